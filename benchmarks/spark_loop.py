@@ -16,8 +16,8 @@ best native one. Raw times: benchmarks/out/spark_loop_raw.json.
 Ends with one line a measure: `measure value goal ok|short`; exit code 0 when all hold. `rows_N` is native's batch time
 over the loop's at N rows a batch (at least the goal), `fixed_cost` the loop's over native's for 10 rows a partition (at
 most); the same for the others, after their names: `ranges` has goals, the rest none (`-`). Goals are for the first
-shape. Sizes are rounded up to as many rows of each partition. `--quick` has two sizes and fewer batches of each, after
-a warm-up.
+shape. `empty_fixed_cost` is that of a query over one row that does nothing: no stream's can be less. Sizes are rounded
+up to as many rows of each partition. `--quick` has two sizes and fewer batches of each, after a warm-up.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from spark_bench import (
     make_consumer,
     start,
     start_native,
+    start_query,
     start_source,
     to_nowhere,
     told,
@@ -61,6 +62,7 @@ ASKED: Mapping[str, tuple[Mapping[int, float], float]] = {  # native's time over
     "ranges": ({10_000: 1.5, 100_000: 1.5, 1_000_000: 1.2}, 0.6),
 }
 DEADLINE_S = 600
+EMPTY = 40  # triggers
 OURS = ("loop", "loop_unannounced", "loop_python", "ranges", "source", "source_noop")
 Times = dict[str, dict[int, list[float]]]  # runner -> rows a batch -> milliseconds of each batch
 
@@ -124,6 +126,21 @@ def run_query(query: Any, size: Size) -> list[float]:
     counted = done[: size.batches + 2]
     assert all(each.numInputRows == size.rows for each in counted), [each.numInputRows for each in counted]
     return between_ms([datetime.fromisoformat(each.timestamp).timestamp() for each in counted])
+
+
+def run_empty(bench: Bench) -> dict[str, list[float]]:
+    """Milliseconds of each trigger of a query that has one row and does nothing with it, and of its steps."""
+    rows_in = bench.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+    query = start_query(bench, rows_in, lambda df, number: None)
+    try:
+        await_query(query, lambda: len(query.recentProgress) >= EMPTY + 2, DEADLINE_S)
+        done = query.recentProgress[: EMPTY + 2]
+    finally:
+        query.stop()
+    found = {"empty": between_ms([datetime.fromisoformat(each.timestamp).timestamp() for each in done])}
+    for step in done[-1].durationMs:
+        found[step] = [float(each.durationMs.get(step, 0)) for each in done[1:]]
+    return found
 
 
 def between_ms(began: list[float]) -> list[float]:
@@ -202,9 +219,13 @@ def main() -> int:
         heap = "2g" if partitions == 8 else "8g"  # each tuned native consumer may hold 4 MB of each partition, twice
         bench = start(stack, "spark_loop", lambda servers: fill(servers, partitions, rows, record_bytes), heap)
         times = measure(bench, warm, sizes, tuple(names))
+        empty = run_empty(bench)
     show(times)
+    print("an empty trigger, ms: " + ", ".join(f"{step} {statistics.median(ms):.0f}" for step, ms in empty.items()))
+    native = min(statistics.median(by[min(by)]) for name, by in times.items() if name in NATIVE)
     measures = verdict(times, goals=chosen.shape == SHAPES[0])
-    return conclude("spark_loop", {"shape": chosen.shape, "ms": times}, measures, chosen.json)
+    measures.append(Measure("empty_fixed_cost", statistics.median(empty["empty"]) / native))
+    return conclude("spark_loop", {"shape": chosen.shape, "ms": times, "empty_ms": empty}, measures, chosen.json)
 
 
 if __name__ == "__main__":

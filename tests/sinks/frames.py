@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+from urllib.parse import quote
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet
+import pytest
 from deltalake import Schema
 
 from zkcoord.spark.ranges import Batch, OffsetRange
@@ -38,6 +41,34 @@ def once(function: Callable[[], object]) -> Callable[[], None]:
     return call
 
 
+def lose_an_answer(
+    monkeypatch: pytest.MonkeyPatch, snapshot: Any, *, happened: bool, then: Callable[[], object] | None
+) -> None:
+    """The first commit of a table's snapshots has no answer; it `happened` or not, and others act right behind it."""
+    commit, lost = snapshot.commit, []
+
+    def commit_and_lose(self: Any, *arguments: Any) -> None:
+        if lost:
+            return commit(self, *arguments)
+        lost.append(self)
+        if happened:
+            commit(self, *arguments)
+        if then:
+            then()
+        raise OSError("the connection was reset")
+
+    monkeypatch.setattr(snapshot, "commit", commit_and_lose)
+
+
+class Session:
+    """Of a DataFrame, with Spark's own setting of how timestamps are written."""
+
+    def __init__(self) -> None:
+        self._settings = {"spark.sql.parquet.outputTimestampType": "INT96"}
+        self.conf = self
+        self.get, self.set = self._settings.__getitem__, self._settings.__setitem__
+
+
 class Frame:
     """A DataFrame of Arrow rows. Each `tasks` rows are a task's; `on_write` is called when its files are written."""
 
@@ -45,6 +76,7 @@ class Frame:
         self.rows, self._on_write, self._tasks = rows, on_write, tasks
         self.columns = rows.schema.names
         self.schema = self
+        self.sparkSession = Session()
 
     @classmethod
     def of(cls, *ranges: OffsetRange, **settings: Any) -> Frame:
@@ -55,16 +87,36 @@ class Frame:
         return str(Schema.from_arrow(self.rows.schema).to_json())
 
     def where(self, condition: str) -> Frame:
-        rows = self.rows
-        quoted = condition.replace("`", '"')
-        with duckdb.connect() as own:  # threads do not share one
-            found = own.sql(f"SELECT * FROM rows WHERE {quoted}").to_arrow_table()
-        return Frame(found.cast(rows.schema), self._on_write, self._tasks)
+        return self._queried(f"SELECT * FROM rows WHERE {condition}")
 
-    def mapInArrow(self, function: Any, schema: str) -> Any:  # noqa: N802
-        told = [row for task in self._in_tasks() for made in function(task) for row in made.to_pylist()]
+    def selectExpr(self, *expressions: str) -> Frame:  # noqa: N802
+        return self._queried(f"SELECT {', '.join(expressions)} FROM rows".replace("raise_error(", "error("))
+
+    def isEmpty(self) -> bool:  # noqa: N802
+        return self.rows.num_rows == 0
+
+    def count(self) -> int:
+        return int(self.rows.num_rows)
+
+    def _queried(self, question: str) -> Frame:
+        rows = self.rows
+        with duckdb.connect() as own:  # threads do not share one
+            found = own.sql(question.replace("`", '"')).to_arrow_table()
+        types = dict(zip(rows.schema.names, rows.schema.types, strict=True))
+        wanted = pa.schema([(name, types.get(name, pa.string())) for name in found.schema.names])
+        return Frame(found.cast(wanted), self._on_write, self._tasks)
+
+    @property
+    def write(self) -> Writer:
+        return Writer(self)
+
+    def written(self) -> None:
         if self._on_write is not None:
             self._on_write()
+
+    def mapInArrow(self, function: Any, schema: str) -> Any:  # noqa: N802
+        told = [row for task in self.in_tasks() for made in function(task) for row in made.to_pylist()]
+        self.written()
 
         class Result:
             def collect(self) -> Rows:
@@ -72,9 +124,45 @@ class Frame:
 
         return Result()
 
-    def _in_tasks(self) -> Iterator[Iterator[pa.RecordBatch]]:
+    def in_tasks(self) -> Iterator[Iterator[pa.RecordBatch]]:
         for first in range(0, max(1, self.rows.num_rows), self._tasks):
             yield iter(self.rows.slice(first, self._tasks).to_batches(2))
+
+
+class Writer:
+    """Spark's own writer, with what it leaves on its way."""
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+        self._split: tuple[str, ...] = ()
+        self.mode = self.options = lambda *_, **__: self
+
+    def partitionBy(self, *names: str) -> Self:  # noqa: N802
+        self._split = names
+        return self
+
+    def parquet(self, uri: str) -> None:
+        folder = Path(uri.removeprefix("file://"))
+        old = self._frame.sparkSession.get("spark.sql.parquet.outputTimestampType") == "INT96"
+        (folder / "_temporary" / "0").mkdir(parents=True)
+        for number, task in enumerate(self._frame.in_tasks()):
+            rows = pa.Table.from_batches(task, self._frame.rows.schema)
+            for values, found in self._by_values(rows) if rows.num_rows or self._split else [((), rows)]:
+                folders = "".join(f"/{name}={self._spelled(v)}" for name, v in zip(self._split, values, strict=True))
+                file = Path(f"{folder}{folders}/part-{number:05}-c000.snappy.parquet")
+                file.parent.mkdir(parents=True, exist_ok=True)
+                pyarrow.parquet.write_table(found, file, use_deprecated_int96_timestamps=old, store_schema=False)
+                file.with_name(f".{file.name}.crc").write_bytes(b"crc")
+        self._frame.written()
+
+    def _by_values(self, rows: pa.Table) -> Iterator[tuple[tuple[Any, ...], pa.Table]]:
+        keys = [*zip(*(rows[name].to_pylist() for name in self._split), strict=True)] or [()] * rows.num_rows
+        for key in dict.fromkeys(keys):
+            yield key, rows.filter(pa.array([each == key for each in keys])).drop_columns([*self._split])
+
+    @staticmethod
+    def _spelled(value: str | None) -> str:
+        return quote(value, safe=" äöü") if value else "__HIVE_DEFAULT_PARTITION__"
 
 
 class DeltaLog:

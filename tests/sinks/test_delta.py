@@ -7,7 +7,6 @@ import logging
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -24,9 +23,9 @@ from tests.sinks.frames import TYPES, A, B, DeltaLog, Frame, batch, once, record
 from zkcoord.errors import UsageError
 from zkcoord.spark import write_delta
 from zkcoord.spark.ranges import Batch, OffsetRange
-from zkcoord.spark.sinks import delta, files_in_tasks
+from zkcoord.spark.sinks import files_in_tasks
 from zkcoord.spark.sinks.columns import check_columns, fields_of
-from zkcoord.spark.sinks.once import task_of
+from zkcoord.spark.sinks.data_files import task_of
 
 pytestmark = pytest.mark.spark
 PA, PB = "zkcoord/etl/clicks-0", "zkcoord/etl/clicks-1"
@@ -184,87 +183,12 @@ def test_the_ends_are_known_after_a_checkpoint_and_without_the_old_log(table: Pa
     assert write(table, A._replace(end=15), B) == 1
 
 
-# ---- deaths, and answers that are lost
-
-
-class Dies(BaseException):
-    """As the end of the process: nothing after it is run."""
-
-
-def test_f164_files_of_a_program_that_died_before_its_commit_are_no_rows_and_are_vacuumed(table: Path) -> None:
-    def die() -> None:
-        raise Dies
-
-    write(table, B)
-    with pytest.raises(Dies):
-        write(table, frame=Frame.of(A, on_write=die), to=batch(A))
-    assert DeltaLog(table).rows() == records(B)
-    left = {file.name for file in table.glob("*.parquet")} - DeltaLog(table).files.keys()
-    assert len(left) == 2
-    assert write(table, A) == 4
-    DeltaTable(table).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
-    assert {file.name for file in table.glob("*.parquet")} == DeltaLog(table).files.keys()
-    assert DeltaLog(table).rows() == records(A, B)
-
-
-@pytest.mark.parametrize("then", [None, others])
-@pytest.mark.parametrize("happened", [True, False], ids=["it happened", "it did not"])
-def test_f165_a_commit_whose_answer_is_lost_is_made_once(
-    table: Path, monkeypatch: pytest.MonkeyPatch, happened: bool, then: Callable[[Path], None] | None
-) -> None:
-    write(table, B)
-    commit = delta._Version.commit
-    lost = []
-
-    def commit_and_lose(self: Any, *arguments: Any) -> None:
-        if lost:
-            return commit(self, *arguments)
-        lost.append(self)
-        if happened:
-            commit(self, *arguments)
-        if then:
-            then(table)
-        raise OSError("the connection was reset")
-
-    monkeypatch.setattr(delta._Version, "commit", commit_and_lose)
-    assert write(table, A) == 4
-    assert [row for row in DeltaLog(table).rows() if row[0] == "clicks"] == records(A, B)
-
-
-def test_f165_a_store_that_refuses_all_commits_is_told_and_nothing_is_written(
-    table: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tries = []
-
-    def refuse(self: Any, *arguments: Any) -> None:
-        tries.append(self)
-        raise OSError("503 Slow Down")
-
-    write(table, B)
-    monkeypatch.setattr(delta._Version, "commit", refuse)
-    with pytest.raises(OSError, match="503"):
-        write(table, A)
-    assert (len(tries) > 1, DeltaLog(table).rows()) == (True, records(B))
-
-
-def test_a_mistake_of_the_programs_own_is_raised_at_once(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def mistake(self: Any, *arguments: Any) -> None:
-        tries.append(self)
-        raise TypeError("a mistake")
-
-    tries: list[Any] = []
-    monkeypatch.setattr(delta._Version, "commit", mistake)
-    with pytest.raises(TypeError, match="a mistake"):
-        write(table, A)
-    assert len(tries) == 1
-
-
 # ---- Spark's side
 
 
 def test_a_task_needs_pyarrow_alone_in_its_worker(tmp_path: Path) -> None:
     plan = {"uri": str(tmp_path / "t"), "library": "deltalake", "options": {}, "partition_by": []}
-    sent = cloudpickle.dumps(task_of({**plan, "required": [], "kept": False}))
+    sent = cloudpickle.dumps(task_of({**plan, "kept": False}))
     (tmp_path / "task").write_bytes(sent)
     program = (
         "import sys, pickle, pyarrow as pa; sys.modules.update(dict.fromkeys(('zkcoord', 'deltalake', 'pyiceberg')));"
@@ -280,7 +204,7 @@ def test_a_task_reaches_a_store_as_delta_rs_does(table: Path) -> None:
     write(table, A)
     plan = {"uri": f"file://{table}", "library": "deltalake", "options": {}, "partition_by": []}
     rows = [pa.RecordBatch.from_pydict({"n": [*range(at, at + 50_000)]}) for at in range(0, 600_000, 50_000)]
-    (told,) = files_in_tasks.write_files({**plan, "required": [], "kept": False}, rows)
+    (told,) = files_in_tasks.write_files({**plan, "kept": False}, rows)
     (file,) = told.to_pylist()
     assert (table / file["path"]).stat().st_size == file["size"]
     assert pa.parquet.read_table(table / file["path"])["n"].to_pylist() == [*range(600_000)]
@@ -323,7 +247,7 @@ def test_rows_that_do_not_fit_the_table_are_refused_before_anything_is_written(t
     DeltaTable.create(strict, Schema.from_arrow(pa.schema(fields)))
     refused(strict, Frame(rows), "the column 'must', which may not be null: write it")
     given = rows.append_column("must", pa.array(["a", None, "b", "c"]))
-    with pytest.raises(ValueError, match="'must' has a null"):
+    with pytest.raises(UsageError, match='the column "must" has a null, and in the table it may not'):
         write(strict, frame=Frame(given), to=batch(A))
     assert DeltaLog(strict).rows() == []
 

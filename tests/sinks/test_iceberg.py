@@ -13,7 +13,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 
-from tests.sinks.frames import TYPES, A, B, Frame, Rows, batch, once, records
+from tests.sinks.frames import TYPES, A, B, Frame, Rows, batch, lose_an_answer, once, records
 from zkcoord.errors import UsageError
 from zkcoord.spark import write_iceberg
 from zkcoord.spark.ranges import Batch, OffsetRange
@@ -141,20 +141,7 @@ def test_f165_an_iceberg_commit_whose_answer_is_lost_is_made_once(
     house: Warehouse, monkeypatch: pytest.MonkeyPatch, happened: bool, others: bool
 ) -> None:
     house.write(B)
-    commit = iceberg._State.commit
-    lost = []
-
-    def commit_and_lose(self: Any, *arguments: Any) -> None:
-        if lost:
-            return commit(self, *arguments)
-        lost.append(self)
-        if happened:
-            commit(self, *arguments)
-        if others:
-            house.others()
-        raise OSError("the connection was reset")
-
-    monkeypatch.setattr(iceberg._State, "commit", commit_and_lose)
+    lose_an_answer(monkeypatch, iceberg._State, happened=happened, then=house.others if others else None)
     assert house.write(A) == 4
     assert [row for row in house.rows() if row[0] == "clicks"] == records(A, B)
 

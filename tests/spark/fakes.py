@@ -150,6 +150,7 @@ class World:
         self.joined = threading.Event()
         self.on_cancel: list[Callable[[], None]] = []
         self.idle_told = threading.Event()
+        self.unheld_told = threading.Event()
         self.asked = threading.Event()
         self.requests: list[tuple[str, int]] = []  # for log ends: which, of how many partitions
         self.member: FakeMembership | None = None
@@ -243,6 +244,9 @@ class World:
 
     def idle(self, lag: int) -> None:
         self.idle_told.set()
+
+    def unheld(self) -> None:
+        self.unheld_told.set()
 
     def close(self) -> None:
         self.closed += 1

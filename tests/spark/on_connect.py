@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 
 from tests.spark.fakes import InThread
 from tests.spark.together import DEADLINE_S, endless
-from zkcoord.spark import Batch, SparkConsumer, register_source, stream_batch
+from zkcoord.spark import Batch, OffsetRange, SparkConsumer, register_source, stream_batch, write_delta
 from zkcoord.spark.meter import meter_of
 from zkcoord.spark.ports import Report
 
@@ -80,6 +80,14 @@ def cancel(spark: SparkSession, place: tuple[str, str, str]) -> dict[str, Any]:
         "lost": consumer.metrics.lost,
         "cancelled": ["cancel" in error.lower() for error in errors],
     }
+
+
+def into_tables(spark: SparkSession, folder: str) -> dict[str, Any]:
+    """A batch of five rows into a Delta table below a path, twice; and what the session writes timestamps as, then."""
+    batch = Batch(id="b", seq=0, generation=1, ranges=(OffsetRange("clicks", 0, 0, 5),), group="etl")
+    rows = spark.range(5).selectExpr("'clicks' AS topic", "0 AS partition", "id AS offset", "now() AS at")
+    counts = [write_delta(rows, batch, f"{folder}/table") for _ in range(2)]
+    return {"counts": counts, "setting": spark.conf.get("spark.sql.parquet.outputTimestampType")}
 
 
 def gets_on(spark: SparkSession) -> list[bool]:
@@ -163,6 +171,7 @@ def main(server: str, folder: str, *place: str) -> None:
             "cancel": cancel(spark, at),
             "gets_on": gets_on(spark),
             "stream": stream(spark, at, folder),
+            "table": into_tables(spark, folder),
         }
         leave_running(spark, at, folder)
     except BaseException:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Collection
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -184,6 +185,22 @@ def test_a_position_out_of_range_goes_where_its_own_policy_says(
     else:
         consumer.run(lambda frame, batch: None, idle_timeout_ms=0)
     assert world.commits[:1] == ([] if positions is None else [positions])
+
+
+def test_a_position_that_its_log_reaches_before_it_is_moved_stays(world: World) -> None:
+    """Moved to the log's end it would pass over what came in between."""
+    world.given, world.ends = {A: 30}, {A: 10}
+    answers = world.reset_positions
+
+    def later(partitions: Collection[TopicPartition], policy: str | int) -> dict[TopicPartition, int]:
+        world.ends = {A: 35}
+        return answers(partitions, policy)
+
+    world.reset_positions = later  # type: ignore[method-assign]
+    seen: list[Batch] = []
+    world.consumer(out_of_range="latest").run(lambda frame, batch: seen.append(batch), idle_timeout_ms=0)
+    assert ranges(seen) == [["t-0-30-35"]]
+    assert world.commits == [{A: 35}]
 
 
 def test_records_deleted_under_a_batch_end_a_run_that_must_not_skip_them(world: World) -> None:

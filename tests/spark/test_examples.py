@@ -8,12 +8,21 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from examples import moved_over, plain_consumer, windowed_aggregation, word_count
+from examples import (
+    clicks_to_delta,
+    exact_counts,
+    moved_over,
+    plain_consumer,
+    windowed_aggregation,
+    word_count,
+)
+from tests.sinks.frames import DeltaLog
 from tests.spark.together import DEADLINE_S, ON_REAL_SERVERS, coordinating
+from zkcoord.spark import write_delta
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,7 +74,31 @@ def test_spark_examples(spark: SparkSession, group: str, topic: Topic, tmp_path:
         assert {file.name for file in (tmp_path / name).glob("*.parquet")} == files
 
 
-@pytest.mark.parametrize("example", [moved_over, plain_consumer, windowed_aggregation, word_count])
+def test_examples_of_tables(
+    spark: SparkSession, group: str, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each batch is written twice, as if it came again: the counts are exact."""
+
+    def twice(*arguments: Any, **settings: Any) -> None:
+        rows = [write_delta(*arguments, **settings) for _ in range(2)]
+        assert (rows[0] > 0, rows[1]) == (True, 0)
+
+    monkeypatch.setattr(exact_counts, "write_delta", twice)
+    where = (spark, group, topic.bootstrap_servers, topic.name)
+    assert exact_counts.count(*where, str(tmp_path / "counts"), max_batches=1) == 1
+    rows = exact_counts.result(spark, str(tmp_path / "counts")).collect()
+    assert ({row["key"] for row in rows}, sum(row["n"] for row in rows)) == ({"key"}, 30)
+    assert clicks_to_delta.write(*where, str(tmp_path / "clicks"), max_batches=1) == 1
+    assert clicks_to_delta.compact(str(tmp_path / "clicks")) in [(2, 1, 0), (0, 0, 0)]  # these at midnight
+    topic.fill(1, 3)
+    assert clicks_to_delta.write(*where, str(tmp_path / "clicks"), max_batches=1) == 1
+    columns = 'count(*), count(distinct "partition" * 100 + "offset"), max(value)'
+    assert DeltaLog(tmp_path / "clicks").rows(columns, "1") == [(33, 33, "value-9")]
+
+
+@pytest.mark.parametrize(
+    "example", [clicks_to_delta, exact_counts, moved_over, plain_consumer, windowed_aggregation, word_count]
+)
 def test_an_example_says_how_it_is_called(example: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", [example.__name__, "before", "localhost:2181"])
     with pytest.raises(SystemExit) as ended:

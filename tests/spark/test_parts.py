@@ -15,7 +15,7 @@ from zkcoord.errors import UsageError
 from zkcoord.spark.dependencies import Dependencies
 from zkcoord.spark.options import Options
 from zkcoord.spark.ports import Report
-from zkcoord.spark.progress import LiveLine, LogLines, log_event, progress_to
+from zkcoord.spark.progress import LiveLine, LogLines, Reports, log_event, progress_to
 from zkcoord.spark.ranges import Batch, OffsetRange
 from zkcoord.spark.readers.kafka import KafkaReader, assignment, connector_options, reader_options
 from zkcoord.spark.settings import split_settings
@@ -125,6 +125,14 @@ def test_a_missing_connector_is_told_with_the_exact_coordinate() -> None:
         reader.read(RANGES)
 
 
+@pytest.mark.parametrize(
+    ("error", "away"), [("Timeout", True), ("UnknownTopicOrPartition", True), ("TopicAuthorization", False)]
+)
+def test_f168_a_batch_that_a_broker_refuses_before_it_knows_its_topics_is_tried_again(error: str, away: bool) -> None:
+    java = f"java.util.concurrent.ExecutionException: org.apache.kafka.common.errors.{error}Exception: …"
+    assert KafkaReader.away(None, RuntimeError(f"An error occurred while calling o1.collect.\n: {java}")) is away  # type: ignore[arg-type]
+
+
 def test_a_batch_is_one_structured_log_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "zkcoord.spark")
     LogLines("g").batch_done(REPORT)
@@ -175,6 +183,15 @@ def test_a_line_that_has_not_changed_is_not_drawn_ten_times_a_second(monkeypatch
     shown = [each.partition(" · ")[2] for each in stream.getvalue().split("\r\x1b[K")[1:]]
     seven, six = (f"no batch yet · lag {lag} · waiting" for lag in (7, 6))
     assert shown == [seven, seven, six, "0 batches, 0 offsets in 3.0 s\n"]
+
+
+def test_a_consumer_without_a_partition_shows_that_it_waits_for_one() -> None:
+    stream = io.StringIO()
+    line = Reports(None)
+    line.shown = LiveLine(stream, "g")
+    line.unheld()
+    assert stream.getvalue() == "\r\x1b[Kg · no batch yet · no partition · waiting"
+    line.close()
 
 
 class Terminal(io.StringIO):
@@ -273,8 +290,8 @@ def test_the_sink_needs_topic_and_partition_a_batch_and_a_path(tmp_path: Path) -
         write_parquet_ranges(SimpleNamespace(columns=["topic"]), REPORT.batch, tmp_path)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=r"batch is 3; .*stream_batch\(df\.sparkSession, checkpoint, number\)"):
         write_parquet_ranges(frame, 3, tmp_path)  # type: ignore[arg-type]
-    for folder in ("s3a://bucket/clicks", Path("hdfs://namenode/clicks"), f"file:{tmp_path}"):
-        with pytest.raises(UsageError, match="is a URI"):
+    for folder in (Path("hdfs://namenode/clicks"), f"file:{tmp_path}"):  # a Path has taken a slash away
+        with pytest.raises(UsageError, match="is neither a path nor a URI, which has two slashes"):
             write_parquet_ranges(frame, REPORT.batch, folder)
     assert list(tmp_path.iterdir()) == []
 

@@ -69,4 +69,4 @@ def test_an_id_is_the_same_for_the_same_ranges_in_any_order_and_for_no_others() 
 
 def test_a_description_is_bounded() -> None:
     ranges = tuple(OffsetRange("t", number, 0, 1) for number in range(1000))
-    assert describe(ranges).endswith("t-7 0..1, and 992 more")
+    assert describe(ranges).endswith("t-7 0..1 and 992 more")

@@ -76,6 +76,8 @@ def test_a_remote_session_reads_cancels_reports_activity_and_streams_without_its
     assert told["python"] == {"records": records, "rows": 25, "bytes": 25 * 3 + 10 * 7 + 10 * 8 + 5 * 7, "offsets": 25}
     assert told["cancel"] == {"batches": [0, 1], "counts": [25], "lost": 1, "cancelled": [True]}
     assert told["gets_on"] == [True, False, True]
+    assert told["table"] == {"counts": [5, 0], "setting": "INT96"}
+    assert sorted(each.name for each in (tmp_path / "table").glob("zkcoord*") if each.is_dir()) == []
     assert told["stream"] == {
         "ran": [[True, None]] * 2,
         "rows": [[0, *each, "0:0:20,1:0:5"] for each in records] + [[1, 1, offset, "1:5:8"] for offset in range(5, 8)],

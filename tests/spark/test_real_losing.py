@@ -7,7 +7,7 @@ a task that died in local mode, which is Spark's way.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,8 @@ from tests.spark.played import consumer_of
 from tests.spark.together import DEADLINE_S, ON_REAL_SERVERS, Seen, coordinating, endless
 from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
-from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
+from zkcoord.embedded import EmbeddedZooKeeper
+from zkcoord.embedded.kafka import KafkaBroker
 from zkcoord.spark import Batch, SparkConsumer
 from zkcoord.spark.dependencies import Dependencies
 from zkcoord.spark.jobs import jobs_of
@@ -43,16 +44,9 @@ SOON = {
 }
 
 
-@pytest.fixture(scope="module")
-def own_kafka() -> Iterator[EmbeddedKafka]:
-    """A broker that these tests may kill."""
-    with EmbeddedZooKeeper(fsync=False) as zookeeper, EmbeddedKafka(zookeeper.hosts) as broker:
-        yield broker
-
-
 @pytest.mark.parametrize("reader", ["kafka", "python"])
 def test_a_broker_that_dies_in_the_middle_of_a_batch_is_waited_for(
-    spark: SparkSession, own_kafka: EmbeddedKafka, chroot: str, monkeypatch: pytest.MonkeyPatch, reader: Any
+    spark: SparkSession, own_kafka: KafkaBroker, chroot: str, monkeypatch: pytest.MonkeyPatch, reader: Any
 ) -> None:
     monkeypatch.setattr(reader_ranges, "POLL_TIMEOUT_MS", 2_000)
     patient = Limits(away_batches_max=50)  # as patient as with 20 s: a broker just started may be slow

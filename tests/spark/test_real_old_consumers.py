@@ -32,14 +32,19 @@ if TYPE_CHECKING:
 
 pytestmark = [*ON_REAL_SERVERS, pytest.mark.legacy, pytest.mark.long]
 BACKOFF_MS, PATIENCE_S, SIZE, EACH = 1_000, 60.0, 4, 10
+STORES = pytest.mark.parametrize("store", ["zookeeper", "kafka"])
 
 
 class Beside:
     """An old consumer and one with Spark, half of the partitions each. `processed`: by both of them, batches that were
     not finished aside."""
 
-    def __init__(self, lab: Lab, kafka: EmbeddedKafka) -> None:
+    def __init__(self, lab: Lab, kafka: EmbeddedKafka, store: str) -> None:
+        """`store`: zookeeper, or kafka: the old ones commit to Kafka alone."""
         self.lab, self.kafka, self.sent = lab, kafka, 0
+        self._words: dict[str, object] = {"rebalance_backoff_ms": BACKOFF_MS}
+        if store == "kafka":
+            self._words |= {"offsets_storage": "kafka", "dual_commit_enabled": "false"}
         self._done: Counter[tuple[str, int]] = Counter()
 
     @property
@@ -69,34 +74,40 @@ class Beside:
         self.send()
         wait_until(self.all_processed, "both have read", PATIENCE_S)
 
+    def begin(self) -> None:
+        """The first old one has read all."""
+        self.lab.join("a", V11, fetch=True, **self._words)
+        self.send()
+        wait_until(self.all_processed, "the old one has read all", PATIENCE_S)
+
     def one_more_joins(self) -> None:
         """Another old one, which has its share before it gives up."""
-        b = self.lab.start("b", V11, fetch=True, rebalance_backoff_ms=BACKOFF_MS)
+        b = self.lab.start("b", V11, fetch=True, **self._words)
         wait_until(lambda: b.events("started") or b.events("gave_up"), "it starts", PATIENCE_S)
         assert b.events("gave_up") == []
         wait_until(lambda: b.owned() == {"t-2"}, f"its share: {self.lab.owners()}", PATIENCE_S)
 
 
 @contextmanager
-def beside(hosts: str, folder: Path) -> Iterator[Beside]:
+def beside(hosts: str, folder: Path, store: str) -> Iterator[Beside]:
     """An adopted group whose only member is an old one, which has read all."""
     with Lab(hosts, folder) as lab, broker(hosts, V11) as kafka:
-        scene = Beside(lab, kafka)
+        scene = Beside(lab, kafka, store)
         create(lab, kafka, "t", SIZE)
         with Tree(hosts) as tree:
             upgrade(tree, run_id="test", layout="legacy")
-        told = Adoption(offsets="zookeeper", strategy="range", kafka="1.1", retries=RETRIES, backoff_ms=BACKOFF_MS)
-        lab.zk.create(LEGACY.record("g"), encode_record(replace(DEFAULT_RECORD, adoption=told)), makepath=True)
-        lab.join("a", V11, fetch=True, rebalance_backoff_ms=BACKOFF_MS)
-        scene.send()
-        wait_until(scene.all_processed, "the old one has read all", PATIENCE_S)
+        told = Adoption(offsets=store, strategy="range", kafka="1.1", retries=RETRIES, backoff_ms=BACKOFF_MS)
+        record = replace(DEFAULT_RECORD, adoption=told, store_name=store)
+        lab.zk.create(LEGACY.record("g"), encode_record(record), makepath=True)
+        scene.begin()
         yield scene
 
 
+@STORES
 def test_f108_each_record_is_processed_once_though_a_batch_is_longer_than_an_old_consumer_waits(
-    spark: SparkSession, chroot: str, tmp_path: Path
+    spark: SparkSession, chroot: str, tmp_path: Path, store: str
 ) -> None:
-    with beside(chroot, tmp_path) as scene:
+    with beside(chroot, tmp_path, store) as scene:
         slow, hangs, cancelled = threading.Event(), threading.Event(), threading.Event()
 
         def process(df: DataFrame, batch: Batch) -> None:
@@ -125,12 +136,13 @@ def test_f108_each_record_is_processed_once_though_a_batch_is_longer_than_an_old
         assert scene.repeated == Counter()
 
 
+@STORES
 def test_f108_a_query_loses_to_an_old_consumer_what_a_long_batch_holds_and_nothing_else_is_read_again(
-    spark: SparkSession, chroot: str, tmp_path: Path
+    spark: SparkSession, chroot: str, tmp_path: Path, store: str
 ) -> None:
     """Spark cannot be told to cancel a stream's batch: it runs to its end, and is not committed."""
     register_source(spark)
-    with beside(chroot, tmp_path) as scene:
+    with beside(chroot, tmp_path, store) as scene:
         slow, hangs, goes_on = threading.Event(), threading.Event(), threading.Event()
 
         def process(df: DataFrame, number: int) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark.certificate import CERTIFICATE, KEY
+from tests.certificate import CERTIFICATE, KEY
 from tests.spark.conftest import Topic
 from tests.spark.together import DEADLINE_S, ON_REAL_SERVERS, Seen, coordinating
 from zkcoord.embedded import EmbeddedKafka

@@ -59,6 +59,7 @@ def await_no_job(spark: SparkSession) -> None:
     wait_until(lambda: not tracker.getActiveJobsIds(), "no job is active")
 
 
+@pytest.mark.kafka4
 def test_every_record_is_read_once_and_in_order(
     consume: Any, make_topic: Callable[[int], Topic], world: World, spark: SparkSession
 ) -> None:

@@ -12,9 +12,9 @@ import pytest
 from tests.spark.streams import Stream
 from tests.spark.together import ON_REAL_SERVERS, Seen, coordinating
 from tests.waiting import wait_until
-from zkcoord.cli.requesting import edit_record
 from zkcoord.kafka.client import KafkaClient
 from zkcoord.offsets.kafka_store import KafkaCommits
+from zkcoord.operating.requesting import edit_record
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.spark import SparkConsumer
 from zkcoord.tree.paths import DRAFT

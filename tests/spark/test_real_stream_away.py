@@ -11,7 +11,7 @@ from tests.spark.conftest import Topic
 from tests.spark.fakes import InThread
 from tests.spark.streams import Stream
 from tests.spark.together import DEADLINE_S, ON_REAL_SERVERS, coordinating
-from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
+from zkcoord.embedded.kafka import KafkaBroker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,17 +21,13 @@ ONE_QUESTION_S = 12  # a question to a Kafka that is away takes 10 s
 
 
 def test_a_query_that_is_started_again_while_kafka_is_away_waits_for_it(
-    spark: SparkSession, chroot: str, tmp_path: Path
+    spark: SparkSession, chroot: str, own_kafka: KafkaBroker, tmp_path: Path
 ) -> None:
     def fail(number: int) -> None:
         raise RuntimeError("the sink is away")
 
-    with (
-        EmbeddedZooKeeper(fsync=False) as zookeeper,
-        EmbeddedKafka(zookeeper.hosts) as kafka,
-        coordinating(chroot),
-    ):
-        topic = Topic(kafka.bootstrap_servers, 2)
+    with coordinating(chroot):
+        topic = Topic(own_kafka.bootstrap_servers, 2)
         topic.show_in(chroot)
         topic.fill(0, 7)
         stream = Stream(spark, chroot, topic)
@@ -39,11 +35,11 @@ def test_a_query_that_is_started_again_while_kafka_is_away_waits_for_it(
         first = stream.start("first", tmp_path)
         with pytest.raises(Exception, match="the sink is away"):
             first.awaitTermination(int(DEADLINE_S))
-        kafka.kill()
+        own_kafka.kill()
         stream.before = lambda number: None
         second = stream.start("second", tmp_path, joinWaitMs="120000")
         assert not second.awaitTermination(ONE_QUESTION_S)  # it is asked again
-        InThread(kafka.start).result()
+        InThread(own_kafka.start).result()
         stream.wait_for(lambda: len(stream.records) == 7, second)
         topic.fill(1, 3)
         stream.wait_for(lambda: len(stream.records) == 10, second)

@@ -192,6 +192,7 @@ def test_a_run_that_was_never_given_a_partition_says_so(
     found = [each.message for each in caplog.records if each.__dict__.get("zkcoord_event") == "nothing_held"]
     assert len(found) == (told is not None)
     assert all((told or "") in each for each in found)
+    assert world.unheld_told.is_set() is (given == {})
 
 
 def test_a_topic_that_its_brokers_do_not_know_yet_is_no_reason_not_to_join(

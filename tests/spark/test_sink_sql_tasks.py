@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,8 +22,9 @@ from tests.spark.test_sink_sql import CLICKS, COLUMNS, OFFSETS, A, B, batch, rec
 from zkcoord.errors import UsageError
 from zkcoord.spark import write_sql
 from zkcoord.spark.ranges import OffsetRange
+from zkcoord.spark.sinks.by_value import by_value
 from zkcoord.spark.sinks.sql_target import Target, Words
-from zkcoord.spark.sinks.sql_tasks import _by_value, by_partition, write_ranges
+from zkcoord.spark.sinks.sql_tasks import by_partition, ours, write_ranges
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,6 +49,17 @@ def test_rows_are_cut_where_the_partition_changes_within_arrow_batches_and_betwe
     assert found == {A.topic_partition: [*range(10, 16)], B.topic_partition: [5, 6, 7, 8]}
 
 
+def test_f186_rows_without_a_partition_take_no_other_rows_along() -> None:
+    """A join or a union has made them. Sorted, they come first."""
+    keys = {"topic": [None, "t", "t", "t"], "partition": pa.array([0, None, 0, 0], pa.int32()), "offset": [1, 2, 3, 4]}
+    found = {
+        at: [row["offset"] for each in rows for row in each.to_pylist()]
+        for at, rows in by_partition([arrow(B), pa.RecordBatch.from_pydict(keys)])
+    }
+    assert found[A.topic_partition] == [3, 4]
+    assert found[B.topic_partition] == [5, 6, 7]
+
+
 ALONE = """
 import sys
 for name in ("zkcoord", "kazoo"):
@@ -65,11 +78,26 @@ def test_a_worker_that_writes_needs_no_zkcoord(tmp_path: Path) -> None:
     path = tmp_path / "plain.db"
     sqlite3.connect(path).executescript(TABLES.partition(";")[2].format(key="")).close()
     target = replace(TARGET, words=Words("?", '"'))
-    run = _by_value(partial(write_ranges, target, batch(A), partial(sqlite3.connect, path), COLUMNS))
+    run = by_value(partial(write_ranges, target, batch(A), partial(sqlite3.connect, path), COLUMNS), *ours())
     sent = cloudpickle.dumps((run, arrow(A).to_pylist()))
     told = subprocess.run([sys.executable, "-c", ALONE], input=sent, capture_output=True, check=True).stdout
     assert b"'sent': 4" in told
     assert [*sqlite3.connect(path).execute(OFFSETS)] == [("t", 0, 14)]
+
+
+def test_a_task_that_spark_repeats_does_not_call_its_own_rows_somebody_elses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "plain.db"
+    sqlite3.connect(path).executescript(TABLES.partition(";")[2].format(key="")).close()
+    target = replace(TARGET, words=Words("?", '"'))
+    told = []
+    for attempt in (0, 0, 1):
+        context = SimpleNamespace(get=lambda number=attempt: SimpleNamespace(attemptNumber=lambda: number))
+        monkeypatch.setattr("pyspark.TaskContext", context)
+        (rows,) = write_ranges(target, batch(A), partial(sqlite3.connect, path), COLUMNS, iter([arrow(A)]))
+        told.append(rows.to_pylist()[0]["passed_over"])
+    assert told == ["", "offsets of t-0 from 10 to 14", ""]
 
 
 @pytest.fixture(scope="module")

@@ -186,7 +186,7 @@ def test_a_query_that_is_given_nothing_says_so_and_one_that_cannot_join_fails(
         alone.latest(EMPTY)
     alone.stop()
     away = World()
-    away.away = True
+    away.away, away.limits = True, Limits(member_wait_ms=50)
     unheard = source_of(away, joinWaitMs="1")
     with pytest.raises(UnavailableError, match="Kafka does not answer"):
         unheard.latest(EMPTY)

@@ -4,9 +4,9 @@ from zkcoord.spark.consumer import SparkConsumer
 from zkcoord.spark.ranges import Batch, OffsetRange
 from zkcoord.spark.readers.ranges import register_source
 from zkcoord.spark.session import spark_session
-from zkcoord.spark.sinks.delta import write_delta
+from zkcoord.spark.sinks.delta import delta_ends, write_delta
 from zkcoord.spark.sinks.files import write_parquet_ranges
-from zkcoord.spark.sinks.iceberg import write_iceberg
+from zkcoord.spark.sinks.iceberg import iceberg_ends, write_iceberg
 from zkcoord.spark.sinks.sql import write_sql
 from zkcoord.spark.stream.batch import stream_batch
 from zkcoord.spark.stream.batches import batches
@@ -16,6 +16,8 @@ __all__ = [
     "OffsetRange",
     "SparkConsumer",
     "batches",
+    "delta_ends",
+    "iceberg_ends",
     "register_source",
     "spark_session",
     "stream_batch",

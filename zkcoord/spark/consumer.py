@@ -20,6 +20,7 @@ from zkcoord.core.given import given_number
 from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import UnavailableError, UnknownPartitionError, UsageError
 from zkcoord.metrics.batches import batch_metrics
+from zkcoord.option_help import with_options
 from zkcoord.signals import Handlers, at_signals
 from zkcoord.spark.batch_guard import BatchGuard
 from zkcoord.spark.dependencies import Dependencies
@@ -40,6 +41,7 @@ AGAIN = "Ctrl-C came a second time"
 PROBED_MAX = 64  # partitions that the warm-up looks at for a record to read
 
 
+@with_options(Options, Choices.__annotations__)
 class SparkConsumer:
     """One consumer of a group. `run` reads until `stop`, a signal, or what it was told; it can be run again.
 
@@ -50,6 +52,8 @@ class SparkConsumer:
     `starting_offsets`: where a partition without an offset starts: "latest", "earliest", a datetime with a zone, or a
     mapping of topics (`"*"`: the rest) to these. `out_of_range`: where reading goes on when an offset is not in its
     log: as `starting_offsets` says (None), "earliest", "latest", or "fail": `run` raises UsageError.
+    `resume_from`: `delta_ends(table)` or `iceberg_ends(table, catalog=...)`: a partition starts where that table ends,
+    not at the group's offset. Each one that is moved is told (`resumed_from_table`).
     `reader`: "kafka", Spark's connector (a jar), or "python", confluent-kafka in Spark's Python workers (no jar; each
     task costs some tens of ms more, so that many small batches suffer most). Both give the columns of Spark's own Kafka
     source; `include_headers` adds headers.

@@ -25,6 +25,7 @@ from zkcoord.spark.pace import Pace
 from zkcoord.spark.ports import Jobs, LogEnds, Membership, Parts, Process, Progress, Reader, Report
 from zkcoord.spark.progress import log_event, tell_in_vain
 from zkcoord.spark.ranges import Batch, OffsetRange, batch_id, describe, offsets_in, plan_ranges
+from zkcoord.spark.resuming import TableStart
 from zkcoord.spark.watch import ProgressHeartbeat, slow_batch_alarm
 
 IDLE_POLL_MS = 50  # below the fixed cost of a tiny batch (about 70 ms); 20 requests of 1 ms a second
@@ -87,6 +88,7 @@ class DriverLoop:
         self._limits = limits = parts.limits
         self._announcer = Announcer(membership, holdings, group)
         self._out_of_log = OutOfLog(log_ends, membership, holdings, options.resets())
+        self._table_start = TableStart(options.resume_from, group, membership, holdings)
         self._failures = Failures(reader, self._out_of_log, self._isolation, group, limits.away_batches_max)
         self._pace = Pace(
             max_offsets=options.max_offsets_per_batch,
@@ -150,15 +152,18 @@ class DriverLoop:
         held = self._allowed(view)
         if held and len(held) < len(view.holds):
             held = self._allowed(view)  # those that one command starts are allowed at once, and are read together
+        if not view.holds:
+            self._progress.unheld()
+            return Turn.NOTHING_HELD
         if not held:
-            return Turn.NOT_ALLOWED if view.holds else Turn.NOTHING_HELD
+            return Turn.NOT_ALLOWED
         leased = view._replace(holds=held)
         self._pace.max_batch_ms = self._options.longest_batch_ms(self._membership.stop_within_ms)
         try:
             ends = self._ends(leased)
             if not ends:
                 return Turn.AWAY
-            if self._out_of_log.repair(leased, ends, self._isolation):
+            if self._table_start.apply(leased) or self._out_of_log.repair(leased, ends, self._isolation):
                 return Turn.AGAIN
         except (UnavailableError, UnknownPartitionError, FencedError) as error:
             self._tell(logging.WARNING, "planning_failed", f"no batch can be planned: {error}")

@@ -132,26 +132,28 @@ class ObservedMeter(Meter):
 
     def read(self, tag: str) -> tuple[int | None, int | None]:
         try:
-            found = self._figures() if self._seen is not None else None
+            found = figures(self._seen) if self._seen is not None else {}
         except Exception:  # of the action that failed, though `process` went on (Spark 4.2)
-            found = None
+            found = {}
+        self._missed += found is None
         return (found["rows"], found["bytes"] or 0) if found else (None, None)
-
-    def _figures(self) -> dict[str, Any] | None:
-        """Return the counts; None when no action has read the DataFrame."""
-        java: Any = getattr(self._seen, "_jo", None)  # none in a remote session, which hears with the action's result
-        for _ in range(OBSERVED_TRIES if java is not None else 0):
-            if java.future().isCompleted():
-                break
-            threading.Event().wait(UNTOLD_WAIT_S)
-        else:
-            if java is not None:
-                self._missed += 1
-                return None
-        return self._seen.get if self._seen is not None else None
 
     def activity(self, tag: str) -> object:
         return self._meter.activity(tag)
+
+
+def figures(seen: Observation, tries: int = OBSERVED_TRIES) -> dict[str, Any] | None:
+    """Return what was observed; None when no action has read the DataFrame, and in a remote session nothing."""
+    java: Any = getattr(seen, "_jo", None)  # none in a remote session, which hears with the action's result
+    for _ in range(tries if java is not None else 0):
+        if java.future().isCompleted():
+            break
+        threading.Event().wait(UNTOLD_WAIT_S)
+    else:
+        if java is not None:
+            return None
+    found: dict[str, Any] = seen.get
+    return found
 
 
 def _list(scala: Any) -> list[Any]:

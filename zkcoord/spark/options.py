@@ -11,6 +11,7 @@ from zkcoord import settings
 from zkcoord.errors import UsageError
 from zkcoord.settings import MemberChoices, MemberOptions, setting
 from zkcoord.spark.ports import Report
+from zkcoord.spark.resuming import TableEnds
 from zkcoord.spark.settings import KafkaSettings, split_settings
 from zkcoord.spark.starting import OutOfRange, StartingOffsets, StartingPoints
 from zkcoord.subscription import asked_for, subscription_of
@@ -53,6 +54,7 @@ class Choices(MemberChoices, total=False):
     on_report: Callable[[Report], object] | None
     config: Mapping[str, str] | None
     warm_up: Callable[[DataFrame], object] | None
+    resume_from: TableEnds | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +78,7 @@ class Options(MemberOptions):
     on_report: Callable[[Report], object] | None = setting(None, "function")
     config: Mapping[str, str] | None = setting(None, "config")
     warm_up: Callable[[DataFrame], object] | None = setting(None, "function")
+    resume_from: TableEnds | None = setting(None, "function")
 
     def kafka(self) -> KafkaSettings:
         """Return the settings of both Kafka clients. UsageError for one that is impossible."""

@@ -10,10 +10,10 @@ from collections.abc import Collection, Mapping
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError
-from zkcoord.spark.batch_guard import BatchGuard, End, Hold, View
+from zkcoord.spark.batch_guard import BatchGuard, Hold, View
+from zkcoord.spark.moving import move_positions
 from zkcoord.spark.ports import Isolation, LogEnds, Membership
 from zkcoord.spark.progress import log_event
-from zkcoord.spark.ranges import OffsetRange
 from zkcoord.spark.starting import StartingPoints
 
 ASK_TIMEOUT_MS = 5_000  # a question to Kafka that holds up the loop; it is asked again
@@ -21,7 +21,6 @@ BEHIND = "lies behind the log's end: the topic was created again, or its log was
 BEFORE = "lies before the log's start: records were deleted before this group read them"
 CUT = "the announced range {0}..{1} is not whole in the log any more, which ends at {2}: it was cut"
 ASKED = "Nothing is read (out_of_range='fail'): set the group's offset, or choose out_of_range='earliest' or 'latest'"
-TAG = "reset"  # names a batch that reads nothing: there is nothing to cancel
 
 
 class OutOfLog:
@@ -84,25 +83,17 @@ class OutOfLog:
 
     def _move(self, view: View, beyond: Mapping[TopicPartition, Hold], before: Mapping[TopicPartition, Hold]) -> bool:
         """Commit the new positions at once, as a batch without records. A restart must not apply `latest` again and
-        pass over the records that came meanwhile."""
+        pass over the records that came meanwhile. A position that its log has reached meanwhile stays."""
         if not beyond and not before:
             return False
         if self._points is None:
             raise UsageError(_refusal(beyond, before))
         targets = self._points.positions(self._log_ends, [*beyond, *before])
-        points = [OffsetRange(each.topic, each.partition, to, to) for each, to in sorted(targets.items())]
-        kept = self._holdings.begin(TAG, points, view)
-        if not kept:
-            return False
-        end, moved = End.UNTRIED, {each.topic_partition: each.end for each in kept}
-        try:
-            if self._holdings.claim():
-                end = End.UNKNOWN
-                self._membership.commit(moved)
-                end = End.COMMITTED
-        finally:
-            self._holdings.finish(end, moved)
-        for each, position in moved.items() if end is End.COMMITTED else ():
+        targets = {each: to for each, to in targets.items() if each in before or to < beyond[each].position}
+        if not targets:  # the logs have caught up meanwhile
+            return True
+        moved = move_positions(self._holdings, self._membership, view, targets)
+        for each, position in moved.items():
             policy = self._points.said(each.topic)
             was, why = view.holds[each].position, BEHIND if each in beyond else BEFORE
             log_event(
@@ -114,7 +105,7 @@ class OutOfLog:
                 was=was,
                 policy=policy,
             )
-        return end is End.COMMITTED
+        return bool(moved)
 
 
 def _refusal(beyond: Mapping[TopicPartition, Hold], before: Mapping[TopicPartition, Hold]) -> str:

@@ -151,6 +151,9 @@ class Progress:
     def idle(self, lag: int) -> None:
         """There is nothing to read."""
 
+    def unheld(self) -> None:
+        """No partition is held."""
+
     def close(self) -> None:
         """The run is over."""
 

@@ -122,6 +122,10 @@ class LiveLine(Progress):
         """Say that there is nothing to read."""
         self._draw(f"{self._last or 'no batch yet'} · lag {lag:,} · waiting")
 
+    def unheld(self) -> None:
+        """Say that it waits for a partition."""
+        self._draw(f"{self._last or 'no batch yet'} · no partition · waiting")
+
     def close(self) -> None:
         """End the line with a sum, so that what comes next stands on its own."""
         for each in LOGS:
@@ -202,6 +206,10 @@ class Reports(Progress):
         """Keep the lag."""
         self.metrics = replace(self.metrics, lag=lag)
         self.shown.idle(lag)
+
+    def unheld(self) -> None:
+        """Pass it on."""
+        self.shown.unheld()
 
     def close(self) -> None:
         """The run is over."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.words import some
 from zkcoord.errors import UsageError
 
 DESCRIBED_MAX = 8  # ranges that a description spells out; a person reads no more in a line of the Spark UI
@@ -126,9 +127,8 @@ def describe(ranges: tuple[OffsetRange, ...]) -> str:
     >>> describe((OffsetRange("clicks", 0, 100, 600), OffsetRange("clicks", 3, 7, 507)))
     '1,000 offsets: clicks-0 100..600, clicks-3 7..507'
     """
-    named = [f"{each.topic}-{each.partition} {each.start}..{each.end}" for each in ranges[:DESCRIBED_MAX]]
-    more = [f"and {len(ranges) - DESCRIBED_MAX} more"] if len(ranges) > DESCRIBED_MAX else []
-    return f"{offsets_in(ranges):,} offsets: " + ", ".join(named + more)
+    named = [f"{each.topic}-{each.partition} {each.start}..{each.end}" for each in ranges]
+    return f"{offsets_in(ranges):,} offsets: {some(named, DESCRIBED_MAX)}"
 
 
 def offsets_in(ranges: Iterable[OffsetRange]) -> int:

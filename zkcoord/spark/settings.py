@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zkcoord.errors import UsageError
+from zkcoord.kafka.client import isolation_of
 from zkcoord.kafka.properties import REFUSED, RENAMED
 from zkcoord.spark.ports import Isolation
 from zkcoord.spark.readers.security import NATIVE_ONLY, is_security, only_java, to_java, to_native
@@ -69,12 +70,7 @@ def split_settings(config: Mapping[str, str], *, python_reader: bool = False) ->
             raise UsageError(f"{key} cannot be set for a Spark consumer; use {OWN[name]}")
         target = java if key.startswith(READER_PREFIX) else native if key.startswith(LIBRDKAFKA_PREFIX) else both
         target[name] = str(value)
-    isolation: Isolation
-    match java.get("isolation.level") or both.get("isolation.level") or "read_uncommitted":
-        case "read_uncommitted" | "read_committed" as isolation:
-            pass
-        case other:
-            raise UsageError(f"isolation.level is {other!r}; it must be read_committed or read_uncommitted")
+    isolation = isolation_of(java.get("isolation.level") or both.get("isolation.level") or "read_uncommitted")
     plain = {key: value for key, value in both.items() if not is_security(key)}
     secure = {key: value for key, value in both.items() if is_security(key)}
     from_java = {key: value for key, value in secure.items() if key not in NATIVE_ONLY}

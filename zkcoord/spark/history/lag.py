@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.errors import UsageError
+from zkcoord.plotting import DOTS_PER_INCH, check_picture
 
 EndsAt = Callable[[Collection[TopicPartition], int], Mapping[TopicPartition, int]]
 SPANS = 120  # of a picture: a bar is some pixels wide
 SPAN_MS = (1_000, 10_000, 60_000, 600_000, 3_600_000, 6 * 3_600_000, 24 * 3_600_000)
-KINDS = (".png", ".svg", ".pdf")
 
 
 class Progress(NamedTuple):
@@ -64,16 +63,6 @@ def over_time(progress: Iterable[Progress], length_ms: int, ends_at: EndsAt) -> 
     return spans
 
 
-def check_picture(file: Path) -> None:
-    """UsageError for a file of another kind, and without the package that draws."""
-    if file.suffix.lower() not in KINDS:
-        raise UsageError(f"picture {str(file)!r}: its name must end in {', '.join(KINDS)}")
-    try:
-        import matplotlib as _  # noqa: F401
-    except ImportError as error:
-        raise UsageError("a picture needs an extra package: pip install 'zkcoord[plot]'") from error
-
-
 def draw(group: str, spans: list[Span], file: Path) -> None:
     """Draw lag and commits over time (UTC); the file's name says the format. Rewinds are red marks on the lag."""
     check_picture(file)
@@ -95,4 +84,4 @@ def draw(group: str, spans: list[Span], file: Path) -> None:
     locator = AutoDateLocator(tz=UTC)  # type: ignore[no-untyped-call]
     commits.xaxis.set_major_locator(locator)
     commits.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))  # type: ignore[no-untyped-call]
-    figure.savefig(file, dpi=120)
+    figure.savefig(file, dpi=DOTS_PER_INCH)

@@ -25,8 +25,10 @@ MISFIT = re.compile(  # what Java says of classes that were compiled against oth
     r"(?:NoClassDefFoundError|ClassNotFoundException|ExceptionInInitializerError|NoSuchMethodError|NoSuchFieldError"
     r"|AbstractMethodError|IncompatibleClassChangeError|ServiceConfigurationError)\b[^\n]*"
 )
-AWAY = re.compile(  # what Java's client, and the connector over it, say when no broker answers
-    r"org\.apache\.kafka\.common\.errors\.(?:Timeout|Disconnect|Network|BrokerNotAvailable|LeaderNotAvailable)Exception"
+AWAY = re.compile(  # what Java's client, and the connector over it, say when no broker answers, or when one has just
+    # started that does not know its topics yet
+    r"org\.apache\.kafka\.common\.errors\.(?:Timeout|Disconnect|Network|BrokerNotAvailable|LeaderNotAvailable"
+    r"|UnknownTopicOrPartition)Exception"
     r"|TimeoutException: Cannot fetch record for offset"
 )
 LOUD_LOGGER = "org.apache.spark.sql.kafka010.KafkaSourceProvider"  # ten lines about kafka.group.id at every batch

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from zkcoord.errors import UsageError
+
+UNSPLITTABLE = ("binary", "float", "double")
 
 
 def fields_of(schema: str) -> dict[str, Any]:
@@ -32,8 +34,21 @@ def check_columns(given: Mapping[str, Any], wanted: Mapping[str, Any], uri: str)
             raise UsageError(f"the table {uri} has the column {name!r}, which may not be null: write it, too")
 
 
+def check_split(given: Mapping[str, Any], split: Iterable[str], uri: str) -> None:
+    """UsageError for rows that lack one of these columns, by which the table `uri` is partitioned, or that its values
+    cannot tell apart: a NaN equals nothing, and bytes have no spelling that all readers share."""
+    for name in split:
+        if name not in given:
+            raise UsageError(f"the table {uri} is partitioned by {name!r}, which the rows lack: write it, too")
+        kind = given[name]["type"]
+        if kind in UNSPLITTABLE:
+            raise UsageError(
+                f"the table {uri} is partitioned by {name!r}, which is {kind}: partition it by a column of another type"
+            )
+
+
 def bare(kind: Any) -> Any:
-    """Return a type without which of its parts may be null, and without comments."""
+    """Return a type without its nullability and its comments."""
     if not isinstance(kind, dict):
         return kind
     kept = {key: bare(value) for key, value in kind.items() if key in ("type", "elementType", "keyType", "valueType")}

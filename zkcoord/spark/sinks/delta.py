@@ -10,16 +10,22 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zkcoord.errors import UsageError
+from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.spark.ranges import Batch, check_batch
-from zkcoord.spark.sinks.columns import check_columns, fields_of
-from zkcoord.spark.sinks.once import DataFile, append_once, written_in_tasks
+from zkcoord.spark.sinks.columns import check_columns, check_split, fields_of
+from zkcoord.spark.sinks.data_files import DataFile, write_data_files
+from zkcoord.spark.sinks.delta_restores import RESTORED, commit_info, last_restore, restored_to, since
+from zkcoord.spark.sinks.once import append_once
 
 if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
     from pyspark.sql import DataFrame
 
 TOKEN = "zkcoordCommit"  # in the commit's own information
@@ -36,6 +42,7 @@ KNOWN_FEATURES = {  # of a table's writers: a plain append with statistics keeps
     "vacuumProtocolCheck",
     "generatedColumns",
 }
+FORGETS = "delta.setTransactionRetentionDuration"  # the ends, of partitions that are quiet for so long
 REFUSED_FIELDS = ("delta.invariants", "delta.generationExpression", "delta.identity.start", "CURRENT_DEFAULT")
 
 
@@ -72,6 +79,38 @@ def write_delta(
     )
 
 
+def delta_ends(
+    table: str | Path, *, storage_options: Mapping[str, str] | None = None
+) -> Callable[[], Callable[[str], int | None]]:
+    """Return what `SparkConsumer(resume_from=...)` takes: how far `write_delta` has written this table.
+
+    A table that does not exist, or that this sink has not written, moves nothing. UsageError without the package.
+    """
+    where = (_uri(table), dict(storage_options or {}), ())
+    _Place(*where)
+
+    @contextmanager
+    def reading() -> Iterator[None]:
+        from deltalake.exceptions import DeltaError
+
+        try:
+            yield
+        except (DeltaError, OSError) as error:
+            raise UnavailableError(f"the table {table} cannot be read for its ends, try again: {error}") from error
+
+    def read() -> Callable[[str], int | None]:
+        from deltalake.exceptions import TableNotFoundError
+
+        with reading():
+            try:
+                newest = _Place(*where).newest()
+            except TableNotFoundError:
+                return lambda name: None
+        return reading()(newest.end)  # it reads the log, too
+
+    return read
+
+
 def _uri(table: str | Path) -> str:
     """Return a path without a scheme, or a URI."""
     text = str(table)
@@ -96,11 +135,45 @@ class _Place:
         from deltalake.exceptions import TableNotFoundError
 
         try:
-            found = self.deltalake.DeltaTable(self.uri, storage_options=self.options)
+            return self.newest()
         except TableNotFoundError:
             self._create(rows())
-            found = self.deltalake.DeltaTable(self.uri, storage_options=self.options)
-        return _Version(self, found)
+            return self.newest()
+
+    def newest(self) -> _Version:
+        """Return the newest version; TableNotFoundError if there is no table."""
+        return _Version(self, self.deltalake.DeltaTable(self.uri, storage_options=self.options))
+
+    def at(self, version: int | datetime) -> _Version | None:
+        """Return an earlier version; None if the log does not have it any more."""
+        from deltalake.exceptions import DeltaError
+
+        table = self.deltalake.DeltaTable(self.uri, storage_options=self.options)
+        try:
+            table.load_as_version(version)
+        except DeltaError:
+            if isinstance(version, int) and self.commits(version) is None:
+                return None
+            raise  # a store that fails has taken nothing away
+        return _Version(self, table)
+
+    def commits(self, version: int) -> Mapping[str, Any] | None:
+        """Return what the commit of this version says of itself; None if the log does not have it any more.
+
+        It reads one file. delta-rs's own `history` would hold up all threads of the program while a store is slow, and
+        numbers what it tells from a version that it guesses.
+        """
+        try:
+            with self._files.open_input_stream(f"_delta_log/{version:020}.json") as log:
+                return commit_info(log.read().decode())
+        except FileNotFoundError:
+            return None
+
+    @cached_property
+    def _files(self) -> FileSystem:
+        from zkcoord.spark.sinks.files_in_tasks import filesystem_of
+
+        return filesystem_of(self.uri, "deltalake", self.options)
 
     def _create(self, rows: DataFrame) -> None:
         """Another one may be doing the same: the first one's table stays."""
@@ -121,14 +194,27 @@ class _Version:
     def __init__(self, place: _Place, table: Any) -> None:
         self._place, self._table = place, table
 
+    @cached_property
+    def _restore(self) -> int | None:
+        return last_restore(self._place.commits, self._table.version())
+
     def end(self, name: str) -> int | None:
-        """Return the version of the application transaction."""
-        found: int | None = self._table.transaction_version(name)
-        return found
+        """Return the version of the application transaction, as it was in the version that was restored last."""
+        found: int | None = self._table.transaction_version(since(name, self._restore))
+        if found is not None or self._restore is None:
+            return found
+        before = restored_to(self._place.commits, self._restore, self._place.uri)
+        restored = None if before is None else self._place.at(before)
+        return None if restored is None else restored.end(name)
 
     def has(self, token: str) -> bool:
         """Look into what the last commits say of themselves."""
         return any(each.get(TOKEN) == token for each in self._table.history(RECENT))
+
+    def rules(self) -> object:
+        """Return the table's columns, partitions, settings, and demands on its writers."""
+        told, features = self._table.metadata(), self._table.protocol().writer_features or ()
+        return self._table.schema().to_json(), told.partition_columns, told.configuration, sorted(features)
 
     def write(self, rows: DataFrame) -> Collection[DataFile]:
         """Write files of the table's columns."""
@@ -140,16 +226,19 @@ class _Version:
                 f"partition_by is {[*self._place.partition_by]}, and the table {self._place.uri} is partitioned by "
                 f"{[*described.partition_columns]}"
             )
-        check_columns(fields_of(rows.schema.json()), fields, self._place.uri)
+        given = fields_of(rows.schema.json())
+        check_columns(given, fields, self._place.uri)
+        check_split(given, described.partition_columns, self._place.uri)
         required = [name for name, field in fields.items() if not field["nullable"]]
         plan = {
             "uri": self._place.uri,
             "library": "deltalake",
             "options": self._place.options,
-            "required": required,
+            "partition_by": [*described.partition_columns],
             "kept": False,
+            "required": required,
         }
-        return written_in_tasks(rows, {**plan, "partition_by": [*described.partition_columns]})
+        return write_data_files(rows, plan)
 
     def commit(self, files: Collection[DataFile], ends: Mapping[str, int], token: str) -> None:
         """Commit one transaction of the table."""
@@ -159,14 +248,18 @@ class _Version:
         added = [
             AddAction(each.path, each.size, json.loads(each.partition), now_ms, True, each.stats) for each in files
         ]
-        marks = [self._place.deltalake.Transaction(name, end, now_ms) for name, end in sorted(ends.items())]
+        marks = [
+            self._place.deltalake.Transaction(since(name, self._restore), end, now_ms)
+            for name, end in sorted(ends.items())
+        ]
+        told = {TOKEN: token, RESTORED: "" if self._restore is None else str(self._restore)}
         self._table.create_write_transaction(
             added,
             "append",
             self._table.schema(),
             partition_by=[*self._table.metadata().partition_columns],
             commit_properties=self._place.deltalake.CommitProperties(
-                custom_metadata={TOKEN: token}, app_transactions=marks, max_commit_retries=COMMIT_RETRIES
+                custom_metadata=told, app_transactions=marks, max_commit_retries=COMMIT_RETRIES
             ),
         )
 
@@ -183,6 +276,7 @@ def _check_table(table: Any, fields: Mapping[str, Any]) -> None:
     rules = [f"the feature {name}" for name in needed]
     settings = table.metadata().configuration
     rules += [f"the setting {name}" for name in sorted(settings) if name.startswith("delta.constraints.")]
+    rules += [f"the setting {FORGETS}"] if FORGETS in settings else []
     if settings.get("delta.columnMapping.mode", "none") != "none":
         rules.append("column mapping")
     rules += [

@@ -6,74 +6,55 @@ each record once.
 
 from __future__ import annotations
 
-import logging
 import re
 import shutil
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError
-from zkcoord.spark.progress import log_event
-from zkcoord.spark.ranges import Batch, OffsetRange, check_batch, is_later
+from zkcoord.spark.ranges import Batch, OffsetRange, check_batch
+from zkcoord.spark.sinks.files_in_stores import write_to_store
+from zkcoord.spark.sinks.range_names import SHARED, SPREAD, Written, file_name, tell_replaced
+from zkcoord.spark.sinks.spark_writer import write_drafts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# The folder of drafts is for us alone, so Spark may put files into it directly (version 2) and need not mark its end.
-WRITER_OPTIONS = {
-    "mapreduce.fileoutputcommitter.algorithm.version": "2",
-    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-}
-
-
-AGAIN = (
-    "this batch is read for the first time. If somebody set the group's offsets back, or a consumer did not announce, "
-    "these are the same records. If the group and the topic were deleted and created again, give the sink another place"
-)
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
-class Written(NamedTuple):
-    """One file of a batch."""
-
-    file: str  # its name within the folder
-    rows: int
-
-
-def file_name(each: OffsetRange) -> str:
-    """Return `topic-partition-start-end.parquet`, with `.incarnation` before the suffix for a topic created again.
-
-    >>> file_name(OffsetRange("clicks", 0, 100, 600)), file_name(OffsetRange("clicks", 0, 100, 600, incarnation=2))
-    ('clicks-0-100-600.parquet', 'clicks-0-100-600.2.parquet')
-    """
-    again = f".{each.incarnation}" if is_later(each) else ""
-    return f"{each.topic}-{each.partition}-{each.start}-{each.end}{again}.parquet"
-
-
-def write_parquet_ranges(df: DataFrame, batch: Batch, folder: str | Path) -> tuple[Written, ...]:
+def write_parquet_ranges(
+    df: DataFrame, batch: Batch, folder: str | Path, *, storage_options: Mapping[str, Any] | None = None
+) -> tuple[Written, ...]:
     """Write the batch's rows as one Parquet file for each range that has rows; return the files, sorted by name.
 
-    `df` must have the columns topic and partition, and the rows of each range in a task of their own, as the reader
-    makes them: no repartition, no coalesce before this. `folder` is made if missing; driver and executors share its
-    path. A file gets its name when it is complete. Before, it is hidden from Spark's readers (`.<batch id>-…`); the
-    next run of the batch removes it.
+    `df` must have the columns topic and partition, and all rows of a range in one task, as the reader makes them: no
+    repartition, no coalesce before this. `folder` is a path that driver and executors share (it is made if missing),
+    or a URI: `s3://`, `s3a://`, `gs://`, `abfss://`, `hdfs://`, `viewfs://`. A file gets its name when it is complete,
+    at once. `storage_options` are arguments of Arrow's file system of that URI, as `pyarrow.fs.S3FileSystem`.
 
-    UsageError for a URI, and when a range is spread over tasks or shares one; then no file has got its name.
+    UsageError when a range is spread over tasks, or below a path when a task has several, or when this program does not
+    see the files of the executors. Then no file has got its name; in an object store the file of such a range is
+    removed again.
 
-    (Spark's own writer is used, and the footers tell which file is which: no Python worker is started.)
+    Below a path a file that is being written is hidden from Spark's readers (`.<batch id>-…`); the next run of the
+    batch removes it. (Spark's own writer is used there, and the footers tell which file is which: no Python worker is
+    started.)
     """
     check_batch(batch)
     missing = sorted({"topic", "partition"} - set(df.columns))
     if missing:
         raise UsageError(f"the DataFrame has no column {missing[0]!r}; keep topic and partition for this sink")
+    if URI.match(str(folder)):
+        return write_to_store(df, batch, str(folder).rstrip("/"), storage_options or {})
     if SCHEME.match(str(folder)):
-        raise UsageError(
-            f"folder {str(folder)!r} is a URI; this sink renames files in a folder that driver and executors mount: "
-            "give its path. For an object store write with a key of your own from batch.ranges"
-        )
+        raise UsageError(f"folder {str(folder)!r} is neither a path nor a URI, which has two slashes behind the colon")
+    if storage_options is not None:
+        raise UsageError(f"storage_options are for a URI, and folder {str(folder)!r} is a path")
     path = Path(folder).absolute()
     drafts = path / f".{batch.id}-{batch.generation}-{uuid.uuid4().hex[:8]}"  # not shared with one that slept
     path.mkdir(parents=True, exist_ok=True)
@@ -81,7 +62,7 @@ def write_parquet_ranges(df: DataFrame, batch: Batch, folder: str | Path) -> tup
         if int(left.name.split("-")[1]) < batch.generation:
             shutil.rmtree(left, ignore_errors=True)
     try:
-        df.write.mode("overwrite").options(**WRITER_OPTIONS).parquet(drafts.as_uri())
+        write_drafts(df, drafts)
         return name_files(drafts, batch.ranges, path, replayed=batch.replayed)
     finally:
         shutil.rmtree(drafts, ignore_errors=True)
@@ -100,18 +81,14 @@ def name_files(
         rows, partition = _content(draft)
         if rows:
             if partition not in by_partition:
-                raise UsageError("a task wrote rows of several ranges; no coalesce, no repartition before this sink")
+                raise UsageError(SHARED)
             found[draft] = Written(file_name(by_partition[partition]), rows)
     if len({each.file for each in found.values()}) < len(found):
-        raise UsageError(
-            "a range was written by several tasks; no repartition, no max_offsets_per_task before this sink"
-        )
+        raise UsageError(SPREAD)
     there = [each.file for each in found.values() if not replayed and (folder / each.file).exists()]
     for draft, written in found.items():
         draft.replace(folder / written.file)
-    if there:
-        text = f"{len(there)} files in {folder} were there and are replaced, {min(there)} among them: {AGAIN}"
-        log_event(logging.WARNING, "files_replaced", text, files=sorted(there))
+    tell_replaced(there, folder)
     return tuple(sorted(found.values()))
 
 

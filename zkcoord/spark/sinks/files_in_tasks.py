@@ -32,17 +32,13 @@ def write_files(plan: Mapping[str, Any], batches: Iterable[pa.RecordBatch]) -> I
     """Write the rows of one task; return a row for each file.
 
     `plan`: the folder's `uri`, and `options` for its store (`filesystem_of`); the table's columns `partition_by`, which
-    stay in the files if they are `kept`; those that are `required`, which have no null. ValueError for a null there;
-    then no file of this task is named to anybody.
+    stay in the files if they are `kept`.
     """
     filesystem = None
     opened: dict[tuple[str | None, ...], _File] = {}
     for batch in batches:
         if not batch.num_rows:
             continue
-        for name in plan["required"]:
-            if batch.column(batch.schema.get_field_index(name)).null_count:
-                raise ValueError(f"the column {name!r} has a null, and the table's column may not be null")
         filesystem = filesystem or filesystem_of(plan["uri"], plan["library"], plan["options"])
         for values, rows in by_values(batch, plan["partition_by"], kept=plan["kept"]):
             if values not in opened:
@@ -55,13 +51,11 @@ def write_files(plan: Mapping[str, Any], batches: Iterable[pa.RecordBatch]) -> I
         yield told(opened.values())
 
 
-class _File:
-    """One data file; `add` gathers rows for a row group."""
+class ParquetRows:
+    """Writes rows into `sink` as Parquet; gathers them for row groups."""
 
-    def __init__(self, filesystem: fs.FileSystem, values: Mapping[str, str | None]) -> None:
-        self._path = f"zkcoord-{uuid.uuid4().hex}.parquet"
-        self._values = values
-        self._sink = filesystem.open_output_stream(self._path)
+    def __init__(self, sink: Any) -> None:
+        self._sink = sink
         self._footers: list[parquet.FileMetaData] = []
         self._writer: parquet.ParquetWriter | None = None
         self._waiting: list[pa.RecordBatch] = []
@@ -82,15 +76,33 @@ class _File:
         self._writer.write_table(rows)
         self._waiting, self._rows = [], 0
 
-    def close(self) -> tuple[str, int, int, str, str]:
-        """End the file; return what a transaction needs to know of it, in the order of FORMAT."""
+    def close(self) -> parquet.FileMetaData:
+        """End the file, but not `sink`; return the file's footer."""
         if self._waiting:
             self._flush()
         assert self._writer is not None, "a file is opened for rows"
         self._writer.close()
+        (footer,) = self._footers
+        return footer
+
+
+class _File:
+    """One data file of a table."""
+
+    def __init__(self, filesystem: fs.FileSystem, values: Mapping[str, str | None]) -> None:
+        self._path = f"zkcoord-{uuid.uuid4().hex}.parquet"
+        self._values = values
+        self._sink = filesystem.open_output_stream(self._path)
+        self._rows = ParquetRows(self._sink)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._rows.add(batch)
+
+    def close(self) -> tuple[str, int, int, str, str]:
+        """End the file; return what a transaction needs to know of it, in the order of FORMAT."""
+        footer = self._rows.close()
         size = self._sink.tell()
         self._sink.close()
-        (footer,) = self._footers
         return self._path, size, footer.num_rows, json.dumps(self._values), json.dumps(statistics(footer))
 
 
@@ -128,7 +140,11 @@ def by_values(
         return
     keys = [batch.column(batch.schema.get_field_index(name)) for name in names]
     rest = batch.select([name for name in batch.schema.names if kept or name not in names])
-    for row in pa.Table.from_arrays(keys, list(names)).group_by(list(names)).aggregate([]).to_pylist():
+    found = pa.Table.from_arrays(keys, list(names)).group_by(list(names)).aggregate([]).to_pylist()
+    if len(found) == 1:
+        yield tuple(as_text(found[0][name]) for name in names), rest
+        return
+    for row in found:
         mask = None
         for key, name in zip(keys, names, strict=True):
             value = row[name]

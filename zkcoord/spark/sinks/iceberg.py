@@ -15,10 +15,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from zkcoord.errors import UsageError
+from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.spark.ranges import Batch, check_batch
-from zkcoord.spark.sinks.columns import check_columns, fields_of
-from zkcoord.spark.sinks.once import DataFile, append_once, written_in_tasks
+from zkcoord.spark.sinks.columns import check_columns, check_split, fields_of
+from zkcoord.spark.sinks.data_files import DataFile, write_data_files
+from zkcoord.spark.sinks.once import append_once
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,6 +29,8 @@ TOKEN = "zkcoord.commit"
 RECENT = 50  # snapshots among which one whose answer was lost is looked for
 MISTAKES = (TypeError, ValueError, AttributeError, LookupError)  # a commit that failed so did not reach the catalog
 NO_RETRIES = {"commit.retry.num-retries": "0"}
+MEASURED = "write.metadata.metrics.column"
+FORMAT_MIN = 2
 PLAIN = {  # Iceberg's types -> Spark's
     "boolean": "boolean",
     "int": "integer",
@@ -61,23 +64,56 @@ def write_iceberg(
     ends must stay, or UsageError is raised.
     """
     check_batch(batch)
+    found = _catalog(catalog)
+    return append_once(df, batch, table, lambda: _State(_loaded(found, table), branch), transform)
+
+
+def iceberg_ends(table: str, *, catalog: Any, branch: str = "main") -> Callable[[], Callable[[str], int | None]]:
+    """Return what `SparkConsumer(resume_from=...)` takes: how far `write_iceberg` has written this table.
+
+    A table that this sink has not written moves nothing. UsageError if the catalog has no such table.
+    """
+    found = _catalog(catalog)
+
+    def read() -> Callable[[str], int | None]:
+        try:
+            return _State(_loaded(found, table), branch).end
+        except (UsageError, *MISTAKES):
+            raise
+        except Exception as error:  # of the catalog, or of the way to it
+            raise UnavailableError(f"the table {table} cannot be read for its ends, try again: {error}") from error
+
+    return read
+
+
+def _catalog(given: Any) -> Any:
     try:
         from pyiceberg.catalog import load_catalog
     except ImportError as error:
         raise UsageError("an Iceberg table needs an extra package: pip install 'zkcoord[iceberg]'") from error
-    found = load_catalog(catalog) if isinstance(catalog, str) else catalog
-    return append_once(df, batch, table, lambda: _State(_loaded(found, table), branch), transform)
+    return load_catalog(given) if isinstance(given, str) else given
 
 
 def _loaded(catalog: Any, name: str) -> Any:
-    """Return the table as it is now. A commit of it is tried once, whatever the table's properties say."""
+    """Return the table as it is now. Whatever its properties say, a commit of it is tried once, and the columns that it
+    is partitioned by are measured: pyiceberg takes a file's partition from that.
+
+    UsageError for format version 1, which does not number snapshots: nobody sees there that one has expired.
+    """
     from pyiceberg.exceptions import NoSuchTableError
 
     try:
         table = catalog.load_table(name)
     except NoSuchTableError as error:
         raise UsageError(f"the catalog has no table {name!r}; create it with the columns that are written") from error
-    table.metadata = table.metadata.model_copy(update={"properties": {**table.metadata.properties, **NO_RETRIES}})
+    if table.metadata.format_version < FORMAT_MIN:
+        raise UsageError(
+            f"the table {name} has format version 1, in which nobody sees that snapshots with its ends have expired: "
+            f"upgrade it (ALTER TABLE {name} SET TBLPROPERTIES ('format-version'='{FORMAT_MIN}'))"
+        )
+    measured = {f"{MEASURED}.{table.schema().find_column_name(each.source_id)}": "full" for each in table.spec().fields}
+    properties = {**table.metadata.properties, **NO_RETRIES, **measured}
+    table.metadata = table.metadata.model_copy(update={"properties": properties})
     return table
 
 
@@ -126,6 +162,10 @@ class _State:
         """Look into the last summaries."""
         return any(each.get(TOKEN) == token for each in islice(self._summaries(), RECENT))
 
+    def rules(self) -> object:
+        """Return the table's columns, partitions, and folder."""
+        return self._table.schema(), self._table.spec(), self._location
+
     def write(self, rows: DataFrame) -> Collection[DataFile]:
         """Write files of the table's columns."""
         schema = self._table.schema()
@@ -133,7 +173,14 @@ class _State:
             each.name: {"type": _type(each.field_type), "nullable": not each.required}  # as Spark has it
             for each in schema.fields
         }
-        check_columns(fields_of(rows.schema.json()), wanted, self._name)
+        given = fields_of(rows.schema.json())
+        check_columns(given, wanted, self._name)
+        for name in given:
+            if given[name]["nullable"] and not wanted[name]["nullable"]:
+                raise UsageError(
+                    f"the column {name!r} of the rows can be null, and that of the table {self._name} cannot: write an "
+                    f"expression that is never null, as coalesce({name}, ...)"
+                )
         split = []
         for field in self._table.spec().fields:
             column = schema.find_column_name(field.source_id)
@@ -143,24 +190,30 @@ class _State:
                     "that are partitioned by plain columns, or not at all"
                 )
             split.append(column)
-        required = [each.name for each in schema.fields if each.required]
-        plan = {"uri": self._folder(), "library": "pyiceberg", "options": dict(self._table.io.properties)}
-        return written_in_tasks(rows, {**plan, "partition_by": split, "kept": True, "required": required})
+        check_split(given, split, self._name)
+        plan = {
+            "uri": self._location.removeprefix("file://").removeprefix("file:"),
+            "library": "pyiceberg",
+            "options": dict(self._table.io.properties),
+            "partition_by": split,
+            "kept": True,
+            "required": (),
+        }
+        return write_data_files(rows, plan)
 
-    def _folder(self) -> str:
-        """Return where data files lie: a path without a scheme, or a URI."""
-        location = str(self._table.location()).rstrip("/") + "/data"
-        return location.removeprefix("file://").removeprefix("file:")
+    @property
+    def _location(self) -> str:
+        """The folder of the data files, as the table spells it."""
+        return str(self._table.location()).rstrip("/") + "/data"
 
     def commit(self, files: Collection[DataFile], ends: Mapping[str, int], token: str) -> None:
         """Commit one snapshot of the branch."""
         summary = {ENDS: json.dumps({**(self._ends or {}), **ends}, sort_keys=True), TOKEN: token}
-        location = str(self._table.location()).rstrip("/") + "/data"
         change = self._table.transaction()
         if ENDS not in self._table.metadata.properties:
             change.set_properties(**{ENDS: "in the snapshots' summaries"})
         change.add_files(
-            [f"{location}/{each.path}" for each in files],
+            [f"{self._location}/{each.path}" for each in files],
             snapshot_properties=summary,
             check_duplicate_files=False,
             branch=self._branch,

@@ -4,9 +4,9 @@
             ▲                                                        │
             └──────────── refused, or the answer was lost ───────────┘
 
-Whoever finds a partition's end at or beyond a range's end leaves that range out, and of a range that the table has in
-part, the rows that it has. So a batch that is repeated, split over several heirs or cut anew, and a program that
-slept, write nothing twice. It needs no key: rows and ends are one transaction of the table.
+A writer that finds a partition's end at or beyond a range's end leaves that range out. Of a range that the table has in
+part it leaves out the rows that are there. So nothing is written twice by a batch that is repeated, split over several
+heirs or cut anew, nor by a program that slept. It needs no key: rows and ends are one transaction of the table.
 """
 
 from __future__ import annotations
@@ -20,26 +20,17 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.errors import InvariantError, UsageError
 from zkcoord.spark.progress import log_event
 from zkcoord.spark.ranges import Batch, OffsetRange, check_batch, is_later
+from zkcoord.spark.sinks.data_files import DataFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 KEY = ("topic", "partition", "offset")
-TRIES_MAX = 10  # others that write the same partitions at once are few, and each of them takes a try once
+TRIES_MAX = 10  # writers of the same partitions at one time are few, and each costs one try
 AGAIN = (
     "If somebody set the group's offsets back, or a consumer did not announce, they are the same records. If the group "
     "was deleted, and its topic created again, they are lost to this table: give the sink another one"
 )
-
-
-class DataFile(NamedTuple):
-    """A file that a task has written, as `files_in_tasks.FORMAT` has it."""
-
-    path: str  # within the table
-    size: int
-    rows: int
-    partition: str  # JSON: the values of the table's partition columns
-    stats: str  # JSON
 
 
 class Snapshot(Protocol):
@@ -51,6 +42,10 @@ class Snapshot(Protocol):
 
     def has(self, token: str) -> bool:
         """True if a recent transaction carries this token."""
+        ...
+
+    def rules(self) -> object:
+        """Return what files are written by; those of another snapshot with the same rules fit this one."""
         ...
 
     def write(self, rows: DataFrame) -> Collection[DataFile]:
@@ -68,7 +63,7 @@ class Snapshot(Protocol):
 
 
 class Missing(NamedTuple):
-    """What of a batch is not in the table: from which offset on, of which partition."""
+    """The part of a batch that is not in the table; `firsts`: where it begins in each partition."""
 
     firsts: Mapping[TopicPartition, int]
     passed_over: tuple[str, ...]
@@ -116,13 +111,14 @@ def _append(
     token = uuid.uuid4().hex
     files: Collection[DataFile] = ()
     written: Mapping[TopicPartition, int] = {}
+    rules: object = None
     for left in reversed(range(TRIES_MAX)):
         snapshot = open_table()
         if written and snapshot.has(token):  # the answer was lost
             return sum(each.rows for each in files)
         missing = missing_of(batch.group, batch.ranges, snapshot)
-        if missing.firsts and missing.firsts != written:
-            files, written = write(snapshot, missing.firsts), missing.firsts
+        if missing.firsts and (missing.firsts, snapshot.rules()) != (written, rules):
+            files, written, rules = write(snapshot, missing.firsts), missing.firsts, snapshot.rules()
         if missing.firsts:
             ends = {
                 partition_name(batch.group, each): each.end for each in batch.ranges if each.topic_partition in written
@@ -178,34 +174,3 @@ def _tell(batch: Batch, table: str, missing: Missing) -> None:
             "the group's offsets to where the table ends"
         )
         log_event(logging.WARNING, "rows_missing", text, table=table, batch=batch.id)
-
-
-def written_in_tasks(rows: DataFrame, plan: Mapping[str, Any]) -> tuple[DataFile, ...]:
-    """Write the rows in Spark's tasks. UsageError if the workers lack a package."""
-    from zkcoord.spark.sinks import files_in_tasks
-
-    try:
-        found = rows.mapInArrow(task_of(plan), files_in_tasks.FORMAT).collect()
-    except Exception as error:
-        if files_in_tasks.LACKING in str(error):
-            raise UsageError(
-                f"Spark's Python workers lack {plan['library']}, which writes to an object store: pip install it into "
-                "the Python that PYSPARK_PYTHON names on every machine of the executors"
-            ) from error
-        raise
-    return tuple(DataFile(*row) for row in found)
-
-
-def task_of(plan: Mapping[str, Any]) -> Callable[[Iterable[Any]], Iterable[Any]]:
-    """Return what a task runs. It goes to the workers by value."""
-    from pyspark import cloudpickle
-
-    from zkcoord.spark.sinks import files_in_tasks
-
-    cloudpickle.register_pickle_by_value(files_in_tasks)
-    write = files_in_tasks.write_files
-
-    def task(batches: Iterable[Any]) -> Iterable[Any]:
-        return write(plan, batches)
-
-    return task

@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import closing
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from zkcoord.core.given import given_number
@@ -85,8 +84,10 @@ def write_sql(
             _refuse_later(batch, table, offsets_table)
         words = Words(placeholder, quote)
         target = Target(words=words, table=table, offsets_table=offsets_table, statement=statement, numbered=numbered)
-        in_tasks = partial(write_in_tasks, connect=connect, tasks=tasks)
-        sent, passed_over = (in_tasks if tasks else Target.write_at_once)(target, connection, df, batch)
+        if tasks:
+            sent, passed_over = write_in_tasks(target, connection, df, batch, connect=connect, tasks=tasks)
+        else:
+            sent, passed_over = target.write_at_once(connection, df, batch)
         if passed_over and not batch.replayed:
             text = f"{passed_over}: they were written before. {AGAIN}"
             log_event(logging.WARNING, "rows_passed_over", text, table=table, batch=batch.id)

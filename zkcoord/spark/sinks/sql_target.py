@@ -15,7 +15,7 @@ KEY = ("topic", "partition", "offset")
 NEXT = "next_offset"
 INCARNATION = "incarnation"
 CHUNK_ROWS = 1_000  # of one `executemany`
-RACES_MAX = 10  # who is overtaken so often by others that write the same partitions is no straggler's victim
+RACES_MAX = 10  # of a transaction: a straggler overtakes it once or twice, not so often
 TRIES_MAX = 5  # of a transaction whose rows a straggler writes at the same moment; each reads the rows anew
 CONFLICTS = ("23505", "40001", "40P01")  # SQLSTATE: a key that is there, a serialization failure, a deadlock
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from threading import Lock
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import zkcoord.core.model
@@ -26,6 +26,7 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.spark.ranges import Batch
 from zkcoord.spark.sinks import sql_target
+from zkcoord.spark.sinks.by_value import by_value
 from zkcoord.spark.sinks.sql_target import Target
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def write_in_tasks(
     target: Target, connection: Any, df: DataFrame, batch: Batch, *, connect: Callable[[], Any], tasks: int
 ) -> tuple[int, str]:
     """Write as `Target.write`, in so many tasks. `connection` is the driver's own, for ranges without a row."""
-    write = _by_value(partial(write_ranges, target, batch, connect, tuple(df.columns)))
+    write = by_value(partial(write_ranges, target, batch, connect, tuple(df.columns)), *ours())
     together = _together(df, batch, tasks).sortWithinPartitions(*sql_target.KEY)
     found = together.mapInArrow(write, OUTCOME).collect()
     for row in found:
@@ -53,6 +54,11 @@ def write_in_tasks(
         _, passed_over = target.write_at_once(connection, Rows(df.columns, ()), replace(batch, ranges=left))
         said += [passed_over] if passed_over else []
     return sum(row.sent for row in found), "; ".join(said)
+
+
+def ours() -> tuple[ModuleType, ...]:
+    """Return the modules that tasks need."""
+    return (zkcoord.core.model, zkcoord.errors, zkcoord.spark.ranges, sql_target, sys.modules[__name__])
 
 
 def write_ranges(
@@ -102,12 +108,19 @@ def by_partition(batches: Iterable[Any]) -> Iterator[tuple[TopicPartition, Seque
                 kept = []
             last = at
             rest = batch.slice(done)
-            same = pc.and_(pc.equal(rest.column("topic"), at.topic), pc.equal(rest.column("partition"), at.partition))
+            same = pc.and_(_equal(rest.column("topic"), at.topic), _equal(rest.column("partition"), at.partition))
             other = pc.index(same, False).as_py()
             kept.append(rest if other < 0 else rest.slice(0, other))
             done += kept[-1].num_rows
     if last is not None:
         yield last, kept
+
+
+def _equal(column: Any, value: Any) -> Any:
+    """Compare as one does who groups: a null equals a null."""
+    import pyarrow.compute as pc
+
+    return pc.is_null(column) if value is None else pc.fill_null(pc.equal(column, value), False)
 
 
 class Rows:
@@ -121,31 +134,6 @@ class Rows:
         """The rows as tuples."""
         for batch in self._batches:
             yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
-
-
-_pickling = Lock()  # what is pickled by value is the process's own choice, made here for a moment
-
-
-def _by_value(task: Callable[[Iterator[Any]], Iterator[Any]]) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Return this function as one that carries all of ours with it."""
-    from pyspark import cloudpickle
-
-    ours = (zkcoord.core.model, zkcoord.errors, zkcoord.spark.ranges, sql_target, sys.modules[__name__])
-    with _pickling:
-        for each in ours:
-            cloudpickle.register_pickle_by_value(each)
-        try:
-            pickled = cloudpickle.dumps(task)
-        finally:
-            for each in ours:
-                cloudpickle.unregister_pickle_by_value(each)
-
-    def run(batches: Iterator[Any]) -> Iterator[Any]:
-        from pyspark import cloudpickle
-
-        yield from cloudpickle.loads(pickled)(batches)
-
-    return run
 
 
 def _together(df: DataFrame, batch: Batch, tasks: int) -> DataFrame:

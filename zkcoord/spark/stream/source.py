@@ -36,6 +36,9 @@ from zkcoord.spark.stream.parts import StreamParts, StreamPositions
 
 T = TypeVar("T")
 ASK_WAIT_MS = 1_000  # while nothing is held, or Kafka is away; `query.stop()` waits for it
+UNHELD_WAIT_MS, AT_ONCE_MS = 100, 50
+"""Without a partition a query whose triggers have an interval is answered soon: Spark warns when it falls behind. Spark
+asks others again after 10 ms (`spark.sql.streaming.pollingDelay`): they are answered after ASK_WAIT_MS."""
 MEMBER_POLL_MS = 20
 LEAVE_WAIT_MS = 15_000  # for offsets, releases and the session's end; above what `Consumer.stop` gives its threads
 AT_END = "the query ends; whether Spark has completed it, the query's next run knows from its checkpoint"
@@ -59,6 +62,7 @@ class Source:
         self._thread: threading.Thread | None = None
         self._stopped = threading.Event()
         self._was_away = False  # Kafka, at the query's start
+        self._answered_ms = 0  # when Spark was answered last
         self._last: Offset = EMPTY  # what Spark has: answered again while there is nothing new
         self._runs = {EMPTY["run"], self._run_id}  # whose offsets were known when the first batch was planned
 
@@ -79,7 +83,13 @@ class Source:
                 tell_in_vain(self._chosen.group, parts.consumer_id, self._chosen.join_wait_ms)
             return found
         self._handover.complete()
-        return self._last if self._known.enough else self._next(ASK_WAIT_MS)
+        return self._last if self._known.enough else self._next(self._wait_ms)
+
+    @property
+    def _wait_ms(self) -> int:
+        """How long to wait for a batch."""
+        at_once = mono_ms() - self._answered_ms < AT_ONCE_MS
+        return ASK_WAIT_MS if self._known.held or at_once else UNHELD_WAIT_MS
 
     def _await_member(self, parts: StreamParts) -> None:
         """Wait until the query is a member of its group, or fail. Else a query that reads what is there and ends would
@@ -117,6 +127,7 @@ class Source:
         batch = self._handover.next(wait_ms)
         if batch is not None:
             self._last = offset_of(self._run_id, self._chosen.group, batch, self._known.ends)
+        self._answered_ms = mono_ms()
         return self._last
 
     def _ranges(self, offset: Offset) -> tuple[OffsetRange, ...]:

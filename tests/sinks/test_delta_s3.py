@@ -1,0 +1,93 @@
+"""A Delta table in an object store: the same promises as below a path, also when the store does not behave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from tests.sinks.faulty_store import StoreApart, store_apart
+from tests.sinks.frames import A, B, DeltaLog, Frame, batch, once, records
+from tests.sinks.s3_server import BUCKET, S3, delta_options
+from zkcoord.spark import delta_ends, write_delta
+from zkcoord.spark.ranges import OffsetRange
+
+pytestmark = [pytest.mark.spark, pytest.mark.s3]
+PA, PB = "zkcoord/etl/clicks-0", "zkcoord/etl/clicks-1"
+COMMIT = ".json"
+
+
+class Table:
+    """A table of one test."""
+
+    def __init__(self, folder: Path, store: S3, endpoint: str) -> None:
+        self._folder, self._store = folder, store
+        self.uri, self.options = f"s3://{BUCKET}/{folder.name}", dict(delta_options(endpoint))
+
+    def write(self, *ranges: OffsetRange, **settings: Any) -> int:
+        frame = Frame.of(*ranges, **settings)
+        return write_delta(frame, batch(*ranges), self.uri, storage_options=self.options)  # type: ignore[arg-type]
+
+    def log(self) -> DeltaLog:
+        return DeltaLog(self._store.download(self._folder.name, self._folder / "read"))
+
+
+@pytest.fixture
+def faulty(s3: S3) -> Iterator[StoreApart]:
+    with store_apart(s3.port) as store:
+        yield store
+
+
+@pytest.fixture
+def table(tmp_path: Path, s3: S3, faulty: StoreApart) -> Table:
+    return Table(tmp_path, s3, faulty.endpoint)
+
+
+def test_each_record_is_in_the_store_once_however_a_batch_comes_again(table: Table) -> None:
+    assert (table.write(A, B), table.write(A, B), table.write(B)) == (7, 0, 0)
+    assert table.write(A._replace(start=12, end=20), B) == 6
+    found = table.log()
+    assert (found.rows(), found.ends) == (records(A._replace(end=20), B), {PA: 20, PB: 8})
+    ends = delta_ends(table.uri, storage_options=table.options)()
+    assert (ends(PA), ends(PB), ends("other")) == (20, 8, None)
+
+
+def test_of_two_that_write_the_same_ranges_to_the_store_at_once_one_writes(table: Table) -> None:
+    table.write(OffsetRange("clicks", 0, 0, 10))
+    assert table.write(A, B, on_write=once(lambda: table.write(B, A._replace(end=12)))) == 2
+    assert table.log().rows() == records(A._replace(start=0), B)
+
+
+@pytest.mark.parametrize(
+    ("kind", "method", "where", "times"),
+    [
+        ("busy", "PUT", ".parquet", 2),
+        ("busy", "PUT", COMMIT, 2),
+        ("lost", "PUT", ".parquet", 1),
+        ("lost", "PUT", COMMIT, 1),
+        ("slow", "PUT", COMMIT, 1),
+    ],
+)
+def test_f174_a_delta_table_on_a_store_that_is_slow_or_busy_or_loses_answers_has_each_record_once(
+    table: Table, faulty: StoreApart, kind: str, method: str, where: str, times: int
+) -> None:
+    table.write(B)
+    met = faulty.add(kind, method, where, times, wait_s=1.0)
+    assert table.write(A) == 4
+    assert met() == times
+    assert table.write(A, B) == 0
+    found = table.log()
+    assert (found.rows(), found.ends) == (records(A, B), {PA: 14, PB: 8})
+
+
+def test_a_table_in_the_store_that_was_restored_is_filled_up_again(table: Table) -> None:
+    table.write(A)
+    kept = DeltaTable(table.uri, storage_options=table.options).version()
+    table.write(A._replace(start=14, end=20))
+    DeltaTable(table.uri, storage_options=table.options).restore(kept)
+    assert delta_ends(table.uri, storage_options=table.options)()(PA) == 14
+    assert (table.write(A._replace(end=20)), table.write(A._replace(end=20))) == (6, 0)
+    assert table.log().rows() == records(A._replace(end=20))

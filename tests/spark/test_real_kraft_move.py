@@ -1,0 +1,182 @@
+"""The move to KRaft and to Kafka 4, whole, under a group that reads on: nothing is lost, nothing is read twice.
+
+Two consumers without Spark and one with it share the group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from tests.integration.kraft_scene import PARTITIONS, Flow, KRaftMove
+from tests.integration.stores_world import Reader
+from tests.spark.fakes import InThread
+from tests.spark.together import ON_REAL_SERVERS, Seen
+from tests.waiting import wait_until
+from zkcoord.cli.main import cli
+from zkcoord.embedded.kafka_tools import kafka_tool
+from zkcoord.spark import SparkConsumer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [*ON_REAL_SERVERS, pytest.mark.long]
+
+GROWN = PARTITIONS + 2
+PATIENCE_SECONDS = 120.0  # of a whole phase, on a loaded machine
+
+
+class SparkReader:
+    """A member of the group that reads with Spark, until it is told to leave."""
+
+    def __init__(self, spark: SparkSession, scene: KRaftMove) -> None:
+        self._seen = Seen()
+        self._consumer = SparkConsumer(
+            *(spark, scene.zookeeper, scene.servers, scene.group, [scene.topic]),
+            starting_offsets="earliest",
+            session_timeout_ms=6_000,
+        )
+        self._running = InThread(lambda: self._consumer.run(self._seen.process_as("spark")))
+        scene.at_end(self.leave)
+
+    def offsets(self, number: int) -> list[int]:
+        """What it has read of a partition, what was read twice as often."""
+        assert self._running.error is None, self._running.error
+        return [
+            offset
+            for (partition, offset), count in list(self._seen.records.items())
+            for _ in range(count)
+            if partition == number
+        ]
+
+    def leave(self) -> None:
+        """Leave cleanly."""
+        self._consumer.stop()
+        self._running.result()
+
+
+Readers = Sequence[Reader | SparkReader]
+
+
+def called(*words: str) -> str:
+    """Run a command of an operator's; what it complains of, "" if it succeeds."""
+    result = CliRunner().invoke(cli, list(words), prog_name="zkcoord")
+    return "" if result.exit_code == 0 else f"{words} ended with {result.exit_code}: {result.output}"
+
+
+def run(*words: str) -> None:
+    """Run one that must succeed."""
+    complaint = called(*words)
+    assert not complaint, complaint
+
+
+def join(scene: KRaftMove, spark: SparkSession) -> Readers:
+    """Two plain consumers and one with Spark, each of which reads."""
+    readers: Readers = [scene.reader(), scene.reader(), SparkReader(spark, scene)]
+    scene.await_settled(len(readers))
+    return readers
+
+
+def read(readers: Readers, number: int) -> list[int]:
+    """What these have read of a partition."""
+    return sorted(offset for reader in readers for offset in reader.offsets(number))
+
+
+def follow(flow: Flow, readers: Readers, what: str) -> None:
+    """Wait until what is written by now, and some more, is read."""
+    goal = {number: count + 5 for number, count in flow.written.items()}
+
+    def read_so_far() -> bool:
+        return all(len(read(readers, n)) >= count for n, count in goal.items())
+
+    try:
+        wait_until(read_so_far, what, PATIENCE_SECONDS)
+    except AssertionError as error:
+        has = {name: {n: len(read([reader], n)) for n in goal} for name, reader in enumerate(readers)}
+        raise AssertionError(f"{error}: wanted {goal}, written {flow.written}, read {has}") from error
+
+
+def stopped(scene: KRaftMove) -> list[Any]:
+    """The partitions that somebody had to stop, from the log."""
+    return [fields["partitions"] for fields in scene.reports.of("fetch_stopped") if fields["partitions"]]
+
+
+def features(scene: KRaftMove) -> str:
+    """The line of `kafka-features describe` about the metadata's version."""
+    told = kafka_tool("kafka-features", "--bootstrap-server", scene.servers, "describe")
+    return next(line for line in told.splitlines() if "metadata.version" in line)
+
+
+def rehearse(scene: KRaftMove, flow: Flow, readers: Readers) -> None:
+    """To the last step from which there is a way back, and back."""
+    scene.migrate()
+    follow(flow, readers, "both write to ZooKeeper")
+    scene.kraft_mode()
+    follow(flow, readers, "the brokers are in KRaft mode")
+    scene.give_up()
+    follow(flow, readers, "all is as before")
+
+
+def switch_topics(scene: KRaftMove) -> None:
+    """Topics come from Kafka from now on, and the coordinator is another one."""
+    where = ("--zookeeper", scene.zookeeper, "--bootstrap-servers", scene.servers)
+    run("migrate", "upgrade", *where)
+    run("migrate", "topics", "--to", "kafka", "--dry-run", *where)
+    run("migrate", "topics", "--to", "kafka", *where)
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_a_group_reads_on_over_the_whole_move_to_kraft_and_kafka_4_and_goes_to_an_ensemble_of_its_own(
+    spark: SparkSession, tmp_path: Path, brokers: int
+) -> None:
+    """With one broker nothing is read while it is away. With three all partitions are, whichever is away."""
+    with KRaftMove(tmp_path, brokers) as scene:
+        coordinator = scene.coordinator()
+        flow = scene.flow()
+        readers = join(scene, spark)
+        scene.reports.seen.clear()
+        if brokers > 1:
+            scene.while_away = lambda number: follow(flow, readers, f"all is read while broker {number} is away")
+
+        rehearse(scene, flow, readers)
+        scene.migrate()
+        scene.kraft_mode()
+        follow(flow, readers, "the brokers are in KRaft mode again")
+        switch_topics(scene)
+        coordinator.stop()
+        coordinator = scene.coordinator(topics="kafka", bootstrap_servers=scene.servers)
+        follow(flow, readers, "topics come from Kafka")
+
+        scene.finish()
+        scene.remove("/brokers", "/controller", "/migration")
+        scene.grow(GROWN)
+        flow.grow(GROWN)
+        wait_until(lambda: set(flow.written) == set(range(GROWN)), "new partitions are written")
+        follow(flow, readers, "the new partitions are read")
+        assert "FinalizedVersionLevel: 3.9" in features(scene)
+        scene.to_kafka_4()
+        kafka_tool("kafka-features", "--bootstrap-server", scene.servers, "upgrade", "--release-version", "4.1")
+        assert "FinalizedVersionLevel: 4.1" in features(scene)
+        follow(flow, readers, "Kafka 4 is read")
+        assert scene.reports.of("fetch_started")  # of the new partitions
+        assert stopped(scene) == []  # each partition was its reader's all the time
+
+        before = readers
+        old, scene.zookeeper = scene.zookeeper, scene.another_ensemble()
+        where = ("--zookeeper", old, "--bootstrap-servers", scene.servers)
+        run("migrate", "move", "--to", scene.zookeeper, *where)
+        assert stopped(scene)
+        for reader in before:
+            reader.leave()
+        coordinator.stop()
+        scene.old.stop()  # the ensemble of the brokers is switched off
+        scene.coordinator(topics="kafka", bootstrap_servers=scene.servers)
+        readers = [*before, *join(scene, spark)]
+        follow(flow, readers, "coordination is in the new ensemble")
+        written = flow.end()
+        wait_until(lambda: all(len(read(readers, n)) >= count for n, count in written.items()), "all is read")
+        assert {n: read(readers, n) for n in written} == {n: list(range(count)) for n, count in written.items()}

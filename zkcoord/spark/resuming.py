@@ -1,0 +1,66 @@
+"""Starts partitions where a table ends that keeps the ends itself, if the consumer's user asks for it (`resume_from`).
+
+For a table that was restored to an earlier version, or moved to another group or cluster: the group's offsets say what
+was processed, the table says what it has.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.spark.batch_guard import BatchGuard, View
+from zkcoord.spark.moving import move_positions
+from zkcoord.spark.ports import Membership
+from zkcoord.spark.progress import log_event
+from zkcoord.spark.ranges import OffsetRange
+from zkcoord.spark.sinks.once import partition_name
+
+TableEnds = Callable[[], Callable[[str], int | None]]
+"""Reads a table; returns a function of a partition's name in it (`partition_name`), which returns the end there."""
+
+
+class TableStart:
+    """Compares the positions of newly started partitions with a table's ends. For the batch thread."""
+
+    def __init__(self, ends: TableEnds | None, group: str, membership: Membership, holdings: BatchGuard) -> None:
+        """`ends`: None if positions are not compared with any table."""
+        self._ends, self._group = ends, group
+        self._membership, self._holdings = membership, holdings
+        self._checked: dict[TopicPartition, int] = {}  # the epoch at which it was compared
+
+    def apply(self, view: View) -> bool:
+        """Move newly started partitions to where the table ends; return True if it moved any.
+
+        A partition that the table does not know stays where the group's offset is. So does one with an announced range,
+        of which the sink leaves out what the table has, unless the table ends before it: then the range would be
+        written over a gap, and is given up. UnavailableError and FencedError when the table cannot be read,
+        or the new positions cannot be committed; then nothing was moved.
+        """
+        new = [each for each, hold in view.holds.items() if self._checked.get(each) != hold.epoch]
+        if self._ends is None or not new:
+            return False
+        end = self._ends()
+        targets = {}
+        for each in new:
+            hold = view.holds[each]
+            numbered = OffsetRange(*each, 0, 0, self._membership.incarnation(each))
+            found = end(partition_name(self._group, numbered))
+            if found is not None and (found < hold.position or (found > hold.position and hold.announced is None)):
+                targets[each] = found
+        moved = move_positions(self._holdings, self._membership, view, targets) if targets else {}
+        self._checked |= {each: view.holds[each].epoch for each in new if each not in targets or each in moved}
+        for each, position in moved.items():
+            was = view.holds[each].position
+            log_event(
+                logging.WARNING,
+                "resumed_from_table",
+                f"{each}: the group's offset was {was}, and the table ends at {position}: reading goes on there, as "
+                "resume_from asks",
+                group=self._group,
+                partitions=[str(each)],
+                offsets={str(each): position},
+                was=was,
+            )
+        return bool(moved)

@@ -1,0 +1,82 @@
+"""Which RESTORE a Delta table's state stems from.
+
+A RESTORE takes rows back, but not the versions of application transactions: those stay as high as they were. So ends
+that were written behind a RESTORE have names of their own, and one that has no such name yet is what it was in the
+version that was restored.
+
+A commit of ours tells which RESTORE it knew. There is no other one before it: a RESTORE sets the table's metadata, and
+Delta refuses a commit that was decided before that. So only the commits behind ours are looked through: mostly one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from zkcoord.errors import UsageError
+
+RESTORED = "zkcoordRestored"  # in a commit's own information: the RESTORE that it knew, "" for none
+RESTORE = "RESTORE"
+Commits = Callable[[int], Mapping[str, Any] | None]
+"""Returns what the commit of a version says of itself; None if the log does not have it any more."""
+
+
+def last_restore(commits: Commits, version: int) -> int | None:
+    """Return the version that the newest RESTORE up to `version` has made, None if there is none.
+
+    >>> log = {3: {"operation": "RESTORE"}, 4: {RESTORED: "3"}, 5: {}}
+    >>> last_restore(log.get, 5), last_restore(log.get, 2)
+    (3, None)
+    """
+    while (found := commits(version)) is not None:
+        if found.get("operation") == RESTORE:
+            return version
+        if RESTORED in found:
+            return int(found[RESTORED]) if found[RESTORED] else None
+        version -= 1
+    return None
+
+
+def restored_to(commits: Commits, restore: int, uri: str) -> int | datetime | None:
+    """Return which version, or the version of which time, this RESTORE took the table back to.
+
+    None if the log does not tell any more. UsageError for a time without a zone, as Spark writes it.
+    """
+    found = commits(restore)
+    if found is None:
+        return None
+    told = found.get("operationParameters", {})
+    if told.get("version") not in (None, ""):
+        return int(told["version"])
+    if str(told.get("datetime", "")).isdigit():  # delta-rs: milliseconds
+        return datetime.fromtimestamp(int(told["datetime"]) / 1000, UTC)
+    raise UsageError(
+        f"the table {uri} was restored to a time (version {restore}), and its log does not say to which version: "
+        "restore it once more, to that version by its number"
+    )
+
+
+def commit_info(text: str) -> Mapping[str, Any]:
+    """Return what a commit, a file of JSON lines, says of itself.
+
+    >>> commit_info('{"commitInfo":{"operation":"WRITE"}}')["operation"]
+    'WRITE'
+    """
+    for line in text.splitlines():
+        if '"commitInfo"' in line:
+            found = json.loads(line)
+            if "commitInfo" in found:
+                told: Mapping[str, Any] = found["commitInfo"]
+                return told
+    return {}
+
+
+def since(name: str, restore: int | None) -> str:
+    """Return the name of a partition's end that was written behind this RESTORE.
+
+    >>> since("zkcoord/etl/clicks-3", None), since("zkcoord/etl/clicks-3", 17)
+    ('zkcoord/etl/clicks-3', 'zkcoord/etl/clicks-3~17')
+    """
+    return name if restore is None else f"{name}~{restore}"

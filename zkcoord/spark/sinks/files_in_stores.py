@@ -1,0 +1,99 @@
+"""Files by range below a URI: written by Spark's tasks, through Arrow's file systems.
+
+    task: a file in memory for each range ──► object store: its key, at once
+                                          └─► HDFS: a draft in `.zkcoord` ──► driver: renames it
+
+A draft is named by its file and by the batch's generation, and belongs to one attempt of a task. A later batch with the
+same range, whoever has it then, removes what a dead program has left of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from zkcoord.errors import UsageError
+from zkcoord.spark.ranges import Batch
+from zkcoord.spark.sinks.by_value import by_value
+from zkcoord.spark.sinks.range_names import SPREAD, Written, file_name, tell_replaced
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+DRAFTS = ".zkcoord"  # Spark, and Arrow's datasets, pass over names with a dot
+MOVES_MAX = 8  # at a time
+
+
+def write_to_store(df: DataFrame, batch: Batch, uri: str, options: Mapping[str, Any]) -> tuple[Written, ...]:
+    """Write the batch's rows as one Parquet file for each range that has rows; return the files, sorted by name.
+
+    UsageError for a range that is spread over tasks: then its file is removed, since it lacks rows.
+    """
+    from zkcoord.spark.sinks import files_in_tasks, ranges_in_tasks, stores
+
+    renamed = stores.renames(uri)
+    store = _opened(stores, uri, options)
+    files: dict[str, dict[str, str]] = {}
+    for each in batch.ranges:
+        files.setdefault(each.topic, {})[str(each.partition)] = file_name(each)
+    draft = (DRAFTS, str(batch.generation)) if renamed else None
+    plan = {"uri": uri, "options": dict(options), "files": files, "draft": draft, "look": not batch.replayed}
+    if renamed:
+        _remove_left(store, {file_name(each) for each in batch.ranges}, batch.generation)
+    task = by_value(partial(ranges_in_tasks.write_ranges, plan), ranges_in_tasks, files_in_tasks, stores)
+    try:
+        told = df.mapInArrow(task, ranges_in_tasks.FORMAT).collect()
+    except Exception as error:
+        raise _explained(error, uri, stores.LACKING) from error
+    names = [row[0] for row in told]
+    if None in names:
+        raise UsageError("the DataFrame has rows of a partition that the batch does not have; write the batch's own")
+    spread = sorted(name for name, count in Counter(names).items() if count > 1)
+    if spread:
+        _each(store.delete_file, [row[3] for row in told] if renamed else spread)
+        raise UsageError(SPREAD)
+    if renamed:
+        _each(lambda row: store.move(row[3], row[0]), told)
+    tell_replaced([row[0] for row in told if row[2]], uri)
+    return tuple(sorted(Written(*row[:2]) for row in told))
+
+
+def _opened(stores: Any, uri: str, options: Mapping[str, Any]) -> Any:
+    try:
+        return stores.open_store(uri, options)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    except RuntimeError as error:
+        raise UsageError(f"this program {error}") from error
+
+
+def _explained(error: Exception, uri: str, lacking: str) -> Exception:
+    """Return what to raise for a job that failed."""
+    if lacking not in str(error):
+        return error
+    why = str(error).partition(lacking)[2].splitlines()[0]
+    return UsageError(f"a Python worker of Spark {lacking}{why}; it is needed on every machine of the executors: {uri}")
+
+
+def _each(function: Any, given: Collection[Any]) -> None:
+    """Call the function with each, some at a time."""
+    if given:
+        with ThreadPoolExecutor(min(MOVES_MAX, len(given))) as threads:
+            list(threads.map(function, given))
+
+
+def _remove_left(store: Any, files: Collection[str], generation: int) -> None:
+    """Remove drafts of these files that a program of an earlier generation has left; make the folder of drafts."""
+    from pyarrow import fs
+
+    store.create_dir(DRAFTS, recursive=True)
+    for each in store.get_file_info(fs.FileSelector(DRAFTS)):
+        file, _, run = each.base_name.rpartition(".")
+        if file in files and int(run.partition("-")[0]) < generation:
+            try:
+                store.delete_file(each.path)
+            except FileNotFoundError:  # another one was faster
+                continue

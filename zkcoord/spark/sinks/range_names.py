@@ -1,0 +1,41 @@
+"""Names of files that hold one range each, and what is told of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from typing import NamedTuple
+
+from zkcoord.spark.progress import log_event
+from zkcoord.spark.ranges import OffsetRange, is_later
+
+AGAIN = (
+    "this batch is read for the first time. If somebody set the group's offsets back, or a consumer did not announce, "
+    "these are the same records. If the group and the topic were deleted and created again, give the sink another place"
+)
+SHARED = "a task wrote rows of several ranges; no coalesce, no repartition before this sink"
+SPREAD = "a range was written by several tasks; no repartition, no max_offsets_per_task before this sink"
+
+
+class Written(NamedTuple):
+    """One file of a batch."""
+
+    file: str  # its name within the folder
+    rows: int
+
+
+def file_name(each: OffsetRange) -> str:
+    """Return `topic-partition-start-end.parquet`, with `.incarnation` before the suffix for a topic created again.
+
+    >>> file_name(OffsetRange("clicks", 0, 100, 600)), file_name(OffsetRange("clicks", 0, 100, 600, incarnation=2))
+    ('clicks-0-100-600.parquet', 'clicks-0-100-600.2.parquet')
+    """
+    again = f".{each.incarnation}" if is_later(each) else ""
+    return f"{each.topic}-{each.partition}-{each.start}-{each.end}{again}.parquet"
+
+
+def tell_replaced(files: Collection[str], folder: object) -> None:
+    """Warn of files that a batch replaces though it is read for the first time: a crash cannot be the reason."""
+    if files:
+        text = f"{len(files)} files in {folder} were there and are replaced, {min(files)} among them: {AGAIN}"
+        log_event(logging.WARNING, "files_replaced", text, files=sorted(files))
