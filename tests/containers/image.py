@@ -85,12 +85,10 @@ def _present(client: docker.DockerClient, name: str) -> bool:
 def _built(client: docker.DockerClient, say: Say) -> str:
     """ZooKeeper's jars on the base."""
     jars = sorted({jar for pattern in JARS for jar in pyspark_jars().glob(pattern)})
-    base = f"{BASE}:{_digest([*INSTALL, *NEEDLESS])}"
-    name = f"{IMAGE}:{_digest([base, DOCKERFILE.read_bytes(), *(part for jar in jars for part in _parts(jar))])}"
+    name = f"{IMAGE}:{_digest([base_name(), DOCKERFILE.read_bytes(), *(part for jar in jars for part in _parts(jar))])}"
     if _present(client, name):
         return name
-    if not _present(client, base):
-        _install_base(client, base, say)
+    base = base_image(client, say)
     say(f"image {name}: {len(jars)} jars on {base}")
     try:
         client.images.build(
@@ -98,6 +96,19 @@ def _built(client: docker.DockerClient, say: Say) -> str:
         )
     except (APIError, BuildError) as error:
         raise UnavailableError(f"the image {name} cannot be built: {error}") from error
+    return name
+
+
+def base_name() -> str:
+    """The base's name and tag."""
+    return f"{BASE}:{_digest([*INSTALL, *NEEDLESS])}"
+
+
+def base_image(client: docker.DockerClient, say: Say) -> str:
+    """Return the name of the Debian with Java, which is made if the engine lacks it."""
+    name = base_name()
+    if not _present(client, name):
+        _install_base(client, name, say)
     return name
 
 

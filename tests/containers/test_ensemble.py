@@ -292,7 +292,7 @@ def test_f01_a_coordinator_frozen_beyond_its_session_changes_nothing_when_it_goe
     second.wait("elected", since_ms=frozen_ms)
     scene.wait_shared()
     first.resume()
-    resumed_ms = now_ms()
+    (resumed_ms,) = first.resumed_ms
     wait_until(lambda: scene.candidates() == {"0", "1"}, "it stands by")
 
     assert first.of("elected", "start_sent", "stop_sent", "rebalance_started", since_ms=resumed_ms) == []
@@ -310,7 +310,7 @@ def test_f15_a_consumer_frozen_beyond_its_session_commits_nothing_when_it_goes_o
     scene.wait_committed(since=[b])
     assert name not in scene.registered()
     a.resume()
-    resumed_ms = now_ms()
+    (resumed_ms,) = a.resumed_ms
     a.wait("fetch_lost", "session_lost", since_ms=resumed_ms)
     scene.wait_shared()
 

@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.obedient import obedient
 from tests.waiting import wait_until
-from zkcoord import Consumer, Coordinator, UsageError
-from zkcoord.metrics import names
+from zkcoord import Coordinator, UsageError
+from zkcoord.metrics import endpoint, names
 from zkcoord.metrics.address import parse_address
 from zkcoord.metrics.endpoint import Endpoint, Part
 from zkcoord.shell.zk.blocking import Tree
-from zkcoord.tree.writes import CreateNode, Transaction
+from zkcoord.tree.writes import CreateNode, DeleteNode, Transaction, Write
 
 Samples = Mapping[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -53,20 +54,6 @@ def value(address: str, name: str, **labels: str) -> float | None:
     return samples(address).get((name, frozenset(labels.items())))
 
 
-def consumer(chroot: str, address: str) -> Consumer:
-    """A member of group g that obeys at once."""
-    return Consumer(
-        chroot,
-        "g",
-        ["clicks"],
-        on_start=lambda positions: None,
-        on_stop=lambda partitions: {},
-        on_lost=lambda partitions: None,
-        reset=lambda partitions: dict.fromkeys(partitions, 0),
-        metrics=address,
-    )
-
-
 def make_topic(chroot: str, partitions: int) -> None:
     document = json.dumps({"version": 1, "partitions": {str(n): [1] for n in range(partitions)}}).encode()
     paths = ("/brokers", "/brokers/ids", "/brokers/topics")
@@ -84,10 +71,10 @@ def test_a_coordinator_and_its_consumers_serve_what_they_do(chroot: str) -> None
     try:
         wait_until(lambda: get(serving, "/readyz")[0] == 200, "the coordinator is ready")
         assert value(serving, "zkcoord_coordinator_serving") == 1
-        with consumer(chroot, first) as one:
+        with obedient(chroot, "clicks", metrics=first) as one:
             wait_until(lambda: value(first, "zkcoord_consumer_partitions", group="g") == 4, "it has all")
             one.report(17, 5)
-            with consumer(chroot, second):
+            with obedient(chroot, "clicks", metrics=second):
                 wait_until(lambda: value(second, "zkcoord_consumer_partitions", group="g") == 2, "it has two")
                 wait_until(
                     lambda: (
@@ -100,6 +87,9 @@ def test_a_coordinator_and_its_consumers_serve_what_they_do(chroot: str) -> None
                 check_consumer(samples(first))
                 assert {get(each, "/readyz")[0] for each in (serving, first, second)} == {200}
                 check_handovers(get(serving, "/handovers?group=g")[1])
+                whole = get(serving, "/handovers?group=g")[1].splitlines()
+                for last, lines in (("2", whole[-2:]), ("0", []), ("7", whole), ("-1", whole), ("x", whole)):
+                    assert len(get(serving, f"/handovers?group=g&last={last}")[1].splitlines()) == len(lines)
                 assert get(serving, "/handovers?group=other")[0] == 404
             wait_until(lambda: get(second, "/healthz")[0] == 0, "nobody listens for who has left")
     finally:
@@ -148,9 +138,35 @@ def check_handovers(text: str) -> None:
 
 
 @pytest.mark.zookeeper
+def test_f158_a_coordinator_measures_that_the_brokers_leave_its_zookeeper_until_the_move_is_taken_back(
+    chroot: str,
+) -> None:
+    make_topic(chroot, 4)
+    address = free_address()
+    coordinator = Coordinator(chroot, metrics=address)
+    coordinator.start()
+
+    def leaving() -> float | None:
+        return value(address, "zkcoord_brokers_leave_zookeeper") if get(address, "/readyz")[0] == 200 else None
+
+    def write(write: Write) -> None:
+        with Tree(chroot) as tree:
+            assert not tree.commit(Transaction(writes=(write,))).reason
+
+    try:
+        wait_until(lambda: leaving() == 0, "nothing is said")
+        write(CreateNode("/controller", b'{"version":2,"brokerid":3000,"kraftControllerEpoch":1}'))
+        wait_until(lambda: leaving() == 1, "the move is seen")
+        write(DeleteNode("/controller", -1))
+        wait_until(lambda: leaving() == 0, "it was taken back")
+    finally:
+        coordinator.stop()
+
+
+@pytest.mark.zookeeper
 def test_a_standby_is_ready_and_a_consumer_without_a_tree_is_alive_but_not_ready(chroot: str) -> None:
     one, two, alone = free_address(), free_address(), free_address()
-    with consumer(chroot, alone):
+    with obedient(chroot, "clicks", metrics=alone):
         wait_until(
             lambda: get(alone, "/readyz")[1] == "consumer of group g: it is no member of group g at present\n", ""
         )
@@ -170,7 +186,7 @@ def test_a_standby_is_ready_and_a_consumer_without_a_tree_is_alive_but_not_ready
 @pytest.mark.zookeeper
 def test_a_program_whose_loop_has_ended_by_itself_is_sick(zookeeper: Any) -> None:
     address = free_address()
-    lost = consumer(f"{zookeeper.hosts}/no-such-chroot", address)
+    lost = obedient(f"{zookeeper.hosts}/no-such-chroot", "clicks", metrics=address)
     lost.start()
     try:
         wait_until(lambda: get(address, "/healthz")[0] == 503, "it is sick")
@@ -202,7 +218,7 @@ def test_an_address_that_somebody_else_has_is_refused_when_the_program_begins() 
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        member = consumer("127.0.0.1:1", address)
+        member = obedient("127.0.0.1:1", "clicks", metrics=address)
         with pytest.raises(UsageError, match=f"nobody can listen on {address} for metrics"):
             member.start()
         member.stop()
@@ -216,3 +232,68 @@ def test_what_is_no_address_is_refused(text: object) -> None:
 
 def test_a_partition_has_no_metric_of_its_own() -> None:
     assert not any("partition" in each.labels or "consumer" in each.labels for each in names.ALL)
+
+
+def quiet() -> Part:
+    return Part("quiet", sick=lambda: None, busy=lambda: None)
+
+
+@pytest.mark.parametrize("begin", [b"", b"GET /metrics HTTP/1.0\r\nx: "])
+def test_f190_a_request_in_single_bytes_is_not_waited_for(begin: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A coordinator's process had a thread for each such client, as long as it sent something now and then."""
+    monkeypatch.setattr(endpoint, "REQUEST_SECONDS", 0.3)
+    shown, part = Endpoint(parse_address("127.0.0.1:0")), quiet()
+    shown.add(part)
+    try:
+        with socket.create_connection(("127.0.0.1", shown.port or 0)) as client:
+            client.sendall(begin)
+            client.settimeout(0.05)
+
+            def hung_up() -> bool:
+                try:
+                    if begin:
+                        client.sendall(b"x")
+                    return client.recv(100) == b""
+                except TimeoutError:
+                    return False
+                except ConnectionError:
+                    return True
+
+            wait_until(hung_up, "it hangs up")
+    finally:
+        shown.remove(part)
+
+
+def test_f190_so_many_requests_are_answered_at_a_time_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "REQUESTS_MAX", 2)
+    shown, part = Endpoint(parse_address("127.0.0.1:0")), quiet()
+    shown.add(part)
+    address = f"127.0.0.1:{shown.port}"
+    try:
+        idle = [socket.create_connection(("127.0.0.1", shown.port or 0)) for _ in range(2)]
+        wait_until(lambda: get(address, "/healthz")[0] == 0, "the next one is hung up on")
+        for each in idle:
+            each.close()
+        wait_until(lambda: get(address, "/healthz")[0] == 200, "others are answered again")
+    finally:
+        shown.remove(part)
+
+
+def test_what_is_sick_is_not_ready_and_a_number_without_sense_asks_for_all() -> None:
+    asked: list[int | None] = []
+
+    def handovers(group: str, last: int | None) -> list[dict[str, str]]:
+        asked.append(last)
+        return []
+
+    shown = Endpoint(parse_address("127.0.0.1:0"))
+    part = Part("p", sick=lambda: "hangs", busy=lambda: None, handovers=handovers)
+    shown.add(part)
+    try:
+        address = f"127.0.0.1:{shown.port}"
+        assert get(address, "/readyz") == get(address, "/healthz") == (503, "p: hangs\n")
+        for number in ("5", "9" * 5_000, "-1", "x"):
+            assert get(address, f"/handovers?group=g&last={number}") == (200, "")
+        assert asked == [5, None, None, None]
+    finally:
+        shown.remove(part)

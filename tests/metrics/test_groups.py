@@ -74,6 +74,7 @@ def test_a_dead_members_partitions_are_counted_until_others_have_them(seed: int)
     done = measured.groups[script.leader()].handovers(GROUP)
     assert done is not None
     assert all(each.acknowledged_ms is not None for each in done)
+    assert measured.groups[script.leader()].handovers(GROUP, 2) == done[-2:]
 
 
 @on_seeds()

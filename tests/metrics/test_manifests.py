@@ -11,20 +11,13 @@ from typing import Any
 
 import yaml
 
+from tests.cli.calls import parse_call
 from tests.metrics.test_endpoint import free_address, get
-from tests.test_docs import unknown_options
-from zkcoord.cli.main import cli
 from zkcoord.metrics.endpoint import Endpoint, Part
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 DEPLOYMENT, BUDGET = yaml.safe_load_all((DEPLOY / "kubernetes/coordinator.yaml").read_text(encoding="utf-8"))
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
-
-
-def check_call(words: list[str]) -> None:
-    """`zkcoord` takes this call."""
-    assert unknown_options(" ".join(["zkcoord", *words])) == []
-    cli.commands[words[0]].make_context(words[0], words[1:])
 
 
 def container() -> dict[str, Any]:
@@ -35,7 +28,7 @@ def container() -> dict[str, Any]:
 
 
 def test_kubernetes_starts_a_coordinator_and_asks_what_it_serves() -> None:
-    check_call(container()["args"])
+    assert parse_call(container()["args"]) == ("coordinator",)
     ports = {each["name"]: each["containerPort"] for each in container()["ports"]}
     address = free_address()
     endpoint, part = Endpoint.at(address), Part("coordinator", lambda: None, lambda: None)
@@ -58,7 +51,7 @@ def test_the_selectors_fit_and_a_standby_stays() -> None:
 
 def test_the_image_starts_a_coordinator_with_extras_that_exist() -> None:
     (command,) = re.findall(r"^CMD (\[.*\])$", DOCKERFILE, re.MULTILINE)
-    check_call(json.loads(command))
+    assert parse_call(json.loads(command)) == ("coordinator",)
     setup = (DEPLOY.parent / "setup.py").read_text(encoding="utf-8")
     (extras,) = re.findall(r"'\.\[([a-z,]+)\]'", DOCKERFILE)
     assert all(f'"{each}":' in setup for each in extras.split(","))
@@ -68,5 +61,5 @@ def test_the_unit_starts_a_coordinator() -> None:
     unit = configparser.ConfigParser(interpolation=None)
     unit.optionxform = str  # type: ignore[assignment,method-assign]
     unit.read(DEPLOY / "systemd/zkcoord-coordinator.service", encoding="utf-8")
-    check_call(shlex.split(unit["Service"]["ExecStart"])[1:])
+    assert parse_call(shlex.split(unit["Service"]["ExecStart"])[1:]) == ("coordinator",)
     assert unit["Service"]["Restart"] == "always"

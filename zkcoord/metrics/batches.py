@@ -1,4 +1,4 @@
-"""What a Spark consumer's endpoint shows of its batches."""
+"""The metrics of a Spark consumer's batches."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from zkcoord.metrics import names
+from zkcoord.metrics.names import Sample
 from zkcoord.metrics.start import endpoint_at
 
 
 class Sums(Protocol):
-    """What is summed up of a consumer's batches; times in milliseconds."""
+    """Sums over a consumer's batches; times in milliseconds."""
 
     @property
     def batches(self) -> int: ...
@@ -31,12 +32,9 @@ class Sums(Protocol):
     def acknowledge_ms(self) -> int: ...
 
 
-Sample = tuple[names.Name, tuple[str, ...], float]
-
-
 @contextmanager
 def batch_metrics(address: str | None, group: str, sums: Callable[[], Sums]) -> Iterator[None]:
-    """Show these sums within the block; None: nowhere."""
+    """Show these sums at the endpoint `address` within the block. None: there is no endpoint."""
     if address is None:
         yield
         return

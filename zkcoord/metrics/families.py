@@ -1,4 +1,4 @@
-"""Metrics as Prometheus' client library wants them: instruments for what is counted, families for what is looked up."""
+"""Metrics as Prometheus' client library has them: instruments count at once, families are read at each request."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from zkcoord.metrics.names import COUNTER, HISTOGRAM, Name
-
-Sample = tuple[Name, tuple[str, ...], float]
-"""A metric, the values of its labels, its value now."""
+from zkcoord.metrics.names import COUNTER, HISTOGRAM, Name, Sample
 
 
 class Instruments:
@@ -42,7 +39,7 @@ class Instruments:
         (histogram.labels(*labels) if labels else histogram).observe(seconds)
 
     def forget(self, name: Name, *labels: str) -> None:
-        """Forget all samples whose first labels are these: what they tell of is gone."""
+        """Forget all samples whose first labels are these."""
         known = {**self._counters, **self._histograms}[name.name]
         samples = [sample for metric in known.collect() for sample in metric.samples]
         for values in {tuple(sample.labels.get(each, "") for each in name.labels) for sample in samples}:
@@ -51,7 +48,7 @@ class Instruments:
 
 
 class LookedUp(Collector):
-    """Metrics that are looked up when somebody asks."""
+    """Metrics that are read from their sources at each request."""
 
     def __init__(self) -> None:
         self.sources: list[Callable[[], Iterable[Sample]]] = []
@@ -72,5 +69,5 @@ class LookedUp(Collector):
             yield family
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing is known before it is asked for."""
+        """Return nothing: the metrics are known only when the sources are asked."""
         return ()

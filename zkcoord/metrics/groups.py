@@ -1,4 +1,4 @@
-"""What a coordinator's steps tell of its groups: looked up when somebody asks, counted when it happens."""
+"""The metrics of a coordinator's groups: gauges are read at each request, events are counted when they happen."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain, islice
 
 from zkcoord.core.ack_timeouts import ack_timeout_ms
 from zkcoord.core.decisions import EvictMember
@@ -13,7 +14,8 @@ from zkcoord.core.handovers import HandOver, KeptHandOvers
 from zkcoord.core.model import Phase, TopicPartition, consumer_of
 from zkcoord.core.view import GroupView
 from zkcoord.metrics import names
-from zkcoord.metrics.families import Instruments, Sample
+from zkcoord.metrics.families import Instruments
+from zkcoord.metrics.names import Sample
 from zkcoord.serving.decided import DecidedGroup
 
 HANDOVERS_MAX = 10_000
@@ -34,7 +36,7 @@ class _Group:
 
 
 class GroupMetrics:
-    """Of all groups of one coordinator. The loop's thread calls `decided` and `reset`; any other `samples`."""
+    """Metrics of all groups of a coordinator. The loop calls `decided` and `reset`, any thread `samples`."""
 
     def __init__(self, instruments: Instruments) -> None:
         self._instruments = instruments
@@ -68,7 +70,7 @@ class GroupMetrics:
             known.last = of
             known.handovers = known.handovers.after(of.view, of.decisions, of.now_ms)
             known.unowned = _unowned(of, known.unowned)
-            self._count_retries(group, known, of)
+            self._count_retries(group, known, of.now_ms)
             for done in known.handovers.completed:
                 self._completed(group, done)
             known.done.extend(known.handovers.completed)
@@ -82,45 +84,42 @@ class GroupMetrics:
         measure = self._instruments.observe
         measure(names.HANDOVER, (done.acknowledged_ms - done.begun_ms) / 1000, group)
         self._instruments.count(names.UNOWNED_TIME, group, by=done.unowned_ms / 1000)
-        stages = (
-            ("stop", done.stop_ms, done.released_ms),
-            ("grant", done.released_ms, done.granted_ms),
-            ("start", done.granted_ms, done.acknowledged_ms),
-        )
-        for stage, begun_ms, ended_ms in stages:
-            if begun_ms is not None and ended_ms is not None:
-                measure(names.STAGE, (ended_ms - begun_ms) / 1000, group, stage)
+        for stage in done.stages():
+            measure(names.STAGE, (stage.ended_ms - stage.begun_ms) / 1000, group, stage.name)
 
-    def _count_retries(self, group: str, known: _Group, of: DecidedGroup) -> None:
-        """Count each period once, also of a command that is gone now."""
-        commands = of.memory.ack_timeouts.commands
+    def _count_retries(self, group: str, known: _Group, now_ms: int) -> None:
+        """Count each further period of an outstanding command once."""
+        commands = known.last.memory.ack_timeouts.commands
         for key in known.retried.keys() - commands.keys():
             del known.retried[key]
         for key, first_ms in commands.items():
-            periods = _periods(of.view, key[0], of.now_ms - first_ms)
+            periods = _periods(known.last.view, key[0], now_ms - first_ms)
             more = periods - known.retried.get(key, 0)
             if more > 0:
                 self._instruments.count(names.RETRIES, group, by=more)
             known.retried[key] = periods
 
-    def handovers(self, group: str) -> list[HandOver] | None:
-        """The group's hand-overs: completed ones, then those under way; None: there is no such group here."""
+    def handovers(self, group: str, last: int | None = None) -> list[HandOver] | None:
+        """The group's hand-overs: completed ones, then those under way; of all of them the `last` ones (None: all).
+
+        None when there is no such group here.
+        """
         with self._lock:
             known = self._groups.get(group)
-            return None if known is None else [*known.done, *known.handovers.open.values()]
+            if known is None:
+                return None
+            under_way = list(known.handovers.open.values())
+            newest_first = islice(chain(reversed(under_way), reversed(known.done)), last)
+            return list(newest_first)[::-1]
 
     def samples(self, now_ms: int) -> Iterator[Sample]:
         """Look up what holds now."""
         with self._lock:
             for group, known in self._groups.items():
-                self._count_retries(group, known, _at(known.last, now_ms))
+                self._count_retries(group, known, now_ms)
             seen = [(group, known.last, known.unowned) for group, known in sorted(self._groups.items())]
         for group, last, unowned in seen:
             yield from _of_group(group, last, unowned, now_ms)
-
-
-def _at(of: DecidedGroup, now_ms: int) -> DecidedGroup:
-    return DecidedGroup(of.view, of.memory, (), now_ms)
 
 
 def _of_group(group: str, last: DecidedGroup, unowned: Mapping[TopicPartition, int], now_ms: int) -> Iterator[Sample]:
@@ -135,7 +134,7 @@ def _of_group(group: str, last: DecidedGroup, unowned: Mapping[TopicPartition, i
     commands = last.memory.ack_timeouts.commands
     ages_ms = [now_ms - first_ms for (consumer_id, _), first_ms in commands.items() if consumer_id in view.members]
     yield names.COMMANDS, (group, "0"), len(ages_ms)
-    for seconds in names.AGES:
+    for seconds in names.AGES_SECONDS:
         yield names.COMMANDS, (group, str(seconds)), sum(age_ms >= seconds * 1000 for age_ms in ages_ms)
     yield names.COMMAND_AGE, (group,), max(ages_ms, default=0) / 1000
     lags = [channel.lag for c, channel in view.channels.items() if c in view.members and channel.lag is not None]

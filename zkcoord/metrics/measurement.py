@@ -1,4 +1,4 @@
-"""What is put around one loop. As it stands here it measures nothing: nobody asked for metrics."""
+"""The measurement around one loop, for a program that was not asked for metrics: it measures nothing."""
 
 from __future__ import annotations
 
@@ -25,10 +25,15 @@ class Measurement:
         return Driver(sessions, name, events, journal, calls)
 
     def follow(self, role: Any) -> None:
-        """Look this role of the loop up whenever somebody asks."""
+        """Read the metrics of this role, which the loop runs, at each request."""
 
     def begin(self) -> None:
-        """The program begins: show it. UsageError when nobody can listen at the address."""
+        """Show the program, which begins. UsageError when nobody can listen at the address."""
+
+    @property
+    def port(self) -> int | None:
+        """Where it is shown; None before `begin`."""
+        return None
 
     def end(self) -> None:
-        """The program has ended. Idempotent."""
+        """Show the program no more: it has ended. Idempotent."""

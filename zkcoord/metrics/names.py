@@ -7,13 +7,13 @@ from dataclasses import dataclass
 COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 
 FAST = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Buckets in seconds, of what a machine does."""
+"""Buckets in seconds, for durations that depend on machines only."""
 
 SLOW = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 150.0, 300.0, 600.0)
-"""Buckets in seconds, of what waits for an application."""
+"""Buckets in seconds, for durations that depend on applications, too."""
 
-AGES = (1, 10, 60, 300)
-"""Outstanding commands are counted by these ages, in seconds."""
+AGES_SECONDS = (1, 10, 60, 300)
+"""Outstanding commands are counted by these least ages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Name:
     text: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
-    looked_up: bool = False  # a counter that somebody else keeps; gauges always are
+    looked_up: bool = False  # of a counter: its number is kept elsewhere and read at each request, as every gauge's is
 
     @property
     def samples(self) -> tuple[str, ...]:
@@ -34,6 +34,9 @@ class Name:
             return tuple(f"{self.name}_{end}" for end in ("bucket", "count", "sum"))
         return (f"{self.name}_total" if self.kind == COUNTER else self.name,)
 
+
+Sample = tuple[Name, tuple[str, ...], float]
+"""A metric, the values of its labels, its value now."""
 
 # of every program
 BUILD = Name("zkcoord_build_info", GAUGE, "Always 1; the version of zkcoord.", ("version",))

@@ -1,4 +1,4 @@
-"""A coordinator and a consumer as their endpoint sees them: what is measured around their loops, and their health."""
+"""Measures the loops of coordinators and consumers, and judges their health, for their endpoint."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from zkcoord.clock import mono_ms
-from zkcoord.core.handovers import HandOver
 from zkcoord.member.role import MembershipRole
 from zkcoord.metrics import names
 from zkcoord.metrics.endpoint import Endpoint, Part
-from zkcoord.metrics.families import Sample
 from zkcoord.metrics.groups import GroupMetrics
 from zkcoord.metrics.measurement import Measurement
+from zkcoord.metrics.names import Sample
 from zkcoord.metrics.store import MeasuredSessions
+from zkcoord.serving.handovers import document
 from zkcoord.serving.role import CoordinatorRole
 from zkcoord.shell.driver import Driver
 from zkcoord.shell.journal.recorder import Pages, Step
@@ -31,7 +31,7 @@ Followed = TypeVar("Followed", CoordinatorRole, MembershipRole)
 
 
 class _Measured(Measurement, Generic[Followed]):
-    """What both have in common: events, sessions and steps of one loop."""
+    """Events, sessions and steps of one loop, as coordinators and consumers have them."""
 
     def __init__(self, endpoint: Endpoint, kind: str, name: str) -> None:
         self._endpoint, self._kind, self._name = endpoint, kind, name
@@ -43,14 +43,14 @@ class _Measured(Measurement, Generic[Followed]):
         self._role: Followed | None = None
 
     def _counted(self, events: Events) -> Events:
-        def told(name: str, fields: Mapping[str, Any]) -> None:
+        def counted(name: str, fields: Mapping[str, Any]) -> None:
             self._instruments.count(names.EVENTS, self._kind, name)
-            self._told(name, fields)
+            self._take_event(name, fields)
             events(name, fields)
 
-        return told
+        return counted
 
-    def _told(self, name: str, fields: Mapping[str, Any]) -> None:
+    def _take_event(self, name: str, fields: Mapping[str, Any]) -> None:
         """Take in one event."""
 
     def _measured(self, step: Step) -> Step:
@@ -61,12 +61,12 @@ class _Measured(Measurement, Generic[Followed]):
             finally:
                 self._began_ms = None
                 self._instruments.observe(names.STEP, (time.perf_counter_ns() - began_ns) / 1e9, self._kind)
-                self._stepped()
+                self._take_step()
 
         return measured
 
-    def _stepped(self) -> None:
-        """Take in what a step has left."""
+    def _take_step(self) -> None:
+        """Take in the state after a step."""
 
     def driver(
         self,
@@ -83,20 +83,23 @@ class _Measured(Measurement, Generic[Followed]):
         return self._driver
 
     def follow(self, role: Followed) -> None:
-        """Look this role of the loop up whenever somebody asks."""
+        """Read the metrics of this role, which the loop runs, at each request."""
         self._role = role
 
     def begin(self) -> None:
-        """The program begins: show it. UsageError when nobody can listen at the address."""
-        self._part = Part(self._name, self._sick, self._busy, self._handovers)
+        """Show the program, which begins. UsageError when nobody can listen at the address."""
+        self._part = Part(self._name, self._sick, self._busy, self._handovers, self._samples)
         self._endpoint.add(self._part)
-        self._endpoint.looked_up.sources.append(self._samples)
+
+    @property
+    def port(self) -> int | None:
+        """Where it is shown; None before `begin`."""
+        return self._endpoint.port
 
     def end(self) -> None:
-        """The program has ended. Idempotent."""
+        """Show the program no more: it has ended. Idempotent."""
         part, self._part = self._part, None
         if part is not None:
-            self._endpoint.looked_up.sources.remove(self._samples)
             self._endpoint.remove(part)
 
     def _samples(self) -> Iterator[Sample]:
@@ -117,7 +120,7 @@ class _Measured(Measurement, Generic[Followed]):
     def _busy(self) -> str | None:
         return None if self._connected else "it is not connected to ZooKeeper"
 
-    def _handovers(self, group: str) -> Iterable[Mapping[str, Any]] | None:
+    def _handovers(self, group: str, last: int | None) -> Iterable[Mapping[str, Any]] | None:
         return None
 
 
@@ -129,7 +132,7 @@ class MeasuredCoordinator(_Measured[CoordinatorRole]):
         self._groups = GroupMetrics(self._instruments)
         self._known = False  # it knows that it serves, or that another one does
 
-    def _told(self, name: str, fields: Mapping[str, Any]) -> None:
+    def _take_event(self, name: str, fields: Mapping[str, Any]) -> None:
         if name == "elected":
             self._instruments.count(names.ELECTIONS)
         if name in ("elected", "standing_by"):
@@ -137,7 +140,7 @@ class MeasuredCoordinator(_Measured[CoordinatorRole]):
         if name in ("deposed", "standing_by"):
             self._groups.reset()
 
-    def _stepped(self) -> None:
+    def _take_step(self) -> None:
         for each in self._role.decided if self._role is not None else ():
             self._groups.decided(each)
 
@@ -155,10 +158,10 @@ class MeasuredCoordinator(_Measured[CoordinatorRole]):
     def _busy(self) -> str | None:
         return super()._busy() or (None if self._known else "it neither serves nor knows who does")
 
-    def _handovers(self, group: str) -> Iterable[Mapping[str, Any]] | None:
-        found = self._groups.handovers(group)
+    def _handovers(self, group: str, last: int | None) -> Iterable[Mapping[str, Any]] | None:
+        found = self._groups.handovers(group, last)
         shift_ms = time.time_ns() // 1_000_000 - mono_ms()
-        return None if found is None else [_told_handover(group, each, shift_ms) for each in found]
+        return None if found is None else [document(group, each, shift_ms) for each in found]
 
 
 class MeasuredConsumer(_Measured[MembershipRole]):
@@ -185,18 +188,3 @@ class MeasuredConsumer(_Measured[MembershipRole]):
     def _busy(self) -> str | None:
         registered = self._role is not None and self._role.consumer_id is not None
         return super()._busy() or (None if registered else f"it is no member of group {self._group} at present")
-
-
-def _told_handover(group: str, each: HandOver, shift_ms: int) -> dict[str, Any]:
-    """As JSON has it; times on the wall clock."""
-    times = {
-        name: None if at_ms is None else at_ms + shift_ms
-        for name, at_ms in (
-            ("stop_ms", each.stop_ms),
-            ("released_ms", each.released_ms),
-            ("granted_ms", each.granted_ms),
-            ("acknowledged_ms", each.acknowledged_ms),
-        )
-    }
-    said = {"group": group, "topic": each.partition.topic, "partition": each.partition.partition}
-    return {**said, "from": each.giver or None, "to": each.taker or None, "generation": each.generation, **times}

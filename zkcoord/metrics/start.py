@@ -1,4 +1,4 @@
-"""The door to this package: imports Prometheus' client library only for who asked for metrics."""
+"""The entry to this package. Imports Prometheus' client library only if metrics are asked for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def coordinator_metrics(address: str | None) -> Measurement:
-    """Return what is put around a coordinator's loop. UsageError as of `endpoint_at`."""
+    """Return the measurement of a coordinator's loop. UsageError as of `endpoint_at`."""
     if address is None:
         return Measurement()
     endpoint = endpoint_at(address)
@@ -23,7 +23,7 @@ def coordinator_metrics(address: str | None) -> Measurement:
 
 
 def consumer_metrics(address: str | None, group: str) -> Measurement:
-    """Return what is put around a consumer's loop. UsageError as of `endpoint_at`."""
+    """Return the measurement of a consumer's loop. UsageError as of `endpoint_at`."""
     if address is None:
         return Measurement()
     endpoint = endpoint_at(address)

@@ -1,0 +1,29 @@
+"""Pictures in the pages that the program draws. `ZKCOORD_PICTURES=docs/images` writes them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from zkcoord.operating.timeline_picture import spans, svg
+
+IMAGES = Path(__file__).parents[2] / "docs/images"
+A, B = "etl_host1-1790000000000-z1a2b3c4", "etl_host2-1790000060000-z5d6e7f8"
+JOINED = (0, 180, 185, 240)
+"""The second consumer joins: the stop is sent, released 180 ms later, granted and acknowledged."""
+DIED = (None, 1_500, 1_510, 1_580)
+"""The first one has died: what it owned is released when its session has ended."""
+
+
+def moved(partition: int, giver: str, taker: str, times_ms: tuple[int | None, ...]) -> dict[str, object]:
+    names = ("stop_ms", "released_ms", "granted_ms", "acknowledged_ms")
+    times = dict(zip(names, times_ms, strict=True))
+    return {"topic": "clicks", "partition": partition, "from": giver, "to": taker, **times}
+
+
+def test_the_pages_picture_of_hand_overs_is_what_the_program_draws() -> None:
+    handovers = [moved(n, A, B, JOINED) for n in (2, 3)] + [moved(n, A, B, DIED) for n in (0, 1)]
+    drawn = svg("etl", spans(handovers, tail_percent=20))
+    if folder := os.environ.get("ZKCOORD_PICTURES"):
+        (Path(folder) / "hand-over.svg").write_text(drawn, encoding="utf-8")
+    assert (IMAGES / "hand-over.svg").read_text("utf-8") == drawn

@@ -1,0 +1,213 @@
+"""What the page's templates show: values made of readings. Pure; what commands show as well comes from them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from markupsafe import Markup
+
+from zkcoord.audit.audit import Finding
+from zkcoord.audit.seen import Seen
+from zkcoord.core import words
+from zkcoord.core.model import Phase, TopicPartition
+from zkcoord.core.severity import Severity
+from zkcoord.group_report import GroupReport, TreeReport
+from zkcoord.operating.documents import sentence, state_of
+from zkcoord.operating.handovers import COLUMNS as TIMELINE_COLUMNS
+from zkcoord.operating.handovers import row as timeline_row
+from zkcoord.operating.members import members_of
+from zkcoord.operating.partitions import partitions_of
+from zkcoord.operating.timeline_picture import spans, svg
+from zkcoord.operating.words import at, cell, printable
+from zkcoord.page.reading import HandOvers, Look, Reading, lag_of
+
+ROWS = 200
+"""Rows of one page of a table."""
+SHOWN_MAX = 50
+PICTURE = (600, 80)
+QUIET = (Phase.STABLE.value, Phase.EMPTY.value, Phase.DEAD.value)
+ORDERS = ("name", "lag", "state")
+PARTITION_ORDERS = ("topic", "lag")
+
+
+def shown(value: Any) -> Any:
+    """Make a value safe to look at, as the command line does. Templates escape it then.
+
+    >>> shown(None), shown("a\\tb"), shown(7)
+    ('-', 'a\\\\tb', '7')
+    """
+    return value if isinstance(value, Markup) else cell(value)
+
+
+def segment(name: str) -> str:
+    """The name as a part of a path.
+
+    >>> segment("a/b c")
+    'a%2Fb%20c'
+    """
+    return quote(name, safe="")
+
+
+def moment(wall_ms: int | None) -> str | None:
+    """A moment of the wall clock, in the time zone of the page's machine."""
+    return None if wall_ms is None else at(wall_ms)
+
+
+def part_of(rows: Sequence[Any], page: int) -> dict[str, Any]:
+    """Return the rows of this page (from 1 on; of a later one than there are the last one's) and its number, the
+    numbers of all pages, and that of all rows."""
+    pages = list(range(1, max(1, -(-len(rows) // ROWS)) + 1))
+    number = min(max(page, 1), pages[-1])
+    return {"rows": rows[(number - 1) * ROWS : number * ROWS], "page": number, "pages": pages, "number": len(rows)}
+
+
+def overview(reading: Reading, order: str, page: int) -> dict[str, Any]:
+    """All groups, one row each."""
+    wrong = Counter(finding.of.group for finding in reading.findings)
+    rows = [_group_row(reading.above, seen, wrong[name]) for name, seen in reading.groups.items()]
+    if order == "lag":
+        rows.sort(key=lambda row: -(row["lag"] or 0))
+    elif order == "state":
+        rows.sort(key=lambda row: (row["state"] in QUIET, row["state"]))
+    known = [row["lag"] for row in rows if row["lag"] is not None]
+    return {
+        **part_of(rows, page),
+        "orders": ORDERS,
+        "order": order,
+        "partitions": sum(row["partitions"] for row in rows),
+        "lag": sum(known) if known else None,
+        "wrong": len(reading.findings),
+        "serving": serving(reading.above),
+        "brokers": reading.above.brokers,
+    }
+
+
+def _group_row(above: TreeReport, seen: Seen, wrong: int) -> dict[str, Any]:
+    report, view = seen.report, seen.report.view
+    return {
+        "name": view.group,
+        "state": report.phase.value,
+        "calm": report.phase.value in QUIET,
+        "generation": view.state.generation,
+        "members": len(view.members),
+        "partitions": sum(map(len, view.topics.values())),
+        "lag": lag_of(seen),
+        "commands": report.commands(),
+        "requests": ", ".join(sorted(report.wishes)) or None,
+        "wrong": wrong,
+    }
+
+
+def serving(above: TreeReport) -> str:
+    """Say who serves."""
+    return "no coordinator is elected" if above.coordinator is None else f"coordinator {above.coordinator} serves"
+
+
+def group(look: Look, findings: Sequence[Finding], lags: Sequence[tuple[int, int]], order: str, page: int) -> Any:
+    """One group: state, problems, members, a page of its partitions, its lag over time, what would move."""
+    report, above = look.seen.report, look.above
+    ends = {partition: log.end for partition, log in look.seen.logs.items()}
+    partitions = partitions_of(report, ends)
+    if order == "lag":
+        partitions.sort(key=lambda row: -(row["lag"] or 0))
+    name = report.view.group
+    moves = report.moves()
+    return {
+        "name": name,
+        "state": state_of(above, report),
+        "sentence": sentence(above, report),
+        "lag": lag_of(look.seen),
+        "lags": lag_picture(lags),
+        "members": _members(report),
+        **part_of(partitions, page),
+        "orders": PARTITION_ORDERS,
+        "order": order,
+        "findings": [each.document() for each in findings if each.of.group == name],
+        "unreadable": sorted(report.problems.items()),
+        "moves": moves[:SHOWN_MAX],
+        "moving": len(moves),
+    }
+
+
+def _members(report: GroupReport) -> list[dict[str, Any]]:
+    channels = report.view.channels
+    return [
+        {**document, "lag": channels[document["consumer"]].lag if document["consumer"] in channels else None}
+        for document in members_of(report)
+    ]
+
+
+def timeline(name: str, found: HandOvers) -> dict[str, Any]:
+    """The last hand-overs: a picture, and the last ones as a table; `why` there are none."""
+    rows = [dict(zip(TIMELINE_COLUMNS, timeline_row(each), strict=True)) for each in found.found]
+    drawn = spans(found.found)
+    return {
+        "why": found.why,
+        "rows": rows[: -SHOWN_MAX - 1 : -1],
+        "number": len(rows),
+        "svg": Markup(svg(printable(name), drawn)) if drawn else None,
+        "columns": TIMELINE_COLUMNS,
+    }
+
+
+def lag_picture(lags: Sequence[tuple[int, int]]) -> dict[str, Any] | None:
+    """The lag over time as points of a line, with what it says in words; None while there are less than two."""
+    if len(lags) < 2:
+        return None
+    width, height = PICTURE
+    first_ms, last_ms = lags[0][0], lags[-1][0]
+    most = max(lag for _, lag in lags)
+    length_ms, top = max(1, last_ms - first_ms), max(1, most)
+    points = [
+        f"{width * (at_ms - first_ms) / length_ms:.1f},{2 + (height - 4) * (1 - lag / top):.1f}" for at_ms, lag in lags
+    ]
+    return {
+        "points": " ".join(points),
+        "width": width,
+        "height": height,
+        "most": most,
+        "least": min(lag for _, lag in lags),
+        "now": lags[-1][1],
+        "since": moment(first_ms),
+    }
+
+
+def commands(reading: Reading) -> list[dict[str, Any]]:
+    """All outstanding commands, the longest known first."""
+    found = []
+    for (name, consumer, sequence), since_ms in reading.commands.items():
+        channel = reading.groups[name].report.view.channels[consumer]
+        command = next(each for each in channel.commands if each.sequence == sequence)
+        found.append(
+            {
+                "group": name,
+                "consumer": consumer,
+                "sequence": sequence,
+                "option": command.option,
+                "partitions": some(command.threads),
+                "generation": command.generation,
+                "since": moment(since_ms),
+                "seconds": (reading.at_ms - since_ms) // 1000,
+                "error": command.error,
+            }
+        )
+    return sorted(found, key=lambda row: (-row["seconds"], row["group"], row["consumer"], row["sequence"]))
+
+
+def some(partitions: Mapping[TopicPartition, str] | Iterable[TopicPartition] | None) -> str:
+    """Name partitions, of many the first ones; None: all that its receiver holds."""
+    if partitions is None:
+        return "all"
+    return words.some(sorted(partitions))
+
+
+def problems(reading: Reading) -> list[dict[str, Any]]:
+    """All that is wrong, the worst first."""
+
+    def place(each: Finding) -> tuple[bool, str, str, str]:
+        return each.of.severity is not Severity.ERR, each.of.group, each.of.check, each.of.subject
+
+    return [each.document() for each in sorted(reading.findings, key=place)]

@@ -1,0 +1,58 @@
+"""Pictures as files, drawn with matplotlib, which is imported only when there is something to draw."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from zkcoord.errors import UsageError
+from zkcoord.operating.timeline_picture import NOBODY, Span, colours, rows
+
+KINDS = (".png", ".svg", ".pdf")
+DOTS_PER_INCH = 120
+ROW_INCHES, HEIGHT_INCHES_MAX = 0.2, 100.0
+"""Of a timeline: 500 partitions have rows that can be read, more have thinner ones."""
+LABELS_MAX = 500
+DAY_MS = 86_400_000
+
+
+def check_picture(file: Path) -> None:
+    """UsageError for a file of another kind, and without the package that draws."""
+    if file.suffix.lower() not in KINDS:
+        raise UsageError(f"picture {str(file)!r}: its name must end in {', '.join(KINDS)}")
+    try:
+        import matplotlib as _  # noqa: F401
+    except ImportError as error:
+        raise UsageError("a picture needs an extra package: pip install 'zkcoord[plot]'") from error
+
+
+def draw_timeline(group: str, found: Sequence[Span], file: Path) -> None:
+    """Draw hand-overs: partitions against time (of this machine's zone), coloured by owner, red where nobody reads."""
+    check_picture(file)
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+
+    partitions, colour = rows(found), colours(found)
+    height = min(HEIGHT_INCHES_MAX, 2 + ROW_INCHES * (len(partitions) + len(colour) / 2))
+    figure = Figure(figsize=(12, height), layout="constrained")
+    axes = figure.subplots()
+    zone = datetime.now().astimezone().tzinfo
+    bars: dict[str, list[tuple[float, float, str]]] = {}
+    for each in found:
+        begun, ended = each.begun_ms / DAY_MS, each.ended_ms / DAY_MS  # days since 1970, as matplotlib has dates
+        fill = NOBODY if each.owner is None else colour[each.owner]
+        bars.setdefault(each.partition, []).append((begun, ended - begun, fill))
+    for n, name in enumerate(partitions):
+        axes.broken_barh([bar[:2] for bar in bars[name]], (n - 0.4, 0.8), facecolors=[bar[2] for bar in bars[name]])
+    step = -(-len(partitions) // LABELS_MAX) or 1
+    axes.set_yticks(range(0, len(partitions), step), partitions[::step], fontsize=8)
+    axes.invert_yaxis()
+    axes.set(title=f"group {group}: hand-overs", xlabel=f"time ({zone})")
+    locator = AutoDateLocator(tz=zone)  # type: ignore[no-untyped-call]
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=zone))  # type: ignore[no-untyped-call]
+    legend = [Patch(color=fill, label=name) for name, fill in [*colour.items(), ("nobody", NOBODY)]]
+    figure.legend(handles=legend, loc="outside lower left", ncols=2, fontsize=8)
+    figure.savefig(file, dpi=DOTS_PER_INCH)

@@ -1,0 +1,1 @@
+"""Timelines of hand-overs: read from journals, and drawn."""

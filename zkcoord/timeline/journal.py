@@ -1,0 +1,116 @@
+"""The hand-overs that journals of coordinators hold, as the coordinators saw them."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from zkcoord.core.handovers import HandOver
+from zkcoord.errors import CorruptError
+from zkcoord.operating.handovers import begun_ms_of
+from zkcoord.serving.handovers import ServedHandOvers, document
+from zkcoord.serving.role import CoordinatorRole
+from zkcoord.shell.journal.replay import Played, replay
+
+SHIFTS = 100
+"""So many steps tell how far the wall clock is from the monotonic one. A line has the wall clock of its step's end, and
+the monotonic one of its step's beginning, so the smallest difference of them is the nearest."""
+
+FIRST, FIRST_BYTES = re.compile(rb'\{"time_ms": ?([0-9]{1,15}),'), 64
+"""How a file's first line begins."""
+
+
+class Journaled(NamedTuple):
+    """What journals hold: hand-overs of one group as JSON has them, the oldest first; all groups decided on."""
+
+    handovers: list[dict[str, Any]]
+    groups: frozenset[str]
+
+
+def journaled(files: Iterable[Path], group: str, problem: Callable[[str], None]) -> Journaled:
+    """Play the files again, and return what they hold of the group.
+
+    Give the files of one coordinator in their order: a hand-over that is under way at the end of one goes on in the
+    next. `problem` is told why a file, or the rest of it, is left out. CorruptError when none of them can be read.
+    """
+    player = _Player(group)
+    error: CorruptError | None = None
+    for file in files:
+        try:
+            for played in _steps(file):
+                if played.difference is not None:
+                    problem(f"{file}: this version decides otherwise at step {played.step}; the rest is left out")
+                    break
+                player.take(file, played)
+        except CorruptError as found:
+            error = CorruptError(f"{file}: {found}")
+            problem(f"{error}; it is left out")
+    if error is not None and not player.steps:
+        raise error
+    player.run_ends()
+    return Journaled(sorted(player.found, key=begun_ms_of), frozenset(player.groups))
+
+
+def files_within(files: Sequence[Path], since_ms: int | None, until_ms: int | None) -> list[Path]:
+    """Leave out the files that end before this time, or begin after it: a full journal takes minutes.
+
+    A file ends where the next one of its folder begins.
+    """
+    begun_ms = [_begun_ms(file) for file in files]
+    kept = []
+    for file, mine_ms, after, next_ms in zip(files, begun_ms, [*files[1:], None], [*begun_ms[1:], None], strict=True):
+        ended_ms = next_ms if after is not None and after.parent == file.parent else None
+        if since_ms is not None and ended_ms is not None and ended_ms < since_ms:
+            continue
+        if until_ms is None or mine_ms is None or mine_ms < until_ms:
+            kept.append(file)
+    return kept
+
+
+def _begun_ms(file: Path) -> int | None:
+    """When the file's first line was written; None if it does not say."""
+    with file.open("rb") as journal:
+        found = FIRST.match(journal.read(FIRST_BYTES))
+    return None if found is None else int(found[1])
+
+
+class _Player:
+    """Follows the steps of one file after the other."""
+
+    def __init__(self, group: str) -> None:
+        self.found: list[dict[str, Any]] = []
+        self.groups: set[str] = set()
+        self.steps = 0  # taken
+        self._group, self._last = group, 0
+        self._kept, self._shifts_ms = ServedHandOvers(), deque[int](maxlen=SHIFTS)
+
+    def take(self, file: Path, played: Played) -> None:
+        """Take in the next step."""
+        if not isinstance(played.role, CoordinatorRole):
+            raise CorruptError(f"{file} is no coordinator's journal")
+        if played.step != self._last + 1:
+            self.run_ends()
+        self.steps, self._last = self.steps + 1, played.step
+        self._shifts_ms.append(played.time_ms - played.mono_ms)
+        self.groups.update(of.view.group for of in played.role.decided)
+        self._add(self._kept.after_step(played.role))
+
+    def run_ends(self) -> None:
+        """Nothing follows the last step: what is under way remains so."""
+        self._add(self._kept.under_way)
+        self._kept = ServedHandOvers()
+        self._shifts_ms.clear()
+
+    def _add(self, handovers: Iterable[tuple[str, HandOver]]) -> None:
+        self.found += [document(name, each, min(self._shifts_ms)) for name, each in handovers if name == self._group]
+
+
+def _steps(file: Path) -> Iterator[Played]:
+    with file.open(encoding="utf-8", errors="strict") as journal:
+        try:
+            yield from replay(journal)
+        except UnicodeDecodeError as error:
+            raise CorruptError(f"no text ({error}): this is no journal") from error

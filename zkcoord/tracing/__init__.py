@@ -1,0 +1,1 @@
+"""Traces of hand-overs by OpenTelemetry."""
