@@ -19,18 +19,16 @@ import time
 from contextlib import ExitStack
 from typing import NamedTuple
 
-from kafka_log import create_topic
-from stores import DEADLINE_SECONDS, Member, await_that
+from stores import Member, await_that, world
 from verdict import Measure, arguments, conclude
 
-from zkcoord import Coordinator
-from zkcoord.cli.offset_stores import groups_of
-from zkcoord.cli.offsets_migrate import TIMEOUT_MS, Movers
-from zkcoord.cli.requesting import edit_record, who_and_when, who_serves
-from zkcoord.cli.store_migration import Migration, Places
-from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
+from zkcoord.cli.offsets.migrate import TIMEOUT_MS
 from zkcoord.kafka.client import KafkaClient
 from zkcoord.offsets.kafka_store import KafkaCommits
+from zkcoord.operating.groups import groups_of
+from zkcoord.operating.requesting import edit_record, who_and_when, who_serves
+from zkcoord.operating.store_migration import Migration, Places
+from zkcoord.operating.store_movers import Movers
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.paths import DRAFT
 
@@ -101,21 +99,21 @@ class World(NamedTuple):
         assert {(each.store, each.result) for each in results} == {("kafka", "moved")}, results
 
 
-def committed(world: World, members: dict[str, Member]) -> None:
+def committed(there: World, members: dict[str, Member]) -> None:
     """Every group's last commit stands in Kafka."""
-    store = KafkaCommits(world.client, timeout_ms=60_000)
+    store = KafkaCommits(there.client, timeout_ms=60_000)
     for group, member in members.items():
         found = store.read([group]).found[group]
         assert {p: found[p].offset for p in member.positions} == member.positions, group
 
 
-def measured(world: World, groups: int, partitions: int, before_s: float) -> list[Measure]:
+def measured(there: World, groups: int, partitions: int, before_s: float) -> list[Measure]:
     """All figures."""
     names = [f"g{number:03}" for number in range(groups)]
     with ExitStack() as stack:
         for name in names:
-            edit_record(world.tree, DRAFT, name, lambda record: record, new=True)
-        members = {name: Member(world.zookeeper, world.servers, name) for name in names}
+            edit_record(there.tree, DRAFT, name, lambda record: record, new=True)
+        members = {name: Member(there.zookeeper, there.servers, name) for name in names}
         for member in members.values():
             stack.callback(member.consumer.stop)
         await_that(list(members.values()), partitions)
@@ -123,9 +121,9 @@ def measured(world: World, groups: int, partitions: int, before_s: float) -> lis
             began = time.monotonic()
             threading.Event().wait(before_s)
             step = time.monotonic()
-            world.migrate()
+            there.migrate()
             end = time.monotonic()
-        committed(world, members)
+        committed(there, members)
         disturbed = sum(member.starts - partitions for member in members.values())
     rate_before, longest_before = load.between(began, step)
     rate, longest = load.between(step, end)
@@ -144,16 +142,8 @@ def main() -> int:
     """Run it; the exit code."""
     options = arguments(__doc__).parse_args()
     groups, partitions, before_s = (5, 100, 2.0) if options.quick else (100, 1_000, 20.0)
-    with EmbeddedZooKeeper(fsync=False) as zookeeper, EmbeddedKafka(zookeeper.hosts) as kafka:
-        create_topic(kafka.bootstrap_servers, partitions)
-        serving = threading.Event()
-        coordinator = Coordinator(zookeeper.hosts, on_serving=lambda _number, _epoch: serving.set())
-        coordinator.start()
-        assert serving.wait(DEADLINE_SECONDS)
-        servers = kafka.bootstrap_servers
-        with Tree(zookeeper.hosts) as tree, KafkaClient(servers, timeout_ms=60_000) as client:
-            measures = measured(World(tree, client, zookeeper.hosts, servers), groups, partitions, before_s)
-        coordinator.stop()
+    with world(partitions) as (zookeeper, servers, tree), KafkaClient(servers, timeout_ms=60_000) as client:
+        measures = measured(World(tree, client, zookeeper, servers), groups, partitions, before_s)
     return conclude(measures, {"groups": groups, "partitions": partitions, "before_s": before_s}, options.json)
 
 

@@ -21,7 +21,6 @@ from kafka_log import TOPIC, create_topic
 from kazoo.client import KazooClient
 from verdict import Measure, arguments, conclude
 
-from zkcoord.cli.offset_stores import known_logs
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import GroupRecord
 from zkcoord.core.tenure import KafkaCommit, Stamp, Tenure
@@ -29,6 +28,7 @@ from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
 from zkcoord.kafka.client import KafkaClient
 from zkcoord.migrate import upgrade
 from zkcoord.offsets.export import export
+from zkcoord.offsets.kafka_logs import known_logs
 from zkcoord.offsets.kafka_store import KafkaCommits
 from zkcoord.offsets.verdict import Verdict
 from zkcoord.offsets.verify import verify

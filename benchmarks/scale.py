@@ -49,14 +49,14 @@ GOALS = {"cold_s": 10.0, "failover_s": 5.0, "memory_mb": 500.0}
 class ScaleCoordinator:
     """A coordinator's process: which groups are Stable, and what it cost."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, metrics: str | None = None) -> None:
         self._changed = threading.Condition()
         self._phases: dict[str, str] = {}
         self._stable_ns = 0
         self._elected_ns = 0
         Seen(self._take)
         gc.set_threshold(*COLLECTOR)  # as the command does
-        self._coordinator = Coordinator(address, session_timeout_ms=SESSION_TIMEOUT_MS)
+        self._coordinator = Coordinator(address, session_timeout_ms=SESSION_TIMEOUT_MS, metrics=metrics)
         self._coordinator.start()
 
     def _take(self, at_ns: int, event: str, fields: Mapping[str, Any]) -> None:
@@ -108,8 +108,10 @@ class ScaleCoordinator:
 class Scale:
     """One point: the same processes from the cold start to the failover."""
 
-    def __init__(self, server: EmbeddedZooKeeper, groups: int, members: int, partitions: int) -> None:
-        self._server, self._groups = server, groups
+    def __init__(
+        self, server: EmbeddedZooKeeper, groups: int, members: int, partitions: int, metrics: str | None = None
+    ) -> None:
+        self._server, self._groups, self._metrics = server, groups, metrics
         self._each, share = members // groups, partitions // groups
         self._topics: dict[str, dict[str, int]] = {}
         self._crowd = Child(Crowd, server.hosts)
@@ -139,7 +141,7 @@ class Scale:
         for group in self._topics:
             for begin in range(0, self._each, SESSION_MEMBERS_MAX):
                 self._register(group, min(SESSION_MEMBERS_MAX, self._each - begin))
-        self._coordinator = Child(ScaleCoordinator, self._server.hosts)
+        self._coordinator = Child(ScaleCoordinator, self._server.hosts, self._metrics)
         before = self._requests()
         t0_ns = self._coordinator.ask("elected")
         return self._figures(self._coordinator, t0_ns, before, 0.0)

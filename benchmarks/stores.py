@@ -16,16 +16,16 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from kafka_log import TOPIC, create_topic
 from verdict import Measure, arguments, conclude
 
 from zkcoord import Consumer, Coordinator, TopicPartition
-from zkcoord.cli.requesting import edit_record
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
+from zkcoord.operating.requesting import edit_record
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.paths import DRAFT
 
@@ -96,11 +96,9 @@ def run(tree: Tree, zookeeper: str, servers: str, group: str, store: str, partit
         return [rate, time.monotonic() - began]
 
 
-def main() -> int:
-    """Run it; the exit code."""
-    options = arguments(__doc__).parse_args()
-    partitions, commits, runs = (100, 5, 1) if options.quick else (1_000, 20, 5)
-    found: dict[str, list[list[float]]] = defaultdict(list)
+@contextmanager
+def world(partitions: int) -> Iterator[tuple[str, str, Tree]]:
+    """ZooKeeper's and Kafka's addresses, and the tree, with TOPIC and a coordinator that serves."""
     with EmbeddedZooKeeper(fsync=False) as zookeeper, EmbeddedKafka(zookeeper.hosts) as kafka:
         create_topic(kafka.bootstrap_servers, partitions)
         serving = threading.Event()
@@ -108,11 +106,20 @@ def main() -> int:
         coordinator.start()
         assert serving.wait(DEADLINE_SECONDS)
         with Tree(zookeeper.hosts) as tree:
-            for number in range(runs):
-                for store in STORES:
-                    servers, group = kafka.bootstrap_servers, f"{store}-{number}"
-                    found[store].append(run(tree, zookeeper.hosts, servers, group, store, partitions, commits))
+            yield zookeeper.hosts, kafka.bootstrap_servers, tree
         coordinator.stop()
+
+
+def main() -> int:
+    """Run it; the exit code."""
+    options = arguments(__doc__).parse_args()
+    partitions, commits, runs = (100, 5, 1) if options.quick else (1_000, 20, 5)
+    found: dict[str, list[list[float]]] = defaultdict(list)
+    with world(partitions) as (zookeeper, servers, tree):
+        for number in range(runs):
+            for store in STORES:
+                told = run(tree, zookeeper, servers, f"{store}-{number}", store, partitions, commits)
+                found[store].append(told)
     rates = {store: statistics.median(rate for rate, _ in told) for store, told in found.items()}
     moves = {store: statistics.median(seconds for _, seconds in told) for store, told in found.items()}
     measures = [Measure(f"{store}_commits_per_s", rates[store]) for store in STORES]

@@ -1,4 +1,4 @@
-"""A driver program of the exactness test: each batch goes into files by range, and into two tables."""
+"""A driver program of the exactness tests: each batch goes into files by range, and into two tables."""
 
 from __future__ import annotations
 
@@ -42,13 +42,23 @@ class Sinks:
         logs.emit("batch_written", seq=batch.seq)
 
 
+def made(folder: Path, s3_port: int) -> Sinks:
+    """Tables and ranges in a store, where there is one."""
+    if not s3_port:
+        return Sinks(folder)
+    from tests.integration.exact_tables import TableSinks
+
+    return TableSinks(folder, s3_port)
+
+
 def main() -> None:
     """The program."""
     parser = arguments(__doc__)
     parser.add_argument("--at-rebalance", required=True)
+    parser.add_argument("--s3-port", type=int, default=0)
     chosen = parser.parse_args()
     logs.configure("json", logging.INFO)
-    sinks = Sinks(chosen.folder)
+    sinks = made(chosen.folder, chosen.s3_port)
     os.chdir(sinks.places.scratch)  # Spark makes folders where it was started
     spark = session(chosen.name, sinks.places)
     warm = (sinks.places.scratch / f"warm-{chosen.name}").as_uri()

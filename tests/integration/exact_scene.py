@@ -14,8 +14,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from tests.integration.exact_driver import Sinks
+from tests.integration.exact_driver import Sinks, made
 from tests.integration.exact_plain import TOTAL, PlainSinks
+from tests.integration.exact_tables import TableSinks
 from zkcoord.core.model import TopicPartition
 from zkcoord.demo.accounting import Output, parse_range
 from zkcoord.demo.events import Event, EventLog
@@ -231,18 +232,20 @@ class SparkScene(Scene):
 
     rate = 1_000
 
-    def __init__(self, folder: Path, seed: int) -> None:
-        sinks = Sinks(folder)
+    def __init__(self, folder: Path, seed: int, s3_port: int = 0) -> None:
+        sinks = made(folder, s3_port)
         super().__init__(folder, seed, sinks)
         self._places = sinks.places
-        for made in (sinks.places.output, sinks.places.scratch):
-            made.mkdir()
+        for place in (sinks.places.output, sinks.places.scratch):
+            place.mkdir()
         self._kafka = ""
+        self._s3_port = str(s3_port)
 
     def _prepare(self, name: str) -> tuple[str, ...]:
         if not self._kafka:
             self._start_kafka()
-        return ("tests.integration.exact_driver", "--name", name, "--bootstrap-servers", self._kafka)
+        where = ("--bootstrap-servers", self._kafka, "--s3-port", self._s3_port)
+        return ("tests.integration.exact_driver", "--name", name, *where)
 
     def _start_kafka(self) -> None:
         from confluent_kafka.admin import AdminClient, NewTopic
@@ -264,6 +267,18 @@ class SparkScene(Scene):
     def outputs(self) -> Iterable[Output]:
         """The Parquet files."""
         return read_outputs(self._places.output)
+
+
+class TablesScene(SparkScene):
+    """Batches go into tables that know their ends, and into ranges on S3."""
+
+    within_s = 2.0
+
+    def __init__(self, folder: Path, seed: int, s3_port: int) -> None:
+        super().__init__(folder, seed, s3_port)
+        assert isinstance(self.sinks, TableSinks)
+        self.sinks.prepare()
+        self.written = self.sinks.written
 
 
 class PlainScene(Scene):

@@ -22,8 +22,6 @@ from tests.integration.world import Reports
 from tests.kafka.helpers import PATIENCE_SECONDS, QUIET
 from tests.kafka.topics import create_topic
 from tests.waiting import wait_until
-from zkcoord.cli.offset_stores import known_logs
-from zkcoord.cli.requesting import edit_record
 from zkcoord.coordinator import Coordinator
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import GroupRecord
@@ -33,9 +31,11 @@ from zkcoord.errors import ZkcoordError
 from zkcoord.kafka.client import KafkaClient
 from zkcoord.kafka.consumer import KafkaConsumer
 from zkcoord.logs import EVENTS
+from zkcoord.offsets.kafka_logs import known_logs
 from zkcoord.offsets.kafka_store import KafkaCommits
 from zkcoord.offsets.verdict import Verdict
 from zkcoord.offsets.verify import verify
+from zkcoord.operating.requesting import edit_record
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.paths import DRAFT, SCHEMA, TOPICS
 from zkcoord.tree.schema import decode_schema

@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCHMARKS = ROOT / "benchmarks"
-OF_SPARK = ("spark_loop", "spark_latency", "spark_rebalance", "spark_reader", "offset_log")
+OF_SPARK = ("spark_loop", "spark_latency", "spark_rebalance", "spark_reader", "spark_sinks", "offset_log")
 MEASURE = re.compile(r"(\w+) (-?\d+\.\d+) (-|[\d.]+) (ok|short)")
 TIMEOUT_S = 600
 
@@ -56,6 +56,12 @@ def test_a_quick_run_ends_with_its_measures(name: str, tmp_path: Path, spark_jav
     run_quickly(name, tmp_path)
 
 
+@pytest.mark.spark
+@pytest.mark.long
+def test_a_quick_run_against_deltas_own_sink_ends_with_its_measures(tmp_path: Path, spark_java: None) -> None:
+    run_quickly("spark_sinks", tmp_path, "--streams")
+
+
 @pytest.mark.zookeeper
 @pytest.mark.legacy
 @pytest.mark.long
@@ -63,10 +69,10 @@ def test_a_quick_run_with_old_consumers_ends_with_its_measures(tmp_path: Path) -
     run_quickly("legacy", tmp_path)
 
 
-def run_quickly(name: str, tmp_path: Path) -> None:
+def run_quickly(name: str, tmp_path: Path, *options: str) -> None:
     """Run a benchmark with `--quick`; it prints the measures that it writes, and ends with the exit code for them."""
     told = tmp_path / "measures.json"
-    command = [sys.executable, str(BENCHMARKS / f"{name}.py"), "--quick", "--json", str(told)]
+    command = [sys.executable, str(BENCHMARKS / f"{name}.py"), "--quick", *options, "--json", str(told)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S)
     measures = json.loads(told.read_text(encoding="utf-8"))["measures"] if told.exists() else []

@@ -28,9 +28,10 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def demo(environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
-    """A small demo under way."""
-    command = [sys.executable, "-m", "zkcoord.cli.main", *SMALL, "--output", "json"]
+def demo(environment: dict[str, str], request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[str]]:
+    """A small demo under way; the parameter: more options."""
+    more = getattr(request, "param", ())
+    command = [sys.executable, "-m", "zkcoord.cli.main", *SMALL, *more, "--output", "json"]
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -51,6 +52,7 @@ def left_behind(folder: Path) -> list[str]:
     return lines
 
 
+@pytest.mark.parametrize("demo", [(), pytest.param(("--kafka", "4"), marks=pytest.mark.long)], indirect=True)
 def test_each_record_is_there_once_while_a_consumer_joins_and_consumer_and_coordinator_are_killed(
     demo: subprocess.Popen[str], tmp_path: Path
 ) -> None:

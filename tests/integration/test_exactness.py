@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 import random
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tests.integration.exact_scene import PlainScene, Scene, SparkScene
+from tests.integration.exact_scene import PlainScene, Scene, SparkScene, TablesScene
+from tests.sinks.s3_server import S3
 from zkcoord.demo.accounting import Records, count_records
 
 
@@ -22,20 +24,26 @@ def seed() -> int:
     return chosen
 
 
-def play(scene: Scene, seconds: int) -> None:
-    """A storm, then calm; then everything is counted."""
+def stormed(scene: Scene, seconds: int) -> dict[int, int]:
+    """A storm, then calm; returns partition -> number of records."""
     with scene:
         scene.storm(seconds)
         counts = scene.calm()
     batches, replayed = scene.batches(), scene.batches(replayed=True)
     print(f"{sum(counts.values())} records, {len(batches)} batches, {len(replayed)} replayed: {', '.join(scene.done)}")
+    assert replayed, "nothing was replayed: this run has shown nothing"
+    return counts
+
+
+def play(scene: Scene, seconds: int) -> None:
+    """Everything is counted after a storm."""
+    counts = stormed(scene, seconds)
     total = sum(counts.values())
     once = Records(produced=total, processed=total, lost=0, duplicated=0, interrupted=0, foreign=0)
     assert count_records(counts, scene.outputs()) == once, scene.done
     expected = [(partition, n, n) for partition, count in sorted(counts.items()) for n in range(count)]
     for table in ("keyed", "plain"):
         assert scene.table(table) == expected, (table, scene.done)
-    assert replayed, "nothing was replayed: this run has shown nothing"
 
 
 @pytest.mark.spark
@@ -44,6 +52,22 @@ def play(scene: Scene, seconds: int) -> None:
 @pytest.mark.parametrize("seconds", [pytest.param(30), pytest.param(300, marks=pytest.mark.long)])
 def test_each_record_is_there_once_whatever_dies(tmp_path: Path, seed: int, seconds: int) -> None:
     play(SparkScene(tmp_path, seed), seconds)
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.kafka
+@pytest.mark.zookeeper
+@pytest.mark.s3
+def test_each_record_is_in_tables_and_in_a_store_once_whatever_dies(tmp_path: Path, seed: int, s3: S3) -> None:
+    """Ranges by key; Delta below a path and in the store; Iceberg."""
+    scene = TablesScene(tmp_path, seed, s3.port)
+    counts = stormed(scene, int(os.environ.get("ZKCOORD_EXACTNESS_S") or 300))
+    expected = Counter((partition, n, n) for partition, count in counts.items() for n in range(count))
+    for place, found in scene.written().items():
+        rows = Counter(found)
+        lost, too_many = sorted(expected - rows), sorted(rows - expected)
+        assert (len(lost), len(too_many)) == (0, 0), (place, lost[:9], too_many[:9], scene.done)
 
 
 @pytest.mark.zookeeper

@@ -28,9 +28,9 @@ from tests.integration.processes import (
 from tests.shell.zk_world import Proxy
 from tests.waiting import wait_until
 from zkcoord import Coordinator
-from zkcoord.cli.requesting import ask
 from zkcoord.embedded import EmbeddedZooKeeper
 from zkcoord.logs import EVENTS, plain
+from zkcoord.operating.requesting import ask
 from zkcoord.tree.paths import CANDIDATES, DRAFT, EPOCH
 from zkcoord.tree.writes import ANY_VERSION, DeleteNode, SetNode
 

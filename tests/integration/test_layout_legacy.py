@@ -9,7 +9,7 @@ from tests.integration.world import World, named
 from tests.waiting import wait_until
 from zkcoord import Coordinator, SchemaError
 from zkcoord.cli.main import cli
-from zkcoord.cli.releasing import below
+from zkcoord.operating.releasing import below
 
 pytestmark = pytest.mark.zookeeper
 

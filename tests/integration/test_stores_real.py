@@ -191,6 +191,7 @@ def test_f122_beside_a_real_consumer_in_the_group_id_offsets_go_to_zookeeper(clu
         cluster.produce(5, 0, 1)
         soon(cluster, "offsets go to ZooKeeper", lambda: cluster.nodes() == {0: 25, 1: 25})
         assert cluster.offsets_in_kafka() == {0: 20, 1: 20}
+        soon(cluster, "it is told", lambda: bool(cluster.reports.of("kafka_commits_failed")))
         (told,) = cluster.reports.of("kafka_commits_failed")
         assert "Kafka's own protocol use the group id" in str(told)
     finally:

@@ -38,6 +38,7 @@ BACKOFF_MS = 2_000  # the old default
 PATIENCE_S = RETRIES * BACKOFF_MS / 1000  # what an old member needs until it gives up: no change may take longer
 LATE_MS = 250
 """An old member forgets what it released at its next look, and its program is in the middle of a record meanwhile."""
+TOLD_MS = 50  # ours tells its stop behind the release, which the next owner sees as soon; and both clocks are rounded
 
 OURS = """
 import logging, sys, time
@@ -281,7 +282,7 @@ class Rolling:
         return died_ms if hold.begin_ms <= died_ms < hold.end_ms else hold.end_ms
 
     def overlaps(self) -> list[tuple[Row, Hold]]:
-        """Records that one processed while another held the partition, an old member's moment of release aside."""
+        """Records that one processed while another held the partition, the moment of a release aside."""
         old, found = {member.name for member in self.lab.consumers}, []
         holds: dict[int, list[Hold]] = {n: [] for n in range(SIZE)}
         for hold in self.holds():
@@ -289,7 +290,7 @@ class Rolling:
         for row in self.rows():
             for hold in holds[row.partition]:
                 begin_ms = hold.begin_ms + (LATE_MS if row.reader in old else 0)
-                end_ms = hold.end_ms - (LATE_MS if hold.reader in old else 0)
+                end_ms = hold.end_ms - (LATE_MS if hold.reader in old else TOLD_MS)
                 if row.reader != hold.reader and begin_ms < row.at_ms < end_ms:
                     found.append((row, hold))
         return found

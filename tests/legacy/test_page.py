@@ -32,9 +32,9 @@ def tiers(test: Any) -> dict[str, str]:
     for mark in marks:
         for given in mark.args[1] if mark.name == "parametrize" else ():
             values, own = (given.values, given.marks) if hasattr(given, "marks") else (given, ())
-            version = values[0] if isinstance(values, tuple) else values
-            if version in OLD_KAFKA_VERSIONS:
-                tier = AT_LENGTH if any(one.name == "long" for one in own) else whole
+            first = values[0] if isinstance(values, tuple) else values
+            tier = AT_LENGTH if any(one.name == "long" for one in own) else whole
+            for version in set(first if isinstance(first, tuple) else (first,)).intersection(OLD_KAFKA_VERSIONS):
                 found[version] = min(tier, found.get(version, tier), key=len)
     if found:
         return found

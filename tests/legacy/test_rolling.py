@@ -1,4 +1,5 @@
-"""A group of real old consumers becomes one of zkcoord's and goes back, member by member, while records come.
+"""A group of real old consumers becomes one of zkcoord's and goes back, member by member, while records come. Offsets
+are in ZooKeeper, in Kafka, or in both.
 
 What may be processed twice is named: what a killed member had not committed, and the one record that an old member's
 program takes out while the member commits and releases.
@@ -16,18 +17,31 @@ import pytest
 from tests.legacy.lab import LONG, V011, V08, V11
 from tests.legacy.rolling import LATE_MS, Rolling, Row
 from tests.waiting import wait_until
-from zkcoord.embedded.artifacts import OLD_KAFKA_VERSIONS
+from zkcoord.embedded.artifacts import KAFKA_VERSION, OLD_KAFKA_VERSIONS
 from zkcoord.tree.paths import LEGACY
 
 pytestmark = [pytest.mark.legacy, pytest.mark.kafka, pytest.mark.zookeeper]
 
 KILLED = ("b", "y")  # the others are stopped
-GROUPS = [
-    pytest.param(OLD_KAFKA_VERSIONS, False, id="one of each version"),
+GROUPS = [  # versions of the old members, whether the new one starts first, the store of offsets, the broker
+    pytest.param(OLD_KAFKA_VERSIONS, False, "zookeeper", V11, id="one of each version"),
     *(
-        pytest.param((version,) * 3, first, id=f"{version}, {'starts' if first else 'stops'} first", marks=LONG)
+        pytest.param(
+            *((version,) * 3, first, "zookeeper", V11),
+            id=f"{version}, {'starts' if first else 'stops'} first",
+            marks=LONG,
+        )
         for version in OLD_KAFKA_VERSIONS
         for first in (False, True)
+    ),
+    *(
+        pytest.param((version,) * 3, False, store, broker, id=f"{version}, {store}, broker {broker}", marks=LONG)
+        for version, store, broker in (
+            (V11, "kafka", KAFKA_VERSION),
+            (V011, "kafka", V11),
+            (V011, "dual", KAFKA_VERSION),
+            (V08, "dual", V11),
+        )
     ),
 ]
 
@@ -38,34 +52,42 @@ def rolling(chroot: str, tmp_path: Path) -> Iterator[Rolling]:
         yield made
 
 
-@pytest.mark.parametrize(("versions", "starts_first"), GROUPS)
+@pytest.mark.parametrize(("versions", "starts_first", "store", "broker"), GROUPS)
 def test_a_group_is_replaced_member_by_member_under_traffic_and_goes_back(
-    rolling: Rolling, versions: tuple[str, str, str], starts_first: bool
+    chroot: str, tmp_path: Path, versions: tuple[str, str, str], starts_first: bool, store: str, broker: str
 ) -> None:
-    old = [rolling.old(name, version) for name, version in zip("abc", versions, strict=True)]
-    rolling.settle(3)
-    rolling.serve()
-    rolling.adopt()
-    ours = [
-        rolling.change(member, partial(rolling.our, name), kills=member.name in KILLED, starts_first=starts_first)
-        for member, name in zip(old, "xyz", strict=True)
-    ]
-    wait_until(lambda: coordinated(rolling), "the group is coordinated, and settled")
-    for member, name, version in zip(ours, "def", versions, strict=True):
-        start = partial(rolling.old, name, version)
-        rolling.change(member, start, kills=member.name in KILLED, starts_first=starts_first)
-    assert json.loads(rolling.run("release"))["released"]
-    assert not rolling.lab.zk.exists(LEGACY.record("g"))
-    rolling.catch_up()
+    with Rolling(chroot, tmp_path, store=store, version=broker) as rolling:
+        old = [rolling.old(name, version) for name, version in zip("abc", versions, strict=True)]
+        rolling.settle(3)
+        rolling.serve()
+        rolling.adopt()
+        ours = [
+            rolling.change(member, partial(rolling.our, name), kills=member.name in KILLED, starts_first=starts_first)
+            for member, name in zip(old, "xyz", strict=True)
+        ]
+        wait_until(lambda: coordinated(rolling), "the group is coordinated, and settled")
+        assert {json.loads(data)["store"]["name"] or "zookeeper" for data in statuses(rolling)} == {store}
+        for member, name, version in zip(ours, "def", versions, strict=True):
+            start = partial(rolling.old, name, version)
+            rolling.change(member, start, kills=member.name in KILLED, starts_first=starts_first)
+        assert json.loads(rolling.run("release"))["released"]
+        assert not rolling.lab.zk.exists(LEGACY.record("g"))
+        rolling.catch_up()
 
-    assert rolling.gave_up() == []
-    assert rolling.overlaps() == []
-    assert rolling.backwards() == []
-    repeats = rolling.repeats()
-    assert [row for rows in repeats.values() for row in rows if rolling.committed_before(row)] == []
-    rebalances = {member.name: member.rebalances() for member in rolling.lab.consumers}
-    more = {name: rows for name, rows in repeats.items() if name not in KILLED and len(rows) > rebalances.get(name, 0)}
-    assert more == {}
+        assert rolling.gave_up() == []
+        assert rolling.overlaps() == []
+        assert rolling.backwards() == []
+        repeats = rolling.repeats()
+        assert [row for rows in repeats.values() for row in rows if rolling.committed_before(row)] == []
+        rebalances = {member.name: member.rebalances() for member in rolling.lab.consumers}
+        kept = {name: rows for name, rows in repeats.items() if name not in KILLED}
+        assert {name: rows for name, rows in kept.items() if len(rows) > rebalances.get(name, 0)} == {}
+
+
+def statuses(rolling: Rolling) -> list[bytes]:
+    """What each consumer of zkcoord says of itself."""
+    zk, above = rolling.lab.zk, LEGACY.channels_of("g")
+    return [zk.get(f"{above}/{name}")[0] for name in zk.get_children(above)]
 
 
 def coordinated(rolling: Rolling) -> bool:

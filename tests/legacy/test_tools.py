@@ -17,11 +17,11 @@ from tests.integration.world import Member, World
 from tests.legacy.lab import BACKOFF_MS, RETRIES, V08, V11, Lab, OldConsumer
 from tests.legacy.test_traffic import all_read, broker, create, send
 from tests.waiting import wait_until
-from zkcoord.cli.releasing import release
-from zkcoord.cli.requesting import edit_record
 from zkcoord.core.adoption import Adoption
 from zkcoord.embedded.java import find_java
 from zkcoord.embedded.old_consumer import old_jars
+from zkcoord.operating.releasing import release
+from zkcoord.operating.requesting import edit_record
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.paths import LEGACY
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
 from tests.migrate.memory_tree import CrashError, MemoryTree
 from zkcoord.core.topic_mirror import Broker, Mirror, Topic
-from zkcoord.errors import SchemaError, UsageError
+from zkcoord.errors import FencedError, SchemaError, UnavailableError, UsageError
 from zkcoord.migrate import Rehearsal, current, downgrade, upgrade
 from zkcoord.migrate.topics import ClusterTopics, TopicSwitch
 from zkcoord.tree.paths import DRAFT, LAYOUTS, layout_named
@@ -57,10 +58,11 @@ def put_topic(tree: MemoryTree, name: str, topic: Topic) -> None:
 
 
 def switch(tree: object, goal: str = "kafka", cluster: Mirror = CLUSTER, run: str = "ann", **more: object) -> bool:
+    told = ClusterTopics(cluster=cluster, nameless=more.pop("nameless", ()))  # type: ignore[arg-type]
     return TopicSwitch(
         tree=tree,  # type: ignore[arg-type]
         goal=goal,
-        kafka=ClusterTopics(cluster=cluster, nameless=more.pop("nameless", ())),  # type: ignore[arg-type]
+        ask=lambda: told,
         run_id=run,
         **more,  # type: ignore[arg-type]
     ).carry_out()
@@ -142,7 +144,54 @@ def test_it_is_refused_with_the_differences_and_carried_out_if_they_are_accepted
         switch(tree, cluster=DIFFERENT[words])
     assert tree.nodes == before
     assert switch(tree, cluster=DIFFERENT[words], accepts=True) is True
-    assert mirror_in(tree).topics == DIFFERENT[words].topics
+    assert mirror_in(tree) == replace(DIFFERENT[words], whole=False)
+
+
+def test_f207_an_accepted_answer_removes_nothing_of_a_mirror_that_is_there_and_it_is_not_whole_any_more() -> None:
+    tree = tree_with()
+    switch(tree)
+    switch(tree, "zookeeper")
+    nothing = replace(CLUSTER, topics={}, brokers={})
+    assert switch(tree, cluster=nothing, accepts=True) is True
+    assert mirror_in(tree) == replace(CLUSTER, whole=False)
+
+
+OFFSETS = "__consumer_offsets"
+INTERNAL_DIFFERS = {
+    "another id": (Topic(topic_id="idA", partitions={0: (1,)}), Topic(topic_id="idB", partitions={0: (1,)})),
+    "not in ZooKeeper": (None, Topic(topic_id="idB", partitions={0: (1,)})),
+    "not in Kafka": (Topic(topic_id="idA", partitions={0: (1,)}), None),
+}
+
+
+def internal_differs(tree: MemoryTree, name: str) -> Mirror:
+    """Make Kafka's internal topic differ; what Kafka tells."""
+    in_zookeeper, in_kafka = INTERNAL_DIFFERS[name]
+    if in_zookeeper is not None:
+        put_topic(tree, OFFSETS, in_zookeeper)
+    return CLUSTER if in_kafka is None else replace(CLUSTER, topics={**CLUSTER.topics, OFFSETS: in_kafka})
+
+
+@pytest.mark.parametrize("name", INTERNAL_DIFFERS)
+def test_f167_an_internal_topic_that_differs_and_that_no_group_reads_is_told_and_does_not_prevent_the_switch(
+    name: str,
+) -> None:
+    tree, notes = tree_with(), list[str]()
+    cluster = internal_differs(tree, name)
+    assert switch(tree, cluster=cluster, notes=notes) is True
+    assert mirror_in(tree) == cluster
+    assert [note.partition(" is ")[0] for note in notes] == [f"topic {OFFSETS}"]
+    drops_nothing(tree)
+
+
+def test_f167_an_internal_topic_that_differs_prevents_the_switch_if_a_group_has_read_it() -> None:
+    tree, notes = tree_with(), list[str]()
+    cluster = internal_differs(tree, "another id")
+    tree.set(DRAFT.mark("g", OFFSETS), encode_mark(replace(OLD_MARK, topic_id="idA")))
+    before = dict(tree.nodes)
+    with pytest.raises(UsageError, match="topic __consumer_offsets is idA in ZooKeeper, idB in Kafka"):
+        switch(tree, cluster=cluster, notes=notes)
+    assert (tree.nodes, notes) == (before, [])
 
 
 def refusals(tree: MemoryTree, name: str) -> tuple[dict[str, object], str]:
@@ -187,6 +236,77 @@ def test_the_way_back_is_refused_while_a_broker_that_answers_is_not_in_zookeeper
     with pytest.raises(UsageError, match="brokers 2 answer, and are not in /brokers/ids"):
         switch(tree, "zookeeper")
     assert tree.nodes == before
+
+
+def test_the_way_back_is_refused_with_brokers_of_another_cluster_than_the_mirrors() -> None:
+    """Also where ZooKeeper is theirs."""
+    tree = tree_with()
+    switch(tree)
+    tree.set("/cluster/id", b'{"version":"1","id":"c2"}')
+    before = dict(tree.nodes)
+    with pytest.raises(UsageError, match="of the cluster 'c2', the tree's topics of 'c1'"):
+        switch(tree, "zookeeper", cluster=replace(CLUSTER, cluster_id="c2"))
+    assert tree.nodes == before
+
+
+def test_a_tree_whose_brokers_nodes_are_gone_already_takes_kafkas_word_and_drops_nothing() -> None:
+    tree = tree_with()
+    for path in [path for path in tree.nodes if path.startswith("/brokers")]:
+        del tree.nodes[path]
+    with pytest.raises(UsageError, match="topic clicks is not in ZooKeeper; topic views is not in ZooKeeper"):
+        switch(tree)
+    assert switch(tree, accepts=True) is True
+    assert mirror_in(tree) == replace(CLUSTER, whole=False)
+    drops_nothing(tree)
+
+
+def test_a_mirror_of_an_earlier_switch_is_brought_up_to_date_and_what_it_had_is_over() -> None:
+    tree = tree_with()
+    switch(tree)
+    switch(tree, "zookeeper")
+    clicks = replace(CLICKS, topic_id="idD")
+    now = replace(CLUSTER, topics={"clicks": clicks}, brokers={1: CLUSTER.brokers[1]})
+    put_topic(tree, "clicks", clicks)
+    del tree.nodes["/brokers/topics/views"]
+    switch(tree, cluster=now)
+    assert mirror_in(tree) == replace(now, over=(("clicks", "idC"), ("views", "idV")))
+
+
+def test_f206_a_run_that_another_one_took_over_writes_nothing_more_and_says_what_to_look_at() -> None:
+    for goal, what in (("kafka", r"took it over \(bob\)"), ("zookeeper", "gave it up")):
+        tree = tree_with()
+
+        def meanwhile(number: int, tree: MemoryTree = tree, goal: str = goal) -> None:
+            if number == 1:  # the first one has begun
+                tree.meanwhile = lambda _: None
+                stops_at = len(tree.commits) + (1 if goal == "kafka" else 9)
+                tree.fault = lambda n: "crash-before" if n == stops_at else ""
+                with suppress(CrashError):
+                    switch(tree, goal, run="bob")
+                tree.fault = lambda _: ""
+
+        tree.meanwhile = meanwhile
+        with pytest.raises(FencedError, match=f"another run {what}: .*zkcoord migrate current"):
+            switch(tree)
+        assert [commit.why for commit in tree.commits if "resume" in commit.why] == (
+            ["resume topics zookeeper -> topics kafka"] if goal == "kafka" else []
+        )
+        drops_nothing(tree)
+
+
+def test_f205_a_switch_that_broke_off_is_given_up_without_an_answer_of_kafkas() -> None:
+    tree = tree_with()
+    tree.fault = lambda number: "crash-before" if number == 1 else ""
+    with pytest.raises(CrashError):
+        switch(tree)
+
+    def silent() -> ClusterTopics:
+        raise UnavailableError("no broker answers")
+
+    given_up = TopicSwitch(tree=tree, goal="zookeeper", ask=silent, run_id="bob")
+    assert (given_up.carry_out(), given_up.told) == (True, None)
+    schema = current(tree)
+    assert schema is not None and (schema.topics, schema.migration) == ("zookeeper", None)
 
 
 def test_an_old_member_that_joins_meanwhile_ends_the_run() -> None:

@@ -5,74 +5,106 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Self
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from tests.kafka.coordinator_away import CoordinatorAway
 from tests.kafka.helpers import QUIET
-from tests.offsets.test_kafka_store import NOWHERE, new_group, new_topic, ours
+from tests.offsets.test_kafka_store import NOWHERE, new_group, new_topic
 from tests.waiting import wait_until
-from zkcoord.core.model import TopicPartition
-from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
+from zkcoord.embedded.kafka import KafkaBroker
 from zkcoord.errors import UnavailableError
-from zkcoord.kafka.client import KafkaClient
+from zkcoord.kafka.client import TIMEOUT_MS, KafkaClient
+from zkcoord.kafka.coordinators import NEVER_SECONDS
 from zkcoord.offsets.kafka_store import KafkaCommits
 
 PAUSES_SECONDS = (0.0, 1.5, 3.0, 5.0)  # how long the broker is away, beside its start: requests take 2 s at most
 
 
-@pytest.fixture
-def broker() -> Iterator[EmbeddedKafka]:
-    with EmbeddedZooKeeper(fsync=False) as zookeeper, EmbeddedKafka(zookeeper.hosts) as kafka:
-        yield kafka
+class Program:
+    """A process that works with a cluster all the time, and prints how it fares. Ends with its block, if it lives."""
+
+    def __init__(self, name: str, servers: str, *more: str) -> None:
+        command = [sys.executable, "-m", f"tests.offsets.{name}", servers, new_group(), *more]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._told: list[int] = []
+        assert self._process.stdout is not None
+        lines = self._process.stdout
+        self._reads = threading.Thread(target=lambda: self._told.extend(map(int, lines)), daemon=True)
+        self._reads.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with self._process as process:  # closes its pipes
+            assert process.stdin is not None
+            process.stdin.close()
+            try:
+                ended = process.wait(30)
+            finally:
+                process.kill()
+                self._reads.join()
+        assert kind is not None or ended == 0
+
+    def tells(self, times: int, *, nothing: bool = False) -> None:
+        """Wait until it has told so many more numbers above 0 (`nothing`: zeros). It must not die."""
+
+        def told() -> int:
+            return sum((number == 0) is nothing for number in list(self._told))
+
+        before = told()
+        wait_until(lambda: told() >= before + times or self._process.poll() is not None, "it goes on")
+        assert self._process.poll() is None, f"it died with {self._process.returncode}"
 
 
-def restart(broker: EmbeddedKafka, times: int) -> None:
-    """Kill the broker and start it again, so many times, while another process commits, which must survive it."""
+def restart(broker: KafkaBroker, times: int) -> None:
+    """Kill the broker and start it again, so many times, while a process commits and one asks: both must survive it."""
     topic = new_topic(AdminClient({"bootstrap.servers": broker.bootstrap_servers}, logger=QUIET), 1)
-    command = [sys.executable, "-m", "tests.offsets.committing", broker.bootstrap_servers, new_group(), topic]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
-        assert program.stdin is not None and program.stdout is not None
-        taken: list[int] = []
-        lines = program.stdout
-        reads = threading.Thread(target=lambda: taken.extend(map(int, lines)), daemon=True)
-        reads.start()
-
-        def commits() -> None:
-            before = len(taken)
-            wait_until(lambda: len(taken) > before + 5 or program.poll() is not None, "Kafka takes commits")
-            assert program.poll() is None, f"it died with {program.returncode}"
-
-        commits()
-        for number in range(times):
-            broker.kill()
-            threading.Event().wait(PAUSES_SECONDS[number % len(PAUSES_SECONDS)])
-            broker.start()
-            commits()
-        program.stdin.close()
-        assert program.wait(30) == 0
+    with ExitStack() as stack:
+        working = (Program(name, broker.bootstrap_servers, topic) for name in ("committing", "asking"))
+        programs = [stack.enter_context(program) for program in working]
+        for number in range(times + 1):
+            if number:
+                broker.kill()
+                threading.Event().wait(PAUSES_SECONDS[(number - 1) % len(PAUSES_SECONDS)])
+                broker.start()
+            for program in programs:
+                program.tells(6)
 
 
 @pytest.mark.kafka
-def test_f142_a_process_that_commits_survives_a_broker_that_comes_back(broker: EmbeddedKafka) -> None:
-    restart(broker, 2)
+def test_f142_f203_a_process_that_commits_and_one_that_asks_survive_a_broker_that_comes_back(
+    own_kafka: KafkaBroker,
+) -> None:
+    restart(own_kafka, 2)
 
 
 @pytest.mark.kafka
 @pytest.mark.long
-def test_f142_a_process_that_commits_survives_brokers_that_come_back_again_and_again(broker: EmbeddedKafka) -> None:
-    restart(broker, 20)
+def test_f142_f203_a_process_that_commits_and_one_that_asks_survive_brokers_that_come_back_again_and_again(
+    own_kafka: KafkaBroker,
+) -> None:
+    restart(own_kafka, 20)
 
 
-def test_f142_a_tool_asks_no_groups_coordinator_while_no_broker_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    partition = TopicPartition("t", 0)
+def test_f203_a_tool_survives_a_coordinator_that_comes_when_its_question_has_timed_out() -> None:
+    """While it is away, another broker answers: so does a cluster of several. The tool ends as usual, too."""
+    with CoordinatorAway() as cluster, Program("asking", cluster.bootstrap_servers, "t", "1000") as program:
+        program.tells(1, nothing=True)
+        cluster.come()
+        program.tells(3)
+
+
+def test_f203_what_nobody_answers_is_given_up_before_librdkafka_gives_it_up() -> None:
     with KafkaClient(NOWHERE) as client:
         store = KafkaCommits(client, timeout_ms=300)
-        for name in ("list_consumer_group_offsets", "alter_consumer_group_offsets", "describe_consumer_groups"):
-            monkeypatch.setattr(client.admin(), name, None)  # it would raise TypeError
-        assert sorted(store.read(["g", "h"]).unknown) == ["g", "h"]
-        assert set(store.commit("g", {partition: ours(1)}).unknown) == {partition}
-        for ask in (store.users, store.forget):
-            with pytest.raises(UnavailableError, match="does not answer"):
-                ask("g")
+        asking: list[Callable[[], object]] = [lambda: store.users("g"), lambda: store.forget("g")]
+        for ask in (*asking, lambda: store.read(["g"]).of("g")):
+            with pytest.raises(UnavailableError, match="of group g: it does not answer"):
+                ask()
+    assert NEVER_SECONDS * 1_000 > 100 * TIMEOUT_MS

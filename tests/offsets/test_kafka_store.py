@@ -126,10 +126,10 @@ def test_f159_consumers_of_kafkas_new_protocol_are_seen_in_a_group_and_prevent_c
     servers = brokers(KAFKA_4_VERSION).bootstrap_servers
     topic, group = new_topic(AdminClient({"bootstrap.servers": servers}, logger=QUIET), 1), new_group()
     consumer = Consumer({"bootstrap.servers": servers, "group.id": group, "group.protocol": "consumer"}, logger=QUIET)
-    consumer.subscribe([topic])
     with KafkaClient(servers) as client:
         store = KafkaCommits(client)
         assert store.users(group) == []
+        consumer.subscribe([topic])
         try:
             wait_until(lambda: consumer.poll(0.1) is None and bool(consumer.assignment()), "the consumer has joined")
             assert store.users(group) == ["rdkafka on /127.0.0.1"]

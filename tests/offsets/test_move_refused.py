@@ -30,6 +30,7 @@ TOPIC = "/brokers/topics/clicks"
         (0, {DRAFT.record("g"): b'{"wish":{"reset":{"run":"x"}}}'}, UsageError, "a reset is under way"),
         (0, {DRAFT.record("g"): b'{"offsets":{"migration":{"goal":"dual"}}}'}, UsageError, "between stores: end that"),
         (0, {DRAFT.record("g"): b'{"wish":{"pause":{"who":"coordinator"}}}'}, UsageError, "a reset that broke off"),
+        (0, {DRAFT.record("g"): b'{"wish":{"pause":{"handed_over":"begun"}}}'}, UsageError, "group take-back g`"),
         (
             0,
             {DRAFT.record("g"): encode_record(replace(DEFAULT_RECORD, moved=ELSEWHERE))},

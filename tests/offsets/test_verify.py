@@ -121,6 +121,7 @@ def test_hundreds_of_groups_cost_few_round_trips() -> None:
 
 OLD = {"strategy": "range", "kafka": "0.11"}
 DUAL = Adoption(offsets="kafka", dual_commit=True, **OLD)
+ALONE = Adoption(offsets="kafka", **OLD)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,9 @@ DUAL = Adoption(offsets="kafka", dual_commit=True, **OLD)
             GroupRecord(store_name="dual", adoption=DUAL),
             Rule.TENURE,
         ),
-        (LEGACY, GroupRecord(store_name="kafka", adoption=Adoption(offsets="kafka", **OLD)), Rule.OLD_IN_KAFKA),
+        (LEGACY, GroupRecord(store_name="kafka", adoption=ALONE), Rule.OLD_IN_KAFKA),
+        (LEGACY, GroupRecord(store_name="dual", adoption=ALONE), Rule.OLD_IN_KAFKA),
+        (LEGACY, GroupRecord(store_name="zookeeper", adoption=ALONE), Rule.ZOOKEEPER),
     ],
 )
 def test_the_rule_of_a_group_is_told_by_its_record(layout: Layout, record: GroupRecord | None, expected: Rule) -> None:

@@ -10,13 +10,16 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, Literal, Protocol, Self
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import RefusedError, UnavailableError, UnknownPartitionError, UsageError, ZkcoordError
+from zkcoord.kafka.coordinators import Coordinators
 from zkcoord.kafka.log_throttle import VARIES, LogThrottle, NativeLines
 from zkcoord.kafka.properties import load_command_config as load_command_config  # what a client is configured with
+from zkcoord.kafka.properties import settings_for_asking as settings_for_asking
 
 Isolation = Literal["read_committed", "read_uncommitted"]
 ResetPolicy = Literal["latest", "earliest"]
@@ -25,6 +28,14 @@ Where = ResetPolicy | int  # a place in a log; a number is a time, in millisecon
 TIMEOUT_MS = 10_000  # as Kafka's own command line tools wait, short enough to be asked again
 CHECK_SECONDS = (0.1, 0.4, 1.5, 3.0)  # a refusal is seen when such a wait is over; a broker delays it by 0.1 s
 LATE_MS = 2_000  # librdkafka answers within its timeout; beyond this much more it never will
+
+LEADERS_MS = 5_000
+"""So long librdkafka may ask whom it took for the leader of a partition.
+
+By itself it asks the same broker, with the same epoch, for minutes, though that one is away, or refuses the epoch. It
+forgets a leader only when the broker says that it is none: `rd_kafka_admin_result_err_refresh`, up to version 2.16. We
+know of no issue about that; issue 4620 of librdkafka was about the same in its consumers.
+"""
 
 SILENCE = re.compile(r"(Failed to [a-z ]+: )?Local: (Broker transport failure|Timed out)")
 """What librdkafka says of a broker that does not answer."""
@@ -43,24 +54,6 @@ NATIVE_LOG.addFilter(LogThrottle())
 UNHEARD = logging.Logger("zkcoord.kafka.unheard")  # what is said to a client that only looks at its settings
 UNHEARD.addHandler(logging.NullHandler())
 
-CONSUMER_ONLY = (  # librdkafka warns of them in a client that only asks
-    "allow.auto.create.topics",
-    "auto.offset.reset",
-    "check.crcs",
-    "enable.auto.commit",
-    "enable.auto.offset.store",
-    "enable.partition.eof",
-    "fetch.",
-    "group.",
-    "heartbeat.interval.ms",
-    "isolation.level",
-    "max.partition.fetch.bytes",
-    "max.poll.interval.ms",
-    "partition.assignment.strategy",
-    "queued.",
-    "session.timeout.ms",
-)
-
 DENIED = {"_AUTHENTICATION", "_SSL", "SASL_AUTHENTICATION_FAILED", "UNSUPPORTED_SASL_MECHANISM", "ILLEGAL_SASL_STATE"}
 UNKNOWN = {"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_ID", "TOPIC_EXCEPTION"}
 SETTING = {"_INVALID_ARG", "_CONFLICT", "_UNSUPPORTED_FEATURE"}
@@ -71,11 +64,11 @@ NAMED_MAX = 3  # partitions that an error spells out
 ALL_DOWN = "_ALL_BROKERS_DOWN"
 NO_LEADERS = "_NOENT"  # librdkafka: none of the partitions asked for exists, or has a leader
 AWAY = {
-    *(ALL_DOWN, "_RESOLVE", "_TIMED_OUT", "_TIMED_OUT_QUEUE", "_TRANSPORT", "_WAIT_CACHE", "_WAIT_COORD"),
+    *(ALL_DOWN, "_DESTROY_BROKER", "_RESOLVE", "_TIMED_OUT", "_TIMED_OUT_QUEUE", "_TRANSPORT"),
     *("BROKER_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "FENCED_LEADER_EPOCH"),
     *("KAFKA_STORAGE_ERROR", "LEADER_NOT_AVAILABLE", "NETWORK_EXCEPTION", "NOT_CONTROLLER", "NOT_COORDINATOR"),
     *("NOT_LEADER_FOR_PARTITION", "OFFSET_NOT_AVAILABLE", "REPLICA_NOT_AVAILABLE", "REQUEST_TIMED_OUT"),
-    *("THROTTLING_QUOTA_EXCEEDED", "UNKNOWN_LEADER_EPOCH", NO_LEADERS),
+    *("THROTTLING_QUOTA_EXCEEDED", "UNKNOWN_LEADER_EPOCH", "_WAIT_CACHE", "_WAIT_COORD", NO_LEADERS),
 }
 
 
@@ -190,16 +183,17 @@ class KafkaClient:
         from confluent_kafka.admin import AdminClient
 
         settings: dict[str, Any] = dict(config or {})
-        self._isolation: Isolation = _isolation(settings.get("isolation.level", "read_committed"))
-        self._servers = bootstrap_servers
+        self.servers, self.config = bootstrap_servers, dict(config or {})
+        self._isolation: Isolation = isolation_of(settings.get("isolation.level", "read_committed"))
         self._timeout_ms, self._new_within_ms = timeout_ms, new_within_ms
         self._denied: Any = None  # the last KafkaError about credentials
         self._trouble: Any = None  # the last KafkaError about a connection
         self._down = False  # all brokers were away at once
-        asking = {key: value for key, value in settings.items() if not key.startswith(CONSUMER_ONLY)}
+        asking = settings_for_asking(settings) | {"metadata.max.age.ms": LEADERS_MS}
         asking |= {"bootstrap.servers": bootstrap_servers, "error_cb": self._on_error}
         with native_errors(bootstrap_servers, "configure the Kafka client"):
             self._admin: Any = AdminClient(asking, logger=NATIVE_LOG)
+        self.coordinators = Coordinators(partial(AdminClient, asking, logger=NATIVE_LOG))
 
     def __enter__(self) -> Self:
         return self
@@ -209,6 +203,7 @@ class KafkaClient:
 
     def close(self) -> None:
         """End connections and threads. Idempotent; a call made later raises UsageError."""
+        self.coordinators.close()
         self._admin = None  # librdkafka's handle is destroyed with its last reference
 
     def check_credentials(self) -> UnavailableError | None:
@@ -228,7 +223,7 @@ class KafkaClient:
                     raise self.as_error(last, "list its topics") from error
                 if self._down or time.monotonic() >= deadline:
                     break
-        return unreachable(self._trouble or last, self._servers)
+        return unreachable(self._trouble or last, self.servers)
 
     def end_offsets(
         self, partitions: Iterable[TopicPartition], isolation: Isolation | None = None, timeout_ms: int | None = None
@@ -314,19 +309,25 @@ class KafkaClient:
         for asked_of, answer in answers.items():
             partition = TopicPartition(asked_of.topic, asked_of.partition)
             try:
-                found[partition] = answer.result((wait_ms + LATE_MS) / 1000).offset
+                offset = answer.result((wait_ms + LATE_MS) / 1000).offset
             except module.KafkaException as error:
                 failed[partition] = error.args[0]
+                continue
             except TimeoutError:
+                offset = module.OFFSET_INVALID
+            if offset == module.OFFSET_INVALID:  # this, and no error, stands for a leader that did not answer
                 failed[partition] = module.KafkaError(module.KafkaError._TIMED_OUT)
+            else:
+                found[partition] = offset
         if found:
             self._denied = None
         admin.poll(0)  # serves log lines and _on_error: tells why nobody answered
         place = {"latest": "end", "earliest": "start"}.get(str(which), "offset of a time")
         reasons = {p: self.as_error(error, f"tell the log's {place} of {p}") for p, error in failed.items()}
         if any(error.name() == NO_LEADERS for error in failed.values()):
-            missing = failed.keys() - set(self.partitions(wait_ms))
-            reasons |= dict.fromkeys(missing, UnknownPartitionError(""))
+            with suppress(UnavailableError):  # nobody tells which there are
+                missing = failed.keys() - set(self.partitions(wait_ms))
+                reasons |= dict.fromkeys(missing, UnknownPartitionError(""))
         return found, {
             p: self._unknown(p) if isinstance(reason, UnknownPartitionError) else reason
             for p, reason in reasons.items()
@@ -352,7 +353,7 @@ class KafkaClient:
         named = ", ".join(map(str, sorted(partitions)[:NAMED_MAX])) + (", …" if len(partitions) > NAMED_MAX else "")
         return UnknownPartitionError(
             f"Kafka does not know {named}: if it is not new, check its name, the client's rights, and that"
-            f" {self._servers} are the brokers of this ZooKeeper",
+            f" {self.servers} are the brokers of this ZooKeeper",
             partitions,
         )
 
@@ -384,10 +385,11 @@ class KafkaClient:
         """Blame the credentials for a request that timed out because the brokers refuse them."""
         if self._denied is not None and error.name() in AWAY:
             error = self._denied
-        return translate(error, self._servers, doing)
+        return translate(error, self.servers, doing)
 
 
-def _isolation(value: str) -> Isolation:
+def isolation_of(value: str) -> Isolation:
+    """Return the setting `isolation.level`; UsageError for what is none."""
     if value == "read_committed":
         return "read_committed"
     if value == "read_uncommitted":

@@ -24,7 +24,7 @@ def describe_cluster(client: KafkaClient) -> Cluster:
     if away is not None:
         raise away
     module, admin = librdkafka(), client.admin()
-    listed = admin.list_topics(timeout=ANSWER_SECONDS)
+    listed = client.list_topics(ANSWER_SECONDS)
     brokers = sorted(listed.brokers)
     resource = module.admin.ConfigResource(module.admin.ConfigResource.Type.BROKER, str(brokers[0]))
     (future,) = admin.describe_configs([resource], request_timeout=ANSWER_SECONDS).values()

@@ -26,7 +26,8 @@ from zkcoord.kafka.fetch_positions import FetchPositions
 from zkcoord.kafka.fetcher import Fetcher
 from zkcoord.kafka.ports import MembershipFactory, Options
 from zkcoord.kafka.resets import Resets
-from zkcoord.settings import REBALANCE_TIMEOUT_MS
+from zkcoord.option_help import with_options
+from zkcoord.settings import REBALANCE_TIMEOUT_MS, MemberOptions
 
 LOG = logging.getLogger("zkcoord.kafka")
 
@@ -36,6 +37,7 @@ SLICE_SECONDS = 0.05  # how long a change waits at most for a poll that waits fo
 STOP_WAIT_SHARE = 0.9  # of the rebalance timeout: the stop is still acknowledged within it
 
 
+@with_options(MemberOptions, Options.__annotations__)
 class KafkaConsumer:
     """Reads the partitions that the group's coordinator gives it; at-least-once.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from zkcoord.errors import UsageError
 
@@ -45,6 +46,24 @@ REFUSED = {  # Java only -> what to do instead
     "value.deserializer": "leave it out: Java classes cannot run here",
 }
 
+CONSUMER_ONLY = (
+    "allow.auto.create.topics",
+    "auto.offset.reset",
+    "check.crcs",
+    "enable.auto.commit",
+    "enable.auto.offset.store",
+    "enable.partition.eof",
+    "fetch.",
+    "group.",
+    "heartbeat.interval.ms",
+    "isolation.level",
+    "max.partition.fetch.bytes",
+    "max.poll.interval.ms",
+    "partition.assignment.strategy",
+    "queued.",
+    "session.timeout.ms",
+)
+
 PASSWORD_MODULES = ("PlainLoginModule", "ScramLoginModule")
 ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _SETTING = re.compile(r"((?:\\.|[^\\=: \t\f])*)(?:[ \t\f]*[=:][ \t\f]*|[ \t\f]+)(.*)", re.DOTALL)
@@ -66,6 +85,11 @@ def load_command_config(path: str | Path) -> dict[str, str]:
         return translate(parse_properties(text))
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from error
+
+
+def settings_for_asking(config: Mapping[str, str]) -> dict[str, Any]:
+    """Return these settings without those for reading records: librdkafka warns of them in a client that only asks."""
+    return {key: value for key, value in config.items() if not key.startswith(CONSUMER_ONLY)}
 
 
 def parse_properties(text: str) -> dict[str, str]:

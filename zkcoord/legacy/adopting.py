@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 
 from zkcoord.core.adoption import Adoption
+from zkcoord.core.given import shown
 from zkcoord.legacy.clients import MIXES, Library
 from zkcoord.legacy.inventory import GroupInventory
 from zkcoord.legacy.versions import OldVersion, old_version
-from zkcoord.tree.codec import shown
 
 _RANGE = re.compile(r"([0-9.]+)(?:-([0-9.]+))?")
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from zkcoord.core.assignors import ASSIGNORS
+from zkcoord.core.given import shown
 from zkcoord.errors import UsageError
 from zkcoord.legacy.planning import RANGE, ROUND_ROBIN, OldGroup
 from zkcoord.legacy.versions import OldVersion, old_version
-from zkcoord.tree.codec import INT32_MAX, parse_json, shown
+from zkcoord.tree.codec import INT32_MAX, parse_json
 
 PARTITIONS_MAX = 1_000_000  # of all topics of one case: more is a mistake, and would fill the memory
 

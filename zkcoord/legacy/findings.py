@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from zkcoord.core.assignors.legacy.round_robin import ties
+from zkcoord.core.given import shown
+from zkcoord.core.words import some
 from zkcoord.legacy.clients import MIXES, Library
 from zkcoord.legacy.inventory import READERS, GroupInventory, OldMember, assignor_input
-from zkcoord.tree.codec import shown
 from zkcoord.tree.topic_filter import INTERNAL, matches
 
 NAMED_MAX = 3  # of many alike, those that a sentence spells out
@@ -232,11 +233,5 @@ def _versions(found: GroupInventory) -> str:
 
 def _named(names: Sequence[str], what: str) -> str:
     """`partitions t-0, t-1, t-2 and 4 more are`: the subject of a sentence, with its verb."""
-    first, more = ", ".join(map(_plain, names[:NAMED_MAX])), len(names) - NAMED_MAX
-    if len(names) == 1:
-        return f"{what} {first} is"
-    return f"{what}s {first}{f' and {more} more' if more > 0 else ''} are"
-
-
-def _plain(name: str) -> str:
-    return shown(name)[1:-1]
+    named = some([shown(name)[1:-1] for name in names], NAMED_MAX)
+    return f"{what} {named} is" if len(names) == 1 else f"{what}s {named} are"

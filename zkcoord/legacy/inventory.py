@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from zkcoord.core.assignors import ASSIGNORS, AssignorInput
+from zkcoord.core.given import shown
 from zkcoord.core.model import Subscriber, TopicPartition, consumer_of
 from zkcoord.errors import CorruptError
 from zkcoord.legacy.clients import MIXES, Client, Library, client_of
 from zkcoord.legacy.reading import OldSubscription, WildcardError, matched, read_as
 from zkcoord.legacy.versions import OldVersion, old_version
-from zkcoord.tree.codec import shown
 from zkcoord.tree.offset import decode_offset
 from zkcoord.tree.paths import partition_number
 from zkcoord.tree.snapshot import Node

@@ -14,13 +14,14 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from zkcoord.core.adoption import Adoption
+from zkcoord.core.given import shown
 from zkcoord.core.mode import COORDINATED, GroupMode, Mode
+from zkcoord.core.words import count, some
 from zkcoord.errors import CorruptError, UsageError
 from zkcoord.legacy.clients import MIXES, Library, client_of
 from zkcoord.legacy.planning import OldGroup, plan_of
 from zkcoord.legacy.reading import OldSubscription, WildcardError, read_as
 from zkcoord.legacy.versions import OldVersion, old_version
-from zkcoord.tree.codec import shown
 from zkcoord.tree.registration import POKE
 from zkcoord.tree.snapshot import Node
 from zkcoord.tree.topic_filter import INTERNAL
@@ -28,7 +29,6 @@ from zkcoord.tree.topic_filter import INTERNAL
 GRACE_MS = 10_000
 """So long a registration that nobody can read may be one that is about to be written (kafka-node does so)."""
 
-NAMED_MAX = 5
 """Members or partitions that a reason names one by one."""
 
 
@@ -161,9 +161,9 @@ def mode_of(
     if plan.owners is None:
         return _observed(old, plan.error or "there is no plan")
     if plan.tied:
-        tied = ", ".join(map(str, plan.tied[:NAMED_MAX]))
+        tied = some(plan.tied)
         return _observed(old, f"round robin has equal hashes for {tied}: use range, or rename a topic")
-    why = f"it has {len(old)} old member{'' if len(old) == 1 else 's'}: {_listed(sorted(old))}"
+    why = f"it has {count(len(old), 'old member')}: {some(sorted(old))}"
     return GroupMode(mode=Mode.MIXED, why=why, old=old, plan=plan.owners, patience_ms=adoption.patience_ms)
 
 
@@ -186,9 +186,4 @@ def _taken(subscription: OldSubscription, topics: Sequence[str]) -> Iterable[str
 
 
 def _named(reasons: Mapping[str, str]) -> str:
-    return _listed([f"{shown(name)} ({why})" for name, why in sorted(reasons.items())])
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
-    return ", ".join(names[:NAMED_MAX]) + more
+    return some([f"{shown(name)} ({why})" for name, why in sorted(reasons.items())])

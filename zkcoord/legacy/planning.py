@@ -13,11 +13,11 @@ from typing import NamedTuple
 from zkcoord.core.assignors import ASSIGNORS, AssignorInput
 from zkcoord.core.assignors.legacy.java_order import topics_of_all, topics_of_one
 from zkcoord.core.assignors.legacy.round_robin import deal, ties
+from zkcoord.core.given import shown
 from zkcoord.core.model import Subscriber, TopicPartition, consumer_of
 from zkcoord.errors import CorruptError
 from zkcoord.legacy.reading import WildcardError, read_as
 from zkcoord.legacy.versions import OldVersion
-from zkcoord.tree.codec import shown
 
 RANGE, ROUND_ROBIN = "range", "roundrobin"
 

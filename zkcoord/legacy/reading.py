@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from zkcoord.core.assignors.legacy.java_order import immutable_order
+from zkcoord.core.given import shown
 from zkcoord.errors import CorruptError
 from zkcoord.legacy.versions import OldVersion
-from zkcoord.tree.codec import INT32_MAX, corrupt, parse_json, shown
+from zkcoord.tree.codec import INT32_MAX, corrupt, parse_json
 from zkcoord.tree.registration import BLACK_LIST, THREADS_MAX, WHITE_LIST
 from zkcoord.tree.scala_json import parse_scala_json
 from zkcoord.tree.topic_filter import matches, normal_filter, topic_pattern

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from zkcoord.core.given import shown
 from zkcoord.errors import UsageError
-from zkcoord.tree.codec import shown
 
 _VERSION = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})(?:\.([0-9]{1,3}))?(?:\.[0-9]{1,3})?(?:-[a-z0-9]{1,20})?")
 _NEWEST = 999  # of a line of versions that is named without its last number

@@ -43,11 +43,8 @@ def group_names(read: Reading) -> tuple[str, ...]:
     listed, brokers, schema = read([Read(LEGACY.groups, Kind.CHILDREN), Read("/brokers"), Read(SCHEMA)])
     if not listed.exists and not brokers.exists:
         raise UsageError("there is neither /consumers nor /brokers: give the chroot that Kafka's zookeeper.connect has")
-    return tuple(name for name in listed.children if not (_is_draft(schema) and name in _DRAFT))
-
-
-def _is_draft(schema: Node) -> bool:
-    return schema.exists and _layout(schema).name == DRAFT.name
+    draft = schema.exists and _layout(schema).name == DRAFT.name
+    return tuple(name for name in listed.children if not (draft and name in _DRAFT))
 
 
 def _layout(schema: Node) -> Layout:

@@ -18,7 +18,7 @@ from zkcoord.migrate.ports import BlockingTree
 from zkcoord.migrate.rehearsal import Rehearsal
 from zkcoord.migrate.revision import HEAD, Change, Revision, history, reach
 from zkcoord.shell.ports import Outcome
-from zkcoord.tree.paths import DRAFT, EPOCH, FROM_ZOOKEEPER, KAFKA, LEGACY, ROOT, SCHEMA, layout_named
+from zkcoord.tree.paths import DRAFT, EPOCH, FROM_ZOOKEEPER, KAFKA, LEGACY, ROOT, SCHEMA, Layout, layout_named
 from zkcoord.tree.schema import Schema, old_consumers
 from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.writes import Transaction, Write
@@ -41,14 +41,17 @@ def upgrade(
     tree_id: str | None = None,
     goal: str = HEAD,
     layout: str | None = None,
+    topics: str = FROM_ZOOKEEPER,
+    cluster_id: str = "",
     revisions: Sequence[Revision] | None = None,
     report: Report = lambda _: None,
 ) -> tuple[str, ...]:
     """Bring the tree to `goal`; returns the revisions that it took, oldest first (none: it was there).
 
-    `layout`: of a new tree (None: draft); of an existing one it must be the same. `run_id` is this run's alone, and
-    should tell people whose. `tree_id`: of a tree that has none (None: a random one). A migration that broke off is
-    finished first. `report` is told of each batch carried out.
+    `layout`: of a new tree (None: draft); of an existing one it must be the same. `topics`: where those of a new tree
+    come from, and `cluster_id` of which cluster ("": not known yet); with `kafka`, `goal` is a revision that knows it.
+    `run_id` is this run's alone, and should tell people whose. `tree_id`: of a tree that has none (None: a random one).
+    A migration that broke off is finished first. `report` is told of each batch carried out.
     SchemaError: the tree is newer than this program, or has another layout. FencedError: another run took over.
     UnavailableError: the tree changes faster than it can be migrated.
     """
@@ -58,7 +61,8 @@ def upgrade(
     run = Run(tree=tree, run_id=run_id, tree_id=tree_id or plan.new_tree_id(), report=report)
     schema = current(tree)
     if schema is None:
-        schema = run.first(known[: target + 1], layout_named(layout or DRAFT.name).name)
+        place = layout_named(layout or DRAFT.name, topics)
+        schema = run.first(known[: target + 1], place, cluster_id)
         taken += [revision.revision for revision in known[: _position(known, schema) + 1]]
     if layout is not None and layout_named(layout).name != schema.layout:
         raise SchemaError(f"the tree has the layout {schema.layout!r}, not {layout!r}; a tree keeps its layout")
@@ -187,19 +191,19 @@ class Run:
     report: Report
     refused: int = field(default=0)
 
-    def first(self, revisions: Sequence[Revision], layout_name: str) -> Schema:
+    def first(self, revisions: Sequence[Revision], layout: Layout, cluster_id: str) -> Schema:
         """Create the first nodes, or find that somebody else did."""
-        if not layout_named(layout_name).adopts:
+        if not layout.adopts:
             self._refuse_beside_old_consumers()
         while True:
-            batch = self._first_batch(revisions, layout_name)
+            batch = self._first_batch(revisions, layout, cluster_id)
             schema = current(self.tree)
             if schema is not None:
                 return schema
             invariant(bool(batch.writes), f"revision {revisions[0].revision} makes no schema")
             self.commit(batch)
 
-    def _first_batch(self, revisions: Sequence[Revision], layout_name: str) -> Transaction:
+    def _first_batch(self, revisions: Sequence[Revision], layout: Layout, cluster_id: str) -> Transaction:
         """All that the revisions make of an empty tree, at once: there is no schema to mark yet.
 
         Where nodes of zkcoord are without a schema, only the first revision is carried out in this way.
@@ -208,11 +212,16 @@ class Run:
         first = revisions[: 1 if _node(self.tree, ROOT).exists else len(revisions)]
         writes: list[Write] = []
         for revision in first:
-            more = revision.upgrade(snapshot(rehearsal, revision.reads(layout_name)), layout_name)
+            more = revision.upgrade(snapshot(rehearsal, revision.reads(layout.name)), layout.name)
             rehearsal.commit(Transaction(writes=more))
             writes += more
         name = first[-1].revision
-        made = plan.with_schema(writes, lambda schema: replace(schema, revision=name, tree_id=self.tree_id))
+        made = plan.with_schema(
+            writes,
+            lambda schema: plan.from_source(
+                replace(schema, revision=name, tree_id=self.tree_id), layout.source, cluster_id
+            ),
+        )
         return Transaction(writes=made, why=f"revision {name}")
 
     def _refuse_beside_old_consumers(self) -> None:

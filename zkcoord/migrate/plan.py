@@ -54,14 +54,15 @@ def first_revision_writes(
     return with_schema(writes, lambda schema: from_source(replace(schema, tree_id=tree_id), topics))
 
 
-def from_source(schema: Schema, topics: str) -> Schema:
+def from_source(schema: Schema, topics: str, cluster_id: str = "") -> Schema:
     """The schema of a new tree with topics from there, at a revision that says so to earlier programs.
 
-    (The revisions up to KAFKA_TOPICS_SINCE make no nodes.)
+    `cluster_id`: of the cluster that they come from, "": the first answer tells. (The revisions up to
+    KAFKA_TOPICS_SINCE make no nodes.)
     """
     if topics == FROM_ZOOKEEPER:
         return schema
-    return replace(schema, topics=topics, revision=max(schema.revision, KAFKA_TOPICS_SINCE))
+    return replace(schema, topics=topics, cluster_id=cluster_id, revision=max(schema.revision, KAFKA_TOPICS_SINCE))
 
 
 def new_tree_id() -> str:

@@ -8,22 +8,33 @@ for created again, and no offset is dropped.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from zkcoord.core.topic_mirror import Change, Complete, Mirror, PutBroker, PutTopic, RemoveBroker, RemoveTopic, Topic
+from zkcoord.core.topic_mirror import (
+    Change,
+    Complete,
+    Doubt,
+    Mirror,
+    PutBroker,
+    PutTopic,
+    RemoveBroker,
+    RemoveTopic,
+    Topic,
+)
 from zkcoord.errors import CorruptError, FencedError, SchemaError, UsageError, invariant
 from zkcoord.migrate import plan
 from zkcoord.migrate.engine import ROUNDS_MAX, Report, Run
 from zkcoord.migrate.plan import KAFKA_TOPICS_SINCE, Mark
 from zkcoord.migrate.ports import BlockingTree
+from zkcoord.tree.brokers_move import cluster_id_of
 from zkcoord.tree.bulk import children, data
 from zkcoord.tree.paths import BROKERS, CLUSTER_ID, EPOCH, FROM_KAFKA, RECORDS, ROOT, SCHEMA, TOPICS, Layout
 from zkcoord.tree.schema import Schema, encode_schema
 from zkcoord.tree.snapshot import Node
 from zkcoord.tree.topic import Mark as TopicMark
 from zkcoord.tree.topic import TopicInfo, decode_mark, encode_mark, same_incarnation, topic_of
+from zkcoord.tree.topic_filter import INTERNAL
 from zkcoord.tree.topic_mirror import mirror_of, parents_of, writes_of
 from zkcoord.tree.writes import SetNode, Transaction, Write
 
@@ -43,20 +54,36 @@ class ClusterTopics:
 class TopicSwitch:
     """One operator's run to `goal`, `zookeeper` or `kafka`.
 
-    `accepts`: differences are accepted, since Kafka's answer is right: the brokers have left ZooKeeper already.
-    `obstacles()` names who stands in the way in groups: old members.
+    `ask()` asks Kafka, once, and not at all where no answer is needed: a run in the other direction that broke off is
+    given up also while the brokers are away. `accepts`: differences are accepted, since Kafka's answer is right: the
+    brokers have left ZooKeeper already. `notes`: differences that do not prevent it. `obstacles()` names who stands in
+    the way in groups: old members.
     """
 
     tree: BlockingTree
     goal: str
-    kafka: ClusterTopics
+    ask: Callable[[], ClusterTopics]
     run_id: str
     obstacles: Callable[[], Sequence[str]] = tuple
     accepts: bool = False
     report: Report = lambda _: None
+    notes: list[str] = field(default_factory=list)
+    told: ClusterTopics | None = None  # Kafka's answer
+    _doubted: bool = False  # it differs from ZooKeeper
+
+    @property
+    def kafka(self) -> ClusterTopics:
+        """Return Kafka's answer."""
+        if self.told is None:
+            self.told = self.ask()
+        return self.told
 
     def check(self) -> list[str]:
-        """Return how the two sources differ: topic by topic, id by id. UsageError for what no option overrides."""
+        """Return how the two sources differ: topic by topic, id by id. UsageError for what no option overrides.
+
+        Kafka's internal topics do not count, unless a group has read them: brokers create these by themselves, also
+        while they move to KRaft, and may leave an earlier one's node in ZooKeeper. `notes` tells of them.
+        """
         schema = self._schema()
         if schema.revision < KAFKA_TOPICS_SINCE:
             raise UsageError(
@@ -73,7 +100,10 @@ class TopicSwitch:
                 "inter.broker.protocol.version"
             )
         self._writes(schema)  # refuses marks that cannot be completed
-        return self._differences(self._zookeeper_topics())
+        different = self._differences(self._zookeeper_topics())
+        apart = {topic: text for topic, text in different.items() if topic in INTERNAL - self._marked()}
+        self.notes[:] = [f"{text}: no group reads it, so the switch goes on" for text in apart.values()]
+        return [text for topic, text in different.items() if topic not in apart]
 
     def carry_out(self) -> bool:
         """Change the source; False: the tree has it already. One that broke off is finished."""
@@ -95,6 +125,7 @@ class TopicSwitch:
                 "look whether ZooKeeper and the bootstrap servers are of one cluster. Where the brokers have left "
                 "ZooKeeper already, Kafka is right: --accept-differences"
             )
+        self._doubted = bool(differences)
         begun, rounds = False, 0
         while True:
             (node,) = data(self.tree.read, [SCHEMA])
@@ -106,7 +137,9 @@ class TopicSwitch:
                 rounds += self._work(run, now, node, mark)
                 invariant(rounds < ROUNDS_MAX, "the switch asks for writes after all were carried out")
             elif begun:
-                raise FencedError(f"another run took the switch over: the tree's migration is {now.migration}")
+                other = plan.read_mark(now)
+                what = "gave it up" if other is None else f"took it over ({other.run})"
+                raise FencedError(f"another run {what}: look at the tree with `zkcoord migrate current`")
             else:
                 (epoch,) = data(self.tree.read, [EPOCH])
                 run.commit(plan.begin(node, epoch, mark))
@@ -135,8 +168,7 @@ class TopicSwitch:
         for batch in plan.batches(version, mark, writes):
             if not run.commit(batch):
                 return False
-        cluster_id = self.kafka.cluster.cluster_id if self.goal == FROM_KAFKA else ""
-        done = replace(schema, topics=self.goal, cluster_id=cluster_id, migration=None)
+        done = replace(schema, topics=self.goal, cluster_id=self.kafka.cluster.cluster_id, migration=None)
         return bool(writes) or run.commit(_end(done, version, f"end {mark.old} -> {mark.new}"))
 
     def _give_up(self, run: Run, schema: Schema, mark: Mark) -> None:
@@ -149,8 +181,6 @@ class TopicSwitch:
 
     def _zookeeper_topics(self) -> dict[str, TopicInfo]:
         (listed,) = children(self.tree.read, [TOPICS])
-        if not listed.exists:
-            raise UsageError(f"there is no {TOPICS} at this address: give the chroot of Kafka's brokers")
         nodes = data(self.tree.read, [f"{TOPICS}/{name}" for name in listed.children])
         found = {}
         for name, node in zip(listed.children, nodes, strict=True):
@@ -164,7 +194,7 @@ class TopicSwitch:
         """Refuse brokers of another cluster than ZooKeeper's and the tree's."""
         told = self.kafka.cluster.cluster_id
         (node,) = data(self.tree.read, [CLUSTER_ID])
-        named = _cluster_id(node)
+        named = cluster_id_of(node)
         if schema.topics == FROM_KAFKA and schema.cluster_id and schema.cluster_id != told:
             raise UsageError(
                 f"the bootstrap servers are of the cluster {told!r}, the tree's topics of {schema.cluster_id!r}: give "
@@ -185,19 +215,18 @@ class TopicSwitch:
                     "ZooKeeper (any more), so its topics may be stale"
                 )
 
-    def _differences(self, zookeeper: Mapping[str, TopicInfo]) -> list[str]:
+    def _differences(self, zookeeper: Mapping[str, TopicInfo]) -> dict[str, str]:
+        """Topic -> how the sources differ about it; first those that one of them lacks."""
         kafka = self.kafka.cluster.topics
-        found = [f"topic {name} is not in Kafka" for name in sorted(zookeeper.keys() - kafka.keys())]
-        found += [f"topic {name} is not in ZooKeeper" for name in sorted(kafka.keys() - zookeeper.keys())]
+        found = {name: f"topic {name} is not in Kafka" for name in sorted(zookeeper.keys() - kafka.keys())}
+        found |= {name: f"topic {name} is not in ZooKeeper" for name in sorted(kafka.keys() - zookeeper.keys())}
         for name in sorted(zookeeper.keys() & kafka.keys()):
             info, topic = zookeeper[name], kafka[name]
-            if info.topic_id is None:
-                found.append(f"topic {name} has no id in ZooKeeper, {topic.topic_id} in Kafka")
-            elif info.topic_id != topic.topic_id:
-                found.append(f"topic {name} is {info.topic_id} in ZooKeeper, {topic.topic_id} in Kafka")
+            if info.topic_id != topic.topic_id:
+                found[name] = f"topic {name} is {info.topic_id or 'without id'} in ZooKeeper, {topic.topic_id} in Kafka"
             elif set(info.partitions) != topic.partitions.keys():
                 counts = f"{len(info.partitions)} partitions in ZooKeeper, {len(topic.partitions)} in Kafka"
-                found.append(f"topic {name} has {counts}")
+                found[name] = f"topic {name} has {counts}"
         return found
 
     # what is written
@@ -212,7 +241,30 @@ class TopicSwitch:
         missing = parents_of(nodes, layout)
         if missing:
             return [*marks, *missing]
-        return [*marks, *writes_of(_changes(mirror_of(nodes, layout, ""), self.kafka.cluster), nodes, layout)]
+        return [*marks, *writes_of(self._changes(mirror_of(nodes, layout, "")), nodes, layout)]
+
+    def _changes(self, mirror: Mirror) -> list[Change]:
+        """What makes the mirror as the cluster is.
+
+        One answer may lack topics: its broker has just started, or lags. So where it differs from ZooKeeper nothing is
+        taken for deleted, and the mirror is not whole before the coordinator's own questions have made it so.
+        """
+        cluster = self.kafka.cluster
+        changes: list[Change] = []
+        for name, topic in sorted(cluster.topics.items()):
+            known = mirror.topics.get(name)
+            if known != topic:
+                changes.append(PutTopic(name, topic, _replaced(known, topic)))
+        for number, broker in sorted(cluster.brokers.items()):
+            if mirror.brokers.get(number) != broker:
+                changes.append(PutBroker(number, broker))
+        if self._doubted:
+            return [Doubt(), *changes] if mirror.whole else changes
+        changes += [
+            RemoveTopic(name, mirror.topics[name].topic_id) for name in sorted(mirror.topics.keys() - cluster.topics)
+        ]
+        changes += [RemoveBroker(number) for number in sorted(mirror.brokers.keys() - cluster.brokers)]
+        return changes if mirror.whole else [*changes, Complete()]
 
     def _mirror_nodes(self, layout: Layout) -> dict[str, Node]:
         parents = (layout.topics, layout.brokers)
@@ -220,12 +272,20 @@ class TopicSwitch:
         paths = [f"{node.path}/{name}" for node in listed for name in node.children]
         return {node.path: node for node in data(self.tree.read, [*parents, *paths])}
 
-    def _completed_marks(self, layout: Layout) -> list[Write]:
-        """Give the marks of all groups their topics' ids, where the topic is still the one that was marked."""
+    def _mark_paths(self, layout: Layout) -> list[str]:
+        """Where the marks of all groups are."""
         lists = children(self.tree.read, list(dict.fromkeys((layout.groups, RECORDS))))
         groups = sorted({name for node in lists for name in node.children})
         below = children(self.tree.read, [layout.marks(group) for group in groups])
-        paths = [f"{node.path}/{topic}" for node in below for topic in node.children]
+        return [f"{node.path}/{topic}" for node in below for topic in node.children]
+
+    def _marked(self) -> set[str]:
+        """The topics that some group has read."""
+        return {path.rpartition("/")[2] for path in self._mark_paths(self._schema().place)}
+
+    def _completed_marks(self, layout: Layout) -> list[Write]:
+        """Give the marks of all groups their topics' ids, where the topic is still the one that was marked."""
+        paths = self._mark_paths(layout)
         marks = [(node, mark) for node in data(self.tree.read, paths) if (mark := _mark_in(node)) is not None]
         nameless = [(node, mark) for node, mark in marks if mark.topic_id is None]
         names = sorted({node.path.rpartition("/")[2] for node, _ in nameless})
@@ -261,35 +321,8 @@ def _mark_in(node: Node) -> TopicMark | None:
         raise CorruptError(f"{node.path}: {error}; an operator must mend it") from error
 
 
-def _changes(mirror: Mirror, cluster: Mirror) -> list[Change]:
-    """What makes the mirror as the cluster is."""
-    changes: list[Change] = []
-    for name, topic in sorted(cluster.topics.items()):
-        known = mirror.topics.get(name)
-        if known != topic:
-            changes.append(PutTopic(name, topic, _replaced(known, topic)))
-    changes += [
-        RemoveTopic(name, mirror.topics[name].topic_id) for name in sorted(mirror.topics.keys() - cluster.topics)
-    ]
-    for number, broker in sorted(cluster.brokers.items()):
-        if mirror.brokers.get(number) != broker:
-            changes.append(PutBroker(number, broker))
-    changes += [RemoveBroker(number) for number in sorted(mirror.brokers.keys() - cluster.brokers)]
-    return changes if mirror.whole else [*changes, Complete()]
-
-
 def _replaced(known: Topic | None, topic: Topic) -> str | None:
     return known.topic_id if known is not None and known.topic_id != topic.topic_id else None
-
-
-def _cluster_id(node: Node) -> str | None:
-    """The cluster's id in Kafka's node; None: there is none."""
-    try:
-        found = json.loads(node.data) if node.exists else None
-    except ValueError:
-        return None
-    named = found.get("id") if isinstance(found, dict) else None
-    return named if isinstance(named, str) else None
 
 
 def _end(schema: Schema, version: int, why: str) -> Transaction:

@@ -13,8 +13,9 @@ from zkcoord.errors import CorruptError, UsageError
 from zkcoord.tree.codec import compact, read_document
 
 KEY, VERSION = "zkcoord_backup", 1
-LINE_MAX = 4 * 1024 * 1024
-"""Characters of a line: a node of 1 MiB in base64, and its path."""
+LINE_MAX = 64 * 1024 * 1024
+"""Characters of a line: a node of 10 MiB (ZooKeeper's limit is 1 MiB unless it was raised), of which JSON may write
+each byte in six characters. A longer line is of no backup."""
 
 
 class Saved(NamedTuple):

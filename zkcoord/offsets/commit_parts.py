@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.tenure import CommitOutcome
+from zkcoord.core.tenure import CommitOutcome, KafkaCommit
 from zkcoord.errors import UnavailableError, UsageError, ZkcoordError
 from zkcoord.kafka.client import librdkafka
-from zkcoord.offsets.metadata import encode_metadata
+from zkcoord.offsets.metadata import MAX_BYTES, decode_commit, encode_metadata
 from zkcoord.offsets.ports import Commits
 from zkcoord.tree.writes import parts
 
@@ -20,15 +20,18 @@ become one batch of the broker's log, which takes 1 MB by default: they are cut 
 IN_USE = {"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "REBALANCE_IN_PROGRESS", "NON_EMPTY_GROUP", "FENCED_INSTANCE_ID"}
 IN_USE |= {"STALE_MEMBER_EPOCH", "FENCED_MEMBER_EPOCH"}  # of the protocol of KIP-848
 
+Translate = Callable[[Any, str], ZkcoordError]
+"""Makes an error of zkcoord of a KafkaError, and of what was done."""
+
 
 class NoGroupError(ZkcoordError):
     """Kafka knows nothing of the group: nobody has committed there."""
 
 
-def native_parts(group: str, commits: Commits, metadata_max_bytes: int) -> list[tuple[list[TopicPartition], list[Any]]]:
+def native_parts(group: str, commits: Commits) -> list[tuple[list[TopicPartition], list[Any]]]:
     """Return what one request each takes: the partitions, and their commits as librdkafka takes them."""
     module = librdkafka()
-    metadata = {p: encode_metadata(commit, metadata_max_bytes) for p, commit in commits.items()}
+    metadata = {p: encode_metadata(commit) for p, commit in commits.items()}
     cut = parts(sorted(commits), lambda p: COMMIT_BYTES + len(group) + len(p.topic) + len(metadata[p]))
     return [(part, [module.TopicPartition(*p, commits[p].offset, metadata[p]) for p in part]) for part in cut]
 
@@ -44,9 +47,18 @@ def outcome_of(
     return CommitOutcome(done=frozenset(done), refused=refused, unknown=unknown)
 
 
-def refusal(
-    error: Any, doing: str, group: str, metadata_max_bytes: int, translate: Callable[[Any, str], ZkcoordError]
-) -> ZkcoordError:
+def commits_in(told: Iterable[Any], group: str, translate: Translate) -> Commits:
+    """Return the commits in what Kafka tells of partitions; raises why one of them is not told."""
+    found: dict[TopicPartition, KafkaCommit] = {}
+    for one in told:
+        if one.error is not None:
+            raise translate(one.error, f"tell the offset of {one.topic}-{one.partition} of {group}")
+        if one.offset >= 0:
+            found[TopicPartition(one.topic, one.partition)] = decode_commit(one.offset, one.metadata)
+    return found
+
+
+def refusal(error: Any, doing: str, group: str, translate: Translate) -> ZkcoordError:
     """Turn a confluent_kafka.KafkaError about a group into zkcoord's error. `translate` knows what is not of groups."""
     if error.name() == "GROUP_ID_NOT_FOUND":
         return NoGroupError(f"Kafka failed to {doing}: it has no such group")
@@ -58,6 +70,6 @@ def refusal(
     if error.name() == "OFFSET_METADATA_TOO_LARGE":
         return UsageError(
             f"Kafka refused to {doing}: the brokers' setting offset.metadata.max.bytes is less than"
-            f" {metadata_max_bytes}; raise it"
+            f" {MAX_BYTES}; raise it"
         )
     return translate(error, doing)

@@ -2,7 +2,9 @@
 
 Under traffic all offsets are never equal at one moment. So the stores are looked at again and again, and each offset
 counts once it was seen equal: Kafka's commit names the last write of the node, and has the same offset. On the way back
-to `zookeeper` it is enough that the node holds the offset that counts, since Kafka is not read any more.
+to `zookeeper` it is enough that the node holds the offset that counts, since Kafka is not read any more. (Not so where
+commits of others count in `dual`, as those of old members that committed to Kafka alone: none may be left that the
+group would find when it comes back.)
 
 Owners make their own partitions equal. What nobody holds is made equal here: the node is set, by version and under a
 check of the group's record, to the offset that counts; then that is committed to Kafka under the new tenure. Whoever is
@@ -65,6 +67,11 @@ class Equality:
         self._make_equal(free, after, commits, guard, now_ms)
         return [self._difference(p, after, commits) for p in left]
 
+    @property
+    def _in_both(self) -> bool:
+        """True when Kafka must have each offset, too."""
+        return self.goal == KAFKA or self.rule is Rule.OLD_IN_KAFKA
+
     def _read(self) -> GroupSeen:
         return read_group_offsets(self.tree.read, self.layout, self.group)
 
@@ -81,7 +88,7 @@ class Equality:
             return True  # the reset policy decides, in either store
         if node is None or node.offset != counts:
             return False
-        if self.goal != KAFKA:
+        if not self._in_both:
             return True
         return commit is not None and commit.offset == counts and in_tenure(node, commit, self.tree_id)
 
@@ -112,7 +119,7 @@ class Equality:
         for part in parts(wanted, lambda p: 2 * (WRITE_BYTES + len(self.layout.offset(self.group, p)))):
             writes = tuple(write for p in part for write in self._writes(p, wanted[p], seen.offsets.get(p)))
             done = commit_part(self.tree, (*guard, *writes), len(guard), self.group, "offsets that nobody holds")
-            if done.outcome is Outcome.COMMITTED and self.goal == KAFKA:
+            if done.outcome is Outcome.COMMITTED and self._in_both:
                 stamps = {p: self._stamp(p, seen, done.zxid, now_ms) for p in part}
                 self._commit({p: KafkaCommit(offset=wanted[p], stamp=stamps[p]) for p in part})
 

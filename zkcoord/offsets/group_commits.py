@@ -16,10 +16,8 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.tenure import CommitOutcome
 from zkcoord.errors import UsageError, ZkcoordError
 from zkcoord.kafka.client import LATE_MS, TIMEOUT_MS, check_servers, librdkafka
-from zkcoord.offsets.group_consumer import GroupConsumer
+from zkcoord.offsets.group_consumer import TIMEOUT_MS_MIN, GroupConsumer
 from zkcoord.offsets.ports import Commits
-
-TIMEOUT_MS_MIN = 1_000  # of one request: a broker nearby answers in some ms, one far away in some hundred
 
 
 class OpenedStore(Protocol):

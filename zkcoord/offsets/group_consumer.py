@@ -14,16 +14,17 @@ from dataclasses import replace
 from typing import Any
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.tenure import CommitOutcome, KafkaCommit
+from zkcoord.core.tenure import CommitOutcome
 from zkcoord.errors import UnavailableError, UsageError, ZkcoordError
-from zkcoord.kafka.client import CONSUMER_ONLY, DENIED, librdkafka, native, open_consumer, translate
-from zkcoord.offsets.commit_parts import native_parts, outcome_of, refusal
-from zkcoord.offsets.metadata import MAX_BYTES, decode_commit
+from zkcoord.kafka.client import DENIED, librdkafka, native, open_consumer, settings_for_asking, translate
+from zkcoord.offsets.commit_parts import commits_in, native_parts, outcome_of, refusal
 from zkcoord.offsets.ports import Commits
 
 PAUSE_SECONDS = (0.000_2, 0.002)  # between two looks for answers: the first one, half as much more up to the last. (A
 # poll of librdkafka's that waits does not return when a commit is answered.)
 CLOSE_SECONDS = 1.0  # the end of connections is waited for; librdkafka may wait until a broker that is away is back
+
+TIMEOUT_MS_MIN = 1_000  # of one request: a broker nearby answers in some ms, one far away in some hundred
 
 Sent = tuple[TopicPartition, int, str | None]
 """A commit: partition, offset, metadata. (The metadata has the time, so one that nobody answered is no later one.)"""
@@ -39,15 +40,13 @@ class GroupConsumer:
         config: Mapping[str, str],
         *,
         timeout_ms: int,
-        metadata_max_bytes: int = MAX_BYTES,
     ) -> None:
-        self._group, self._servers = group, bootstrap_servers
-        self._timeout_ms, self._metadata_max_bytes = timeout_ms, metadata_max_bytes
+        self._group, self._servers, self._timeout_ms = group, bootstrap_servers, timeout_ms
         self._lock = threading.Lock()
         self._busy = self._closed = False  # under the lock
         self._answers: dict[Sent, Any] = {}  # what was answered: None, or the KafkaError
         self._denied: Any = None  # the last KafkaError about credentials or rights
-        settings: dict[str, Any] = {k: v for k, v in config.items() if not k.startswith(CONSUMER_ONLY)}
+        settings = settings_for_asking(config)
         settings |= {
             "group.id": group,
             "enable.auto.commit": "false",
@@ -64,13 +63,7 @@ class GroupConsumer:
             return {}
         with self._working():
             told = self._ask(partitions, self._timeout_ms / 1000)
-        found: dict[TopicPartition, KafkaCommit] = {}
-        for one in told:
-            if one.error is not None:
-                raise self._as_error(one.error, f"tell the offset of {one.topic}-{one.partition} of {self._group}")
-            if one.offset >= 0:
-                found[TopicPartition(one.topic, one.partition)] = decode_commit(one.offset, one.metadata)
-        return found
+        return commits_in(told, self._group, self._as_error)
 
     def commit(self, commits: Commits) -> CommitOutcome:
         """Commit these offsets, in requests that the broker's log takes; all of them under way at once.
@@ -78,7 +71,7 @@ class GroupConsumer:
         What is not answered in time is unknown, and may still land.
         """
         module = librdkafka()
-        requests = native_parts(self._group, commits, self._metadata_max_bytes)
+        requests = native_parts(self._group, commits)
         deadline = time.monotonic() + self._timeout_ms / 1000
         with self._working():
             self._answers = {}
@@ -166,7 +159,7 @@ class GroupConsumer:
 
     def _refused(self, partition: TopicPartition, error: Any) -> ZkcoordError:
         doing = f"commit the offset of {partition} of group {self._group}"
-        return refusal(error, doing, self._group, self._metadata_max_bytes, self._as_error)
+        return refusal(error, doing, self._group, self._as_error)
 
     def _as_error(self, error: Any, doing: str) -> ZkcoordError:
         """Blame the credentials for a request that had no answer because the brokers refuse them."""

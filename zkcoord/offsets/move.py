@@ -8,7 +8,7 @@ write checks the record of its own tree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from zkcoord.core.model import TopicPartition
@@ -16,6 +16,7 @@ from zkcoord.core.moved import Moved, MoveState
 from zkcoord.core.record import DEFAULT_RECORD, DELETE, PAUSE, REQUESTS, RESET, GroupRecord
 from zkcoord.core.requests import PAUSED
 from zkcoord.core.tenure import Rule
+from zkcoord.core.words import some
 from zkcoord.errors import CorruptError, FencedError, UnavailableError, UsageError, invariant
 from zkcoord.offsets.ports import Commits
 from zkcoord.offsets.reading import GroupSeen, read_group_offsets
@@ -91,6 +92,8 @@ class GroupMove:
                 raise UsageError(f"group {self.group}: a {name} is under way: end it first")
         if record.migration is not None:
             raise UsageError(f"group {self.group}: its offsets are being moved between stores: end that first")
+        if left_to := record.left_to(self.group):
+            raise UsageError(f"group {self.group} {left_to}")
         if (record.wish.get(PAUSE) or {}).get("who") == "coordinator":
             raise UsageError(f"group {self.group} was paused behind a reset that broke off: end the reset first")
 
@@ -104,7 +107,7 @@ class GroupMove:
         readers = readers_of(self.target.tree.read, self.target.layout, self.group)
         names = (*readers.ours, *readers.others)
         if seen.offsets or names:
-            what = f"consumers ({_some(names)})" if names else "offsets"
+            what = f"consumers ({some(sorted(names), NAMED_MAX)})" if names else "offsets"
             raise UsageError(f"there is a group {self.group} with {what} at {self.target.address}: remove it first")
 
     def _may_arrive(self, there: GroupRecord) -> None:
@@ -232,7 +235,7 @@ class GroupMove:
         readers = readers_of(self.source.tree.read, self.source.layout, self.group)
         others = [name for name in readers.others if name != TOMBSTONE]
         if others:
-            names = _some(others)
+            names = some(sorted(others), NAMED_MAX)
             raise UsageError(f"group {self.group} is read by {names}, and cannot be paused: stop these consumers first")
         return readers
 
@@ -369,8 +372,3 @@ def _behind(layout: Layout, present: Node, wanted: bytes) -> bool:
     except CorruptError:
         return present.data != wanted
     return marks[1] is not None and (marks[0] is None or marks[0].incarnation != marks[1].incarnation)
-
-
-def _some(names: Collection[str]) -> str:
-    more = len(names) - NAMED_MAX
-    return ", ".join(sorted(names)[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")

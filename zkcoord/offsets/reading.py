@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.record import DEFAULT_RECORD, GroupRecord
+from zkcoord.core.record import DEFAULT_RECORD, DUAL, KAFKA, ZOOKEEPER, GroupRecord
 from zkcoord.core.tenure import KafkaCommit, OffsetNode, Rule, counted
 from zkcoord.errors import CorruptError
 from zkcoord.tree.bulk import Reading, children, data, data_below, two_levels
 from zkcoord.tree.offset import decode_offset
 from zkcoord.tree.paths import Layout, partition_number
-from zkcoord.tree.record import decode_record
+from zkcoord.tree.record import record_in
 from zkcoord.tree.snapshot import Node
 from zkcoord.tree.topic import decode_mark
 
@@ -69,12 +69,10 @@ def rule_of(layout: Layout, record: GroupRecord | None) -> Rule:
     if layout.name == "legacy" and (record is None or record.adoption is None):
         return Rule.OLD_DUAL
     known = record or DEFAULT_RECORD
-    if known.adoption is not None and known.adoption.offsets == "kafka":
-        if not known.adoption.dual_commit:
-            return Rule.OLD_IN_KAFKA
-        if known.store_name == "zookeeper":
-            return Rule.OLD_DUAL
-    return Rule.ZOOKEEPER if known.store_name == "zookeeper" else Rule.TENURE
+    old_store = ZOOKEEPER if known.adoption is None else known.adoption.store_name
+    if known.store_name == ZOOKEEPER:
+        return Rule.OLD_DUAL if old_store == DUAL else Rule.ZOOKEEPER
+    return Rule.OLD_IN_KAFKA if old_store == KAFKA else Rule.TENURE
 
 
 def read_group_offsets(read: Reading, layout: Layout, group: str) -> GroupSeen:
@@ -135,9 +133,9 @@ def _group(
 ) -> GroupSeen:
     record, problem = None, None
     try:
-        record = decode_record(record_node.data) if record_node.exists else None
+        record = record_in(record_node)
     except CorruptError as error:
-        problem = CorruptError(f"{record_node.path}: {error}; an operator must mend it")
+        problem = error
     incarnations: dict[str, int] = {}
     for topic, node in marks.items():
         with suppress(CorruptError):  # `group describe` says what must be mended

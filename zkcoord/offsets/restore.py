@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.record import REQUESTS
+from zkcoord.core.record import PAUSE, REQUESTS
 from zkcoord.errors import CorruptError, UnavailableError, UsageError
 from zkcoord.offsets.backup_file import Saved
 from zkcoord.offsets.ports import OffsetTree
 from zkcoord.offsets.writing import ATTEMPTS_MAX, NAMED_MAX, Change, by_tenure, changes, readers_of, write_offsets
-from zkcoord.shell.ports import Outcome
+from zkcoord.shell.ports import Outcome, refuse_without_right
 from zkcoord.tree.bulk import NODES_AT_ONCE, data
 from zkcoord.tree.offset import decode_offset
 from zkcoord.tree.paths import CANDIDATES, EPOCH, RECORDS, ROOT, SCHEMA, Layout, Place, parents
@@ -206,14 +206,19 @@ def _same_tree(saved: bytes, present: bytes) -> bool:
 
 
 def _quiet(layout: Layout, saved: Saved, copy: bool) -> bytes:
-    """The node's data; of a record without requests, whose tools are gone; of a mark in a copy without zxids."""
+    """The node's data; of a record without requests, whose tools are gone; of a mark in a copy without zxids.
+
+    A group that was handed over to Kafka's consumers stays so: these may read it.
+    """
     address = layout.parse(saved.path)
     if address is not None and address.place is Place.MARK and copy:
         return mark_in_a_copy(saved.data)
     if address is not None and address.place is Place.RECORD:
         with suppress(CorruptError):
             record = decode_record(saved.data)
-            return encode_record(replace(record, wish=dict.fromkeys(REQUESTS), done={})) if saved.data else b""
+            stays = {PAUSE: record.wish[PAUSE]} if record.handed_over else {}
+            wish = dict.fromkeys(REQUESTS) | stays
+            return encode_record(replace(record, wish=wish, done={})) if saved.data else b""
     return saved.data
 
 
@@ -234,8 +239,7 @@ def _write(tree: OffsetTree, write: CreateNode | SetNode, welcome: str = "") -> 
         done = tree.commit(Transaction(writes=(write,), why="a restore"))
         if done.outcome is Outcome.COMMITTED or (done.reason and done.reason == welcome):
             return
-        if done.reason == "NoAuth":
-            raise UsageError(f"{write.path}: no right to write there; log in as who may (--zookeeper-config)")
+        refuse_without_right(done, write.path)
         if done.outcome is Outcome.REFUSED:
             break
         tree.sync()

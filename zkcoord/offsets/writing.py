@@ -15,15 +15,16 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import DEFAULT_RECORD
 from zkcoord.core.requests import has_paused
 from zkcoord.core.tenure import Rule
+from zkcoord.core.words import some
 from zkcoord.errors import CorruptError, UnavailableError, UsageError
 from zkcoord.offsets.ports import OffsetTree
 from zkcoord.offsets.reading import rule_of
-from zkcoord.shell.ports import CommitDone, Outcome
+from zkcoord.shell.ports import CommitDone, Outcome, refuse_without_right
 from zkcoord.tree.bulk import Reading, children, data
 from zkcoord.tree.decoders import member_of
 from zkcoord.tree.offset import decode_offset, encode_offset
 from zkcoord.tree.paths import Layout, parents
-from zkcoord.tree.record import decode_record
+from zkcoord.tree.record import decode_record, record_in
 from zkcoord.tree.snapshot import Node
 from zkcoord.tree.writes import WRITE_BYTES, CheckNode, CreateNode, SetNode, Transaction, Write, parts
 
@@ -47,6 +48,7 @@ class Readers:
     ours: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
     paused: bool = False
+    left_to: str = ""  # why nobody may write its offsets: they are those of Kafka's consumers
     guard: tuple[CheckNode, ...] = ()
 
     def refuse(self, group: str, *, force: bool = False, ours: str = "", others: str = "") -> None:
@@ -54,22 +56,24 @@ class Readers:
 
         `ours` and `others` name a further way out for either kind of reader.
         """
+        self.refuse_handed_over(group)
         if self.ours and not self.paused:
             how = f"stop these consumers, or run `zkcoord group pause {group}` first{ours}"
-            raise UsageError(f"group {group} is read by {_some(self.ours)}: {how}")
+            raise UsageError(f"group {group} is read by {some(self.ours, NAMED_MAX)}: {how}")
         if self.others and not force:
             how = f"which would overwrite the offsets: stop these consumers first{others}"
-            raise UsageError(f"group {group} is read by {_some(self.others)}, {how}")
+            raise UsageError(f"group {group} is read by {some(self.others, NAMED_MAX)}, {how}")
+
+    def refuse_handed_over(self, group: str) -> None:
+        """UsageError for a group that is left to Kafka's consumers."""
+        if self.left_to:
+            raise UsageError(f"group {group} {self.left_to}")
 
 
 def readers_of(read: Reading, layout: Layout, group: str) -> Readers:
     """Return who may read the group now; CorruptError with its path for a record that nobody can parse."""
     (record,), (ids,) = data(read, [layout.record(group)]), children(read, [layout.ids(group)])
-    paused = False
-    try:
-        paused = has_paused(decode_record(record.data) if record.exists else DEFAULT_RECORD)
-    except CorruptError as error:
-        raise CorruptError(f"{record.path}: {error}; an operator must mend it") from error
+    known = record_in(record) or DEFAULT_RECORD
     registrations = data(read, [layout.registration(group, name) for name in ids.children])
     named = zip(ids.children, registrations, strict=True)
     members = [member_of(name, node) for name, node in named if node.exists]
@@ -77,7 +81,8 @@ def readers_of(read: Reading, layout: Layout, group: str) -> Readers:
     return Readers(
         ours=ours,
         others=tuple(member.consumer_id for member in members if member.consumer_id not in ours),
-        paused=paused,
+        paused=has_paused(known),
+        left_to=known.left_to(group),
         guard=() if record.stat is None else (CheckNode(record.path, record.stat.version),),
     )
 
@@ -166,8 +171,7 @@ def commit_part(tree: OffsetTree, writes: tuple[Write, ...], guards: int, group:
     done = tree.commit(Transaction(writes=writes, why=why))
     if done.outcome is Outcome.REFUSED:
         path = writes[max(done.failed_at, 0)].path
-        if done.reason == "NoAuth":
-            raise UsageError(f"{path}: no right to write there; log in as who may (--zookeeper-config)")
+        refuse_without_right(done, path)
         if 0 <= done.failed_at < guards:
             what = f"group {group}: somebody changed its record ({path}) meanwhile"
             raise RecordChangedError(f"{what}: look there, then run it again")
@@ -182,8 +186,3 @@ def make_parents(tree: OffsetTree, layout: Layout, group: str, topics: Collectio
     for path in missing:
         folder = CreateNode(path, shared=layout.shared(path))
         commit_part(tree, (folder,), 0, group, "the folder of a topic's offsets")
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - NAMED_MAX
-    return ", ".join(names[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,145 @@
+"""ZooKeeper servers that ask who comes, by TLS and a certificate or by SASL: all of zkcoord speaks to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from kazoo.client import KazooClient
+
+from tests.certificate import CERTIFICATE, KEY
+from tests.obedient import obedient
+from tests.waiting import wait_until
+from zkcoord import Coordinator
+from zkcoord.cli.main import cli
+from zkcoord.cli.options import Limits, Settings
+from zkcoord.core.model import TopicPartition
+from zkcoord.embedded import EmbeddedZooKeeper
+from zkcoord.embedded.server import LOOPBACK, free_ports
+from zkcoord.shell.zk.config import ZooKeeperConfig, load_config
+
+pytestmark = pytest.mark.zookeeper
+
+LOGIN = "org.apache.zookeeper.server.auth.DigestLoginModule required"
+AUTH = "org.apache.zookeeper.server.auth"
+
+
+class Secured:
+    """A server, where it asks who comes, and the file by which it lets a client in."""
+
+    def __init__(self, server: EmbeddedZooKeeper, address: str, config: Path, scheme: str) -> None:
+        self.server, self.address, self.config, self.scheme = server, address, config, scheme
+
+
+def with_tls(folder: Path) -> Secured:
+    """It takes only clients with a certificate that it knows. (Its plain port is for its owner: `ready`.)"""
+    (port,) = free_ports(1)
+    for name, text in (("server.pem", KEY + CERTIFICATE), ("ca.pem", CERTIFICATE), ("key.pem", KEY)):
+        (folder / name).write_text(text)
+    settings = {
+        "secureClientPort": str(port),
+        "secureClientPortAddress": LOOPBACK,
+        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+        "ssl.keyStore.type": "PEM",
+        "ssl.keyStore.location": str(folder / "server.pem"),
+        "ssl.trustStore.type": "PEM",
+        "ssl.trustStore.location": str(folder / "ca.pem"),
+        "ssl.clientAuth": "need",
+        "authProvider.x509": f"{AUTH}.X509AuthenticationProvider",
+    }
+    config = folder / "tls.properties"
+    config.write_text(
+        f"tls = true\ntls.ca = {folder / 'ca.pem'}\ntls.certificate = {folder / 'ca.pem'}\n"
+        f"tls.key = {folder / 'key.pem'}\ntls.check-hostname = true\nacl = creator\n"
+    )
+    return Secured(EmbeddedZooKeeper(folder / "zk", settings=settings), f"{LOOPBACK}:{port}", config, "x509")
+
+
+def with_sasl(folder: Path) -> Secured:
+    """It takes only clients that log in."""
+    (port,) = free_ports(1)
+    jaas = folder / "jaas.conf"
+    jaas.write_text(f'Server {{ {LOGIN} user_etl="s3cret"; }};')
+    settings = {
+        "authProvider.sasl": f"{AUTH}.SASLAuthenticationProvider",
+        "enforce.auth.enabled": "true",
+        "enforce.auth.schemes": "sasl",
+    }
+    server = EmbeddedZooKeeper(
+        folder / "zk",
+        port=port,
+        settings=settings,
+        jvm_options=[f"-Djava.security.auth.login.config={jaas}"],
+    )
+    config = folder / "sasl.properties"
+    config.write_text(
+        "sasl.mechanism = DIGEST-MD5\nsasl.username = etl\nsasl.password = s3cret\nsasl.service = zookeeper\n"
+        "acl = creator\n"
+    )
+    return Secured(server, f"{LOOPBACK}:{port}", config, "sasl")
+
+
+@pytest.fixture(params=[with_tls, with_sasl])
+def secured(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Secured]:
+    made: Secured = request.param(tmp_path)
+    with made.server:
+        yield made
+
+
+@contextmanager
+def coordinating(address: str, config: ZooKeeperConfig) -> Iterator[None]:
+    """With a coordinator."""
+    coordinator = Coordinator(address, zookeeper_config=config)
+    coordinator.start()
+    try:
+        yield
+    finally:
+        coordinator.stop()
+
+
+@pytest.fixture
+def operator(secured: Secured) -> Iterator[KazooClient]:
+    """Somebody who is let in, with a client of his own; there is a topic."""
+    client = KazooClient(secured.address, **load_config(secured.config).client_settings())
+    client.start()
+    client.ensure_path("/brokers/ids")
+    client.create("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1],"1":[1]}}', makepath=True)
+    yield client
+    client.stop()
+    client.close()
+
+
+def test_a_group_is_coordinated_by_programs_that_say_who_they_are_and_its_nodes_are_theirs(
+    secured: Secured, operator: KazooClient
+) -> None:
+    address, config = secured.address, load_config(secured.config)
+    started: set[TopicPartition] = set()
+    with coordinating(address, config), obedient(address, "t", zookeeper_config=config, on_start=started.update):
+        wait_until(lambda: started == {TopicPartition("t", 0), TopicPartition("t", 1)}, "it reads the topic")
+        words = ["group", "describe", "g", "--wait", "stable", "--zookeeper", address]
+        shown = CliRunner().invoke(cli, [*words, "--zookeeper-config", str(secured.config)])
+        assert (shown.exit_code, "Stable" in shown.output) == (0, True), shown.output
+        for path in ("/zkcoord", "/zkcoord/schema"):
+            ((permissions, (scheme, _)),) = [tuple(acl) for acl in operator.get_acls(path)[0]]
+            assert (scheme, permissions) == (secured.scheme, 31), "nobody else may even read it"
+
+
+def test_who_does_not_say_who_it_is_is_told(secured: Secured) -> None:
+    """A server that asks for TLS breaks a plain connection without a word, as one does that is no ZooKeeper."""
+    soon = Settings(limits=Limits(tree_wait_ms=3_000))
+    stranger = CliRunner().invoke(cli, ["group", "list", "--zookeeper", secured.address], obj=soon)
+    code, word = (2, "refuses our credentials") if secured.scheme == "sasl" else (5, "connection broken")
+    assert (stranger.exit_code, word in stranger.output, secured.address in stranger.output) == (code, True, True)
+
+
+def test_a_wrong_password_is_told(tmp_path: Path) -> None:
+    secured = with_sasl(tmp_path)
+    wrong = secured.config.read_text().replace("s3cret", "guess")
+    secured.config.write_text(wrong)
+    with secured.server:
+        words = ["group", "list", "--zookeeper", secured.address, "--zookeeper-config", str(secured.config)]
+        refused = CliRunner().invoke(cli, words)
+    assert (refused.exit_code, "refuses our credentials: correct them" in refused.output) == (2, True), refused.output

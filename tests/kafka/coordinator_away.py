@@ -1,0 +1,103 @@
+"""A Kafka cluster that knows nothing but groups: a broker that answers, and their coordinator, which comes later.
+
+It speaks as much of Kafka's protocol as librdkafka needs to ask for a group's offsets and members: old versions, whose
+fields have fixed sizes. The coordinator's port belongs to it from the beginning, and refuses connections until `come`.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Self
+
+LOOPBACK = "127.0.0.1"
+METADATA, OFFSET_FETCH, FIND_COORDINATOR, DESCRIBE_GROUPS, API_VERSIONS = 3, 9, 10, 15, 18
+SPOKEN = {METADATA: 2, OFFSET_FETCH: 2, FIND_COORDINATOR: 0, DESCRIBE_GROUPS: 0, API_VERSIONS: 0}
+UNSUPPORTED_VERSION = 35
+
+
+def text(value: str) -> bytes:
+    return struct.pack(">h", len(value)) + value.encode()
+
+
+class CoordinatorAway:
+    """The cluster, within a block."""
+
+    def __init__(self) -> None:
+        self._come = False
+        self._broker, self._coordinator = socket.socket(), socket.socket()
+        for each in (self._broker, self._coordinator):
+            each.bind((LOOPBACK, 0))
+        self._open: list[socket.socket] = []
+
+    def __enter__(self) -> Self:
+        self._listen(self._broker)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each in (self._broker, self._coordinator, *self._open):
+            with suppress(OSError):  # it was never open, or is no more
+                each.shutdown(socket.SHUT_RDWR)  # whoever waits in it wakes up
+            each.close()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The address of the broker that answers."""
+        return f"{LOOPBACK}:{self._broker.getsockname()[1]}"
+
+    def come(self) -> None:
+        """The coordinator takes connections from now on, and the other broker names it."""
+        self._come = True
+        self._listen(self._coordinator)
+
+    def _listen(self, listener: socket.socket) -> None:
+        listener.listen()
+        threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:  # it was closed
+                return
+            self._open.append(connection)
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection.makefile("rb") as requests, suppress(OSError):  # the client is gone
+            while len(head := requests.read(4)) == 4:
+                answer = self._answer(requests.read(struct.unpack(">i", head)[0]))
+                connection.sendall(struct.pack(">i", len(answer)) + answer)
+
+    def _answer(self, request: bytes) -> bytes:
+        key, version, correlation, client = struct.unpack_from(">hhih", request)
+        answers: dict[int, Callable[[], bytes]] = {
+            API_VERSIONS: lambda: self._versions(0 if version == 0 else UNSUPPORTED_VERSION),
+            METADATA: self._metadata,
+            FIND_COORDINATOR: self._where,
+            OFFSET_FETCH: lambda: struct.pack(">ih", 0, 0),
+            DESCRIBE_GROUPS: lambda: self._described(request[10 + max(client, 0) + 4 :]),
+        }
+        return struct.pack(">i", correlation) + answers[key]()
+
+    def _versions(self, error: int) -> bytes:
+        rows = b"".join(struct.pack(">hhh", key, 0, most) for key, most in SPOKEN.items())
+        return struct.pack(">hi", error, len(SPOKEN)) + rows
+
+    def _metadata(self) -> bytes:
+        there = [self._broker, self._coordinator] if self._come else [self._broker]
+        brokers = (
+            struct.pack(">i", number) + text(LOOPBACK) + struct.pack(">ih", each.getsockname()[1], -1)
+            for number, each in enumerate(there)
+        )
+        return struct.pack(">i", len(there)) + b"".join(brokers) + text("cluster") + struct.pack(">ii", 0, 0)
+
+    def _where(self) -> bytes:
+        return struct.pack(">hi", 0, 1) + text(LOOPBACK) + struct.pack(">i", self._coordinator.getsockname()[1])
+
+    def _described(self, group: bytes) -> bytes:
+        """A group that nobody uses. `group`: its name, as it stands in the request."""
+        return struct.pack(">ih", 1, 0) + group + text("Empty") + text("consumer") + text("") + struct.pack(">i", 0)

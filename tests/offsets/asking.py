@@ -1,0 +1,31 @@
+"""A program of its own that asks a group's coordinator in Kafka, as tools do, until its input ends: `asking.py SERVERS
+GROUP TOPIC [TIMEOUT_MS]`. It prints how many answers it has had each time that it has asked for all."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from contextlib import suppress
+
+from zkcoord.errors import UnavailableError
+from zkcoord.kafka.client import KafkaClient
+from zkcoord.offsets.kafka_store import KafkaCommits
+
+
+def main(servers: str, group: str, _topic: str, timeout_ms: str = "2000") -> None:
+    """Ends in a moment once the input has ended."""
+    groups, ended = [f"{group}-{number}" for number in range(3)], threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+    with KafkaClient(servers) as client:
+        store = KafkaCommits(client, timeout_ms=int(timeout_ms))
+        while not ended.is_set():
+            answers = len(store.read(groups).found)
+            with suppress(UnavailableError):
+                for each in groups:
+                    assert store.users(each) == []
+                    answers += 1
+            print(answers, flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,138 @@
+"""Moves between trees that know the group already: what stands there from before, and runs that come too late."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from tests.offsets.two_trees import OURS, P2, Pair, put, whole
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.moved import Moved, MoveState
+from zkcoord.core.record import DEFAULT_RECORD, GroupRecord
+from zkcoord.core.state import GroupState
+from zkcoord.errors import FencedError
+from zkcoord.offsets.move import TOMBSTONE, GroupMove
+from zkcoord.tree.paths import DRAFT, LEGACY
+from zkcoord.tree.record import decode_record, encode_record
+from zkcoord.tree.state import decode_state, encode_state
+from zkcoord.tree.topic import Mark, decode_mark, encode_mark
+
+
+def begun(pair: Pair) -> Pair:
+    """An earlier run has made the copy's record, and broke off."""
+    pair.move("r0").begin()
+    pair.move("r0")._arrive()
+    return pair
+
+
+def test_a_hung_run_removes_no_offset_that_the_copys_consumers_have_made_since(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An earlier copy had an offset that the group has no more. The later run removes it; a consumer makes it anew."""
+    pair, path = Pair.of(), DRAFT.offset("g", P2)
+    begun(pair)
+    put(pair.memory(1), {path: b"1"})
+    hung, copied = pair.move("r1"), GroupMove._copy_offsets
+
+    def copy(self: GroupMove, wanted: Mapping[TopicPartition, int]) -> None:
+        monkeypatch.undo()
+        tree = pair.memory(1)
+
+        def other(_: int) -> None:
+            tree.meanwhile = lambda _: None
+            whole(pair.move("r2"))
+            put(tree, {path: b"40"})
+
+        tree.meanwhile = other
+        copied(self, wanted)
+
+    monkeypatch.setattr(GroupMove, "_copy_offsets", copy)
+    with pytest.raises(FencedError):
+        whole(hung)
+
+    assert pair.readable() == [False, True]
+    assert pair.memory(1).data()[path] == b"40"
+
+
+def test_a_move_that_ended_long_ago_does_not_open_a_copy_that_comes_from_a_third_tree() -> None:
+    pair = Pair.of()
+    whole(pair.move())
+    arriving = Moved(state=MoveState.ARRIVING, tree="cc", address="zk-cc:2181", run="c1")
+    pair.memory(1).set(DRAFT.record("g"), encode_record(replace(DEFAULT_RECORD, moved=arriving)))
+
+    pair.move("r2").open()
+
+    record = pair.records()[1]
+    assert record is not None
+    assert record.moved == arriving
+
+
+def test_requests_of_tools_stay_behind_and_what_people_decided_goes_along() -> None:
+    pair = Pair.of()
+    wish = {**DEFAULT_RECORD.wish, "rebalance": {"who": "bob", "run": "b1"}, "hold": {"who": "bob", "run": "h1"}}
+    pair.memory(0).set(DRAFT.record("g"), encode_record(replace(DEFAULT_RECORD, assignor="range", wish=wish)))
+
+    whole(pair.move())
+
+    record = pair.records()[1]
+    assert record is not None
+    assert (record.assignor, record.requests, record.responses) == ("range", {}, {})
+
+
+@pytest.mark.parametrize("incarnation", [1, 9])
+def test_a_topics_incarnation_comes_back_with_the_group_whichever_is_larger(incarnation: int) -> None:
+    """A group that was deleted in the other tree counts from 1 there: by the old mark its commits would be too old."""
+    pair = Pair.of()
+    whole(pair.move())
+    mark = Mark(incarnation=incarnation, topic_id=None, czxid=4, root_czxid=2)
+    pair.memory(1).set(DRAFT.mark("g", "clicks"), encode_mark(mark))
+
+    whole(pair.back().move("r2"))
+
+    found = decode_mark(pair.memory(0).data()[DRAFT.mark("g", "clicks")])
+    assert found == replace(mark, czxid=0, root_czxid=0)
+
+
+def test_what_nobody_can_read_at_the_copys_place_is_written_over() -> None:
+    pair = begun(Pair.of())
+    put(pair.memory(1), {DRAFT.state("g"): b"\xff", DRAFT.mark("g", "clicks"): b"\xff"})
+    whole(pair.move())
+    assert decode_state(pair.memory(1).data()[DRAFT.state("g")]).generation == 7
+    mark = decode_mark(pair.memory(1).data()[DRAFT.mark("g", "clicks")])
+    assert mark is not None
+    assert mark.incarnation == 3
+
+
+def test_a_state_that_the_copys_coordinator_has_raised_meanwhile_stays() -> None:
+    pair = begun(Pair.of())
+    raised = encode_state(GroupState(generation=8))
+    put(pair.memory(1), {DRAFT.state("g"): raised})
+    whole(pair.move())
+    assert pair.memory(1).data()[DRAFT.state("g")] == raised
+
+
+def test_a_pause_that_a_coordinator_takes_back_behind_the_tombstone_does_not_end_the_move() -> None:
+    """No old member can rebalance beside it, so the coordinator begins nothing, and members of ours hold nothing."""
+    pair = Pair.of(LEGACY, DRAFT)
+    put(pair.memory(0), {LEGACY.registration("g", "g_h-1-z0000000"): OURS})
+    move = pair.move()
+    move.begin()
+    done = {"pause": {"run": "r1", "state": "paused"}}
+    pair.memory(0).set(LEGACY.record("g"), encode_record(replace(_record(pair), done=done)))
+    assert move.stopped()
+    stone, tree = LEGACY.registration("g", TOMBSTONE), pair.memory(0)
+
+    def taken_back(_: int) -> None:
+        if stone in tree.data() and _record(pair).done:
+            tree.set(LEGACY.record("g"), encode_record(replace(_record(pair), done={})))
+
+    pair.memory(1).meanwhile = taken_back
+    move.carry_out()
+
+    assert (pair.readable(), pair.offsets(1)["0"]) == ([False, True], b"100")
+
+
+def _record(pair: Pair) -> GroupRecord:
+    return decode_record(pair.memory(0).data()[LEGACY.record("g")])

@@ -1,0 +1,157 @@
+"""What a restore must not do, on trees in memory; and the file of a backup."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from tests.migrate.memory_tree import CrashError, MemoryTree
+from tests.offsets.two_trees import OLD, OURS, P0, P1, put
+from zkcoord.core.record import GroupRecord
+from zkcoord.errors import UsageError
+from zkcoord.migrate import upgrade
+from zkcoord.offsets import backup_file
+from zkcoord.offsets.backup import saved
+from zkcoord.offsets.backup_file import BackupWriter, Header, Saved
+from zkcoord.offsets.restore import Restore, first_nodes
+from zkcoord.offsets.writing import RecordChangedError
+from zkcoord.tree.paths import CANDIDATES, DRAFT, EPOCH, LEGACY, RECORDS, ROOT, SCHEMA, Layout
+from zkcoord.tree.record import encode_record
+from zkcoord.tree.schema import decode_schema
+from zkcoord.tree.snapshot import Node, Read
+from zkcoord.tree.topic import Mark, encode_mark
+
+NODE_BYTES_MAX = 1024 * 1024
+
+
+def tree(layout: Layout = DRAFT) -> MemoryTree:
+    """A tree with the groups g and h."""
+    made = MemoryTree()
+    upgrade(made, run_id="test", layout=layout.name, tree_id="aa")
+    put(made, {layout.record("g"): encode_record(GroupRecord(assignor="range")), layout.mark("g", "clicks"): mark(3)})
+    put(made, {layout.offset(group, p): b"100" for group in ("g", "h") for p in (P0, P1)})
+    made.commits.clear()
+    return made
+
+
+def mark(incarnation: int) -> bytes:
+    return encode_mark(Mark(incarnation=incarnation, topic_id=None, czxid=5, root_czxid=6))
+
+
+def whole(there: MemoryTree, backup: Sequence[Saved], work: Restore) -> None:
+    """What the command does."""
+    work.survey(backup)
+    work.carry_out(backup)
+    if not work.dry_run:
+        first_nodes(there, backup, work.layout, "cc")
+
+
+@pytest.mark.parametrize("registration", [OURS, OLD, b"nobody can parse it"])
+@pytest.mark.parametrize("paused", [False, True])
+def test_no_group_is_restored_under_a_member_of_whatever_kind_not_even_a_paused_one(
+    registration: bytes, paused: bool
+) -> None:
+    backup = list(saved(tree(LEGACY).read, LEGACY))
+    there = tree(LEGACY)
+    asked = {"pause": {"run": "r1"}} if paused else {}
+    record = replace(GroupRecord(), wish=asked, done={"pause": {"run": "r1", "state": "paused"}} if paused else {})
+    put(there, {LEGACY.record("g"): encode_record(record), LEGACY.registration("g", "g_h-1-z0000000"): registration})
+    with pytest.raises(UsageError, match=r"group g has members \(g_h-1-z0000000\): stop its consumers"):
+        whole(there, backup, Restore(there, LEGACY))
+    whole(there, backup, Restore(there, LEGACY, groups=("h",)))
+
+
+def test_somebody_who_changes_the_groups_record_meanwhile_ends_the_restore() -> None:
+    backup, there = list(saved(tree().read, DRAFT)), tree()
+    put(there, {DRAFT.offset("g", P0): b"50"})
+
+    def asks(_: int) -> None:
+        there.meanwhile = lambda _: None
+        put(there, {DRAFT.record("g"): encode_record(GroupRecord(assignor="sticky"))})
+
+    there.meanwhile = asks
+    with pytest.raises(RecordChangedError, match="group g: somebody changed its record"):
+        whole(there, backup, Restore(there, DRAFT))
+    assert there.data()[DRAFT.offset("g", P0)] == b"50"
+
+
+@pytest.mark.parametrize("present", [2, 4])
+def test_f107_an_offset_of_any_other_incarnation_of_its_topic_is_left_out(present: int) -> None:
+    """A lower number is of a group that was deleted, and whose topic was marked anew."""
+    backup, there = list(saved(tree().read, DRAFT)), tree()
+    put(there, {DRAFT.mark("g", "clicks"): mark(present), DRAFT.offset("g", P0): b"4"})
+    work = Restore(there, DRAFT, rewind=True)
+    whole(there, backup, work)
+    assert (there.data()[DRAFT.offset("g", P0)], work.done["g"].other_topic.count) == (b"4", 2)
+
+
+def test_only_the_groups_that_are_named_are_restored_also_where_offsets_are_set_back() -> None:
+    backup, there = list(saved(tree().read, DRAFT)), tree()
+    put(there, {DRAFT.offset(group, P0): b"150" for group in ("g", "h")})
+    whole(there, backup, Restore(there, DRAFT, groups=("g",), rewind=True))
+    assert [there.data()[DRAFT.offset(group, P0)] for group in ("g", "h")] == [b"100", b"150"]
+
+
+def test_a_dry_run_writes_nothing_and_counts_what_the_restore_then_does() -> None:
+    backup, there = list(saved(tree().read, DRAFT)), tree()
+    put(there, {DRAFT.offset("g", P0): b"150", DRAFT.offset("g", P1): b"1"})
+    del there.nodes[DRAFT.mark("g", "clicks")]
+    dry, done = (Restore(there, DRAFT, rewind=True, dry_run=dry) for dry in (True, False))
+    whole(there, backup, dry)
+    assert there.commits == []
+    whole(there, backup, done)
+    assert dry.done == done.done
+    assert (done.done["g"].nodes, done.done["g"].raised, done.done["g"].lowered) == (1, 1, 1)
+
+
+def test_a_restore_that_dies_at_any_write_leaves_no_tree_to_be_served_before_it_is_whole() -> None:
+    backup = list(saved(tree().read, DRAFT))
+    calm = MemoryTree()
+    whole(calm, backup, Restore(calm, DRAFT))
+    for number in range(len(calm.commits)):
+        for fault in ("crash-before", "crash-after"):
+            there = MemoryTree()
+            there.fault = lambda at, number=number, fault=fault: fault if at == number else ""
+            with pytest.raises(CrashError):
+                whole(there, backup, Restore(there, DRAFT))
+            if SCHEMA in there.nodes:
+                assert there.data() == calm.data()
+            there.fault = lambda _: ""
+            whole(there, backup, Restore(there, DRAFT))
+            assert there.data() == calm.data()
+    assert {ROOT, EPOCH, SCHEMA, CANDIDATES, RECORDS} <= calm.nodes.keys()
+    assert decode_schema(calm.data()[SCHEMA]).tree_id == "cc"
+
+
+def test_what_belongs_to_a_session_is_not_saved() -> None:
+    there = tree(LEGACY)
+    claim, leader = LEGACY.owner("g", P0), f"{CANDIDATES}/3"
+    put(there, {claim: b"g_a-0", leader: b"{}", LEGACY.registration("g", "g_a"): OLD})
+    gone = {claim, leader, LEGACY.registration("g", "g_a")}
+
+    def read(reads: Sequence[Read]) -> tuple[Node, ...]:
+        found = there.read(reads)
+        return tuple(
+            node._replace(stat=node.stat._replace(ephemeral_owner=7))
+            if node.stat is not None and node.path in gone
+            else node
+            for node in found
+        )
+
+    paths = {each.path for each in saved(read, LEGACY)}
+    assert paths == {path for path in there.data() if path.startswith((ROOT, LEGACY.groups))} - gone
+
+
+@pytest.mark.parametrize("byte", [b"\x00", b"\x1f", b"a", b"\xff", "é".encode()])
+def test_f202_a_node_of_a_mebibyte_is_saved_whatever_its_bytes(byte: bytes) -> None:
+    """In JSON a control character takes six."""
+    node = Saved("/zkcoord/groups/g", byte * (NODE_BYTES_MAX // len(byte)))
+    file = io.StringIO()
+    writer = BackupWriter(file, Header(revision="", layout="draft", made="now", who="ann"))
+    writer.add(node)
+    writer.end()
+    backup_file.check(file, "backup")
+    assert list(backup_file.nodes(file)) == [node]

@@ -1,0 +1,47 @@
+"""Creates a topic, for people who have none of Kafka's own tools at hand."""
+
+from __future__ import annotations
+
+import re
+
+from zkcoord.errors import UsageError
+from zkcoord.kafka.client import KafkaClient, librdkafka
+
+NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
+ANSWER_SECONDS = 15.0
+REPLICATED_SECONDS = 10.0
+"""So long the controller waits until brokers know the topic."""
+
+REFUSED = {
+    "TOPIC_ALREADY_EXISTS": "it exists already: `zkcoord topic describe {0}` shows it",
+    "INVALID_REPLICATION_FACTOR": "{1}; start more brokers, or give a smaller --replication-factor",
+    "UNSUPPORTED_VERSION": "these brokers have no default replication factor for it: give --replication-factor",
+    "INVALID_PARTITIONS": "{1}; give another number of partitions",
+    "POLICY_VIOLATION": "{1}; ask whoever runs Kafka what its policy allows",
+}
+"""Errors of brokers -> what they mean to whoever asked; 0 is the topic, 1 what the broker says."""
+
+
+def check_name(name: str) -> None:
+    """UsageError for a name that no topic can have."""
+    if not NAME.fullmatch(name):
+        raise UsageError(f"{name!r} can be no topic: a name has 1 to 249 letters, digits, dots, dashes and underscores")
+
+
+def create_topic(client: KafkaClient, name: str, partitions: int, replication_factor: int | None = None) -> None:
+    """Create the topic; without a factor with the brokers' own (since Kafka 2.4).
+
+    UsageError when Kafka refuses it, UnavailableError when nobody answers.
+    """
+    check_name(name)
+    module = librdkafka()
+    wanted = module.admin.NewTopic(name, partitions, -1 if replication_factor is None else replication_factor)
+    times = {"request_timeout": ANSWER_SECONDS, "operation_timeout": REPLICATED_SECONDS}
+    try:
+        client.admin().create_topics([wanted], **times)[name].result(ANSWER_SECONDS + 1)
+    except module.KafkaException as error:
+        refused = REFUSED.get(error.args[0].name())
+        if refused is None:
+            raise client.as_error(error.args[0], f"create topic {name}") from error
+        said = error.args[0].str().strip().rstrip(".")
+        raise UsageError(f"Kafka does not create topic {name}: {refused.format(name, said)}") from error

@@ -1,0 +1,55 @@
+"""Tells of which topics a tree still has the offsets of an earlier topic of the same name.
+
+A coordinator drops these as soon as it has seen that; where no member reads the topic, when one joins that does.
+Until then nothing is to be concluded from them, and what a tool writes would be dropped with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from zkcoord.errors import CorruptError, UsageError
+from zkcoord.tree.bulk import Reading, data
+from zkcoord.tree.paths import ROOT, Layout
+from zkcoord.tree.snapshot import Node
+from zkcoord.tree.topic import Mark, decode_mark, same_incarnation, topic_of
+
+
+def created_again(read: Reading, layout: Layout, group: str, topics: Iterable[str]) -> list[str]:
+    """Return those of the topics that were deleted and created again since the group marked them, in order.
+
+    CorruptError with its path for a mark that nobody can parse. A topic that was deleted is none of them.
+    """
+    names = sorted(topics)
+    (root,) = data(read, [ROOT])
+    marks = data(read, [layout.mark(group, name) for name in names])
+    nodes = data(read, [layout.topic(name) for name in names])
+    return [
+        name
+        for name, node, topic in zip(names, marks, nodes, strict=True)
+        if (mark := _mark_in(node)) is not None and not _same(mark, name, topic, root)
+    ]
+
+
+def refuse_earlier(read: Reading, layout: Layout, group: str, topics: Iterable[str]) -> None:
+    """UsageError if the tree has an earlier topic's offsets of one of these: what is set now would go with them."""
+    if names := created_again(read, layout, group, topics):
+        how = f"`zkcoord group pause {group}`, start a consumer that reads it, wait a moment, and run it again"
+        raise UsageError(
+            f"topic {names[0]} was deleted and created again since group {group} read it, and its coordinator drops"
+            f" what the earlier one left when a consumer that reads it is there: {how}"
+        )
+
+
+def _same(mark: Mark, name: str, topic: Node, root: Node) -> bool:
+    """True as well of a topic that was deleted. Of a mirrored one the ids decide, which mark and topic have."""
+    if topic.stat is None or root.stat is None:
+        return True
+    return same_incarnation(mark, topic_of(name, topic.data).topic_id, topic.stat.czxid, root.stat.czxid)
+
+
+def _mark_in(node: Node) -> Mark | None:
+    try:
+        return decode_mark(node.data) if node.exists else None
+    except CorruptError as error:
+        raise CorruptError(f"{node.path}: {error}; an operator must mend it") from error
