@@ -1,20 +1,23 @@
 """The command line under test: in this process (`run`), or as a process of its own (`spawn`)."""
 
 import logging
+import os
 from collections.abc import Iterator
 
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.cli.printed import check_printed
 from tests.cli.program import Program, Run, Spawn
+from zkcoord.cli.config_show import OTHER_VARIABLES
 from zkcoord.cli.main import cli
-from zkcoord.cli.options import BOOTSTRAP_SERVERS, ZOOKEEPER, Limits, Settings
+from zkcoord.cli.options import Limits, Settings
 
 
 @pytest.fixture(autouse=True)
 def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The environment says nothing, and logging is as before after the test."""
-    for name in (ZOOKEEPER, BOOTSTRAP_SERVERS):
+    for name in [name for name in os.environ if name.startswith("ZKCOORD_") and name not in OTHER_VARIABLES]:
         monkeypatch.delenv(name, raising=False)
     root, ours = logging.getLogger(), logging.getLogger("zkcoord")
     handlers, level = list(root.handlers), ours.level
@@ -26,11 +29,16 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def run() -> Run:
-    """Runs the command line with these arguments; the result has exit code, stdout and stderr."""
+    """Runs the command line with these arguments; the result has exit code, stdout and stderr.
+
+    What it prints for programs is held against its schema.
+    """
 
     def invoke(*arguments: str, limits: Limits | None = None) -> Result:
         settings = None if limits is None else Settings(limits=limits)
-        return CliRunner().invoke(cli, list(arguments), prog_name="zkcoord", obj=settings)
+        result = CliRunner().invoke(cli, list(arguments), prog_name="zkcoord", obj=settings)
+        check_printed(arguments, result.stdout)
+        return result
 
     return invoke
 

@@ -14,6 +14,8 @@ from typing import IO
 import pytest
 from click.testing import Result
 
+from tests.cli.printed import check_printed
+
 PATIENCE_SECONDS = 120.0  # only what fails takes so long
 Run = Callable[..., Result]
 Spawn = Callable[..., "Program"]
@@ -23,6 +25,7 @@ class Program:
     """A running `zkcoord`; its output can be waited for. It is read up to `lines_max` lines of each stream."""
 
     def __init__(self, *arguments: str, lines_max: int | None = None) -> None:
+        self._arguments = arguments
         command = [sys.executable, "-m", "zkcoord.cli.main", *arguments]
         self.process = subprocess.Popen(
             command,
@@ -52,6 +55,7 @@ class Program:
                 pytest.fail(f"waited too long for {having!r} after {seen}")
             if line is None:
                 pytest.fail(f"{stream} ended without {having!r}: {seen}")
+            self._check(stream, line)
             if having in line:
                 return line
             seen.append(line)
@@ -60,8 +64,14 @@ class Program:
         """All further lines until the stream's end."""
         lines = []
         while (line := self._lines[stream].get(timeout=PATIENCE_SECONDS)) is not None:
+            self._check(stream, line)
             lines.append(line)
         return lines
+
+    def _check(self, stream: str, line: str) -> None:
+        """Hold what it prints for programs against its schema."""
+        if stream == "stdout":
+            check_printed(self._arguments, line)
 
     def end(self) -> int:
         """The exit code, once it has ended by itself; fails with what its threads do when it does not end."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ from zkcoord.core.record import GroupRecord
 from zkcoord.core.state import GroupState
 from zkcoord.core.view import TopicChange
 from zkcoord.migrate import upgrade
+from zkcoord.offsets import backup_file
+from zkcoord.offsets.backup_file import BackupWriter
+from zkcoord.offsets.restore import Restore
 from zkcoord.tree.paths import CANDIDATES, DRAFT, LEGACY, SCHEMA
 from zkcoord.tree.record import decode_record, encode_record
 from zkcoord.tree.registration import MARKER
@@ -111,6 +115,20 @@ def test_a_group_that_was_restored_into_an_empty_tree_reads_on_from_its_offsets(
     other.coordinate()
     member = other.join("g", "clicks")
     wait_until(lambda: member.begun == {P0: 100, P1: 7}, "it goes on from there")
+
+
+def test_f191_a_group_that_was_handed_over_stays_so_in_a_copy(
+    world: World, other: World, run: Run, tmp_path: Path
+) -> None:
+    """Kafka's consumers may read it: ours must not."""
+    pause = {"run": "r1", "handed_over": "done"}
+    world.put(DRAFT.record("g"), encode_record(GroupRecord(store_name="kafka", wish={"pause": pause})))
+    file = str(tmp_path / "handed-over")
+    assert run("backup", file, "--zookeeper", world.zookeeper).exit_code == 0
+    copied = run("restore", file, "--zookeeper", other.zookeeper)
+    assert copied.exit_code == 0, copied.stderr
+    record = decode_record(other.data(DRAFT.record("g")))
+    assert (record.handed_over, record.wish["pause"], record.responses) == (True, pause, {})
 
 
 def test_f106_a_restore_never_sets_an_offset_back_unless_it_is_asked_to(world: World, restore: Any) -> None:
@@ -225,6 +243,49 @@ def test_f127_a_copy_of_a_tree_has_an_id_of_its_own_and_the_tree_itself_keeps_it
         assert run("restore", str(file), "--zookeeper", tree.zookeeper).exit_code == 0
         restored = decode_schema(tree.data(SCHEMA)).tree_id
         assert restored == found if found else restored not in ("", backed_up)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda tree: tree.remove(DRAFT.offset("g", P0)),
+        lambda tree: tree.remove(DRAFT.state("g")),
+        lambda tree: tree.put(DRAFT.offset("g", P0), b"1"),
+    ],
+)
+def test_what_somebody_changes_behind_the_restore_is_told(
+    change: Callable[[World], None], restore: Any, other: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    carry_out = Restore.carry_out
+
+    def changed_behind_it(self: Restore, saved: Any) -> None:
+        carry_out(self, saved)
+        if not self.dry_run:
+            change(other)
+
+    monkeypatch.setattr(Restore, "carry_out", changed_behind_it)
+    code, _, text = restore(other)
+    assert (code, "group g is not as restored: somebody wrote meanwhile; run it again" in text) == (1, True)
+
+
+def test_a_tree_in_a_migration_is_not_saved_and_a_backup_of_a_newer_program_is_not_restored(
+    world: World, run: Run, saved: Path, restore: Any, other: World, tmp_path: Path
+) -> None:
+    schema = json.loads(world.data(SCHEMA))
+    newer = tmp_path / "newer"
+    with saved.open() as lines, newer.open("w+") as file:
+        header = backup_file.check(lines, "saved")
+        writer = BackupWriter(file, replace(header, revision="9999"))
+        for node in backup_file.nodes(lines):
+            writer.add(node)
+        writer.end()
+    code, _, text = restore(other, file=newer)
+    assert (code, "the backup is of revision 9999, newer than this program" in text) == (7, True)
+    assert other.children("/") == []
+    world.put(SCHEMA, {**schema, "migration": {"from": "0002", "to": "0003", "run": "r"}})
+    result = run("backup", str(tmp_path / "between"), "--zookeeper", world.zookeeper)
+    assert (result.exit_code, "a migration is in progress: end it first" in result.stderr) == (7, True)
+    assert not (tmp_path / "between").exists()
 
 
 def test_what_nobody_can_parse_is_saved_as_it_is_and_named(world: World, run: Run, tmp_path: Path) -> None:

@@ -2,11 +2,12 @@
 
 import json
 import signal
+from typing import Any, NoReturn
 
 import pytest
 
 from tests.cli.program import Run, Spawn
-from zkcoord.errors import UnavailableError
+from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.settings import SESSION_TIMEOUT_MS
 
 pytestmark = pytest.mark.zookeeper
@@ -77,6 +78,19 @@ def test_it_asks_for_the_session_timeout_that_was_chosen(
 
     assert run("coordinator", "--zookeeper", "127.0.0.1:1", *words).exit_code == 5
     assert asked == [asked_ms]
+
+
+def test_the_options_about_topics_are_the_coordinators(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {}
+
+    def coordinator(*_: object, **arguments: Any) -> NoReturn:
+        given.update(arguments)
+        raise UsageError("seen")
+
+    monkeypatch.setattr("zkcoord.coordinator.Coordinator", coordinator)
+    options = ["--topics", "kafka", "--bootstrap-servers", "h:9092", "--topics-interval-ms", "250"]
+    assert run("coordinator", "--zookeeper", "h:2181", *options).exit_code == 2
+    assert [given[name] for name in ("topics", "bootstrap_servers", "topics_interval_ms")] == ["kafka", "h:9092", 250]
 
 
 def test_a_signal_ends_it_also_while_no_server_answers(spawn: Spawn) -> None:

@@ -16,6 +16,7 @@ from zkcoord.demo import Options
             ["--keep", "--output", "json", "--rate", "100", "--seconds", "7", "--partitions", "9"],
             {"keep": True, "output": "json", "rate": 100, "seconds": 7, "partitions": 9},
         ),
+        (["--kafka", "4"], {"kafka": 4}),
         (["--migration", "--rate", "9"], {"migration": True, "rate": 9, "partitions": 12}),
     ],
 )
@@ -49,9 +50,11 @@ def test_a_demo_that_cannot_be_shown_is_a_wrong_call(run: Run) -> None:
     result = run("demo", "--rate", "0")
 
     assert (result.exit_code, result.stderr) == (2, "error: --rate 0: choose from 1 to 100,000\n")
+    result = run("demo", "--kafka", "2")
+    assert (result.exit_code, result.stderr) == (2, "error: --kafka 2: choose 3 or 4\n")
 
 
-@pytest.mark.parametrize("option", ["--seconds", "--partitions"])
+@pytest.mark.parametrize("option", ["--seconds", "--partitions", "--kafka"])
 def test_a_migration_has_a_course_of_its_own(run: Run, option: str) -> None:
     result = run("demo", "--migration", option, "7")
     assert (result.exit_code, result.stderr) == (

@@ -199,9 +199,12 @@ def test_with_a_json_log_every_line_on_standard_error_is_an_object(
     [
         (["nothing"], "No such command 'nothing'. (see `zkcoord --help`)"),
         (["migrate", "current", "--nothing"], "No such option '--nothing'. (see `zkcoord migrate current --help`)"),
+        (["completion"], "Choose from: bash, zsh, fish (see `zkcoord completion --help`)"),
+        (["group", "plan", "g", "--dump", "f"], "group g and --dump f were both given: the file names its groups"),
         (["group", "describe"], "name one group, or give --all-groups"),
         (["group", "describe", "g", "--all-groups"], "name one group, or give --all-groups"),
         (["group", "describe", "g", "--members", "--state"], "choose one of --members and --state"),
+        (["group", "list", "--sort", "lag"], "--sort lag sorts the table of --state: give that, too"),
         (["group", "list"], "where is ZooKeeper? give --zookeeper"),
         (["coordinator"], "where is ZooKeeper? give --zookeeper"),
         (["consume", "--group", "g", "--topic", "t", "--zookeeper", "h:1"], "where is Kafka? give --bootstrap-servers"),
@@ -239,6 +242,17 @@ def test_a_wrong_call_is_refused_with_what_to_change(run: Run, words: list[str],
     assert why in result.stderr
 
 
+def test_a_wrong_value_from_the_environment_is_told_with_its_variable(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ZKCOORD_OUTPUT", "xml")
+    assert run("config", "show").stderr.startswith("error: ZKCOORD_OUTPUT: 'xml' is not one of 'table', 'json'.")
+    monkeypatch.delenv("ZKCOORD_OUTPUT")
+    monkeypatch.setenv("ZKCOORD_COORDINATOR_ID", "x")
+    assert run("coordinator").stderr.startswith("error: ZKCOORD_COORDINATOR_ID: 'x' is not a valid whole number.")
+    assert run("coordinator", "--id", "y").stderr.startswith("error: Invalid value for '--id': 'y' is not")
+
+
 def test_a_noun_alone_shows_its_help(run: Run) -> None:
     assert "describe" in run("group").output
 
@@ -273,8 +287,30 @@ def test_a_closed_output_is_one_that_nobody_reads(closed: str) -> None:
 
 
 def test_these_nouns_and_verbs_exist() -> None:
-    nouns = ["audit", "backup", "completion", "consume", "coordinator", "coordinators", "demo", "doctor", "group"]
-    assert sorted(cli.commands) == [*nouns, "inventory", "migrate", "offsets", "restore", "uninstall"]
+    nouns = [
+        "audit",
+        "backup",
+        "completion",
+        "config",
+        "consume",
+        "coordinator",
+        "coordinators",
+        "demo",
+        "doctor",
+        "group",
+    ]
+    assert sorted(cli.commands) == [
+        *nouns,
+        "inventory",
+        "migrate",
+        "offsets",
+        "page",
+        "restore",
+        "top",
+        "topic",
+        "uninstall",
+        "watch",
+    ]
 
 
 @pytest.mark.parametrize("words", ["migrate history", "--help", "group --help"])

@@ -10,12 +10,12 @@ import pytest
 
 from tests.cli.old_world import ETL, OldWorld
 from tests.cli.program import Run
-from tests.cli.test_releasing import ADOPTED, GROUP_OF_THEIRS, OF_OURS, OURS, RECORD, REGISTERED, put
 from tests.migrate.memory_tree import CrashError, MemoryTree
-from zkcoord.cli.uninstall import obstacles_of, take_away
+from tests.operating.test_releasing import ADOPTED, GROUP_OF_THEIRS, OF_OURS, OURS, RECORD, REGISTERED, put
 from zkcoord.core.moved import Moved, MoveState
 from zkcoord.errors import SchemaError, UsageError
 from zkcoord.migrate import current, upgrade
+from zkcoord.operating.uninstalling import obstacles_of, take_away
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.record import decode_record, encode_record
 from zkcoord.tree.snapshot import Read

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Any
 
 import click
 
-from zkcoord.audit.audit import Audit, Finding
+from zkcoord.audit.audit import Audit, Finding, Key
 from zkcoord.audit.auditor import Auditor
 from zkcoord.cli.options import Command, Settings, number_option, pass_settings
-from zkcoord.cli.output import cell, print_json, say, warn
+from zkcoord.cli.output import print_json
 from zkcoord.clock import mono_ms
+from zkcoord.core.severity import Severity
 from zkcoord.errors import UnavailableError
+from zkcoord.operating.saying import Tone, say, toned, warn
+from zkcoord.operating.words import cell
+from zkcoord.shell.zk.blocking import LastingTree
 from zkcoord.signals import stopping
 
 FOUND = 8
@@ -46,7 +49,7 @@ def audit(
     wrong at the end.
     """
     with ExitStack() as stack:
-        tree = stack.enter_context(settings.tree())
+        tree = stack.enter_context(LastingTree(settings.tree))
         auditor = Auditor(tree, settings.zookeeper_address(), Audit(patience_ms, window_ms), groups)
         _with_kafka(settings, auditor, stack)
         stack.enter_context(_served(metrics, auditor))
@@ -60,9 +63,9 @@ def audit(
 
 def _run(
     auditor: Auditor, asked: threading.Event, *, once: bool, interval_ms: int, json: bool
-) -> Mapping[tuple[str, str, str], Finding]:
+) -> Mapping[Key, Finding]:
     """Read until asked to end, or (once) until nothing is undecided; returns what is wrong then."""
-    told: dict[tuple[str, str, str], Finding] = {}
+    told: dict[Key, Finding] = {}
     while True:
         try:
             auditor.read(mono_ms)
@@ -71,41 +74,34 @@ def _run(
                 raise
             warn(f"{error}; the next reading is in {interval_ms} ms")
         now = {each.of.key: each for each in auditor.audit.findings}
-        for key in [] if once else sorted(now.keys() - told.keys()):
-            _tell(now[key], json=json, over=False)
-        for key in [] if once else sorted(told.keys() - now.keys()):
-            _tell(told[key], json=json, over=True)
+        if not once:
+            _tell_changes(told, now, json=json)
         told = now
         if asked.is_set() or (once and not auditor.audit.undecided) or asked.wait(interval_ms / 1000):
             return told
 
 
+def _tell_changes(before: Mapping[Key, Finding], now: Mapping[Key, Finding], *, json: bool) -> None:
+    for key in sorted(now.keys() - before.keys()):
+        _tell(now[key], json=json, over=False)
+    for key in sorted(before.keys() - now.keys()):
+        _tell(before[key], json=json, over=True)
+
+
 def _tell(finding: Finding, *, json: bool, over: bool) -> None:
     if json:
-        print_json(_document(finding, over=over))
+        print_json({**finding.document(), "over": over})
         return
     of = finding.of
     where = f"{of.group} {of.subject}".strip()
     if over:
         click.echo(cell(f"over {of.check} {where}"))
     else:
-        click.echo(cell(f"{of.severity.value} {of.check} {where}: {of.what}; {of.todo}"))
+        tone = Tone.BAD if of.severity is Severity.ERR else Tone.MOVING
+        click.echo(toned(cell(f"{of.severity.name} {of.check} {where}: {of.what}; {of.todo}"), tone))
 
 
-def _document(finding: Finding, *, over: bool) -> dict[str, Any]:
-    of = finding.of
-    return {
-        "severity": of.severity.value,
-        "check": of.check,
-        "group": of.group,
-        "subject": of.subject or None,
-        "what": of.what,
-        "todo": of.todo,
-        "over": over,
-    }
-
-
-def _report(told: Mapping[tuple[str, str, str], Finding], auditor: Auditor, settings: Settings) -> None:
+def _report(told: Mapping[Key, Finding], auditor: Auditor, settings: Settings) -> None:
     for _, finding in sorted(told.items()):
         _tell(finding, json=settings.json, over=False)
     if not told and not settings.json:
@@ -115,19 +111,20 @@ def _report(told: Mapping[tuple[str, str, str], Finding], auditor: Auditor, sett
 
 
 def _with_kafka(settings: Settings, auditor: Auditor, stack: ExitStack) -> None:
-    """Ask Kafka, too, if somebody said where it is."""
+    """Have the auditor ask Kafka, too, if somebody said where it is."""
     if settings.kafka_address() is None:
         return
-    from zkcoord.cli.offset_stores import kafka_client, known_logs
+    from zkcoord.cli.kafka_options import kafka_client
+    from zkcoord.offsets.kafka_logs import known_logs
     from zkcoord.offsets.kafka_store import KafkaCommits
 
     client = stack.enter_context(kafka_client(settings))
-    auditor.logs, auditor.commits = known_logs(client), KafkaCommits(client)
+    auditor.logs, auditor.commits = known_logs(client, warn), KafkaCommits(client)
 
 
 @contextmanager
 def _served(address: str | None, auditor: Auditor) -> Iterator[None]:
-    """Show the findings as metrics within the block."""
+    """Serve the findings as metrics within the block."""
     if address is None:
         yield
         return
@@ -136,9 +133,10 @@ def _served(address: str | None, auditor: Auditor) -> Iterator[None]:
     endpoint = endpoint_at(address)
     from zkcoord.metrics.endpoint import Part
 
-    busy: Callable[[], str | None] = lambda: None if auditor.failed is None else str(auditor.failed)  # noqa: E731
-    part = Part("audit", lambda: None, busy)
-    endpoint.looked_up.sources.append(lambda: auditor.samples(mono_ms()))
+    def busy() -> str | None:
+        return None if auditor.failed is None else str(auditor.failed)
+
+    part = Part("audit", sick=lambda: None, busy=busy, samples=lambda: auditor.samples(mono_ms()))
     endpoint.add(part)
     try:
         yield

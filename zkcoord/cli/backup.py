@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 
 import click
 
-from zkcoord.cli.group_waiting import count
-from zkcoord.cli.offset_files import STANDARD, Progress, new_file
+from zkcoord.cli.files import STANDARD, Progress, new_file, opened
 from zkcoord.cli.options import Command, Settings, pass_settings
-from zkcoord.cli.output import cell, print_json, say, table, warn
-from zkcoord.cli.requesting import who
+from zkcoord.cli.output import print_json, table, tell
+from zkcoord.core.words import count
 from zkcoord.errors import CorruptError, SchemaError, UsageError, ZkcoordError
 from zkcoord.group_report import refuse_newer
 from zkcoord.migrate import BlockingTree, current, history, new_tree_id, read_mark, served
@@ -19,6 +17,9 @@ from zkcoord.offsets import backup_file
 from zkcoord.offsets.backup import saved
 from zkcoord.offsets.backup_file import BackupWriter, Header, Saved
 from zkcoord.offsets.restore import Restore, Restored, first_nodes
+from zkcoord.operating.requesting import who
+from zkcoord.operating.saying import say, warn
+from zkcoord.operating.words import cell
 from zkcoord.tree.offset import decode_offset
 from zkcoord.tree.paths import CANDIDATES, LEGACY, Layout, Place, layout_named
 from zkcoord.tree.record import decode_record
@@ -60,10 +61,8 @@ def backup(settings: Settings, file: str) -> None:
             writer.end()
             out.flush()
             backup_file.check(out, file)
-    if settings.json:
-        print_json({"file": file, "nodes": writer.nodes, "layout": layout.name, "revision": revision})
-    else:
-        click.echo(f"{file}: {count(writer.nodes, 'node')} of a tree of layout {layout.name}")
+    document = {"file": file, "nodes": writer.nodes, "layout": layout.name, "revision": revision}
+    tell(settings, document, f"{file}: {count(writer.nodes, 'node')} of a tree of layout {layout.name}")
 
 
 def _tree(tree: BlockingTree) -> tuple[Layout, str]:
@@ -104,11 +103,7 @@ def restore(settings: Settings, file: str, names: tuple[str, ...], rewind: bool,
     topic that was created again since the backup are left out. Afterwards everything is read again and compared. A
     restore that broke off is run again.
     """
-    try:
-        lines = Path(file).open(encoding="utf-8", errors="surrogateescape")  # noqa: SIM115 - closed below
-    except OSError as error:
-        raise UsageError(f"{file}: {error.strerror or error}; name a file that can be read") from None
-    with lines, settings.tree() as tree:
+    with opened(file) as lines, settings.tree() as tree:
         header = backup_file.check(lines, file)
         layout = layout_named(header.layout)
         _check_tree(tree, header)

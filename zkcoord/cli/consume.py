@@ -12,13 +12,13 @@ import stat
 import sys
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from zkcoord.cli.coordinator import COLLECTOR
 from zkcoord.cli.options import (
-    BOOTSTRAP_SERVERS,
     MEMBER_FLAGS,
     Command,
     Settings,
@@ -26,10 +26,12 @@ from zkcoord.cli.options import (
     member_options,
     pass_settings,
 )
-from zkcoord.cli.output import cell
+from zkcoord.cli.standing import Standing
 from zkcoord.clock import mono_ms
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, UnavailableError, UsageError
+from zkcoord.operating.saying import say
+from zkcoord.operating.words import cell
 from zkcoord.signals import stopping
 
 if TYPE_CHECKING:
@@ -65,9 +67,7 @@ def consume(settings: Settings, **options: Any) -> None:
     left out. With --output json one object a line: topic, partition, offset, timestamp, key and value (as text, else
     key_base64 and value_base64). For people: partition, offset, key, value.
     """
-    address, servers = settings.zookeeper_address(), settings.kafka_address()
-    if servers is None:
-        raise UsageError(f"where is Kafka? give --bootstrap-servers HOST:PORT[,HOST:PORT…], or set {BOOTSTRAP_SERVERS}")
+    address, servers = settings.zookeeper_address(), settings.needed_kafka_address()
     topics = _topics(options["topics"], options["include"], options["exclude"])
     if options["hold_ms"] and options["instance"] is None:
         raise UsageError("--hold-ms is for a consumer that comes back: give it a stable name with --consumer-id")
@@ -92,6 +92,7 @@ def consume(settings: Settings, **options: Any) -> None:
         timeout_ms=options["timeout_ms"],
         commits=not options["no_commit"],
         wanted=wanted_words(topics, options["include"], options["exclude"]),
+        tell=partial(say, "notice") if settings.log_format == "text" and sys.stderr.isatty() else None,
     )
     if options["timeout_ms"] is not None:
         consumer.ask_within(options["timeout_ms"])
@@ -117,10 +118,12 @@ class Printing:
         timeout_ms: int | None,
         commits: bool,
         wanted: str = "a partition",
+        tell: Callable[[str], None] | None = None,
     ) -> None:
+        """`tell`: is told what it reads, and what it waits for."""
         self._consumer, self._line = consumer, line
         self._max_messages, self._timeout_ms, self._commits = max_messages, timeout_ms, commits
-        self._wanted = wanted
+        self._wanted, self._tell = wanted, tell
         self._pipe = _pipe(sys.stdout)
         self.printed = 0
 
@@ -131,12 +134,16 @@ class Printing:
         Kafka could not be reached until the stop.
         """
         committed_ms = heard_ms = mono_ms() if begun_ms is None else begun_ms
+        standing = None if self._tell is None else Standing(self._tell, committed_ms)
         started = False
         while not asked.is_set() and self.printed != self._max_messages:
             left = RECORDS_MAX if self._max_messages is None else self._max_messages - self.printed
             messages = self._consumer.poll_many(min(RECORDS_MAX, left), POLL_SECONDS)
             now_ms = mono_ms()
-            started = started or bool(self._consumer.assignment())
+            held = self._consumer.assignment()
+            started = started or bool(held)
+            if standing is not None:
+                standing.look(held, self._consumer.consumer_id, now_ms, printed=bool(messages))
             if messages:
                 heard_ms = now_ms
                 self._print(messages)

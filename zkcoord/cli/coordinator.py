@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import gc
 import logging
+from collections.abc import Sequence
 
 import click
 
 from zkcoord.cli.options import Command, Settings, at_least, number_option, pass_settings
-from zkcoord.cli.output import print_json
+from zkcoord.cli.output import tell
+from zkcoord.cli.page import beside_coordinator, http_options
 from zkcoord.core.retention import RETENTION_MS
 from zkcoord.errors import UnavailableError
+from zkcoord.page.beside import check_packages, page_beside
 from zkcoord.serving.asker import INTERVAL_MS
 from zkcoord.settings import SESSION_TIMEOUT_MS
 from zkcoord.signals import stopping
 from zkcoord.tree.paths import FROM_ZOOKEEPER, LAYOUTS, TOPIC_SOURCES
 
+INNER_METRICS = "127.0.0.1:0"
+"""Where the page beside a coordinator asks for timelines, if nobody asked for metrics: any free port."""
 COLLECTOR = (100_000, 20, 100)
 """How often Python looks for garbage in cycles, in a coordinator and in `zkcoord consume`. They keep up to a million
 small values and make hardly a cycle: looking each 700 new ones, as is usual, costs a fifth of a coordinator's time."""
@@ -53,6 +58,8 @@ small values and make hardly a cycle: looking each 700 new ones, as is usual, co
 )
 @click.option("--journal", metavar="FOLDER", help="Keep a journal of every step there; scripts/replay plays it again.")
 @click.option("--metrics", metavar="HOST:PORT", help="Serve metrics and health there.")
+@click.option("--http", "http", metavar="HOST:PORT", help="Serve a web page there, by a process of its own.")
+@http_options
 @pass_settings
 def coordinator(
     settings: Settings,
@@ -64,11 +71,15 @@ def coordinator(
     topics_interval_ms: int,
     journal: str | None,
     metrics: str | None,
+    http: str | None,
+    token_file: str | None,
+    names: Sequence[str],
+    prefix: str | None,
 ) -> None:
     """Run a coordinator until SIGTERM or SIGINT.
 
     Any number may run: one serves, the others stand by. On an empty tree it applies the first revision. Prints one
-    line at each election that it wins.
+    line at each election that it wins. OpenTelemetry's variables (OTEL_EXPORTER_OTLP_ENDPOINT) have hand-overs traced.
     """
     from zkcoord.coordinator import Coordinator
 
@@ -76,13 +87,14 @@ def coordinator(
 
     def serving(number: int, epoch: int) -> None:
         try:
-            if settings.json:
-                print_json({"coordinator": number, "epoch": epoch, "layout": layout, "zookeeper": address})
-            else:
-                click.echo(f"coordinator {number} serves: epoch {epoch}, layout {layout}, ZooKeeper {address}")
+            document = {"coordinator": number, "epoch": epoch, "layout": layout, "zookeeper": address}
+            text = f"coordinator {number} serves: epoch {epoch}, layout {layout}, ZooKeeper {address}"
+            tell(settings, document, text)
         except OSError:  # nobody reads the line; the groups still need a coordinator
             logging.getLogger("zkcoord.cli").warning("cannot write to standard output")
 
+    if http is not None:
+        check_packages()  # before metrics, which the page's packages bring, are said to lack one
     gc.set_threshold(*COLLECTOR)
     running = Coordinator(
         address,
@@ -97,9 +109,10 @@ def coordinator(
         zookeeper_config=settings.zookeeper_settings(),
         journal=journal,
         on_serving=serving,
-        metrics=metrics,
+        metrics=metrics or (INNER_METRICS if http is not None else None),
     )
-    with stopping(running.stop) as asked:
+    page = beside_coordinator(settings, http, token_file, names, prefix, lambda: running.metrics_port)
+    with stopping(running.stop) as asked, page_beside(page):
         running.run()
         if not asked.is_set():
             raise UnavailableError("the coordinator ended without being asked to")

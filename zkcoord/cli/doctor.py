@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import click
 
+from zkcoord.cli.audit import FOUND
 from zkcoord.cli.options import Command, Settings, pass_settings
-from zkcoord.cli.output import cell, print_json
+from zkcoord.cli.output import print_json
+from zkcoord.core.severity import Severity
 from zkcoord.doctor import fleet, kafka, zookeeper
 from zkcoord.doctor.asking import ask_groups, ask_kafka, ask_server, ask_tree
-from zkcoord.doctor.facts import Finding, KafkaFacts, Severity, TreeFacts
+from zkcoord.doctor.facts import Finding, KafkaFacts, TreeFacts
 from zkcoord.errors import ZkcoordError
-from zkcoord.group_report import group_names, read_tree
-from zkcoord.migrate import BlockingTree, current
+from zkcoord.offsets.ports import GroupStore
+from zkcoord.operating.saying import Tone, toned
+from zkcoord.operating.words import cell
 from zkcoord.settings import version
 from zkcoord.shell.zk.acls import open_to_everybody
 from zkcoord.shell.zk.config import parse_connect
 
-FOUND = 8
-"""The exit code when something is wrong, as of `zkcoord audit`."""
+Users = Callable[[str], Collection[str]]
+"""Tells which consumers of Kafka's own protocol are in a group id."""
+
 LOOKED_AT = ("/zkcoord", "/consumers", "/zkcoord/coordinators", "/brokers/topics")
 
 
@@ -47,12 +53,13 @@ def doctor(settings: Settings, all_: bool) -> None:
 def _examine(settings: Settings) -> Sequence[Finding]:
     address = settings.zookeeper_address()
     servers = [ask_server(host, port) for host, port in parse_connect(address).hosts]
-    brokers = _kafka(settings)
     if all(each.unreachable is not None for each in servers):
         return [*zookeeper.judge(servers, TreeFacts(), ())]
-    with settings.tree() as tree:
+    with ExitStack() as stack:
+        brokers, users = _kafka(settings, stack)
+        tree = stack.enter_context(settings.tree())
         facts = ask_tree(tree, open_nodes=_open(settings), logs_in=_logs_in(settings))
-        groups = ask_groups(tree, _users(settings, tree, brokers))
+        groups = ask_groups(tree, users)
     timeouts = sorted({m.session_timeout_ms for g in groups for m in g.members if m.speaks_protocol})
     return [
         *zookeeper.judge(servers, facts, timeouts),
@@ -71,29 +78,32 @@ def _logs_in(settings: Settings) -> bool:
     return bool(config.digest or config.sasl or config.tls_certificate)
 
 
-def _kafka(settings: Settings) -> KafkaFacts | None:
-    servers = settings.kafka_address()
-    return None if servers is None else ask_kafka(servers, settings.kafka_settings())
+def _kafka(settings: Settings, stack: ExitStack) -> tuple[KafkaFacts | None, Users]:
+    """Ask the brokers, if somebody said where they are. Return what they say, and a function that asks for users.
 
-
-def _users(settings: Settings, tree: BlockingTree, brokers: KafkaFacts | None) -> dict[str, list[str]]:
-    """Who uses the groups' ids in Kafka; nothing where Kafka does not tell."""
+    `stack` closes the client that both use.
+    """
     servers = settings.kafka_address()
-    if servers is None or brokers is None or brokers.unreachable is not None or current(tree) is None:
-        return {}
+    if servers is None:
+        return None, _nobody
     from zkcoord.kafka.client import KafkaClient
     from zkcoord.offsets.kafka_store import KafkaCommits
 
-    layout = read_tree(tree, settings.zookeeper_address()).layout
-    found: dict[str, list[str]] = {}
-    with KafkaClient(servers, settings.kafka_settings()) as client:
-        commits = KafkaCommits(client)
-        for group in group_names(tree, layout):
-            try:
-                found[group] = commits.users(group)
-            except ZkcoordError:
-                continue
-    return found
+    client = stack.enter_context(KafkaClient(servers, settings.kafka_settings()))
+    facts = ask_kafka(client)
+    return facts, _nobody if facts.unreachable is not None else partial(_users, KafkaCommits(client))
+
+
+def _nobody(group: str) -> Collection[str]:
+    return ()
+
+
+def _users(commits: GroupStore, group: str) -> Collection[str]:
+    """Return the consumers of Kafka's own protocol in this group id; nobody where Kafka does not tell."""
+    try:
+        return commits.users(group)
+    except ZkcoordError:
+        return ()
 
 
 def _tell(settings: Settings, finding: Finding) -> None:
@@ -107,7 +117,8 @@ def _tell(settings: Settings, finding: Finding) -> None:
         }
         print_json(document)
         return
-    click.echo(cell(f"{finding.severity.name:4} {finding.area}: {finding.what}"))
+    tone = {"ERR": Tone.BAD, "WARN": Tone.MOVING}.get(finding.severity.name)
+    click.echo(toned(cell(f"{finding.severity.name:4} {finding.area}: {finding.what}"), tone))
     click.echo(cell(f"     seen: {finding.evidence}"))
     if finding.remedy:
         click.echo(cell(f"     do:   {finding.remedy}"))

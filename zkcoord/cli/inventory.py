@@ -11,16 +11,20 @@ from typing import Any
 
 import click
 
-from zkcoord.cli.adoption_file import UNTOLD
-from zkcoord.cli.group_waiting import at, count
 from zkcoord.cli.options import Command, Settings, pass_settings
-from zkcoord.cli.output import cell, print_json, table, warn
-from zkcoord.cli.wave_file import WAVE
+from zkcoord.cli.output import print_json, table
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.words import count
 from zkcoord.errors import UsageError, ZkcoordError
+from zkcoord.kafka.client import KafkaClient, librdkafka
 from zkcoord.legacy.findings import Question, problems_of, questions_of
 from zkcoord.legacy.inventory import GroupInventory, OldMember, take_inventory
 from zkcoord.legacy.walk import GROUPS_AT_ONCE, group_names, read_cluster, read_groups
+from zkcoord.offsets.kafka_store import KafkaCommits
+from zkcoord.operating.adoption_file import UNTOLD
+from zkcoord.operating.saying import warn
+from zkcoord.operating.wave_file import WAVE
+from zkcoord.operating.words import at, cell
 
 COLUMNS = ("GROUP", "KIND", "MEMBERS", "OWNED", "OFFSETS", "NOTES")
 WIDTH = 80  # of a terminal
@@ -90,9 +94,6 @@ def inventories(tree: Any, names: Sequence[str], kafka: Kafka | None) -> Iterato
 
 def kafka_offsets(settings: Settings, stack: ExitStack) -> Kafka | None:
     """Asks Kafka for offsets; None when nobody said where it is, or it cannot be asked."""
-    from zkcoord.kafka.client import KafkaClient, librdkafka
-    from zkcoord.offsets.kafka_store import KafkaCommits
-
     servers = settings.kafka_address()
     if servers is None:
         return None

@@ -10,32 +10,40 @@ import traceback
 from typing import Any, NoReturn, TextIO
 
 import click
+from click.core import ParameterSource
 
 from zkcoord.cli.audit import audit
 from zkcoord.cli.backup import backup, restore
 from zkcoord.cli.completion import completion
+from zkcoord.cli.config_show import config
 from zkcoord.cli.consume import consume
 from zkcoord.cli.coordinator import coordinator
 from zkcoord.cli.coordinators import coordinators
 from zkcoord.cli.demo import demo
 from zkcoord.cli.doctor import doctor
-from zkcoord.cli.group import group
-from zkcoord.cli.group_adopt import VERBS as ADOPTING
-from zkcoord.cli.group_config import config
-from zkcoord.cli.group_plan import plan
-from zkcoord.cli.group_requests import VERBS
-from zkcoord.cli.group_reset import reset_offsets
-from zkcoord.cli.group_timeline import timeline
-from zkcoord.cli.hand_over import VERBS as HANDING_OVER
+from zkcoord.cli.group.adopt import VERBS as ADOPTING
+from zkcoord.cli.group.config import config as group_config
+from zkcoord.cli.group.describe import group
+from zkcoord.cli.group.hand_over import VERBS as HANDING_OVER
+from zkcoord.cli.group.members import VERBS as MEMBERS
+from zkcoord.cli.group.mend import mend
+from zkcoord.cli.group.plan import plan
+from zkcoord.cli.group.requests import VERBS
+from zkcoord.cli.group.reset import reset_offsets
+from zkcoord.cli.group.timeline import timeline
 from zkcoord.cli.inventory import inventory
-from zkcoord.cli.migrate import migrate
-from zkcoord.cli.offsets import offsets
-from zkcoord.cli.offsets_history import history
+from zkcoord.cli.migrate.schema import migrate
+from zkcoord.cli.offsets.history import history
+from zkcoord.cli.offsets.verify import offsets
 from zkcoord.cli.options import Group
-from zkcoord.cli.output import say
+from zkcoord.cli.page import page
+from zkcoord.cli.top.top import top
+from zkcoord.cli.topic import topic
 from zkcoord.cli.uninstall import uninstall
+from zkcoord.cli.watch import watch
 from zkcoord.errors import InvariantError, ZkcoordError
 from zkcoord.logs import json_log
+from zkcoord.operating.saying import say
 
 INTERRUPTED = 130  # as a shell reports SIGINT
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -113,7 +121,16 @@ def _say_usage(error: click.UsageError) -> int:
         click.echo(error.format_message(), err=True)
         return error.exit_code
     hint = "" if error.ctx is None else f" (see `{error.ctx.command_path} --help`)"
-    return _say(f"{error.format_message()}{hint}", error.exit_code)
+    return _say(f"{' '.join(_message(error).split())}{hint}", error.exit_code)
+
+
+def _message(error: click.UsageError) -> str:
+    """What is wrong; a value that comes from the environment is told with its variable."""
+    if isinstance(error, click.BadParameter) and error.ctx is not None and error.param is not None:
+        source = error.ctx.get_parameter_source(str(error.param.name))
+        if source is ParameterSource.ENVIRONMENT:
+            return f"{error.param.envvar}: {error.message}"
+    return error.format_message()
 
 
 def _say_bug(error: Exception) -> int:
@@ -140,7 +157,7 @@ def cli() -> None:
     """A central coordinator for Kafka consumers that find their partitions through ZooKeeper."""
 
 
-for verb in (*VERBS, *ADOPTING, *HANDING_OVER, config, plan, reset_offsets, timeline):
+for verb in (*VERBS, *ADOPTING, *HANDING_OVER, *MEMBERS, group_config, mend, plan, reset_offsets, timeline):
     group.add_command(verb)
 offsets.add_command(history)
 for command in (
@@ -152,15 +169,18 @@ for command in (
     inventory,
     audit,
     completion,
+    config,
     doctor,
+    page,
     migrate,
     backup,
     restore,
+    top,
+    topic,
     uninstall,
+    watch,
     demo,
 ):
-    cli.add_command(command)
-for command in (backup, restore):
     cli.add_command(command)
 
 

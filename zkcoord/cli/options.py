@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from enum import IntEnum
 from typing import Any
 
 import click
@@ -13,12 +13,16 @@ from click.core import ParameterSource
 
 from zkcoord import logs, settings
 from zkcoord.cli.examples import EXAMPLES
+from zkcoord.cli.settings_file import SettingsFile, file_name, read_settings
 from zkcoord.errors import UsageError, ZkcoordError
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.shell.zk.config import ZooKeeperConfig, load_config
 
-ZOOKEEPER = "ZKCOORD_ZOOKEEPER"
-BOOTSTRAP_SERVERS = "ZKCOORD_BOOTSTRAP_SERVERS"
+PREFIX = "ZKCOORD"
+"""Of all environment variables. Those of one command's options begin with PREFIX and its words."""
+
+ZOOKEEPER = f"{PREFIX}_ZOOKEEPER"
+BOOTSTRAP_SERVERS = f"{PREFIX}_BOOTSTRAP_SERVERS"
 SESSION_LOG = "zkcoord.zk"
 SENTENCE_MAX = 1_000  # characters: no sentence is as long
 HELP = {"help_option_names": ["-h", "--help"]}
@@ -33,6 +37,15 @@ class Limits:
     say_every_ms: int = 5_000
 
 
+class Origin(IntEnum):
+    """Where a value came from; the larger counts."""
+
+    DEFAULT = 0
+    FILE = 1
+    ENVIRONMENT = 2
+    COMMAND_LINE = 3
+
+
 @dataclass(slots=True)
 class Settings:
     """The common options. The last one of a repeated option counts; `-v` adds up."""
@@ -44,7 +57,30 @@ class Settings:
     output: str = "table"
     log_format: str = "text"
     verbose: int = 0
+    config: str | None = None
     limits: Limits = Limits()  # no option: tests hand others in
+    origins: dict[str, Origin] = field(default_factory=dict)  # of those that were told
+    file: SettingsFile | None = None  # that `config` names
+
+    def origin(self, name: str) -> Origin:
+        """Return where an option's value came from."""
+        return self.origins.get(name, Origin.DEFAULT)
+
+    def keep(self, name: str, value: Any, origin: Origin) -> None:
+        """Keep a common option's value, unless one from a place that counts more is known."""
+        if origin >= self.origin(name):
+            setattr(self, name, value)
+            self.origins[name] = origin
+
+    def keep_file(self, found: SettingsFile) -> None:
+        """Keep a file's common options, in place of those of a file that was named before."""
+        defaults = Settings()
+        for name in [name for name, origin in self.origins.items() if origin is Origin.FILE]:
+            del self.origins[name]
+            setattr(self, name, getattr(defaults, name))
+        for name, value in found.common.items():
+            self.keep(name, value, Origin.FILE)
+        self.file = found
 
     @property
     def json(self) -> bool:
@@ -53,17 +89,23 @@ class Settings:
 
     def zookeeper_address(self) -> str:
         """Return where ZooKeeper is; UsageError if nobody said."""
-        address = os.environ.get(ZOOKEEPER) if self.zookeeper is None else self.zookeeper
-        if not address:
+        if not self.zookeeper:
             raise UsageError(
                 f"where is ZooKeeper? give --zookeeper HOST:PORT[,HOST:PORT…][/chroot], or set {ZOOKEEPER}"
             )
-        return address
+        return self.zookeeper
 
     def kafka_address(self) -> str | None:
         """Return where Kafka is, None if nobody said."""
-        address = os.environ.get(BOOTSTRAP_SERVERS) if self.bootstrap_servers is None else self.bootstrap_servers
-        return address or None
+        return self.bootstrap_servers or None
+
+    def needed_kafka_address(self) -> str:
+        """Return where Kafka is; UsageError if nobody said."""
+        if not self.bootstrap_servers:
+            raise UsageError(
+                f"where is Kafka? give --bootstrap-servers HOST:PORT[,HOST:PORT…], or set {BOOTSTRAP_SERVERS}"
+            )
+        return self.bootstrap_servers
 
     def zookeeper_settings(self) -> ZooKeeperConfig:
         """Read authentication and encryption from the file that was named."""
@@ -75,10 +117,10 @@ class Settings:
 
         return load_command_config(self.command_config) if self.command_config is not None else {}
 
-    def tree(self) -> Tree:
-        """Open a session for a tool that waits for each answer."""
-        config = self.zookeeper_settings()
-        return Tree(self.zookeeper_address(), deadline_ms=self.limits.tree_wait_ms, config=config)
+    def tree(self, on_change: Callable[[str | None], None] | None = None) -> Tree:
+        """Open a session for a tool that waits for each answer. `on_change`: as of `Tree`."""
+        wait_ms, config = self.limits.tree_wait_ms, self.zookeeper_settings()
+        return Tree(self.zookeeper_address(), deadline_ms=wait_ms, config=config, on_change=on_change)
 
     def configure_log(self, usual_level: int) -> None:
         """Set the log up. Text begins at the command's usual level; JSON has every event for programs; `-v` logs
@@ -125,7 +167,9 @@ def member_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-COMMON = frozenset(field.name for field in fields(Settings) if field.name != "limits")
+COMMON = frozenset(each.name for each in fields(Settings)) - {"limits", "origins", "file"}
+ONLY_HERE = frozenset({"config", "verbose"})
+"""Common options that a file does not hold."""
 
 
 def common_options() -> list[click.Option]:
@@ -138,11 +182,13 @@ def common_options() -> list[click.Option]:
         _option("--output", type=click.Choice(["table", "json"]), help="For people (table) or programs."),
         _option("--log-format", type=click.Choice(list(logs.FORMATS)), help="Of the log on standard error."),
         _option("-v", "--verbose", count=True, help="Log more; twice: everything."),
+        _option("--config", metavar="FILE", help=f"Settings as TOML (or {PREFIX}_CONFIG).", is_eager=True),
     ]
 
 
 def _option(*names: str, **attributes: Any) -> click.Option:
-    return click.Option(list(names), expose_value=False, callback=_keep, **attributes)
+    variable = f"{PREFIX}_{names[-1].lstrip('-').replace('-', '_').upper()}"
+    return click.Option(list(names), expose_value=False, callback=_keep, envvar=variable, **attributes)
 
 
 def _refuse_empty(option: click.Parameter, value: Any) -> None:
@@ -155,11 +201,39 @@ def _refuse_empty(option: click.Parameter, value: Any) -> None:
 def _keep(context: click.Context, option: click.Parameter, value: Any) -> None:
     known = context.ensure_object(Settings)
     name = option.name or ""
-    if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+    source = context.get_parameter_source(name)
+    if source is ParameterSource.COMMANDLINE:
         _refuse_empty(option, value)
-        setattr(known, name, known.verbose + value if name == "verbose" else value)
-        if name == "log_format":  # now: also what is wrong with the rest of the line is told in it
-            known.configure_log(logging.WARNING)
+        more = known.verbose if name == "verbose" and known.origin(name) is Origin.COMMAND_LINE else 0
+        known.keep(name, value + more if name == "verbose" else value, Origin.COMMAND_LINE)
+    elif source is ParameterSource.ENVIRONMENT:
+        known.keep(name, value, Origin.ENVIRONMENT)
+    else:
+        return
+    if name == "config" and known.config == value:
+        use_file(context, value)
+    if name == "log_format":  # now: also what is wrong with the rest of the line is told in it
+        known.configure_log(logging.WARNING)
+
+
+def use_file(context: click.Context, path: str) -> None:
+    """Take this file's values in: the common ones now, those of commands as their defaults from here on."""
+    known, above = context.ensure_object(Settings), context.find_root()
+    root = above.command
+    if known.file is None or known.file.path != path:
+        if not isinstance(root, click.Group):
+            raise TypeError(f"{root} has no commands")
+        known.keep_file(read_settings(path, root, COMMON, ONLY_HERE))
+    chain: list[click.Context] = []
+    at: click.Context | None = context
+    while at is not None:
+        chain.insert(0, at)
+        at = at.parent
+    values: Any = {} if known.file is None else known.file.commands
+    for each in chain:
+        if each is not above:
+            values = values.get(each.info_name, {})
+        each.default_map = values
 
 
 def format_options(command: click.Command, context: click.Context, formatter: click.HelpFormatter) -> None:
@@ -174,6 +248,14 @@ def format_options(command: click.Command, context: click.Context, formatter: cl
         if records:
             with formatter.section(title):
                 formatter.write_dl(records)
+
+
+def name_variables(context: click.Context) -> None:
+    """Give each option of a command its environment variable: PREFIX, the command's words, the option's name."""
+    words = [PREFIX, *context.command_path.split()[1:]]
+    for option in context.command.params:
+        if isinstance(option, click.Option) and option.name not in COMMON and not option.is_eager:
+            option.envvar = "_".join([*words, file_name(option)]).replace("-", "_").upper()
 
 
 class _Listed(click.Command):
@@ -192,6 +274,11 @@ class Command(_Listed):
         super().__init__(*args, **attributes)
         self.params += common_options()
         self._usual_log_level = usual_log_level
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse, with the variables of the options known."""
+        name_variables(ctx)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run it."""

@@ -10,35 +10,27 @@ from typing import Any
 
 import click
 
-from zkcoord.logs import emit, json_log, plain
+from zkcoord.cli.options import Settings
+from zkcoord.logs import plain
+from zkcoord.operating.saying import Tone, say, toned
+from zkcoord.operating.words import cell
 
 CUT_TO = 12
 """A column of text is not cut below so many characters."""
 
 
-def cell(value: Any) -> str:
-    """Format a table's cell: `-` for an unknown value. Nothing in it can break the line or steer the terminal.
-
-    >>> cell(None), cell(7), cell("a\\x1b[2J")
-    ('-', '7', 'a\\\\x1b[2J')
-    """
-    text = "-" if value is None or value == "" else str(value)
-    return text if text.isprintable() else printable(text)
-
-
-def printable(text: str) -> str:
-    """Escape everything in the text that is no printable character."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
-
-
 def table(
-    header: Sequence[str], rows: Sequence[Sequence[Any]], right: Collection[str] = (), width: int | None = None
+    header: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    right: Collection[str] = (),
+    width: int | None = None,
+    tones: Sequence[Tone | None] = (),
 ) -> str:
     """Columns as wide as their widest cell, left-aligned, as kafka-consumer-groups prints them; `right`: those that
     stand at the right.
 
     `width`: the most that a line may take (default: the terminal's, if standard output is one). Text is cut in its
-    middle for that, numbers never.
+    middle for that, numbers never. `tones`: of the rows.
 
     >>> print(table(["TOPIC", "LAG"], [["clicks", 7], ["a", None]], right=["LAG"]))
     TOPIC   LAG
@@ -51,20 +43,20 @@ def table(
     lines = [list(header), *([cell(value) for value in row] for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     numbers = {column for column, name in enumerate(header) if name in right}
-    room = _terminal_columns() if width is None else width
-    if room is not None:
-        widths = _fitted(widths, [len(name) for name in header], numbers, room)
-    return "\n".join(
+    if width is None and sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns
+    if width is not None:
+        widths = _fitted(widths, [len(name) for name in header], numbers, width)
+    drawn = [
         "  ".join(
             _cut(text, size).rjust(size) if column in numbers else _cut(text, size).ljust(size)
             for column, (text, size) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
         for line in lines
-    )
-
-
-def _terminal_columns() -> int | None:
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    ]
+    if tones:
+        drawn[1:] = [toned(line, tone) for line, tone in zip(drawn[1:], tones, strict=True)]
+    return "\n".join(drawn)
 
 
 def _fitted(widths: Sequence[int], least: Sequence[int], fixed: Collection[int], room: int) -> list[int]:
@@ -99,6 +91,34 @@ def print_json(document: Mapping[str, Any]) -> None:
     click.echo(_json(document))
 
 
+def tell(settings: Settings, document: Mapping[str, Any], text: str) -> None:
+    """One result: the document for programs, the text for people."""
+    if settings.json:
+        print_json(document)
+    else:
+        click.echo(text)
+
+
+def show(
+    settings: Settings,
+    documents: Iterable[Mapping[str, Any]],
+    header: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    right: Collection[str] = (),
+    *,
+    tones: Sequence[Tone | None] = (),
+    nothing: str | None = None,
+) -> None:
+    """The documents for programs, a line each, or the rows for people. `nothing`: said in place of an empty table."""
+    if settings.json:
+        for document in documents:
+            print_json(document)
+    elif rows or nothing is None:
+        click.echo(table(header, rows, right, tones=tones))
+    elif nothing:
+        say("notice", nothing)
+
+
 def print_json_list(documents: Iterable[Mapping[str, Any]]) -> None:
     """One list, one line."""
     click.echo(f"[{','.join(map(_json, documents))}]")
@@ -106,20 +126,3 @@ def print_json_list(documents: Iterable[Mapping[str, Any]]) -> None:
 
 def _json(document: Mapping[str, Any]) -> str:
     return json.dumps(plain(document), separators=(",", ":"))
-
-
-def warn(text: str) -> None:
-    """A line on standard error about something that does not end the command."""
-    say("warning", text)
-
-
-def say(kind: str, text: str, **fields: Any) -> None:
-    """`kind: text` on standard error; with a log in JSON the event `kind` with the text and these fields.
-
-    Further lines of the text stand indented below the first.
-    """
-    if json_log():
-        emit(kind, level=kind, message=text, **fields)
-        return
-    lines = [printable(line.expandtabs()).rstrip() for line in text.strip().splitlines()]
-    click.echo("\n  ".join([f"{kind}: {lines[0] if lines else ''}", *lines[1:]]), err=True)

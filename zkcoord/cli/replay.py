@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from zkcoord.cli.output import printable
-from zkcoord.errors import CorruptError, ZkcoordError
-from zkcoord.shell.journal.files import PATTERN
+from zkcoord.errors import CorruptError, UsageError, ZkcoordError
+from zkcoord.operating.words import printable
+from zkcoord.shell.journal.files import files_of
 from zkcoord.shell.journal.replay import Difference, replay
 
 DIFFERS = 1
@@ -26,9 +26,10 @@ def main(paths: tuple[Path, ...], show: bool) -> None:
     Each file begins with a checkpoint, so each can be played by itself. Exit code 0: every step put out the same; 1:
     one did not, and is printed. Play only journals that you trust: a checkpoint can hold any Python object.
     """
-    files = [file for path in paths for file in (sorted(path.glob(PATTERN)) if path.is_dir() else [path])]
-    if not files:
-        raise click.UsageError("no journal there: name a folder that was given to `zkcoord coordinator --journal`")
+    try:
+        files = files_of(paths)
+    except UsageError as error:
+        raise click.UsageError(str(error)) from error
     same = True
     for file in files:
         try:

@@ -1,0 +1,275 @@
+"""`zkcoord migrate move` on real servers: two chroots, both layouts, two ensembles, with consumers and coordinators."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.cli.program import Run
+from tests.integration.world import World, named
+from tests.waiting import wait_until
+from zkcoord.core.adoption import Adoption
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.moved import Moved, MoveState
+from zkcoord.core.record import GroupRecord
+from zkcoord.embedded.zookeeper import EmbeddedZooKeeper
+from zkcoord.migrate import upgrade
+from zkcoord.offsets.move import TOMBSTONE
+from zkcoord.tree.paths import DRAFT, LEGACY, Layout
+from zkcoord.tree.record import decode_record, encode_record
+from zkcoord.tree.request import requested
+from zkcoord.tree.schema import decode_schema
+
+pytestmark = pytest.mark.zookeeper
+
+P0, P1 = (TopicPartition("clicks", number) for number in range(2))
+ADOPTED = GroupRecord(adoption=Adoption(offsets="zookeeper", strategy="range", kafka="1.1"))
+
+
+def chroot_of(hosts: str, path: str) -> str:
+    client = KazooClient(hosts, timeout=30)
+    client.start(timeout=120)
+    client.create(path)
+    client.stop()
+    client.close()
+    return hosts + path
+
+
+@pytest.fixture
+def here(chroot: str) -> Iterator[World]:
+    with World(chroot) as world:
+        world.topic("clicks", 2)
+        yield world
+
+
+@pytest.fixture
+def there(chroot: str, zookeeper: Any) -> Iterator[World]:
+    with World(chroot_of(zookeeper.hosts, "/" + chroot.partition("/")[2] + "-there")) as world:
+        world.topic("clicks", 2)
+        yield world
+
+
+def moving(run: Run, source: World, target: World, *words: str) -> tuple[int, list[dict[str, Any]], str]:
+    result = run(
+        *("migrate", "move", "--to", target.zookeeper, *words),
+        *("--output", "json", "--zookeeper", source.zookeeper, "--timeout-ms", "30000"),
+    )
+    return result.exit_code, [json.loads(line) for line in result.stdout.splitlines()], result.stderr
+
+
+def set_up(world: World, layout: Layout) -> None:
+    """A group with offsets, and a coordinator."""
+    upgrade(world.tree, run_id="test", layout=layout.name)
+    world.put(layout.record("g"), encode_record(ADOPTED if layout is LEGACY else GroupRecord()))
+    world.put(layout.offset("g", P0), b"100")
+    world.put(layout.offset("g", P1), b"7")
+    world.coordinate(layout.name)
+
+
+def round_trip(run: Run, source: World, target: World, layouts: tuple[Layout, Layout]) -> None:
+    """A group goes over under its consumers, and comes back."""
+    set_up(source, layouts[0])
+    old = source.join("g", "clicks")
+    wait_until(lambda: old.held() == named("clicks", 0, 1), "it reads here")
+    assert old.begun == {P0: 100, P1: 7}
+
+    code, rows, text = moving(run, source, target, "--layout", layouts[1].name)
+    assert (code, rows[0]["offsets"], rows[0]["state"]) == (0, 2, "moved"), text
+    assert ("group g: adopt it there" in text) is (layouts == (DRAFT, LEGACY))
+    assert old.held() == []
+    record = decode_record(source.data(layouts[0].record("g")))
+    assert record.moved is not None
+    assert (record.moved.state, record.moved.address) == (MoveState.GONE, target.zookeeper)
+    assert source.tree.read and (TOMBSTONE in source.children(layouts[0].ids("g"))) is layouts[0].adopts
+    shown = run("group", "describe", "g", "--zookeeper", source.zookeeper)
+    assert f"this group was moved to {target.zookeeper}" in shown.stdout
+    refused = run("group", "resume", "g", "--zookeeper", source.zookeeper)
+    assert (refused.exit_code, f"group g was moved to {target.zookeeper}" in refused.stderr) == (2, True)
+
+    if layouts[1] is LEGACY:
+        target.put(LEGACY.record("g"), encode_record(ADOPTED))  # as `group adopt` does
+    target.coordinate(layouts[1].name)
+    new = target.join("g", "clicks")
+    wait_until(lambda: new.begun == {P0: 100, P1: 7}, "it goes on there")
+    assert old.held() == []
+    for position in (150, 151):
+        new.consumer.commit({P0: position})
+    old.consumer.stop()
+
+    code, rows, text = moving(run, target, source, "--layout", layouts[0].name, "--group", "g")
+    assert (code, rows[0]["offsets"]) == (0, 2), text
+    assert new.held() == []
+    again = source.join("g", "clicks")
+    wait_until(lambda: again.begun == {P0: 151, P1: 7}, "it goes on here again")
+    wait_until(lambda: again.held() == named("clicks", 0, 1), "it reads")
+    assert (TOMBSTONE in source.children(layouts[0].ids("g"))) is False
+    assert new.held() == []
+
+
+@pytest.mark.parametrize("layouts", [(DRAFT, DRAFT), (LEGACY, DRAFT), (DRAFT, LEGACY)], ids=["dd", "ld", "dl"])
+def test_a_group_goes_to_another_chroot_or_layout_under_its_consumers_and_comes_back(
+    layouts: tuple[Layout, Layout], run: Run, here: World, there: World
+) -> None:
+    round_trip(run, here, there, layouts)
+
+
+def test_a_group_goes_to_another_ensemble_and_comes_back(run: Run, here: World) -> None:
+    with (
+        EmbeddedZooKeeper(fsync=False, max_session_timeout_ms=60_000) as server,
+        World(chroot_of(server.hosts, "/there")) as there,
+    ):
+        there.topic("clicks", 2)
+        round_trip(run, here, there, (DRAFT, DRAFT))
+
+
+def test_a_dry_run_looks_at_both_trees_and_writes_nothing(run: Run, here: World, there: World) -> None:
+    set_up(here, DRAFT)
+    before = here.data(DRAFT.record("g"))
+    code, rows, text = moving(run, here, there, "--dry-run")
+    assert (code, rows) == (
+        0,
+        [{"group": "g", "offsets": 2, "from_kafka": 0, "nodes": 0, "state": "would be moved"}],
+    ), text
+    assert (here.data(DRAFT.record("g")), there.children("/")) == (before, ["brokers"])
+
+
+def test_groups_go_in_the_waves_of_a_file_or_by_name(run: Run, here: World, there: World, tmp_path: Path) -> None:
+    set_up(here, DRAFT)
+    for group in ("a", "h"):
+        here.put(DRAFT.offset(group, P0), b"1")
+    file = tmp_path / "groups.toml"
+    file.write_text("[groups.h]\n[groups.g]\nwave = 2\n[groups.a]\nwave = 2\n", encoding="utf-8")
+    for words, groups, state in (
+        (("--dry-run",), ["h", "g", "a"], "would be moved"),
+        (("--wave", "1"), ["h"], "moved"),
+        (("--wave", "2"), ["g", "a"], "moved"),
+    ):
+        code, rows, text = moving(run, here, there, "--from", str(file), *words)
+        assert (code, [(row["group"], row["state"]) for row in rows]) == (0, [(each, state) for each in groups]), text
+    for wrong, why in (
+        (("--wave", "1"), "--wave chooses among the groups of a file: give --from, too"),
+        (("--from", str(file), "--group", "g"), "--from names the groups itself: give no --group with it"),
+    ):
+        code, _, text = moving(run, here, there, *wrong)
+        assert (code, why in text) == (2, True), text
+
+
+def test_if_one_group_cannot_go_none_does(run: Run, here: World, there: World) -> None:
+    set_up(here, DRAFT)
+    here.put(DRAFT.offset("h", P0), b"1")
+    here.put(DRAFT.registration("h", "c"), b'{"version":1,"subscription":{"clicks":1},"pattern":"static"}')
+    code, rows, text = moving(run, here, there)
+    assert (code, rows) == (2, [])
+    assert "group h is read by c, and cannot be paused: stop these consumers first; nothing was moved" in text
+    assert decode_record(here.data(DRAFT.record("g"))).moved is None
+    code, rows, text = moving(run, here, there, "--group", "g")
+    assert (code, [row["group"] for row in rows]) == (0, ["g"]), text
+    here.remove(DRAFT.registration("h", "c"))
+    code, rows, text = moving(run, here, there)
+    told = [(row["group"], row["offsets"], row["state"]) for row in rows]
+    assert (code, told) == (0, [("g", 0, "was moved already"), ("h", 1, "moved")]), text
+
+
+def test_a_pause_that_nobody_carries_out_is_taken_back(run: Run, here: World, there: World) -> None:
+    coordinator = here.coordinate()
+    member = here.join("g", "clicks")
+    wait_until(lambda: member.held() == named("clicks", 0, 1), "it reads")
+    coordinator.stop()
+    here.put(DRAFT.offset("a", P0), b"1")
+    result = run("migrate", "move", "--to", there.zookeeper, "--zookeeper", here.zookeeper, "--timeout-ms", "300")
+    assert (result.exit_code, "pause of group g is not done after 300 ms" in result.stderr) == (5, True), result.stderr
+    assert result.stdout.splitlines()[1].split() == ["a", "1", "0", "0", "moved"]
+    record = decode_record(here.data(DRAFT.record("g")))
+    assert (record.moved, record.requests) == (None, {})
+    assert member.held() == named("clicks", 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        (None, "no zkcoord tree at"),
+        ({"version": 1, "revision": "0001", "layout": "draft"}, "has no id: run `zkcoord migrate upgrade` there"),
+        (
+            {
+                "version": 1,
+                "revision": "0001",
+                "layout": "draft",
+                "migration": {"from": "0001", "to": "0002", "run": "x"},
+            },
+            "a migration is in progress",
+        ),
+        ({"version": 1, "revision": "0009", "layout": "draft"}, "newer than this program"),
+    ],
+)
+def test_a_tree_that_cannot_be_moved_from_is_refused(
+    schema: dict[str, Any] | None, why: str, run: Run, here: World, there: World
+) -> None:
+    if schema is not None:
+        here.put("/zkcoord/schema", schema)
+    code, _, text = moving(run, here, there)
+    assert (code, why in text, there.children("/")) == (7, True, ["brokers"]), text
+
+
+def test_the_same_tree_another_layout_and_an_unknown_group_are_refused(run: Run, here: World, there: World) -> None:
+    set_up(here, DRAFT)
+    upgrade(there.tree, run_id="test", layout="legacy")
+    for target, words, code, why in (
+        (here, (), 2, "is the same tree: name another chroot or ensemble"),
+        (there, (), 7, "has layout legacy, not draft"),
+        (there, ("--layout", "legacy", "--group", "x"), 2, "there is no group 'x'"),
+    ):
+        found = moving(run, here, target, *words)
+        assert (found[0], why in found[2]) == (code, True), found
+
+
+def test_a_tree_that_is_made_there_has_the_source_of_topics_that_is_named_and_else_that_of_the_tree_here(
+    run: Run, here: World, zookeeper: Any
+) -> None:
+    set_up(here, DRAFT)  # at a revision that knows no other source
+    here.put("/cluster/id", {"version": "1", "id": "c1"})
+    empty = [chroot_of(zookeeper.hosts, f"/{uuid.uuid4().hex}") for _ in range(2)]
+    with World(empty[0]) as coordination, World(empty[1]) as another:
+        for source, target, words in ((here, coordination, ("--topics", "kafka")), (coordination, another, ())):
+            for more in (("--dry-run",), ()):
+                code, rows, text = moving(run, source, target, *words, *more)
+                assert (code, [row["offsets"] for row in rows]) == (0, [2]), text
+            schema = decode_schema(target.data("/zkcoord/schema"))
+            assert (schema.topics, schema.cluster_id, schema.migration) == ("kafka", "c1", None)
+            assert "has no /zkcoord/topics yet: a coordinator must have mirrored it before consumers start" in text
+
+
+def test_a_tree_that_is_there_keeps_its_source_of_topics(run: Run, here: World, there: World) -> None:
+    set_up(here, DRAFT)
+    upgrade(there.tree, run_id="test")
+    before = there.data("/zkcoord/schema")
+    code, _, text = moving(run, here, there, "--topics", "kafka")
+    assert (code, "takes its topics from zookeeper, not from kafka: leave --topics out" in text) == (7, True), text
+    assert there.data("/zkcoord/schema") == before
+    assert moving(run, here, there, "--topics", "zookeeper")[0] == 0
+
+
+def test_what_has_not_ended_is_given_up_though_the_other_tree_is_away_for_good(
+    run: Run, here: World, there: World
+) -> None:
+    set_up(here, DRAFT)
+    record = decode_record(here.data(DRAFT.record("g")))
+    give_up = ("migrate", "move", "--to", "127.0.0.1:1/gone", "--give-up", "--zookeeper", here.zookeeper)
+    assert run(*give_up).stdout == ""
+    moved = Moved(state=MoveState.LEAVING, tree="bb", address="127.0.0.1:1/gone", run="r1")
+    here.put(DRAFT.record("g"), encode_record(requested(replace(record, moved=moved), "pause", {"run": "r1"})))
+
+    result = run(*give_up)
+
+    assert result.stdout == "group g: goes on here; what was copied stays at 127.0.0.1:1/gone, unread\n"
+    wait_until(lambda: decode_record(here.data(DRAFT.record("g"))) == record, "also the answer to the pause is gone")
+    code, rows, text = moving(run, here, there, "--group", "g")
+    assert (code, rows[0]["state"]) == (0, "moved"), text
+    code, rows, text = moving(run, here, there, "--give-up")
+    assert (code, rows, "run the command there" in text) == (0, [{"group": "g", "given_up": False}], True)

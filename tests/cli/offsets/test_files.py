@@ -1,0 +1,193 @@
+"""`zkcoord offsets export` and `import` on a real ZooKeeper; no coordinator, no Kafka."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.cli.group_tree import A, World
+from tests.cli.program import Run
+from zkcoord.cli.main import cli
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.record import GroupRecord
+from zkcoord.offsets.writing import changes, write_offsets
+from zkcoord.shell.ports import CommitDone, Outcome
+from zkcoord.shell.zk.blocking import Tree
+from zkcoord.tree.paths import DRAFT, LEGACY, parents
+from zkcoord.tree.record import encode_record
+from zkcoord.tree.snapshot import Read
+from zkcoord.tree.writes import CheckNode, CreateNode, Transaction
+
+pytestmark = pytest.mark.zookeeper
+
+P0, P1, P2 = (TopicPartition("clicks", number) for number in range(3))
+OLD_MEMBER = b'{"version":1,"subscription":{"clicks":1},"pattern":"static","timestamp":"1416335000123"}'
+PAUSE = {"run": "r1", "who": "me"}
+
+
+@pytest.fixture
+def world(chroot: str) -> World:
+    with Tree(chroot) as tree:
+        world = World(tree, chroot)
+        world.put(DRAFT.offset("g", P0), b"100")
+        world.put(DRAFT.offset("g", P1), b"7\n")
+        world.put(DRAFT.offset("h", P0), b"1")
+        yield world
+
+
+def offsets(world: World, group: str = "g") -> list[bytes]:
+    return [node.data for node in world.tree.read([Read(DRAFT.offset(group, p)) for p in (P0, P1, P2)])]
+
+
+def imported(run: Run, world: World, file: Path, *options: str) -> tuple[int, str, str]:
+    result = run("offsets", "import", str(file), "--zookeeper", world.address, *options)
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_an_export_has_every_offset_in_the_old_tools_lines_or_as_json(world: World, run: Run, tmp_path: Path) -> None:
+    lines, objects = tmp_path / "lines", tmp_path / "json"
+    result = run("offsets", "export", str(lines), "--zookeeper", world.address)
+    assert (result.exit_code, result.stderr) == (0, "notice: 3 offsets of 2 groups exported\n")
+    assert lines.read_text() == (
+        "/consumers/g/offsets/clicks/0:100\n/consumers/g/offsets/clicks/1:7\n/consumers/h/offsets/clicks/0:1\n"
+    )
+    run("offsets", "export", str(objects), "--group", "h", "--format", "json", "--zookeeper", world.address)
+    assert json.loads(objects.read_text()) == {"group": "h", "topic": "clicks", "partition": 0, "offset": 1}
+    assert run("offsets", "export", "-", "--group", "g", "--zookeeper", world.address).stdout.count("\n") == 2
+    again = run("offsets", "export", str(lines), "--zookeeper", world.address)
+    assert (again.exit_code, "the file is there already" in again.stderr) == (2, True)
+    nobody = run("offsets", "export", str(tmp_path / "x"), "--group", "nobody", "--zookeeper", world.address)
+    assert (nobody.exit_code, list(tmp_path.glob("*x*"))) == (2, [])
+
+
+def test_an_offset_that_nobody_can_read_is_named_and_the_others_are_exported(
+    world: World, run: Run, tmp_path: Path
+) -> None:
+    world.put(DRAFT.offset("g", P0), b"many")
+    result = run("offsets", "export", str(tmp_path / "f"), "--zookeeper", world.address)
+    assert result.exit_code == 6
+    assert "offsets/clicks/0: bad offset 'many': not a number; an operator must set it" in result.stderr
+    assert (tmp_path / "f").read_text().count("\n") == 2
+
+
+def test_an_import_sets_what_differs_and_says_first_what_that_is(world: World, run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    file.write_text(
+        "/consumers/g/offsets/clicks/0:100\n/consumers/g/offsets/clicks/1:5\n\n/consumers/g/offsets/clicks/2:9\n"
+    )
+    before = world.tree.read([Read(DRAFT.offset("g", p)) for p in (P0, P1, P2)])
+    assert imported(run, world, file, "--dry-run") == (
+        0,
+        "TOPIC   PARTITION  BEFORE  AFTER\nclicks          1       7      5\nclicks          2       -      9\n",
+        "notice: 2 offsets of 1 group would change; nothing was written\n",
+    )
+    assert world.tree.read([Read(DRAFT.offset("g", p)) for p in (P0, P1, P2)]) == before
+    assert imported(run, world, file) == (0, "GROUP  OFFSETS  CHANGED  CREATED\ng            3        2        1\n", "")
+    assert offsets(world) == [b"100", b"5", b"9"]
+    assert world.tree.read([Read(DRAFT.offset("g", P0))]) == before[:1]
+    code, text, _ = imported(run, world, file, "--output", "json")
+    assert (code, json.loads(text)) == (0, {"group": "g", "offsets": 3, "changed": 0, "created": 0})
+
+
+def test_an_import_makes_groups_that_are_not_there_and_leaves_others_alone(
+    world: World, run: Run, tmp_path: Path
+) -> None:
+    file = tmp_path / "f"
+    file.write_text('{"group":"new","topic":"clicks","partition":2,"offset":4}\n/consumers/g/offsets/clicks/0:1\n')
+    assert imported(run, world, file, "--group", "new")[0] == 0
+    assert (offsets(world, "new"), offsets(world)[:2]) == ([b"", b"", b"4"], [b"100", b"7\n"])
+    assert imported(run, world, file, "--group", "other")[0] == 2
+
+
+def test_a_file_with_one_bad_line_changes_nothing(world: World, run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    file.write_text("/consumers/g/offsets/clicks/0:1\n/consumers/g/offsets/clicks:1\n")
+    code, _, error = imported(run, world, file)
+    assert (code, "line 2: '/consumers/g/offsets/clicks:1' is no offset" in error) == (2, True)
+    assert offsets(world)[0] == b"100"
+
+
+def test_standard_input_is_taken_too(world: World) -> None:
+    words = ["offsets", "import", "-", "--zookeeper", world.address]
+    result = CliRunner().invoke(cli, words, input="/consumers/g/offsets/clicks/0:1\n", prog_name="zkcoord")
+    assert (result.exit_code, offsets(world)[0]) == (0, b"1")
+
+
+def test_a_group_that_is_read_is_refused_with_who_must_act_unless_it_is_paused(
+    world: World, run: Run, tmp_path: Path
+) -> None:
+    file = tmp_path / "f"
+    file.write_text("/consumers/h/offsets/clicks/0:9\n/consumers/g/offsets/clicks/0:9\n")
+    world.member(A)
+    code, _, error = imported(run, world, file)
+    assert (code, error) == (
+        2,
+        f"error: group g is read by {A}: stop these consumers, or run `zkcoord group pause g` first\n",
+    )
+    assert (offsets(world)[0], offsets(world, "h")[0]) == (b"100", b"1")  # no group is changed
+    assert imported(run, world, file, "--force")[0] == 2
+    world.put(DRAFT.record("g"), encode_record(GroupRecord(wish={"pause": PAUSE})))
+    assert imported(run, world, file)[0] == 2  # the pause is not carried out yet
+    done = {"pause": {"run": "r1", "state": "paused"}}
+    world.put(DRAFT.record("g"), encode_record(GroupRecord(wish={"pause": PAUSE}, done=done)))
+    assert imported(run, world, file)[0] == 0
+    assert (offsets(world)[0], offsets(world, "h")[0]) == (b"9", b"9")
+
+
+def test_old_consumers_can_be_overruled(chroot: str, run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    file.write_text("/consumers/g/offsets/clicks/0:9\n")
+    with Tree(chroot) as tree:
+        path = LEGACY.registration("g", "g_h-1-aaaaaaaa")
+        for parent in ("/brokers", *parents(path)):
+            tree.commit(Transaction(writes=(CreateNode(parent),)))
+        tree.commit(Transaction(writes=(CreateNode(path, OLD_MEMBER, ephemeral=True),)))
+        result = run("offsets", "import", str(file), "--zookeeper", chroot)
+        assert result.exit_code == 2
+        assert result.stderr == (
+            "error: group g is read by g_h-1-aaaaaaaa, which would overwrite the offsets:"
+            " stop these consumers first, or force it (--force)\n"
+        )
+        assert run("offsets", "import", str(file), "--force", "--zookeeper", chroot).exit_code == 0
+        assert tree.read([Read(LEGACY.offset("g", P0))])[0].data == b"9"
+
+
+class Meddling:
+    """A tree in which somebody does something before a commit, or whose answers are lost."""
+
+    def __init__(self, tree: Tree, world: World) -> None:
+        self.tree, self.world = tree, world
+        self.before: list[tuple[str, bytes]] = []
+        self.lost = 0
+        self.read, self.sync = tree.read, tree.sync
+
+    def commit(self, transaction: Transaction) -> CommitDone:
+        for path, data in self.before:
+            self.world.put(path, data)
+        self.before = []
+        done = self.tree.commit(transaction)
+        if self.lost:
+            self.lost -= 1
+            return CommitDone(-1, Outcome.UNKNOWN)
+        return done
+
+
+def test_an_offset_that_changes_meanwhile_or_whose_answer_is_lost_is_read_again(world: World) -> None:
+    tree = Meddling(world.tree, world)
+    tree.before, tree.lost = [(DRAFT.offset("g", P0), b"55")], 2
+    found = write_offsets(tree, DRAFT, "g", {P0: 1, P2: 2}, guard=(), why="a test")
+    assert [(change.partition, change.before, change.after) for change in found] == [(P0, 100, 1), (P2, None, 2)]
+    assert offsets(world) == [b"1", b"7\n", b"2"]
+
+
+def test_nothing_more_is_written_once_people_ask_something_else_of_the_group(world: World) -> None:
+    record = DRAFT.record("g")
+    world.put(record, encode_record(GroupRecord()))
+    tree = Meddling(world.tree, world)
+    tree.before = [(record, encode_record(GroupRecord(assignor="range")))]
+    with pytest.raises(Exception, match=r"group g: somebody changed its record \(/zkcoord/groups/g\) meanwhile"):
+        write_offsets(tree, DRAFT, "g", {P0: 1}, guard=(CheckNode(record, 0),), why="a test")
+    assert [change.before for change in changes(world.tree.read, DRAFT, "g", {P0: 1})] == [100]

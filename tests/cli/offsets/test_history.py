@@ -1,0 +1,71 @@
+"""`zkcoord offsets history`: what is refused before a Spark starts, and a group's lag over time."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+from zkcoord.cli.offsets.history import COLUMNS, report_table
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import UsageError
+from zkcoord.spark.history.lag import Progress, Span, draw, over_time
+
+P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ((), "where is Kafka?"),
+        (("--bootstrap-servers", "h:1", "--since", "yesterday"), "--since 'yesterday' is no time"),
+        (("--bootstrap-servers", "h:1", "--picture", "x.png"), "--picture draws one group: name it"),
+        (("g", "--bootstrap-servers", "h:1", "--picture", "x.gif"), "must end in .png, .svg, .pdf"),
+        (("--bootstrap-servers", "h:1", "--csv", __file__), "exists: name a new file"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_before_spark_starts(
+    run: Run, arguments: tuple[str, ...], text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ZKCOORD_BOOTSTRAP_SERVERS", raising=False)
+    done = run("offsets", "history", *arguments)
+    assert done.exit_code != 0
+    assert text in done.output + done.stderr
+
+
+def test_only_a_table_of_several_groups_names_them() -> None:
+    row = {"group": "g", "topic": "t", "partition": 0, "commits": 3, "last_ms": None, "offset": 7, "lag": 13}
+    row |= {"rewinds": 2, "notes": ["stuck", "went back by up to 2"]}
+    values = ["t", 0, 3, None, 7, 13, 2, "stuck; went back by up to 2"]
+    assert report_table([row], of_one=True) == (COLUMNS[1:], [values])
+    assert report_table([row], of_one=False) == (COLUMNS, [["g", *values]])
+
+
+def ends(partitions: Collection[TopicPartition], at_ms: int) -> Mapping[TopicPartition, int]:
+    """One record of each partition in 10 ms."""
+    return dict.fromkeys(partitions, at_ms // 10)
+
+
+def test_a_span_without_commits_has_the_lag_that_grows() -> None:
+    told = [Progress(P, 1000, 2, 0, 90), Progress(Q, 3000, 1, 1, 250), Progress(P, 3000, 1, 0, 300)]
+    assert over_time(told, 1000, ends) == [Span(1000, 2, 0, 10), Span(2000, 0, 0, 110), Span(3000, 2, 1, 50)]
+
+
+def test_a_lag_that_kafka_does_not_tell_is_unknown() -> None:
+    assert over_time([Progress(P, 1000, 1, 0, 5)], 1000, lambda _, __: {}) == [Span(1000, 1, 0, None)]
+    assert over_time([], 1000, ends) == []
+
+
+@pytest.mark.parametrize("kind", ["png", "svg"])
+def test_a_picture_is_drawn_in_the_format_of_its_name(tmp_path: Path, kind: str) -> None:
+    file = tmp_path / f"lag.{kind}"
+    draw("g", [Span(1000, 2, 0, 10), Span(2000, 0, 1, None), Span(3000, 2, 1, 50)], file)
+    head = file.read_bytes()[:300]
+    assert head.startswith(b"\x89PNG") if kind == "png" else b"<svg" in head or b"<?xml" in head
+
+
+def test_a_picture_of_another_kind_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="must end in"):
+        draw("g", [], tmp_path / "lag.bmp")

@@ -1,0 +1,139 @@
+"""`zkcoord offsets verify` on a real ZooKeeper and a real broker; no coordinator."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka import TopicPartition as Native
+from confluent_kafka.admin import AdminClient
+
+from tests.cli.group_tree import World
+from tests.cli.program import Run
+from tests.kafka.helpers import PATIENCE_SECONDS, QUIET
+from tests.kafka.topics import create_topic
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.record import GroupRecord
+from zkcoord.core.tenure import KafkaCommit, Stamp, Tenure
+from zkcoord.embedded import EmbeddedKafka
+from zkcoord.kafka.client import KafkaClient
+from zkcoord.migrate import current
+from zkcoord.offsets.kafka_store import KafkaCommits
+from zkcoord.shell.zk.blocking import Tree
+from zkcoord.tree.paths import DRAFT, LEGACY, parents
+from zkcoord.tree.record import encode_record
+from zkcoord.tree.snapshot import Read
+from zkcoord.tree.writes import CreateNode, Transaction
+
+pytestmark = [pytest.mark.zookeeper, pytest.mark.kafka]
+
+
+@pytest.fixture
+def admin(kafka: EmbeddedKafka) -> AdminClient:
+    return AdminClient({"bootstrap.servers": kafka.bootstrap_servers}, logger=QUIET)
+
+
+def tree_id(tree: Tree) -> str:
+    schema = current(tree)
+    assert schema is not None
+    return schema.tree_id
+
+
+def new_topic(admin: AdminClient, partitions: int) -> str:
+    topic = f"t-{uuid.uuid4().hex[:8]}"
+    create_topic(admin, topic, partitions)
+    return topic
+
+
+def commit(admin: AdminClient, group: str, topic: str, offsets: dict[int, int]) -> None:
+    """As a program without our metadata."""
+    named = [Native(topic, partition, offset) for partition, offset in offsets.items()]
+    admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, named)])[group].result(PATIENCE_SECONDS)
+
+
+def verified(run: Run, address: str, kafka: EmbeddedKafka, *words: str) -> list[dict[str, Any]]:
+    options = ("--zookeeper", address, "--bootstrap-servers", kafka.bootstrap_servers, "--output", "json")
+    result = run("offsets", "verify", *words, *options)
+    assert result.exit_code == 0, result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_a_group_of_ours_that_commits_to_both_stores(
+    chroot: str, run: Run, kafka: EmbeddedKafka, admin: AdminClient, tmp_path: Path
+) -> None:
+    topic, group = new_topic(admin, 4), f"g-{uuid.uuid4().hex[:8]}"
+    p = [TopicPartition(topic, number) for number in range(4)]
+    with Tree(chroot) as tree, KafkaClient(kafka.bootstrap_servers) as client:
+        world = World(tree, chroot)
+        world.put(DRAFT.record(group), encode_record(GroupRecord(store_name="dual")))
+        world.put(DRAFT.owner(group, p[0]), f"{group}_a-0".encode())
+        for partition in p[:3]:
+            world.put(DRAFT.offset(group, partition), b"0")
+        stats = [node.stat for node in tree.read([Read(DRAFT.offset(group, each)) for each in p[:3]])]
+        mzxids = [stat.mzxid for stat in stats if stat is not None]
+        world.put(DRAFT.offset(group, p[1]), b"0")  # a later tenure
+        stamps = [Stamp(tenure=Tenure(tree_id(tree), mzxid), at_ms=1_700_000_000_000) for mzxid in mzxids]
+        KafkaCommits(client).commit(group, {p[n]: KafkaCommit(offset=0, stamp=stamps[n]) for n in (0, 1)})
+        commit(admin, group, topic, {3: 9})
+    found = verified(run, chroot, kafka, group)
+    assert [(d["partition"], d["zookeeper_offset"], d["kafka_offset"], d["counts"], d["verdict"]) for d in found] == [
+        (0, 0, 0, 0, "equal"),
+        (1, 0, 0, 0, "behind"),
+        (2, 0, None, 0, "expired"),
+        (3, None, 9, 9, "out of range"),
+    ]
+    first = found[0]
+    assert (first["source"], first["owner"], first["store"]) == ("kafka", f"{group}_a-0", "dual")
+    assert (first["log_start"], first["log_end"], first["kafka_committed_ms"]) == (0, 0, 1_700_000_000_000)
+    assert first["zookeeper_written_ms"] > 1_600_000_000_000
+
+    file = tmp_path / "all.parquet"
+    servers = ("--zookeeper", chroot, "--bootstrap-servers", kafka.bootstrap_servers)
+    result = run("offsets", "verify", "--all-groups", "--differences", "--parquet", str(file), *servers)
+    lines = result.stdout.splitlines()
+    assert (result.exit_code, lines[0]) == (0, f"Group {group}")
+    assert lines[1].split()[:3] == ["TOPIC", "PARTITION", "ZOOKEEPER"]
+    assert [line.split()[1] for line in lines[2:5]] == ["1", "2", "3"]
+    assert f"! expired: whoever is given the partition next writes both ({topic}-2)" in lines
+    assert lines[-1] == "1 group, 4 partitions: 1 equal, 1 behind, 1 expired, 1 out of range"
+    written = pyarrow.parquet.read_table(file).to_pylist()
+    assert [(row["partition"], row["verdict"]) for row in written] == [(d["partition"], d["verdict"]) for d in found]
+    again = run("offsets", "verify", "--all-groups", "--parquet", str(file), *servers)
+    assert (again.exit_code, "File exists; name a file that can be made" in again.stderr) == (2, True)
+
+
+def test_a_group_of_old_consumers_that_nobody_has_adopted(
+    chroot: str, run: Run, kafka: EmbeddedKafka, admin: AdminClient
+) -> None:
+    topic, group = new_topic(admin, 3), f"g-{uuid.uuid4().hex[:8]}"
+    with Tree(chroot) as tree:
+        for number in range(2):
+            path = LEGACY.offset(group, TopicPartition(topic, number))
+            for each, data in (*((parent, b"") for parent in parents(path)), (path, b"0")):
+                tree.commit(Transaction(writes=(CreateNode(each, data),)))
+    commit(admin, group, topic, {1: 0, 2: 0})
+    found = verified(run, chroot, kafka, "--all-groups")
+    assert [(d["group"], d["store"], d["partition"], d["verdict"], d["todo"]) for d in found] == [
+        (group, "old", 0, "only zookeeper", ""),
+        (group, "old", 1, "equal", ""),
+        (group, "old", 2, "only kafka", ""),
+    ]
+
+
+def test_a_group_that_neither_store_knows_is_told_and_so_is_a_kafka_that_nobody_named(
+    chroot: str, run: Run, kafka: EmbeddedKafka
+) -> None:
+    with Tree(chroot) as tree:
+        World(tree, chroot)
+    options = ("--zookeeper", chroot, "--bootstrap-servers", kafka.bootstrap_servers)
+    result = run("offsets", "verify", "nobody", *options)
+    assert (result.exit_code, "there is no group 'nobody'" in result.stderr) == (2, True)
+    result = run("offsets", "verify", "nobody", "--zookeeper", chroot)
+    assert (result.exit_code, "where is Kafka? give --bootstrap-servers" in result.stderr) == (2, True)
+    result = run("offsets", "verify", "nobody", "--zookeeper", chroot, "--bootstrap-servers", "127.0.0.1:1")
+    assert (result.exit_code, "cannot be reached" in result.stderr) == (5, True)

@@ -1,0 +1,197 @@
+"""The way back on a tree in memory: every place where it breaks off, and who comes in between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from tests.migrate.memory_tree import CrashError, MemoryTree
+from tests.old_members.groups import static
+from zkcoord.core.adoption import Adoption
+from zkcoord.core.moved import Moved, MoveState
+from zkcoord.core.record import DEFAULT_RECORD
+from zkcoord.errors import UsageError
+from zkcoord.migrate import upgrade
+from zkcoord.operating.adopting import adopt_group
+from zkcoord.operating.releasing import ours, release
+from zkcoord.tree.paths import LEGACY
+from zkcoord.tree.record import decode_record, encode_record
+
+OLD, OURS = "g_h-1416335000123-1a2b3c4d", "g_h-1416335000123-z1a2b3c4"
+RECORD = LEGACY.record("g")
+ADOPTED = replace(DEFAULT_RECORD, adoption=Adoption(offsets="zookeeper", strategy="range", kafka="0.11"))
+GROUP_OF_THEIRS = {
+    "/consumers/g": "",
+    "/consumers/g/ids": "",
+    f"/consumers/g/ids/{OLD}": static(t=1),
+    "/consumers/g/offsets": "",
+    "/consumers/g/offsets/t": "",
+    "/consumers/g/offsets/t/0": "7",
+    "/consumers/g/owners": "",
+    "/consumers/g/owners/t": "",
+    "/consumers/g/owners/t/0": f"{OLD}-0",
+}
+OF_OURS = {
+    RECORD: encode_record(ADOPTED).decode(),
+    f"{RECORD}/state": "{}",
+    f"{RECORD}/state/marks": "",
+    f"{RECORD}/state/marks/t": "{}",
+    f"{RECORD}/state/instances": "",
+    "/zkcoord/channels/g": "",
+    f"/zkcoord/channels/g/{OURS}": "{}",
+    f"/zkcoord/channels/g/{OURS}/0000000001": "{}",
+    f"/zkcoord/channels/g/{OURS}/evicted": "6000",
+}
+REGISTERED = '{"version":1,"subscription":{"t":1},"pattern":"static","coordination":"zkcoord/1","timestamp":"1"}'
+
+
+def refuses(there: Sequence[str]) -> None:
+    raise UsageError(" ".join(there))
+
+
+def put(tree: MemoryTree, nodes: dict[str, str]) -> None:
+    for path, text in nodes.items():
+        tree.set(path, text.encode())
+
+
+@pytest.fixture
+def tree() -> MemoryTree:
+    """A tree of the layout legacy with a group that is adopted, and no consumer of ours in it any more."""
+    made = MemoryTree()
+    upgrade(made, run_id="test", layout="legacy")
+    put(made, GROUP_OF_THEIRS)
+    put(made, OF_OURS)
+    made.commits.clear()
+    return made
+
+
+def without_ours(tree: MemoryTree) -> dict[str, bytes]:
+    return {path: data for path, data in tree.data().items() if path not in OF_OURS}
+
+
+def test_a_release_removes_what_is_ours_and_leaves_all_that_is_the_groups(tree: MemoryTree) -> None:
+    after = without_ours(tree)
+    assert release(tree, LEGACY, "g", refuses) == len(OF_OURS)
+    assert tree.data() == after
+    assert release(tree, LEGACY, "g", refuses) == 0
+
+
+def test_the_offset_nodes_stay_also_those_that_ours_made_where_old_members_commit_to_kafka_alone(
+    tree: MemoryTree,
+) -> None:
+    """They may as well be of the time before the old members changed to Kafka."""
+    adoption = Adoption(offsets="kafka", strategy="range", kafka="0.11")
+    put(tree, {RECORD: encode_record(replace(DEFAULT_RECORD, adoption=adoption, store_name="kafka")).decode()})
+    after = without_ours(tree)
+    assert release(tree, LEGACY, "g", refuses) == len(OF_OURS)
+    assert tree.data() == after
+    assert after["/consumers/g/offsets/t/0"] == b"7"
+
+
+@pytest.mark.parametrize("fault", ["before", "after", "crash-before", "crash-after"])
+@pytest.mark.parametrize("at", range(2))
+def test_a_release_that_broke_off_anywhere_is_ended_by_the_next_one(tree: MemoryTree, at: int, fault: str) -> None:
+    after = without_ours(tree)
+    tree.fault = lambda n: fault if n == at else ""
+    try:
+        release(tree, LEGACY, "g", refuses)
+    except CrashError:
+        release(tree, LEGACY, "g", refuses)
+    assert tree.data() == after
+    assert len(tree.commits) > at
+
+
+def test_a_release_is_refused_while_a_consumer_of_ours_is_registered_and_writes_nothing(tree: MemoryTree) -> None:
+    put(tree, {f"/consumers/g/ids/{OURS}": REGISTERED})
+    before = tree.data()
+    with pytest.raises(UsageError, match=OURS):
+        release(tree, LEGACY, "g", refuses)
+    assert (tree.data(), tree.commits) == (before, [])
+
+
+def test_a_release_is_refused_while_a_consumer_that_is_gone_still_owns_a_partition(tree: MemoryTree) -> None:
+    """Its session ends soon."""
+    put(tree, {"/consumers/g/owners/t/0": f"{OURS}-0"})
+    assert ours(tree, LEGACY, "g") == [OURS]
+
+
+def test_f92_a_consumer_that_registers_before_the_adoption_is_taken_out_has_the_release_refused(
+    tree: MemoryTree,
+) -> None:
+    """The tool had read that nobody is there; it puts the adoption back as it was."""
+    before = {**tree.data(), f"/consumers/g/ids/{OURS}": REGISTERED.encode()}
+    tree.meanwhile = lambda n: put(tree, {f"/consumers/g/ids/{OURS}": REGISTERED}) if n == 0 else None
+    with pytest.raises(UsageError, match=OURS):
+        release(tree, LEGACY, "g", refuses)
+    assert tree.data() == before
+    assert decode_record(tree.nodes[RECORD][0]) == ADOPTED
+
+
+def test_f92_a_release_that_waits_goes_on_when_that_consumer_has_left(tree: MemoryTree) -> None:
+    after = without_ours(tree)
+    tree.meanwhile = lambda n: put(tree, {f"/consumers/g/ids/{OURS}": REGISTERED}) if n == 0 else None
+
+    def leaves(there: Sequence[str]) -> None:
+        assert there == [OURS]
+        del tree.nodes[f"/consumers/g/ids/{OURS}"]
+
+    release(tree, LEGACY, "g", leaves)
+    assert tree.data() == after
+
+
+def test_a_group_that_is_adopted_again_in_the_middle_keeps_its_record(tree: MemoryTree) -> None:
+    def adopts(n: int) -> None:
+        if n == 1:
+            tree.set(RECORD, encode_record(ADOPTED))
+
+    tree.meanwhile = adopts
+    with pytest.raises(UsageError, match="somebody adopted the group again"):
+        release(tree, LEGACY, "g", refuses)
+    assert decode_record(tree.nodes[RECORD][0]) == ADOPTED
+
+
+def test_what_a_coordinator_writes_meanwhile_is_removed_too(tree: MemoryTree) -> None:
+    after = without_ours(tree)
+    tree.meanwhile = lambda n: tree.set(f"{RECORD}/state", b'{"generation":9}') if n == 1 else None
+    release(tree, LEGACY, "g", refuses)
+    assert tree.data() == after
+
+
+@pytest.mark.parametrize("fault", ["before", "after", "crash-before", "crash-after"])
+@pytest.mark.parametrize("at", range(3))
+def test_adoptions_that_broke_off_anywhere_are_ended_by_the_next_run_and_none_is_written_twice(
+    at: int, fault: str
+) -> None:
+    tree = MemoryTree()
+    upgrade(tree, run_id="test", layout="legacy")
+    tree.commits.clear()
+    told = ADOPTED.adoption
+    assert told is not None
+
+    def run() -> list[str]:
+        return [adopt_group(tree, LEGACY, group, told, None, force=False).result for group in ("a", "b", "c")]
+
+    tree.fault = lambda n: fault if n == at else ""
+    try:
+        assert run() == ["adopted"] * 3
+    except CrashError:
+        assert set(run()) <= {"adopted", "unchanged"}
+    assert run() == ["unchanged"] * 3
+    assert [tree.nodes[LEGACY.record(group)] for group in ("a", "b", "c")] == [(encode_record(ADOPTED), 0)] * 3
+
+
+@pytest.mark.parametrize("store", ["dual", "kafka"])
+def test_a_group_whose_offsets_were_moved_is_not_released_before_they_are_back(tree: MemoryTree, store: str) -> None:
+    put(tree, {RECORD: encode_record(replace(ADOPTED, store_name=store, store_step=2)).decode()})
+    before = tree.data()
+    with pytest.raises(UsageError, match=f"moved to the store '{store}': bring them back .* --to zookeeper"):
+        release(tree, LEGACY, "g", refuses)
+    assert tree.data() == before
+    gone = Moved(state=MoveState.GONE, tree="5e0b", address="zk2:2181", run="r")
+    put(tree, {RECORD: encode_record(replace(ADOPTED, store_name=store, store_step=2, moved=gone)).decode()})
+    assert release(tree, LEGACY, "g", refuses) > 0  # its offsets are those of another tree
+    told = Adoption(offsets="kafka", dual_commit=True, strategy="range", kafka="0.11")
+    put(tree, {RECORD: encode_record(replace(ADOPTED, adoption=told, store_name="dual", store_step=2)).decode()})
+    assert release(tree, LEGACY, "g", refuses) > 0  # there its old members look for them

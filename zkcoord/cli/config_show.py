@@ -1,0 +1,143 @@
+"""`zkcoord config show`: what each setting is, and where its value came from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import click
+from click.core import ParameterSource
+
+from zkcoord.cli.options import COMMON, PREFIX, Group, Origin, Settings, common_options, name_variables, pass_settings
+from zkcoord.cli.output import print_json, table
+from zkcoord.cli.settings_file import file_name, nearest, settable
+from zkcoord.errors import UsageError
+from zkcoord.operating.saying import warn
+
+COLUMNS = ("COMMAND", "SETTING", "VALUE", "FROM")
+OTHER_VARIABLES = ("ZKCOORD_CACHE", "ZKCOORD_VENV", "ZKCOORD_IVY_SETTINGS")
+"""Variables of the embedded servers and the scripts, which are no settings of a command."""
+
+FROM_ENVIRONMENT, FROM_FILE, DEFAULT = "environment", "file", "default"
+
+
+class Shown(NamedTuple):
+    """A setting: `command` "" is every command; `variable`: the environment variable that would set it."""
+
+    command: str
+    name: str
+    value: Any
+    source: str  # "command line", FROM_ENVIRONMENT, FROM_FILE, DEFAULT
+    variable: str
+
+
+@click.group(cls=Group)
+def config() -> None:
+    """Settings of the commands: options, environment, a file."""
+
+
+@config.command()
+@click.argument("words", metavar="[COMMAND]...", nargs=-1)
+@click.option("--all", "all_", is_flag=True, help="Also settings of other commands that have their defaults.")
+@pass_settings
+def show(settings: Settings, words: Sequence[str], all_: bool) -> None:
+    """Show settings, and where each value came from: of every command, and of COMMAND, or of all where somebody set it.
+
+    An option on the command line counts first, then an environment variable, then the file of --config, then the
+    default. Values that are not allowed are refused.
+    """
+    context = click.get_current_context()
+    found = list(_common(settings))
+    for command in _commands(context.find_root(), words):
+        own = list(_own(command))
+        found += own if all_ or words else [each for each in own if each.source != DEFAULT]
+    for warning in unknown_variables(context.find_root()):
+        warn(warning)
+    if settings.json:
+        for each in found:
+            keys = {"command": each.command or None, "setting": each.name, "value": each.value}
+            print_json({**keys, "source": each.source, "variable": each.variable})
+        return
+    rows = [[each.command or "(every)", each.name, _text(each.value), _where(each, settings)] for each in found]
+    click.echo(table(COLUMNS, rows))
+
+
+def _common(settings: Settings) -> Iterator[Shown]:
+    words = {Origin.COMMAND_LINE: "command line", Origin.ENVIRONMENT: FROM_ENVIRONMENT, Origin.FILE: FROM_FILE}
+    for option in common_options():
+        name = str(option.name)
+        source = words.get(settings.origin(name), DEFAULT)
+        yield Shown("", file_name(option), getattr(settings, name), source, str(option.envvar))
+
+
+def _own(context: click.Context) -> Iterator[Shown]:
+    """The settings of one command. UsageError for a value that is not allowed."""
+    name_variables(context)
+    for name, option in settable(context.command).items():
+        if option.name not in COMMON:
+            told = {ParameterSource.ENVIRONMENT: FROM_ENVIRONMENT, ParameterSource.DEFAULT_MAP: FROM_FILE}
+            value, source = option.consume_value(context, {})
+            variable = str(option.envvar)
+            try:
+                value = option.type_cast_value(context, value) if source in told else option.get_default(context)
+            except click.BadParameter as error:
+                raise UsageError(f"{variable}: {error.message}") from None
+            yield Shown(
+                context.command_path.partition(" ")[2], name, _known(value), told.get(source, DEFAULT), variable
+            )
+
+
+def _known(value: Any) -> Any:
+    """The value; None where there is none (click has a mark of its own for that)."""
+    if isinstance(value, tuple | list):
+        return [str(each) for each in value]
+    return value if isinstance(value, bool | int | str) else None
+
+
+def _commands(root: click.Context, words: Sequence[str] = ()) -> Iterator[click.Context]:
+    """The contexts of all commands, or of one, with the environment and the file that they would have."""
+    at = root
+    for word in words:
+        commands = _below(at)
+        if word not in commands:
+            near = nearest(word, commands)
+            hint = f"did you mean {near}?" if near else f"`{at.command_path} --help` shows them"
+            raise UsageError(f"there is no command {' '.join(words)!r}: {hint}")
+        at = click.Context(commands[word], parent=at, info_name=word)
+    if not isinstance(at.command, click.Group):
+        yield at
+    for name, command in sorted(_below(at).items()):
+        yield from _commands(click.Context(command, parent=at, info_name=name))
+
+
+def _below(context: click.Context) -> Mapping[str, click.Command]:
+    return context.command.commands if isinstance(context.command, click.Group) else {}
+
+
+def _where(shown: Shown, settings: Settings) -> str:
+    if shown.source == FROM_ENVIRONMENT:
+        return shown.variable
+    if shown.source == FROM_FILE and settings.file is not None:
+        return settings.file.path
+    return shown.source
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, list):
+        return ", ".join(value) or None
+    return str(value).lower() if isinstance(value, bool) else None if value is None else str(value)
+
+
+def unknown_variables(root: click.Context) -> list[str]:
+    """Describe environment variables that look like settings and are none."""
+    known = {str(option.envvar) for option in common_options()}
+    for context in _commands(root):
+        name_variables(context)
+        known |= {str(option.envvar) for option in settable(context.command).values()}
+    found = []
+    for name in sorted(os.environ):
+        if name.startswith(f"{PREFIX}_") and name not in known and name not in OTHER_VARIABLES:
+            near = nearest(name, known)
+            found.append(f"{name} is no setting: " + (f"did you mean {near}?" if near else "nothing reads it"))
+    return found

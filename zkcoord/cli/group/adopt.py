@@ -1,0 +1,161 @@
+"""`zkcoord group adopt|release`: groups of old consumers come under zkcoord, and leave it again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import click
+
+from zkcoord.cli.inventory import inventories, kafka_offsets
+from zkcoord.cli.options import Command, Settings, at_least, number_option, pass_settings
+from zkcoord.cli.output import show, tell
+from zkcoord.core.adoption import OLD_STORES, OLD_STRATEGIES, Adoption
+from zkcoord.core.words import count
+from zkcoord.errors import UsageError
+from zkcoord.migrate import BlockingTree, Rehearsal
+from zkcoord.operating.adopting import REFUSED, Result, adopt_group, legacy_layout
+from zkcoord.operating.adoption_file import adoption_of, read_adoptions
+from zkcoord.operating.releasing import named
+from zkcoord.operating.releasing import release as release_group
+from zkcoord.operating.requesting import turns
+from zkcoord.operating.saying import say
+from zkcoord.operating.wave_file import refuse_waves_alone
+from zkcoord.subscription import check_name
+
+COLUMNS = ("GROUP", "RESULT", "NOTES", "WHY")
+
+
+@click.command(cls=Command)
+@click.argument("name", metavar="[G]", required=False)
+@click.option("--offsets", type=click.Choice(OLD_STORES), help="Their offsets.storage.")
+@click.option("--dual-commit", is_flag=True, help="Their dual.commit.enabled (only with --offsets kafka).")
+@click.option("--strategy", type=click.Choice(OLD_STRATEGIES), help="Their partition.assignment.strategy.")
+@click.option("--kafka", metavar="VERSION", help="Of their library: 0.8, 0.9, 0.10, 0.11, 1.0, 1.1, or an exact one.")
+@click.option("--retries", type=at_least(1), metavar="N", help="Their rebalance.max.retries  [default: 4].")
+@click.option("--backoff-ms", type=at_least(0), metavar="N", help="Their rebalance.backoff.ms  [default: 2000].")
+@click.option(
+    "--auto-commit-interval-ms",
+    type=at_least(0),
+    metavar="N",
+    help="Their auto.commit.interval.ms  [default: 60000].",
+)
+@click.option("--exclude-internal", type=click.Choice(["yes", "no"]), help="Their exclude.internal.topics.")
+@click.option("--broker", metavar="VERSION", help="Of the brokers.")
+@click.option("--from", "file", metavar="FILE", help="Adopt all groups of a file that `zkcoord inventory` wrote.")
+@click.option("--wave", "waves", type=at_least(1), multiple=True, metavar="N", help="With --from: only this wave.")
+@click.option("--force", is_flag=True, help="Also where the tree shows something else.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and write nothing.")
+@pass_settings
+def adopt(
+    settings: Settings,
+    name: str | None,
+    file: str | None,
+    waves: tuple[int, ...],
+    force: bool,
+    dry_run: bool,
+    **told: Any,
+) -> None:
+    """Put group G of old consumers, or all groups of a file, under zkcoord.
+
+    Tell what the tree does not show: how the group's old members are configured. It is compared with what the tree
+    shows, with --bootstrap-servers also with the offsets in Kafka. From then on consumers of zkcoord may join the
+    group, and coordinators serve it. `zkcoord group release` is the way back. May be run again: what is adopted already
+    stays as it is.
+    """
+    if (name is None) is (file is None):
+        raise UsageError("name one group, or give --from FILE")
+    given = {key: value for key, value in told.items() if value not in (None, False)}
+    if file is not None and given:
+        raise UsageError(f"--{next(iter(given)).replace('_', '-')}: with --from the file says it")
+    refuse_waves_alone(waves, file)
+    if "exclude_internal" in given:
+        given["exclude_internal"] = given["exclude_internal"] == "yes"
+    wanted = {g: t.adoption for g, t in read_adoptions(file, waves).items()} if file else {str(name): _told(given)}
+    address = settings.zookeeper_address()
+    with ExitStack() as stack:
+        tree: BlockingTree = stack.enter_context(settings.tree())
+        layout = legacy_layout(tree, address)
+        into = Rehearsal(tree) if dry_run else tree
+        results = [
+            adopt_group(into, layout, found.group, wanted.pop(found.group), found, force=force)
+            for found in inventories(tree, sorted(wanted), kafka_offsets(settings, stack))
+        ]
+        results += [adopt_group(into, layout, group, wanted[group], None, force=force) for group in sorted(wanted)]
+    _print(settings, results, dry_run=dry_run)
+    refused = [result for result in results if result.result == REFUSED]
+    if refused and file is None:
+        raise UsageError(f"group {name} is not adopted: {refused[0].why}")
+    if refused:
+        raise UsageError(
+            f"{count(len(refused), 'group')} of {len(results)} refused: settle what stands in WHY, or use --force, and "
+            "run it again"
+        )
+
+
+def _told(given: Mapping[str, Any]) -> Adoption:
+    missing = [f"--{key}" for key in ("offsets", "strategy", "kafka") if key not in given]
+    if missing:
+        raise UsageError(
+            f"{', '.join(missing)} must be told: nobody can see it in the tree (`zkcoord inventory G` shows what can)"
+        )
+    try:
+        return adoption_of(given)
+    except UsageError as error:
+        raise UsageError(f"--{str(error).replace('_', '-', 1)}") from None
+
+
+def _print(settings: Settings, results: Sequence[Result], *, dry_run: bool) -> None:
+    shown = [[each.group, each.result, each.notes or None, each.why or None] for each in results]
+    show(settings, [{**each._asdict(), "dry_run": dry_run} for each in results], COLUMNS, shown)
+    if settings.json:
+        return
+    if dry_run:
+        say("notice", "nothing was written: --dry-run")
+    if any(each.notes for each in results):
+        say("notice", "`zkcoord inventory G` shows the notes on a group")
+
+
+@click.command(cls=Command)
+@click.argument("name", metavar="G")
+@click.option("--wait", "waiting", is_flag=True, help="Wait until no consumer of ours is left in the group.")
+@number_option("--timeout-ms", default=60_000, text="How long --wait waits.")
+@pass_settings
+def release(settings: Settings, name: str, waiting: bool, timeout_ms: int) -> None:
+    """Give group G back to its old consumers: afterwards nothing of zkcoord's is left of it.
+
+    First stop its consumers of zkcoord: it is refused while one is registered, or waits for that. Offsets stay as they
+    are. May be run again when it broke off; needs no coordinator.
+    """
+    address = settings.zookeeper_address()
+    with settings.tree() as tree:
+        layout = legacy_layout(tree, address)
+        check_name("group", name)
+        gone = release_group(tree, layout, name, _waits(name, timeout_ms) if waiting else _refuses(name))
+    done = f"released; {count(gone, 'node')} removed, offsets untouched"
+    text = done if gone else "was not adopted; nothing of zkcoord is left of it"
+    tell(settings, {"group": name, "released": gone > 0, "removed_nodes": gone}, f"group {name}: {text}")
+
+
+def _refuses(group: str) -> Callable[[Sequence[str]], None]:
+    def refuse(there: Sequence[str]) -> None:
+        raise UsageError(f"group {group} is not released: {named(there)}: stop them first, or give --wait")
+
+    return refuse
+
+
+def _waits(group: str, timeout_ms: int) -> Callable[[Sequence[str]], None]:
+    """Waits a turn at each call; UnavailableError when it took too long."""
+    turn = turns(timeout_ms)
+
+    def wait(there: Sequence[str]) -> None:
+        turn(
+            lambda: f"release of group {group}: {named(there)}",
+            lambda: f"group {group} is not released after {timeout_ms} ms: {named(there)}: stop them",
+        )
+
+    return wait
+
+
+VERBS: tuple[click.Command, ...] = (adopt, release)

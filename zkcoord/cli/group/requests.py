@@ -1,0 +1,98 @@
+"""`zkcoord group rebalance|hold|pause|resume|poke|delete`: operators' requests."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import click
+
+from zkcoord.cli.kafka_options import kafka_client
+from zkcoord.cli.options import Command, Settings, number_option, pass_settings
+from zkcoord.cli.output import tell
+from zkcoord.core.record import DELETE, HOLD, PAUSE, POKE, REBALANCE
+from zkcoord.core.requests import DONE
+from zkcoord.group_report import read_tree
+from zkcoord.operating.carrying_out import carry_out, end_standing
+from zkcoord.operating.forgetting import forget_in_kafka, refuse_handed_over
+from zkcoord.operating.requesting import Answer
+
+timeout = number_option("--timeout-ms", default=60_000, text="How long to wait until it is done.")
+
+
+def _carry_out(settings: Settings, whose: str, name: str, timeout_ms: int, **fields: Any) -> None:
+    with settings.tree() as tree:
+        answer = carry_out(tree, settings.zookeeper_address(), whose, name, timeout_ms, **fields)
+    _print(settings, whose, name, answer)
+
+
+def _print(settings: Settings, whose: str, name: str, answer: Answer) -> None:
+    kept = name == DELETE and answer.state == DONE
+    text = "deleted; its offsets are kept (--offsets deletes them, too)" if kept else answer.state
+    document = {"group": whose, "wish": name, "run": answer.run, "state": answer.state}
+    tell(settings, document, f"group {whose}: {text}")
+
+
+def _asking(request: str, text: str) -> click.Command:
+    """Return the command that makes this request; `text` is its help."""
+
+    @click.command(request, cls=Command, help=text)
+    @click.argument("name", metavar="G")
+    @timeout
+    @pass_settings
+    def command(settings: Settings, name: str, timeout_ms: int) -> None:
+        _carry_out(settings, name, request, timeout_ms)
+
+    return command
+
+
+@click.command(cls=Command)
+@click.argument("name", metavar="G")
+@timeout
+@pass_settings
+def resume(settings: Settings, name: str, timeout_ms: int) -> None:
+    """End a hold and a pause of group G, and a reset of its offsets that somebody has begun."""
+    with settings.tree() as tree:
+        stood = end_standing(tree, settings.zookeeper_address(), name, timeout_ms)
+    text = "resumed" if stood else "was neither held nor paused"
+    tell(settings, {"group": name, "resumed": stood}, f"group {name}: {text}")
+
+
+@click.command(cls=Command)
+@click.argument("name", metavar="G")
+@click.option("--offsets", is_flag=True, help="Also its offsets, and with them all that is left of it.")
+@timeout
+@pass_settings
+def delete(settings: Settings, name: str, timeout_ms: int, offsets: bool) -> None:
+    """Delete group G, which must have no members.
+
+    Its offsets stay unless --offsets is given, and with them what belongs to them: whoever joins it again continues
+    there. What people decided about the group is forgotten. `group list` does not show it until then. A group without
+    offsets is deleted whole. Offsets in Kafka go first: of a group that has some --offsets needs --bootstrap-servers.
+    """
+    with settings.tree() as tree:
+        layout = read_tree(tree, settings.zookeeper_address()).layout
+        if offsets:
+            open_kafka = None if settings.kafka_address() is None else partial(kafka_client, settings)
+            forget_in_kafka(tree, layout, name, open_kafka)
+        else:
+            refuse_handed_over(tree, layout, name)
+    _carry_out(settings, name, DELETE, timeout_ms, **({"offsets": True} if offsets else {}))
+
+
+VERBS: tuple[click.Command, ...] = (
+    _asking(
+        REBALANCE,
+        "Ask the assignor again for group G, and forget a failure.\n\n"
+        "Nothing moves where everything is in balance; `plan` shows what would.",
+    ),
+    _asking(HOLD, "Keep group G as it is until `resume`: nothing is stopped, free partitions are still given out."),
+    _asking(PAUSE, "Stop all consumers of group G, and give them nothing until `resume`. They stay members."),
+    _asking(
+        POKE,
+        "Have the old members of group G claim their partitions again.\n\n"
+        "It frees what one of them gave up: each releases and claims all of its share once. At most once a minute.",
+    ),
+    resume,
+    delete,
+)

@@ -1,0 +1,112 @@
+"""`zkcoord group timeline`: hand-overs of a group, as the coordinator that serves keeps them, or out of journals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from zkcoord.cli.moments import moment
+from zkcoord.cli.options import Command, Settings, number_option, pass_settings
+from zkcoord.cli.output import print_json, table
+from zkcoord.errors import UsageError
+from zkcoord.operating.handovers import COLUMNS, begun_ms_of, fetch_handovers, row
+from zkcoord.operating.saying import warn
+from zkcoord.operating.timeline_picture import spans, svg
+from zkcoord.plotting import check_picture, draw_timeline
+from zkcoord.shell.journal.files import files_of
+
+NUMBERS = COLUMNS[2:6]
+KEPT_MAX = 10_000
+"""Hand-overs that a coordinator keeps of a group."""
+
+SVG = ".svg"
+HandOver = Mapping[str, Any]
+
+
+@click.command(cls=Command)
+@click.argument("name", metavar="G")
+@click.option(
+    "--from",
+    "addresses",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="Where coordinators serve metrics; may be repeated, the one that serves answers.",
+)
+@click.option(
+    "--journal",
+    "journals",
+    multiple=True,
+    metavar="FILE|FOLDER",
+    type=click.Path(path_type=Path),
+    help="A journal that a coordinator kept; may be repeated. Play only what you trust.",
+)
+@number_option("--last", default=100, text="So many hand-overs.", least=1)
+@click.option("--since", metavar="TIME", help="Only those since then: 2026-11-23T10:00 (UTC), or milliseconds.")
+@click.option("--until", metavar="TIME", help="Only those before then.")
+@click.option("--picture", metavar="FILE", help="Also draw partitions against time: .svg; .png, .pdf (zkcoord[plot]).")
+@pass_settings
+def timeline(
+    settings: Settings,
+    name: str,
+    addresses: Sequence[str],
+    journals: Sequence[Path],
+    last: int,
+    since: str | None,
+    until: str | None,
+    picture: str | None,
+) -> None:
+    """Show the last hand-overs of group G, with the time of each stage.
+
+    STOP-MS until its reader had released the partition (- where nobody had to), GRANT-MS until the start was sent,
+    START-MS until that was acknowledged; UNREAD-MS nobody read it. A coordinator with --metrics (--from) keeps the
+    last 10,000 of the time that it serves. A journal (--journal) holds what its coordinator handed over while it kept
+    it. It is played again for that, with this version; with --since and --until only its files of that time.
+    """
+    if bool(addresses) is bool(journals):
+        raise UsageError("give --from HOST:PORT of a coordinator with --metrics, or --journal FOLDER of one")
+    if picture is not None and not picture.endswith(SVG):
+        check_picture(Path(picture))
+    since_ms, until_ms = moment("--since", since), moment("--until", until)
+    some = since_ms is None and until_ms is None
+    found = (
+        _journaled(name, journals, since_ms, until_ms)
+        if journals
+        else fetch_handovers(addresses, name, last if some else KEPT_MAX)
+    )
+    first_ms, end_ms = since_ms or 0, float("inf") if until_ms is None else until_ms
+    handovers = [each for each in found if first_ms <= begun_ms_of(each) < end_ms][-last:]
+    if picture is not None:
+        _draw(name, handovers, picture)
+    if settings.json:
+        for each in handovers:
+            print_json(each)
+    elif handovers:
+        click.echo(table(COLUMNS, [row(each, dated=bool(journals)) for each in handovers], NUMBERS))
+    else:
+        when = "of this time" if not some else "in the journal" if journals else "yet, since this coordinator serves"
+        click.echo(f"group {name}: no hand-over {when}")
+
+
+def _journaled(name: str, journals: Sequence[Path], since_ms: int | None, until_ms: int | None) -> list[dict[str, Any]]:
+    from zkcoord.timeline.journal import files_within, journaled
+
+    files = files_of(journals)
+    chosen = files_within(files, since_ms, until_ms)
+    handovers, groups = journaled(chosen, name, warn)
+    if name not in groups and chosen == files:
+        known = ", ".join(sorted(groups)) or "none: its coordinator did not serve"
+        raise UsageError(f"the journal has no group {name!r}; its groups: {known}")
+    return handovers
+
+
+def _draw(name: str, handovers: Sequence[HandOver], picture: str) -> None:
+    try:
+        if picture.endswith(SVG):
+            Path(picture).write_text(svg(name, spans(handovers)), encoding="utf-8")
+        else:
+            draw_timeline(name, spans(handovers), Path(picture))
+    except OSError as error:
+        raise UsageError(f"--picture {picture}: it cannot be written ({error.strerror or error})") from error

@@ -1,0 +1,52 @@
+"""Opens Kafka where the common options say that it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from zkcoord.cli.options import Settings
+from zkcoord.errors import UsageError
+from zkcoord.group_report import GroupReport
+from zkcoord.kafka.client import KafkaClient, librdkafka
+from zkcoord.migrate import BlockingTree
+from zkcoord.operating.kafka_side import UNSEEN, KafkaSide
+from zkcoord.operating.partitions import Ends
+from zkcoord.operating.saying import warn
+from zkcoord.tree.paths import Layout
+
+
+def kafka_client(settings: Settings) -> KafkaClient:
+    """Return a client that has reached Kafka; UsageError if nobody said where that is."""
+    client = KafkaClient(settings.needed_kafka_address(), settings.kafka_settings())
+    silent = client.check_credentials()
+    if silent is not None:
+        client.close()
+        raise silent
+    return client
+
+
+def with_kafka(
+    settings: Settings, tree: BlockingTree, layout: Layout, reports: Sequence[GroupReport]
+) -> tuple[list[GroupReport], Ends]:
+    """Return the reports with the offsets that count, and where their logs end, as far as Kafka can be asked."""
+    with kafka_side(settings) as kafka:
+        found = kafka.offsets(tree, layout, reports)
+        return found, kafka.ends(found)
+
+
+@contextmanager
+def kafka_side(settings: Settings, tell: Callable[[str], None] = warn) -> Iterator[KafkaSide]:
+    """Open Kafka within the block, if somebody said where it is; says why where that is not possible."""
+    servers, wait_ms = settings.kafka_address(), settings.limits.log_ends_wait_ms
+    if servers is None:
+        yield KafkaSide(None, wait_ms, tell)
+        return
+    try:
+        librdkafka()
+    except UsageError as error:  # all else is known without it
+        tell(f"{error}; {UNSEEN}")
+        yield KafkaSide(None, wait_ms, tell)
+        return
+    with KafkaClient(servers, settings.kafka_settings()) as client:
+        yield KafkaSide(client, wait_ms, tell)

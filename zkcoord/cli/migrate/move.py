@@ -1,0 +1,259 @@
+"""`zkcoord migrate move`: groups go to another chroot, layout or ensemble."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from zkcoord.cli.kafka_options import kafka_client
+from zkcoord.cli.migrate.topics import AFTER
+from zkcoord.cli.options import Command, Settings, at_least, number_option, pass_settings
+from zkcoord.cli.output import print_json, table
+from zkcoord.core.moved import MoveState
+from zkcoord.errors import SchemaError, UsageError, ZkcoordError
+from zkcoord.group_report import group_names, may_name_a_group, no_such_group, refuse_newer
+from zkcoord.migrate import BlockingTree, Rehearsal, current, read_mark, upgrade
+from zkcoord.migrate.plan import KAFKA_TOPICS_SINCE
+from zkcoord.offsets.kafka_store import KafkaCommits
+from zkcoord.offsets.move import GroupMove, Moving
+from zkcoord.offsets.ports import Commits
+from zkcoord.offsets.side import Side
+from zkcoord.operating.migration_file import read_moves
+from zkcoord.operating.one_cluster import refuse_another_cluster
+from zkcoord.operating.requesting import Answer, wait, who_and_when, who_serves
+from zkcoord.operating.saying import say
+from zkcoord.operating.wave_file import refuse_waves_alone
+from zkcoord.operating.words import cell
+from zkcoord.settings import TOOL_TIMEOUT_MS
+from zkcoord.shell.zk.blocking import Tree
+from zkcoord.tree.brokers_move import cluster_id_of
+from zkcoord.tree.paths import CLUSTER_ID, FROM_KAFKA, FROM_ZOOKEEPER, LAYOUTS, TOPIC_SOURCES
+from zkcoord.tree.schema import Schema
+from zkcoord.tree.snapshot import Read
+
+COLUMNS = ("GROUP", "OFFSETS", "FROM-KAFKA", "NODES", "STATE")
+
+
+@click.command(cls=Command)
+@click.option("--to", "to", metavar="H:P[,H:P…][/CHROOT]", required=True, help="Where the groups go.")
+@click.option("--layout", type=click.Choice(list(LAYOUTS)), help="Of the tree there (default: the same as here).")
+@click.option("--topics", type=click.Choice(TOPIC_SOURCES), help="Where those of the tree there come from (as here).")
+@click.option("--group", "names", metavar="G", multiple=True, help="Only this group; may be repeated.")
+@click.option("--from", "file", metavar="FILE", help="Only the groups of this file, wave by wave, in TOML.")
+@click.option("--wave", "waves", type=at_least(1), multiple=True, metavar="N", help="With --from: only this wave.")
+@click.option("--dry-run", is_flag=True, help="Look at both trees, and show what would be moved; write nothing.")
+@click.option("--give-up", is_flag=True, help="Take back what has not ended: these groups go on where they are.")
+@number_option("--timeout-ms", default=60_000, text="Of each group's pause.")
+@pass_settings
+def move(
+    settings: Settings,
+    to: str,
+    layout: str | None,
+    topics: str | None,
+    names: tuple[str, ...],
+    file: str | None,
+    waves: tuple[int, ...],
+    dry_run: bool,
+    give_up: bool,
+    timeout_ms: int,
+) -> None:
+    """Move groups to another chroot, layout or ensemble: all of them, or some, in waves.
+
+    All of these are looked at first; if one cannot be moved, none is. Then one after the other is paused, copied,
+    compared and let go on there: from then on nobody reads it here. Then start its consumers with the new address.
+    Groups with offsets in Kafka need --bootstrap-servers. If there is no tree yet, it is made; one beside no brokers
+    needs --topics kafka, if the tree here has not that source already. A move that broke off is run again. The same
+    command in the other direction moves a group back.
+    """
+    refuse_waves_alone(waves, file)
+    if names and file is not None:
+        raise UsageError("--from names the groups itself: give no --group with it")
+    wanted = names if file is None else read_moves(file, waves)
+    with ExitStack() as stack:
+        tree = stack.enter_context(settings.tree())
+        source, schema = _side(tree, settings.zookeeper_address())
+        chosen = _chosen(tree, source, wanted)
+        if give_up:  # the other tree is not asked: it may be away for good
+            _Work(settings, stack, source, source, timeout_ms).give_up(chosen, to)
+            return
+        there = stack.enter_context(Tree(to, deadline_ms=TOOL_TIMEOUT_MS, config=settings.zookeeper_settings()))
+        founding = _founding(tree, schema, layout, topics)
+        target = founding.target(Rehearsal(there), to)
+        if source.tree_id == target.tree_id:
+            raise UsageError(f"{to} is the same tree: name another chroot or ensemble")
+        work = _Work(settings, stack, source, target, timeout_ms)
+        surveys = work.survey(chosen)
+        for found in surveys.values():
+            for note in found.notes:
+                say("notice", note)
+        if not dry_run:
+            work.target = founding.target(there, to)
+        rows: list[list[Any]] = []
+        try:
+            for name, found in surveys.items():
+                done, state = (found, "would be moved") if dry_run else work.move(name)
+                rows.append(_row(settings, name, done, state))
+        finally:  # also where one of them could not be moved
+            if not settings.json:
+                click.echo(table(COLUMNS, rows))
+    if dry_run:
+        say("notice", "nothing was written: --dry-run")
+    elif rows:
+        if work.target.layout.mirrored:
+            say("notice", f"at {to} {AFTER[FROM_KAFKA]}")
+        say("notice", f"start the consumers with --zookeeper {to}; those that still run here read nothing: stop them")
+
+
+def _row(settings: Settings, name: str, found: Moving, state: str) -> list[Any]:
+    document = {"offsets": found.offsets, "from_kafka": found.from_kafka, "nodes": found.nodes, "state": state}
+    if settings.json:
+        print_json({"group": name, **document})
+    return [cell(name), *document.values()]
+
+
+def _side(tree: BlockingTree, address: str) -> tuple[Side, Schema]:
+    """Return a tree that is there, and its schema; SchemaError when groups cannot be moved from or to it as it is."""
+    schema = current(tree)
+    if schema is None:
+        raise SchemaError(f"no zkcoord tree at {address}: run `zkcoord migrate upgrade` there first")
+    refuse_newer(schema)
+    mark = read_mark(schema)
+    if mark is not None:
+        raise SchemaError(f"{address}: a migration is in progress: end it first (`zkcoord migrate upgrade`)")
+    if not schema.tree_id:
+        raise SchemaError(f"the tree at {address} has no id: run `zkcoord migrate upgrade` there first")
+    layout = schema.place
+    return Side(tree=tree, layout=layout, tree_id=schema.tree_id, address=address), schema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Founding:
+    """What the other tree is made of, if there is none. `topics` None: from `source`, as those of the tree here.
+
+    `cluster_id`: of the cluster that the groups read, "" where nothing tells it.
+    """
+
+    layout: str
+    topics: str | None
+    source: str
+    cluster_id: str
+    revision: str
+
+    def target(self, tree: BlockingTree, address: str) -> Side:
+        """Return the other tree. If there is none it is made, so that coordinators of the same releases serve it."""
+        if current(tree) is None:
+            topics = self.topics or self.source
+            goal = self.revision if topics == FROM_ZOOKEEPER else max(self.revision, KAFKA_TOPICS_SINCE)
+            run_id = uuid.uuid4().hex
+            upgrade(tree, run_id=run_id, layout=self.layout, goal=goal, topics=topics, cluster_id=self.cluster_id)
+        side, schema = _side(tree, address)
+        if side.layout.name != self.layout:
+            raise SchemaError(
+                f"the tree at {address} has layout {side.layout.name}, not {self.layout}: give --layout, or --to"
+            )
+        if self.topics not in (None, schema.topics):
+            raise SchemaError(
+                f"the tree at {address} takes its topics from {schema.topics}, not from {self.topics}: leave --topics "
+                f"out, or run `zkcoord migrate topics --to {self.topics}` there"
+            )
+        return side
+
+
+def _founding(tree: BlockingTree, schema: Schema, layout: str | None, topics: str | None) -> _Founding:
+    """What the other tree is made of, beside this one."""
+    return _Founding(
+        layout=layout or schema.layout,
+        topics=topics,
+        source=schema.topics,
+        cluster_id=schema.cluster_id or cluster_id_of(tree.read([Read(CLUSTER_ID)])[0]) or "",
+        revision=schema.revision,
+    )
+
+
+def _chosen(tree: BlockingTree, source: Side, names: Sequence[str]) -> list[str]:
+    there = [name for name in group_names(tree, source.layout) if may_name_a_group(name)]
+    for name in names:
+        if name not in there:
+            raise UsageError(no_such_group(name))
+    return list(dict.fromkeys(names)) if names else there
+
+
+@dataclass(slots=True)
+class _Work:
+    """One command: the groups' moves, and Kafka once it is needed."""
+
+    settings: Settings
+    stack: ExitStack
+    source: Side
+    target: Side
+    timeout_ms: int
+    store: KafkaCommits | None = None
+
+    def survey(self, names: Sequence[str]) -> dict[str, Moving]:
+        """Look at all of them; UsageError with each reason when one cannot be moved."""
+        found: dict[str, Moving] = {}
+        refused: list[str] = []
+        for name in names:
+            try:
+                found[name] = self._one(name).survey()
+            except UsageError as error:
+                refused.append(str(error))
+        if refused:
+            raise UsageError("; ".join(refused) + "; nothing was moved")
+        return found
+
+    def move(self, name: str) -> tuple[Moving, str]:
+        """Move one group, from wherever an earlier run has left it; returns what was done, and in a word."""
+        one = self._one(name)
+        _, before = self.source.record(name)
+        fresh = before is None or before.moved is None
+        if one.begin() is MoveState.GONE:
+            one.open()
+            return Moving(), "was moved already"
+        try:
+            self._wait(one)
+        except BaseException:
+            if fresh:
+                one.give_up(only_mine=True)
+            raise
+        return one.carry_out(), "moved"
+
+    def give_up(self, names: Sequence[str], to: str) -> None:
+        """Take back the moves that have not ended."""
+        for name in names:
+            taken_back = False
+            try:
+                taken_back = self._one(name).give_up()
+            except ZkcoordError as error:
+                say("notice", str(error))
+            if self.settings.json:
+                print_json({"group": name, "given_up": taken_back})
+            elif taken_back:
+                click.echo(f"group {name}: goes on here; what was copied stays at {to}, unread")
+
+    def _one(self, name: str) -> GroupMove:
+        return GroupMove(
+            source=self.source, target=self.target, group=name, asked=who_and_when(), commits=self._commits
+        )
+
+    def _wait(self, one: GroupMove) -> None:
+        address = self.settings.zookeeper_address()
+        wait(
+            f"pause of group {one.group}",
+            self.timeout_ms,
+            lambda: Answer(run=one.run, state="paused") if one.stopped() else None,
+            lambda: who_serves(self.source.tree, address),
+            "it goes on where it is",
+        )
+
+    def _commits(self, group: str) -> Commits:
+        if self.store is None:
+            client = self.stack.enter_context(kafka_client(self.settings))
+            refuse_another_cluster(self.source.tree, client)
+            self.store = KafkaCommits(client)
+        return self.store.read([group]).of(group)

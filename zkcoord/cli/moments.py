@@ -1,0 +1,25 @@
+"""Moments that people write: a date and time, or milliseconds since 1970."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from zkcoord.errors import UsageError
+
+
+def moment(option: str, text: str | None) -> int | None:
+    """Return the milliseconds since 1970 of what was given for an option; None if nothing was. UTC unless it says more.
+
+    >>> moment("--since", "2026-11-23T10:00"), moment("--since", "2026-11-23T10:00+01:00"), moment("--since", "7")
+    (1795428000000, 1795424400000, 7)
+    """
+    if text is None:
+        return None
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        told = datetime.fromisoformat(text)
+    except ValueError as error:
+        shapes = "2026-11-23T10:00 (UTC), 2026-11-23T10:00+01:00, or milliseconds since 1970"
+        raise UsageError(f"{option} {text!r} is no time: write {shapes}") from error
+    return int((told if told.tzinfo else told.replace(tzinfo=UTC)).timestamp() * 1000)

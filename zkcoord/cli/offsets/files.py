@@ -1,0 +1,176 @@
+"""`zkcoord offsets export` and `import`: offsets as text, also for and from Kafka's old tools."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TextIO
+
+import click
+
+from zkcoord.cli.files import Progress, new_file, read_twice
+from zkcoord.cli.options import Command, Settings, pass_settings
+from zkcoord.cli.output import print_json, show, table
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.words import count
+from zkcoord.errors import CorruptError, UsageError
+from zkcoord.group_report import may_name_a_group, no_such_group
+from zkcoord.offsets.earlier_topics import refuse_earlier
+from zkcoord.offsets.export import export
+from zkcoord.offsets.lines import FORMATS, LINE_MAX, LINES, Exported, parsed, written
+from zkcoord.offsets.ports import OffsetTree
+from zkcoord.offsets.writing import Change, changes, readers_of, write_offsets
+from zkcoord.operating.groups import groups_of
+from zkcoord.operating.saying import say, warn
+from zkcoord.operating.words import cell
+from zkcoord.tree.bulk import NODES_AT_ONCE
+from zkcoord.tree.paths import Layout
+
+FORCE = ", or force it (--force)"
+CHANGED = ("GROUP", "TOPIC", "PARTITION", "BEFORE", "AFTER")
+NUMBERS = ("PARTITION", "BEFORE", "AFTER", "OFFSET", "NEW-OFFSET", "OFFSETS", "CHANGED", "CREATED")
+WRITTEN = ("GROUP", "OFFSETS", "CHANGED", "CREATED")
+
+file_argument = click.argument("file", metavar="FILE")
+group_option = click.option("--group", "names", metavar="G", multiple=True, help="Only this group; may be repeated.")
+
+
+@click.command(name="export", cls=Command)
+@file_argument
+@group_option
+@click.option("--format", "form", type=click.Choice(FORMATS), default=LINES, show_default=True, help="Of each line.")
+@pass_settings
+def export_offsets(settings: Settings, file: str, names: tuple[str, ...], form: str) -> None:
+    """Write the offsets in ZooKeeper of all groups, or of groups G, to a new FILE (- is standard output).
+
+    The format `lines` is that of Kafka's old tools ExportZkOffsets and ImportZkOffsets, `json` one object a line. Reads
+    only, and needs no coordinator. Exit code 6 when a node holds no offset; all others are written.
+    """
+    problems: list[CorruptError] = []
+    groups: Counter[str] = Counter()
+    progress = Progress("exported")
+    with settings.tree() as tree:
+        layout, _, known = groups_of(tree, settings.zookeeper_address())
+        for name in names:
+            if name not in known:
+                raise UsageError(no_such_group(name))
+        with new_file(file) as out:
+            for found in export(tree.read, layout, [name for name in known if not names or name in names]):
+                if isinstance(found, CorruptError):
+                    warn(str(found))
+                    problems.append(found)
+                    continue
+                out.write(written(found, form) + "\n")
+                groups[found.group] += 1
+                progress.add(1)
+    say("notice", f"{count(groups.total(), 'offset')} of {count(len(groups), 'group')} exported")
+    if problems:
+        raise CorruptError(f"{count(len(problems), 'node')} could not be exported; the first: {problems[0]}")
+
+
+@click.command(name="import", cls=Command)
+@file_argument
+@group_option
+@click.option("--dry-run", is_flag=True, help="Show what would change; write nothing.")
+@click.option("--force", is_flag=True, help="Also while old consumers read a group. They may overwrite the offsets.")
+@pass_settings
+def import_offsets(settings: Settings, file: str, names: tuple[str, ...], dry_run: bool, force: bool) -> None:
+    """Set offsets in ZooKeeper to those in FILE (- is standard input): lines of Kafka's old tools, or JSON lines.
+
+    The whole file is checked before anything is written. An import is refused while consumers read a group: stop them,
+    or pause the group; old consumers can be overruled (--force). Offsets that are not in the file stay as they are. An
+    import that was broken off is run again.
+    """
+    with read_twice(file) as lines, settings.tree() as tree:
+        layout, _, _ = groups_of(tree, settings.zookeeper_address())
+        wanted = _checked(lines, names)
+        for name in wanted:
+            readers_of(tree.read, layout, name).refuse(name, force=force, others=FORCE)
+        lines.seek(0)
+        totals = {name: Counter[str]() for name in wanted}
+        progress = Progress("compared" if dry_run else "imported")
+        for group, offsets in _parts(_offsets(lines, names)):
+            changed = _carry_out(tree, layout, group, offsets, dry_run=dry_run, force=force)
+            totals[group].update(
+                offsets=len(offsets), changed=len(changed), created=sum(change.version is None for change in changed)
+            )
+            if dry_run:
+                show_changes(settings, group, changed, CHANGED if len(wanted) > 1 else CHANGED[1:])
+            progress.add(len(offsets))
+    _print_totals(settings, totals, dry_run)
+
+
+def _offsets(lines: TextIO, names: tuple[str, ...]) -> Iterator[Exported]:
+    number = 0
+    while line := lines.readline(LINE_MAX):
+        number += 1
+        found = parsed(line, number)
+        if found is not None and (not names or found.group in names):
+            yield found
+
+
+def _checked(lines: TextIO, names: tuple[str, ...]) -> list[str]:
+    """Return the groups in the file, in order; UsageError for a line that nobody can read."""
+    groups = sorted({found.group for found in _offsets(lines, names)})
+    wrong = next((name for name in groups if not may_name_a_group(name)), None)
+    if wrong is not None:
+        raise UsageError(f"no group can be called {wrong!r}: mend the file")
+    missing = sorted(set(names) - set(groups))
+    if missing:
+        raise UsageError(f"the file has no offset of group {missing[0]}")
+    return groups
+
+
+def _parts(offsets: Iterable[Exported]) -> Iterator[tuple[str, Mapping[TopicPartition, int]]]:
+    """Some offsets at a time, by group; of a partition that is named twice the last offset counts."""
+    rest = iter(offsets)
+    while part := list(islice(rest, NODES_AT_ONCE)):
+        groups: dict[str, dict[TopicPartition, int]] = {}
+        for found in part:
+            groups.setdefault(found.group, {})[found.partition] = found.offset
+        yield from groups.items()
+
+
+def _carry_out(
+    tree: OffsetTree,
+    layout: Layout,
+    group: str,
+    offsets: Mapping[TopicPartition, int],
+    *,
+    dry_run: bool,
+    force: bool,
+) -> list[Change]:
+    readers = readers_of(tree.read, layout, group)
+    readers.refuse(group, force=force, others=FORCE)  # again: somebody may have joined meanwhile
+    refuse_earlier(tree.read, layout, group, {partition.topic for partition in offsets})
+    if dry_run:
+        return changes(tree.read, layout, group, offsets)
+    return write_offsets(tree, layout, group, offsets, guard=readers.guard, why="an import of offsets")
+
+
+def show_changes(settings: Settings, group: str, changed: Sequence[Change], header: Sequence[str] = CHANGED) -> None:
+    """The offsets that change, one a line; nothing if there are none. `header`: of all columns, or of all but GROUP."""
+    rows = [[group, *each.partition, each.before, each.after] for each in changed]
+    keys = ("group", "topic", "partition", "before", "after")
+    show(
+        settings,
+        [dict(zip(keys, row, strict=True)) for row in rows],
+        header,
+        [row[-len(header) :] for row in rows],
+        NUMBERS,
+        nothing="",
+    )
+
+
+def _print_totals(settings: Settings, totals: Mapping[str, Counter[str]], dry_run: bool) -> None:
+    if dry_run:
+        changed = sum(each["changed"] for each in totals.values())
+        say("notice", f"{count(changed, 'offset')} of {count(len(totals), 'group')} would change; nothing was written")
+    elif settings.json:
+        for group, each in totals.items():
+            document = {"offsets": each["offsets"], "changed": each["changed"], "created": each["created"]}
+            print_json({"group": group, **document})
+    else:
+        rows = [[cell(group), each["offsets"], each["changed"], each["created"]] for group, each in totals.items()]
+        click.echo(table(WRITTEN, rows, NUMBERS))

@@ -1,0 +1,82 @@
+"""Puts a group of old consumers under zkcoord."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from zkcoord.core.adoption import Adoption
+from zkcoord.core.record import ZOOKEEPER, GroupRecord
+from zkcoord.errors import UnavailableError, UsageError, ZkcoordError
+from zkcoord.group_report import read_tree
+from zkcoord.legacy.adopting import objections
+from zkcoord.legacy.findings import problems_of
+from zkcoord.legacy.inventory import GroupInventory
+from zkcoord.migrate import BlockingTree
+from zkcoord.operating.requesting import edit_record
+from zkcoord.subscription import check_name
+from zkcoord.tree.paths import LEGACY, Layout
+from zkcoord.tree.snapshot import Read
+
+ADOPTED, CHANGED, UNCHANGED, REFUSED = "adopted", "changed", "unchanged", "refused"
+
+
+class Result(NamedTuple):
+    """What became of one group; `notes`: how many the inventory has about it."""
+
+    group: str
+    result: str
+    notes: int
+    why: str = ""
+
+
+def legacy_layout(tree: BlockingTree, address: str) -> Layout:
+    """Return the tree's layout; UsageError if groups are not adopted in it."""
+    layout = read_tree(tree, address).layout
+    if not layout.adopts:
+        raise UsageError(
+            f"the tree has the layout {layout.name}, whose groups are zkcoord's own: only in a tree of the layout "
+            f"{LEGACY.name} are groups adopted and released"
+        )
+    return layout
+
+
+def adopt_group(
+    tree: BlockingTree, layout: Layout, group: str, adoption: Adoption, found: GroupInventory | None, *, force: bool
+) -> Result:
+    """Adopt one group; an error that is about it alone is its result."""
+    notes = len(problems_of(found)) if found is not None else 0
+    against = objections(found, adoption) if found is not None and not force else ()
+    if against:
+        return Result(group, REFUSED, notes, "; ".join(against))
+    if found is None and tree.read([Read(layout.group(group))])[0].exists:
+        return Result(group, REFUSED, notes, "it cannot be read: give this user the right to it (ACL)")
+    result = UNCHANGED
+
+    def edit(record: GroupRecord) -> GroupRecord:
+        nonlocal result
+        before = record.adoption
+        if before is None:
+            result = ADOPTED
+            return replace(record, adoption=adoption, store_name=adoption.store_name)
+        if (before.offsets, before.dual_commit) != (adoption.offsets, adoption.dual_commit):
+            raise UsageError(
+                f"it is adopted with offsets in {before.store_name!r}, not {adoption.store_name!r}: release it first"
+            )
+        after = replace(adoption, unknown=before.unknown)
+        if after != before:  # else it was so, or an earlier attempt, whose answer was lost, has made it so
+            result = CHANGED
+        return replace(record, adoption=after)
+
+    try:
+        check_name("group", group)
+        edit_record(tree, layout, group, edit, new=True)
+    except UnavailableError:
+        raise
+    except ZkcoordError as error:
+        return Result(group, REFUSED, notes, str(error))
+    remarks = [] if found is not None else ["there is no such group yet"]
+    if adoption.store_name != ZOOKEEPER:
+        store = adoption.store_name
+        remarks.append(f"its consumers of zkcoord use the store {store!r}, too: give them brokers' addresses")
+    return Result(group, result, notes, "; ".join(remarks))

@@ -1,0 +1,70 @@
+"""Removes a group's commits from Kafka, before the group is deleted with its offsets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from zkcoord.core.record import ZOOKEEPER
+from zkcoord.errors import UsageError
+from zkcoord.kafka.client import KafkaClient
+from zkcoord.migrate import BlockingTree, current
+from zkcoord.offsets.equality import Equality
+from zkcoord.offsets.kafka_store import KafkaCommits
+from zkcoord.offsets.ports import GroupStore
+from zkcoord.offsets.writing import readers_of
+from zkcoord.operating.one_cluster import refuse_another_cluster
+from zkcoord.operating.requesting import read_record
+from zkcoord.operating.saying import say
+from zkcoord.tree.paths import Layout
+
+
+def forget_in_kafka(
+    tree: BlockingTree, layout: Layout, group: str, open_kafka: Callable[[], KafkaClient] | None
+) -> None:
+    """Remove the commits of a group that has no members, and has or had another store than ZooKeeper.
+
+    `open_kafka` None: nobody said where Kafka is.
+    """
+    record = read_record(tree, layout, group)
+    if record is None or (record.store_name == ZOOKEEPER and not record.store_step):
+        return
+    if record.handed_over:
+        say("notice", f"group {group} is handed over to Kafka's consumers: its offsets in Kafka stay")
+        return
+    if open_kafka is None:
+        raise UsageError(f"group {group} has offsets in Kafka, too: give --bootstrap-servers HOST:PORT[,HOST:PORT…]")
+    with open_kafka() as client:
+        refuse_another_cluster(tree, client)
+        forget_commits(tree, layout, group, KafkaCommits(client))
+
+
+def refuse_handed_over(tree: BlockingTree, layout: Layout, group: str) -> None:
+    """UsageError for a group that is handed over: without its record a consumer that joins would read it, too."""
+    record = read_record(tree, layout, group)
+    if record is not None and (left_to := record.left_to(group)):
+        raise UsageError(f"group {group} {left_to}, or give --offsets: those in Kafka stay")
+
+
+def forget_commits(tree: BlockingTree, layout: Layout, group: str, kafka: GroupStore) -> None:
+    """Bring what counts into the nodes, then remove the commits; nothing of a group with members.
+
+    If the group is not deleted after all, its consumers find their offsets in ZooKeeper.
+    """
+    schema, readers = current(tree), readers_of(tree.read, layout, group)
+    if readers.ours or readers.others:
+        return  # its coordinator refuses the deletion
+    equality = Equality(
+        tree=tree,
+        commits=kafka,
+        layout=layout,
+        tree_id="" if schema is None else schema.tree_id,
+        group=group,
+        goal=ZOOKEEPER,
+        existing=frozenset(kafka.read([group]).of(group)),
+    )
+    for _ in range(2):  # the first look writes, the second sees what it wrote
+        left = equality.look((), readers.guard, int(time.time() * 1000))
+    if left:
+        raise UsageError(f"group {group}: the offset of {left[0].partition} is not in ZooKeeper: {left[0].why}")
+    kafka.forget(group)

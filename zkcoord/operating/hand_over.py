@@ -1,0 +1,231 @@
+"""Leaves a group to consumers of Kafka's own protocol, and takes it back.
+
+Kafka's consumers and zkcoord's have coordinators that know nothing of each other, so they must not read one group at
+the same time. The group is paused for as long as it is handed over, and its record says so. What a run has done stands
+in the record and in the offsets: one that broke off is run again, and goes on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.record import (
+    BEGUN,
+    DEFAULT_RECORD,
+    DELETE,
+    DONE,
+    HANDED_OVER,
+    KAFKA,
+    PAUSE,
+    RESET,
+    Fields,
+    GroupRecord,
+)
+from zkcoord.core.tenure import Rule
+from zkcoord.core.words import count
+from zkcoord.errors import UnavailableError, UsageError
+from zkcoord.migrate import BlockingTree
+from zkcoord.offsets.earlier_topics import created_again
+from zkcoord.offsets.equality import Difference, Equality
+from zkcoord.offsets.ports import GroupStore
+from zkcoord.offsets.reading import read_group_offsets
+from zkcoord.offsets.writing import RecordChangedError, readers_of
+from zkcoord.operating.requesting import Answer, edit_record, read_record, wait, who_and_when, who_serves
+from zkcoord.tree.bulk import children
+from zkcoord.tree.paths import Layout
+from zkcoord.tree.request import requested
+from zkcoord.tree.writes import CheckNode
+
+ENDED = "somebody ended its pause meanwhile: look, and run it again"
+STANDS = "the group stays paused: run it again"
+
+
+class Row(NamedTuple):
+    """A partition: its offset in either store, and where it goes on."""
+
+    partition: TopicPartition
+    zookeeper: int | None
+    kafka: int | None
+    goes_on_at: int | None
+
+
+@dataclass(slots=True, kw_only=True)
+class HandOver:
+    """One group on its way to Kafka's consumers, or back.
+
+    A commit in Kafka without zkcoord's metadata counts once the group was left to Kafka's consumers: they made it.
+    Before that it is some other program's, and following it might skip records. `force`: it counts anyway.
+    """
+
+    tree: BlockingTree
+    layout: Layout
+    tree_id: str
+    group: str
+    kafka: GroupStore
+    existing: frozenset[TopicPartition]
+    force: bool = False
+    left: list[Difference] = field(default_factory=list)  # offsets that the last look did not find equal
+    trouble: str = ""  # why the last look failed
+    _run: str | None = None  # of the pause that this run asked for, or found
+
+    def record(self) -> GroupRecord:
+        """Return the group's record as it is now."""
+        return read_record(self.tree, self.layout, self.group) or DEFAULT_RECORD
+
+    @property
+    def rule(self) -> Rule:
+        """Which offset counts."""
+        return Rule.OLD_IN_KAFKA if self.force or self.record().left_to_kafka else Rule.TENURE
+
+    def refuse_users(self) -> None:
+        """UsageError while consumers of Kafka's own protocol are in the group."""
+        if read_by := self._users():
+            raise UsageError(f"group {self.group} {read_by}: stop them")
+
+    def _users(self) -> str:
+        users = self.kafka.users(self.group)
+        return f"is read by consumers of Kafka's own protocol ({users[0]})" if users else ""
+
+    def refuse_others(self) -> None:
+        """UsageError while anybody else is in the group's way: a tool, or members that cannot be paused."""
+        self._refuse_tools(self.record())
+        if others := readers_of(self.tree.read, self.layout, self.group).others:
+            raise UsageError(f"group {self.group} has members that cannot be paused ({others[0]}): stop them first")
+
+    def _refuse_tools(self, record: GroupRecord) -> None:
+        if record.migration is not None:
+            raise UsageError(
+                f"the offsets of group {self.group} are being moved between stores: wait until that is over"
+            )
+        if record.store_name != KAFKA:
+            how = f"`zkcoord offsets migrate {self.group} --to kafka` first"
+            raise UsageError(f"group {self.group} keeps its offsets in the store {record.store_name!r}: {how}")
+        for name, what in ((RESET, "its offsets are being reset"), (DELETE, "it is being deleted")):
+            if record.wish.get(name) is not None:
+                raise UsageError(f"group {self.group}: {what}: wait until that is over")
+
+    def pause(self) -> None:
+        """Ask for a pause that says what it is for, or go on with one that says so already.
+
+        By force the group was left to Kafka's consumers: that stands in the record, so a later run goes on with it.
+        """
+        asked = who_and_when()
+
+        def edit(record: GroupRecord) -> GroupRecord:
+            self._refuse_tools(record)
+            standing = {HANDED_OVER: BEGUN, **(record.wish.get(PAUSE) or asked)}
+            return requested(record, PAUSE, {**standing, HANDED_OVER: DONE} if self.force else standing)
+
+        self._run = _run_of(edit_record(self.tree, self.layout, self.group, edit))
+
+    def leave(self) -> None:
+        """Note that Kafka has all offsets: from now on its consumers may be started."""
+
+        def edit(record: GroupRecord) -> GroupRecord:
+            return requested(record, PAUSE, {**self._mine(record), HANDED_OVER: DONE})
+
+        edit_record(self.tree, self.layout, self.group, edit)
+
+    def resume(self) -> None:
+        """Take the pause back."""
+
+        def edit(record: GroupRecord) -> GroupRecord:
+            if record.wish.get(PAUSE) is None:
+                return record  # done, and the answer was lost
+            self._mine(record)
+            return requested(record, PAUSE, None)
+
+        edit_record(self.tree, self.layout, self.group, edit)
+
+    def _mine(self, record: GroupRecord) -> Fields:
+        """Return the pause of this run; UsageError when somebody ended it, maybe for another one."""
+        standing = record.wish.get(PAUSE)
+        if standing is None or not record.handed_over or _run_of(record) != self._run:
+            raise UsageError(f"group {self.group}: {ENDED}")
+        return standing
+
+    def equal(self, now_ms: int) -> Answer | None:
+        """Once nobody reads, make both stores equal; None: not done yet. `now_ms`: the wall clock, for people.
+
+        All offsets must be equal at one look. Nobody writes any more, but for a former owner's commit that lands late.
+        """
+        readers = readers_of(self.tree.read, self.layout, self.group)
+        self._mine(self.record())  # of which `readers` has an earlier version, if any: then their guard refuses
+        self.trouble = ""
+        if not readers.paused:
+            return None
+        try:
+            if read_by := self._users():  # they have come meanwhile
+                self.trouble = f"it {read_by}"
+                return None
+            return self._look(readers.guard, now_ms)
+        except RecordChangedError:  # the next turn sees what was changed
+            return None
+        except UnavailableError as error:
+            self.trouble = str(error)
+            return None
+
+    def _look(self, guard: Sequence[CheckNode], now_ms: int) -> Answer | None:
+        earlier = self._earlier()
+        equality = Equality(
+            tree=self.tree,
+            commits=self.kafka,
+            layout=self.layout,
+            tree_id=self.tree_id,
+            group=self.group,
+            goal=KAFKA,
+            existing={partition for partition in self.existing if partition.topic not in earlier},
+            rule=self.rule,
+        )
+        self.left = equality.look((), guard, now_ms)
+        return None if self.left else Answer(run="", state="equal")
+
+    def _earlier(self) -> set[str]:
+        """Return the topics of which the tree has the offsets of an earlier one: these are nobody's, and go. What Kafka
+        has of such a topic counts, once they are gone."""
+        (marks,) = children(self.tree.read, [self.layout.marks(self.group)])
+        return set(created_again(self.tree.read, self.layout, self.group, marks.children))
+
+    def wait(self, what: str, timeout_ms: int, address: str) -> None:
+        """Wait until that is done."""
+        wait(
+            f"{what} of group {self.group}",
+            timeout_ms,
+            lambda: self.equal(int(time.time() * 1000)),
+            self._doing(address),
+            STANDS,
+        )
+
+    def _doing(self, address: str) -> Callable[[], str]:
+        """Return what says what is waited for."""
+
+        def told() -> str:
+            if self.trouble:
+                return self.trouble
+            if not self.left:
+                return f"its consumers stop; {who_serves(self.tree, address)}"
+            first = self.left[0]
+            return f"{count(len(self.left), 'offset')} not equal in both stores yet ({first.partition}: {first.why})"
+
+        return told
+
+    def rows(self) -> list[Row]:
+        """Return where each partition goes on, by what stands in both stores now."""
+        rule, earlier = self.rule, self._earlier()
+        seen = read_group_offsets(self.tree.read, self.layout, self.group)
+        commits = self.kafka.read([self.group]).of(self.group)
+        found = []
+        for partition in sorted({*seen.offsets, *commits} & self.existing):
+            node, commit = seen.node(partition), commits.get(partition)
+            here, there = None if node is None else node.offset, None if commit is None else commit.offset
+            counts = there if partition.topic in earlier else seen.counts(partition, commit, self.tree_id, rule)
+            found.append(Row(partition, here, there, counts))
+        return found
+
+
+def _run_of(record: GroupRecord) -> str:
+    return str((record.wish.get(PAUSE) or {}).get("run", ""))

@@ -1,0 +1,77 @@
+"""The last hand-overs of a group, asked of the coordinator that serves and keeps them."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from zkcoord.core.handovers import MOMENTS
+from zkcoord.errors import UnavailableError, UsageError
+from zkcoord.metrics.address import parse_address
+
+COLUMNS = ("AT", "PARTITION", "STOP-MS", "GRANT-MS", "START-MS", "UNREAD-MS", "FROM", "TO")
+ANSWER_SECONDS = 10.0
+NOT_THERE = 404
+STAGES = tuple(pairwise(MOMENTS))
+
+
+def fetch_handovers(
+    addresses: Sequence[str], group: str, last: int, wait_seconds: float = ANSWER_SECONDS
+) -> list[dict[str, Any]]:
+    """Ask one coordinator after the other for the last hand-overs, oldest first.
+
+    UsageError if those that answer know no such group, UnavailableError if none answers within `wait_seconds`.
+    """
+    answered, why = False, ""
+    for address in addresses:
+        parse_address(address, "--from")
+        url = f"http://{address}/handovers?{urllib.parse.urlencode({'group': group, 'last': last})}"
+        try:
+            with urllib.request.urlopen(url, timeout=wait_seconds) as answer:
+                found = [json.loads(line) for line in answer.read().decode("utf-8").splitlines()]
+                return found[-last:]  # an older coordinator answers with all
+        except urllib.error.HTTPError as error:
+            error.close()
+            answered = answered or error.code == NOT_THERE
+            why = f"{address}: HTTP {error.code}"
+        except OSError as error:
+            why = f"{address}: {_reason(error)}"
+        except ValueError as error:
+            raise UsageError(f"{address} is no coordinator's address for metrics: {error}") from error
+    if answered:
+        raise UsageError(f"no coordinator at {', '.join(addresses)} serves a group {group!r}: see `zkcoord group list`")
+    raise UnavailableError(f"no coordinator answers ({why}): start it with --metrics, or give its address")
+
+
+def _reason(error: OSError) -> str:
+    """Why there is no answer, without the name of Python's class and the error's number."""
+    cause = error.reason if isinstance(error, urllib.error.URLError) else error
+    return cause.strerror or str(cause) if isinstance(cause, OSError) else str(cause)
+
+
+def begun_ms_of(handover: Mapping[str, Any]) -> int:
+    """When the first command about it was sent."""
+    return next((int(handover[begun]) for begun, _ in STAGES if handover[begun] is not None), 0)
+
+
+def row(handover: Mapping[str, Any], *, dated: bool = False) -> list[Any]:
+    """One hand-over in these COLUMNS; `dated`: AT has the date, too."""
+    begun_ms = begun_ms_of(handover)
+    shape = "%Y-%m-%d %H:%M:%S" if dated else "%H:%M:%S"
+    at = time.strftime(shape, time.localtime(begun_ms / 1000)) + f".{begun_ms % 1000:03d}"
+    stages = [_between(handover, *each) for each in STAGES]
+    unread = _between(handover, "released_ms", "acknowledged_ms")
+    partition = f"{handover['topic']}-{handover['partition']}"
+    return [at, partition, *stages, unread, handover["from"], handover["to"]]
+
+
+def _between(handover: Mapping[str, Any], begun: str, ended: str) -> int | None:
+    if handover[begun] is None or handover[ended] is None:
+        return None
+    return int(handover[ended] - handover[begun])

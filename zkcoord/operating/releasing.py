@@ -1,0 +1,151 @@
+"""Takes what is ours of a group, or of a whole tree, out of ZooKeeper. Each step may break off, and is begun again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from zkcoord.core.adoption import Adoption
+from zkcoord.core.model import consumer_of
+from zkcoord.core.moved import MoveState
+from zkcoord.core.record import ZOOKEEPER, GroupRecord
+from zkcoord.core.words import some
+from zkcoord.errors import UnavailableError, UsageError
+from zkcoord.legacy.clients import Library, client_of
+from zkcoord.legacy.modes import named_as_ours
+from zkcoord.migrate import BlockingTree
+from zkcoord.operating.requesting import edit_record, read_record
+from zkcoord.shell.ports import Outcome
+from zkcoord.tree.paths import RECORDS, Layout
+from zkcoord.tree.record import decode_record
+from zkcoord.tree.snapshot import Kind, Node, Read
+from zkcoord.tree.writes import WRITE_BYTES, CheckNode, DeleteNode, Transaction, parts
+
+ROUNDS_MAX = 20
+"""How often in a row a removal may be refused, or its outcome be unknown, before a person must look."""
+
+Waits = Callable[[Sequence[str]], None]
+"""Is told who of ours is there still, and waits a moment, or raises."""
+
+
+def release(tree: BlockingTree, layout: Layout, group: str, waits: Waits) -> int:
+    """Remove all that is ours of a group that old consumers use, and return how many nodes that were.
+
+    The record goes last. Before anything goes the adoption is taken out of it, so that no consumer of ours can join
+    any more, and no coordinator writes (docs/protocol.md, section 10). Offsets stay as they are.
+    """
+    while True:
+        there = ours(tree, layout, group)
+        if there:
+            waits(there)
+            continue
+        adoption = _take_out(tree, layout, group)
+        if adoption is None or not ours(tree, layout, group):
+            return remove(tree, (layout.channels_of(group), layout.record(group)), layout.record(group))
+        _put_back(tree, layout, group, adoption)
+
+
+def ours(tree: BlockingTree, layout: Layout, group: str) -> list[str]:
+    """The consumers of ours that are registered in the group, or still own something by their session."""
+    listed, topics = tree.read([Read(layout.ids(group), Kind.CHILDREN), Read(layout.owners(group), Kind.CHILDREN)])
+    registrations = _data(tree, [listed])
+    found = {
+        node.path.rpartition("/")[2]
+        for node in registrations
+        if node.stat is not None
+        and client_of(group, node.path.rpartition("/")[2], node.data, node.stat.version).library is Library.ZKCOORD
+    }
+    if not layout.adopts:  # owners of the layout draft outlive their consumers
+        return sorted(found)
+    lists = tree.read([Read(f"{topics.path}/{name}", Kind.CHILDREN) for name in topics.children])
+    owners = {consumer_of(node.data.decode("utf-8", "replace")) for node in _data(tree, lists)}
+    return sorted(found | {name for name in owners if named_as_ours(group, name)})
+
+
+def _data(tree: BlockingTree, lists: Iterable[Node]) -> tuple[Node, ...]:
+    reads = [Read(f"{node.path}/{name}") for node in lists for name in node.children]
+    return tree.read(reads) if reads else ()
+
+
+def _take_out(tree: BlockingTree, layout: Layout, group: str) -> Adoption | None:
+    """Take the adoption out of the group's record; None: there was none."""
+    record = read_record(tree, layout, group)
+    if record is None or record.adoption is None:
+        return None
+    adoption = record.adoption
+
+    def edit(now: GroupRecord) -> GroupRecord:
+        if now.adoption is not None and (why := offsets_elsewhere(group, now)):
+            raise UsageError(f"group {group} is not released: {why}")
+        return replace(now, adoption=None)
+
+    edit_record(tree, layout, group, edit, moved=True)
+    return adoption
+
+
+def offsets_elsewhere(group: str, record: GroupRecord) -> str:
+    """Why consumers that do not know zkcoord's record would not find the group's offsets; "": they would."""
+    if record.moved is not None:
+        gone = record.moved.state is MoveState.GONE  # what is here does not count any more
+        return "" if gone else f"it {record.moved.where()}: end that move first, or give it up"
+    wanted = ZOOKEEPER if record.adoption is None else record.adoption.store_name
+    if record.store_name == wanted:
+        return ""
+    return (
+        f"its offsets were moved to the store {record.store_name!r}: bring them back first, with `zkcoord offsets "
+        f"migrate {group} --to {wanted}`"
+    )
+
+
+def _put_back(tree: BlockingTree, layout: Layout, group: str, adoption: Adoption) -> None:
+    edit_record(tree, layout, group, lambda now: now if now.adoption else replace(now, adoption=adoption), moved=True)
+
+
+def below(tree: BlockingTree, roots: Iterable[str]) -> list[tuple[str, int]]:
+    """These nodes, and all below them, with their versions: the deepest first."""
+    found: list[tuple[str, int]] = []
+    level = list(roots)
+    while level:
+        nodes = tree.read([Read(path, Kind.CHILDREN) for path in level])
+        found += [(node.path, node.stat.version) for node in nodes if node.stat is not None]
+        level = [f"{node.path}/{name}" for node in nodes for name in node.children]
+    return sorted(found, key=lambda each: (-each[0].count("/"), each[0]))
+
+
+def remove(tree: BlockingTree, roots: Sequence[str], guard: str) -> int:
+    """Remove these nodes and all below them, and return how many went. Each multi checks the version of `guard`.
+
+    Begins again with what is left when somebody wrote meanwhile. UsageError when the guard is a record that adopts its
+    group again.
+    """
+    gone, refused = 0, 0
+    while found := below(tree, roots):
+        (node,) = tree.read([Read(guard)])
+        checks = [CheckNode(guard, node.stat.version)] if node.stat is not None else []
+        if _adopts(node):
+            raise UsageError(f"{guard}: somebody adopted the group again meanwhile: nothing more of it is removed")
+        for part in parts(found, lambda each: len(each[0]) + WRITE_BYTES):
+            deletes = [DeleteNode(path, version) for path, version in part]
+            done = tree.commit(Transaction(writes=(*checks, *deletes), why=f"remove {roots[-1]}"))
+            if done.outcome is Outcome.COMMITTED:
+                gone, refused = gone + len(part), 0
+                continue
+            refused += 1
+            if done.reason == "NoAuth":
+                raise UsageError(f"{roots[-1]}: no right to remove it; log in as who may (--zookeeper-config)")
+            if refused >= ROUNDS_MAX:
+                raise UnavailableError(f"{roots[-1]}: others changed it {ROUNDS_MAX} times meanwhile: try again")
+            tree.sync()
+            break
+    return gone
+
+
+def _adopts(node: Node) -> bool:
+    """True for a group record with an adoption; every other guard adopts nothing."""
+    return node.path.startswith(f"{RECORDS}/") and node.exists and decode_record(node.data).adoption is not None
+
+
+def named(there: Sequence[str]) -> str:
+    """Say who of ours is in a group."""
+    verb = "is" if len(there) == 1 else "are"
+    return f"{some(there)} of zkcoord {verb} registered there, or still {verb} an owner"

@@ -1,0 +1,216 @@
+"""Writes an operator's request into a group's record by compare-and-set, then waits for the coordinator's answer.
+
+The request stays when the tool dies, and the serving coordinator carries it out.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import secrets
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from zkcoord.core.record import DEFAULT_RECORD, GroupRecord
+from zkcoord.errors import UnavailableError, UsageError
+from zkcoord.group_report import may_name_a_group, no_such_group, read_tree
+from zkcoord.migrate import BlockingTree
+from zkcoord.operating.saying import say
+from zkcoord.shell.ports import TOO_LARGE, Outcome, refuse_without_right
+from zkcoord.tree.paths import Layout
+from zkcoord.tree.record import encode_record, record_in
+from zkcoord.tree.request import requested
+from zkcoord.tree.snapshot import Read
+from zkcoord.tree.writes import CreateNode, SetNode, Transaction, Write
+
+TURN_SECONDS = 0.1
+PROGRESS_SECONDS = 5.0
+ATTEMPTS_MAX = 20
+"""Of one edit: somebody else edits the same node only now and then."""
+PENDING = "the request stands, and a coordinator carries it out as soon as it can"
+
+Edit = Callable[[GroupRecord], GroupRecord]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A coordinator's answer. `state` is "deleted" when the record went with the group."""
+
+    run: str
+    state: str
+    reason: str | None = None
+
+
+def who() -> str:
+    """Say who runs this program, and where."""
+    try:
+        user = os.environ.get("USER") or pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # an id without a name, as in many containers
+        user = f"uid-{os.getuid()}"
+    return f"{user}@{socket.gethostname()}"
+
+
+def who_and_when() -> dict[str, str]:
+    """Return who asks, and when, for people; and the run's name, for the answer."""
+    return {
+        "who": who(),
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "run": secrets.token_hex(8),
+    }
+
+
+def read_record(tree: BlockingTree, layout: Layout, group: str) -> GroupRecord | None:
+    """Return the group's record, None if there is none; CorruptError with its path if nobody can read it."""
+    (node,) = tree.read([Read(layout.record(group))])
+    return record_in(node)
+
+
+def edit_record(
+    tree: BlockingTree, layout: Layout, group: str, edit: Edit, *, new: bool = False, moved: bool = False
+) -> GroupRecord:
+    """Change the group's record by its version, and return it; UsageError if there is no such group, unless it may be
+    `new`, and for one that is or was moved to another tree, unless it may be `moved`.
+
+    `edit` may be called several times, as in `by_version`: it must leave alone what it finds done.
+    """
+    if not may_name_a_group(group):
+        raise UsageError(no_such_group(group))
+    path = layout.record(group)
+
+    def attempt() -> tuple[GroupRecord, Write | None]:
+        folder, node = tree.read([Read(layout.group(group)), Read(path)])
+        if not (folder.exists or node.exists or new):
+            raise UsageError(no_such_group(group))
+        before = record_in(node) or DEFAULT_RECORD
+        if before.moved is not None and not moved:
+            raise UsageError(f"group {group} {before.moved.where()}: nothing is changed here")
+        after = edit(before)
+        if after == before:
+            return before, None
+        data = encode_record(after)
+        return after, CreateNode(path, data) if node.stat is None else SetNode(path, data, node.stat.version)
+
+    return by_version(tree, path, f"{group}: record", attempt)
+
+
+def by_version(tree: BlockingTree, path: str, why: str, attempt: Callable[[], tuple[T, Write | None]]) -> T:
+    """Write what `attempt` makes of the node that it reads, and return its answer; None to write: it is done.
+
+    `attempt` is called again when somebody else was faster, or the write's outcome is unknown. UsageError where no
+    attempt can succeed.
+    """
+    for _ in range(ATTEMPTS_MAX):
+        result, write = attempt()
+        if write is None:
+            return result
+        done = tree.commit(Transaction(writes=(write,), why=why))
+        if done.outcome is Outcome.COMMITTED:
+            return result
+        refuse_without_right(done, path)
+        if done.reason == TOO_LARGE:
+            raise UsageError(f"{path}: it would be larger than ZooKeeper takes: make it smaller first")
+        tree.sync()
+    raise UnavailableError(f"{path}: others changed it {ATTEMPTS_MAX} times meanwhile: try again")
+
+
+def ask(tree: BlockingTree, layout: Layout, group: str, name: str, *, take_over: bool = False, **fields: Any) -> str:
+    """Write a request. Returns the run to wait for: that of a standing request, if there is one.
+
+    `take_over`: the request replaces a standing one, whose tool can write nothing any more.
+    """
+    mine: Mapping[str, Any] = {**who_and_when(), **fields}
+
+    def edit(record: GroupRecord) -> GroupRecord:
+        if layout.adopts and record.adoption is None:
+            raise UsageError(
+                f"group {group} is not adopted: nothing is done with it before `zkcoord group adopt {group}`"
+            )
+        standing = record.wish.get(name)
+        return record if standing is not None and not take_over else requested(record, name, mine)
+
+    standing = edit_record(tree, layout, group, edit).wish.get(name) or mine
+    if standing.get("run") != mine["run"]:
+        say("notice", f"group {group}: {standing.get('who', 'somebody')} has already asked for {name}")
+    return str(standing.get("run", ""))
+
+
+def take_back(tree: BlockingTree, layout: Layout, group: str, names: tuple[str, ...]) -> bool:
+    """Take requests back; False if none of them stood, nor an answer to one. UsageError for a group that is handed
+    over, whose pause `group take-back` ends."""
+    stood = False
+
+    def edit(record: GroupRecord) -> GroupRecord:
+        nonlocal stood
+        if left_to := record.left_to(group):
+            raise UsageError(f"group {group} {left_to}")
+        for name in names:
+            stood = stood or record.wish.get(name) is not None or record.done.get(name) is not None
+            record = requested(record, name, None)
+        return record
+
+    edit_record(tree, layout, group, edit)
+    return stood
+
+
+def turns(timeout_ms: int) -> Callable[[Callable[[], str], Callable[[], str]], None]:
+    """Return what waits a turn, and now and then says what for. It asks for two sentences: what is waited for, and what
+    the UnavailableError says when it took too long."""
+    began = said = time.monotonic()
+
+    def turn(doing: Callable[[], str], late: Callable[[], str]) -> None:
+        nonlocal said
+        now = time.monotonic()
+        if now - began >= timeout_ms / 1000:
+            raise UnavailableError(late())
+        if now - said >= PROGRESS_SECONDS:
+            say("waiting", doing())
+            said = now
+        time.sleep(TURN_SECONDS)
+
+    return turn
+
+
+def wait(
+    what: str, timeout_ms: int, ask: Callable[[], Answer | None], doing: Callable[[], str], pending: str = PENDING
+) -> Answer:
+    """Wait for an answer, and say now and then what for; UnavailableError when it takes too long.
+
+    If the command is interrupted, it prints what becomes of the request, which is what `pending` says.
+    """
+
+    def late() -> str:
+        return f"{what} is not done after {timeout_ms} ms ({doing()}): {pending}"
+
+    turn = turns(timeout_ms)
+    try:
+        while (answer := ask()) is None:
+            turn(lambda: f"{what}: {doing()}", late)
+    except KeyboardInterrupt:
+        say("notice", f"{what} is not done yet: {pending}")
+        raise
+    return answer
+
+
+def answer_to(tree: BlockingTree, layout: Layout, group: str, name: str, run: str) -> Answer | None:
+    """Return the answer to this run; None: not yet. A request that is over without its answer was carried out; others
+    wrote over the answer."""
+    record = read_record(tree, layout, group)
+    if record is None:
+        return Answer(run=run, state="deleted")
+    done, standing = record.done.get(name), record.wish.get(name)
+    if done is not None and done.get("run") == run and done.get("state") != "deleting":
+        return Answer(run=run, state=str(done.get("state")), reason=done.get("reason"))
+    if standing is None or standing.get("run", "") != run:
+        return Answer(run=run, state="done")
+    return None
+
+
+def who_serves(tree: BlockingTree, address: str) -> str:
+    """Return who is waited for."""
+    above = read_tree(tree, address)
+    return "no coordinator is elected" if above.coordinator is None else f"coordinator {above.coordinator} serves"

@@ -1,0 +1,275 @@
+"""Resets the offsets of a group: has its consumers stopped if need be, and writes what was computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.record import DEFAULT_RECORD, PAUSE, RESET, GroupRecord
+from zkcoord.core.requests import STOPPED
+from zkcoord.core.resetting import EXPIRED
+from zkcoord.core.tenure import KafkaCommit, Rule
+from zkcoord.errors import UnavailableError, UsageError
+from zkcoord.group_report import may_name_a_group, no_such_group, read_tree
+from zkcoord.kafka.client import KafkaClient
+from zkcoord.migrate import current
+from zkcoord.offsets.earlier_topics import refuse_earlier
+from zkcoord.offsets.kafka_logs import known_logs
+from zkcoord.offsets.kafka_store import KafkaCommits
+from zkcoord.offsets.ports import Commits, OffsetTree
+from zkcoord.offsets.reading import GroupSeen, read_group_offsets
+from zkcoord.offsets.targets import Goal, Targets, Where, chosen, targets
+from zkcoord.offsets.writing import Change, changes, readers_of, write_offsets
+from zkcoord.operating.one_cluster import refuse_another_cluster
+from zkcoord.operating.requesting import Answer, ask, edit_record, wait, who_serves
+from zkcoord.operating.saying import warn
+from zkcoord.tree.paths import LEGACY, Layout
+from zkcoord.tree.record import record_in
+from zkcoord.tree.request import requested
+from zkcoord.tree.snapshot import Read
+from zkcoord.tree.writes import CheckNode
+
+WAIT_MS = 60_000
+EXPIRY_MS = 600_000
+"""How long a coordinator keeps the group stopped for a tool that does not end its run."""
+
+TAKEN_BACK = "the request is taken back, and nothing is written"
+STANDS = "the request of an earlier run stands: run it again, or end it with `zkcoord group resume`"
+
+Compute = Callable[[], Targets]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reset:
+    """One reset: of which group, in which tree, and how its new offsets are computed once nobody reads."""
+
+    tree: OffsetTree
+    layout: Layout
+    group: str
+    compute: Compute
+    to_kafka: Callable[[Mapping[TopicPartition, int]], None]  # where old consumers read the offsets
+    goal: Where
+
+    def check_shift(self) -> None:
+        """UsageError for a shift behind a run that was broken off: what it has shifted would be shifted again."""
+        record, _ = self._record()
+        done, pause = record.done.get(RESET) or {}, record.wish.get(PAUSE) or {}
+        expired = done.get("state") == EXPIRED and pause.get("run") == done.get("run")
+        if self.goal is Where.SHIFT and (expired or record.wish.get(RESET) is not None):
+            raise UsageError(
+                f"an earlier reset of group {self.group} was broken off, and may have written some offsets: look"
+                " (`zkcoord group describe`), then set them with --to-offset, --to-datetime or --from-file, or let the"
+                f" group go on with `zkcoord group resume {self.group}`"
+            )
+
+    def write(self, guard: Sequence[CheckNode]) -> tuple[list[Change], Targets]:
+        """Compute and write; returns what differed, and all new offsets."""
+        found = self.compute()
+        refuse_earlier(self.tree.read, self.layout, self.group, {partition.topic for partition in found.offsets})
+        changed = changes(self.tree.read, self.layout, self.group, found.offsets)
+        self.to_kafka(found.offsets)
+        write_offsets(self.tree, self.layout, self.group, found.offsets, guard=guard, why="a reset of offsets")
+        return changed, found
+
+    def stopped_first(self, timeout_ms: int, doing: Callable[[], str]) -> tuple[list[Change], Targets]:
+        """Have everything stopped, write, and let the group go on.
+
+        Takes over from a run that was broken off. If its tool still runs, that one's next write is refused: the record
+        names another run.
+        """
+        begun = self.begun()  # by an earlier run, which may have written some offsets
+        run = ask(
+            self.tree, self.layout, self.group, RESET, take_over=True, expiry_ms=EXPIRY_MS, goal=f"--{self.goal.value}"
+        )
+        what = f"reset of group {self.group}: stopping its consumers"
+        try:
+            answer = wait(what, timeout_ms, lambda: self._answer(run), doing, STANDS if begun else TAKEN_BACK)
+        except BaseException:
+            if not begun:
+                self._take_back(run)
+            raise
+        if answer.state != STOPPED:
+            raise UsageError(f"reset of group {self.group}: {answer.state}: {answer.reason}")
+        done = self.write(self._guard(run))
+        self._take_back(run)
+        return done
+
+    def begun(self) -> bool:
+        """True when an earlier run has not ended."""
+        return self._record()[0].wish.get(RESET) is not None
+
+    def _answer(self, run: str) -> Answer | None:
+        record, _ = self._record()
+        request, response = record.wish.get(RESET), record.done.get(RESET)
+        if response is not None and response.get("run") == run:
+            return Answer(run=run, state=str(response.get("state")), reason=response.get("reason"))
+        if request is None or request.get("run") != run:
+            return Answer(run=run, state="ended", reason="somebody took the request back: run it again")
+        return None
+
+    def _guard(self, run: str) -> list[CheckNode]:
+        """Every write checks the record in which the coordinator says that everything has stopped for this run."""
+        record, guard = self._record()
+        if record.done.get(RESET) != {"run": run, "state": STOPPED} or record.wish.get(RESET) is None:
+            raise UsageError(f"reset of group {self.group}: somebody ended it meanwhile: run it again")
+        return guard
+
+    def _record(self) -> tuple[GroupRecord, list[CheckNode]]:
+        (node,) = self.tree.read([Read(self.layout.record(self.group))])
+        guard = [] if node.stat is None else [CheckNode(node.path, node.stat.version)]
+        return record_in(node) or DEFAULT_RECORD, guard
+
+    def _take_back(self, run: str) -> None:
+        def edit(record: GroupRecord) -> GroupRecord:
+            standing = record.wish.get(RESET)
+            return requested(record, RESET, None) if standing is not None and standing.get("run") == run else record
+
+        edit_record(self.tree, self.layout, self.group, edit)
+
+
+def goal_of(given: Mapping[str, Any]) -> Goal:
+    """Return the one goal among the options; UsageError unless there is exactly one."""
+    named = [where for where in Where if given.get(where.name.lower()) not in (None, False)]
+    if len(named) != 1:
+        raise UsageError(f"choose one of {', '.join(f'--{where.value}' for where in Where)}")
+    (where,) = named
+    value = given[where.name.lower()]
+    if where is Where.DATETIME:
+        return Goal(where, _time_ms(value))
+    return Goal(where, value if isinstance(value, int) else 0)
+
+
+def _time_ms(text: str) -> int:
+    """A time as kafka-consumer-groups takes it: without a zone it is UTC."""
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"--to-datetime {text}: write YYYY-MM-DDTHH:MM:SS[.sss][+HH:MM]; without a zone it is UTC"
+        ) from None
+    return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class How:
+    """How offsets are reset: `stop_first` has the group's consumers stopped, for which `timeout_ms` is the patience."""
+
+    dry_run: bool
+    stop_first: bool
+    timeout_ms: int = WAIT_MS
+
+
+def reset_group(
+    tree: OffsetTree,
+    address: str,
+    client: KafkaClient,
+    name: str,
+    goal: Goal,
+    topics: tuple[str, ...],
+    how: How,
+    named: Mapping[TopicPartition, int] | None = None,
+) -> tuple[Sequence[Change], Targets]:
+    """Reset the offsets of a group; returns what differs, and all new offsets. UsageError while it may not be done."""
+    schema = current(tree)
+    layout = LEGACY if schema is None else read_tree(tree, address).layout
+    _check_group(tree, layout, name)
+    refuse_another_cluster(tree, client)
+    wanted = _Wanted(
+        tree=tree,
+        layout=layout,
+        group=name,
+        client=client,
+        store=KafkaCommits(client),
+        goal=goal,
+        topics=topics,
+        named=named,
+        tree_id="" if schema is None else schema.tree_id,
+    )
+    reset = wanted.reset()
+    readers = readers_of(tree.read, layout, name)
+    if how.dry_run:
+        found = wanted.targets()
+        return changes(tree.read, layout, name, found.offsets), found
+    reset.check_shift()
+    readers.refuse_handed_over(name)
+    if how.stop_first and (reset.begun() or (readers.ours and not readers.paused)):
+        return reset.stopped_first(how.timeout_ms, lambda: who_serves(tree, address))
+    readers.refuse(name, ours="" if how.stop_first else ", or give --stop-first")
+    return reset.write(readers.guard)
+
+
+def _check_group(tree: OffsetTree, layout: Layout, name: str) -> None:
+    paths = [layout.group(name), layout.record(name)] if may_name_a_group(name) else []
+    if not any(node.exists for node in (tree.read([Read(path) for path in paths]) if paths else ())):
+        raise UsageError(no_such_group(name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """Computes the new offsets from what stands in both stores and in the logs at that moment."""
+
+    tree: OffsetTree
+    layout: Layout
+    tree_id: str
+    group: str
+    client: KafkaClient
+    store: KafkaCommits
+    goal: Goal
+    topics: tuple[str, ...]
+    named: Mapping[TopicPartition, int] | None  # of --from-file
+
+    def reset(self) -> Reset:
+        """Return the reset to these offsets."""
+        return Reset(
+            tree=self.tree,
+            layout=self.layout,
+            group=self.group,
+            compute=self.targets,
+            to_kafka=self.to_kafka,
+            goal=self.goal.where,
+        )
+
+    def targets(self) -> Targets:
+        """Read everything, and compute."""
+        seen, commits = self._read()
+        partitions = self._partitions(seen, commits)
+        logs = known_logs(self.client, warn)(partitions)
+        unknown = sorted(set(partitions) - logs.keys())
+        if unknown:
+            raise UnavailableError(f"Kafka does not tell the log of {unknown[0]}: check the topic, then try again")
+        found = dict(self.named or {})
+        if self.goal.where is Where.DATETIME:
+            found = self.client.reset_positions(partitions, self.goal.number)
+        counting = {p: seen.counts(p, commits.get(p), self.tree_id) for p in partitions}
+        return targets(self.goal, counting, logs, found)
+
+    def _read(self) -> tuple[GroupSeen, Commits]:
+        seen = read_group_offsets(self.tree.read, self.layout, self.group)
+        return seen, {} if seen.rule is Rule.ZOOKEEPER else self.store.read([self.group]).of(self.group)
+
+    def _partitions(self, seen: GroupSeen, commits: Commits) -> list[TopicPartition]:
+        existing = self.client.partitions()
+        if self.named is not None:
+            named = sorted(self.named)
+            return [p for p in named if p in chosen(self.topics, existing)] if self.topics else named
+        if self.topics:
+            return chosen(self.topics, existing)
+        topics = {partition.topic for partition in (*seen.offsets, *commits)}
+        found = [partition for partition in existing if partition.topic in topics]
+        if not found:
+            raise UsageError(f"group {self.group} has no offset of a topic that exists: name topics (--topic)")
+        return found
+
+    def to_kafka(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Set them in Kafka, too, where old consumers read them there. Consumers of ours go by ZooKeeper's."""
+        seen, commits = self._read()
+        everywhere = seen.rule is Rule.OLD_IN_KAFKA
+        if not (everywhere or seen.larger_counts):
+            return
+        wanted = {p: KafkaCommit(offset=offset) for p, offset in offsets.items() if everywhere or p in commits}
+        error = self.store.commit(self.group, wanted).error() if wanted else None
+        if error is not None:
+            raise error

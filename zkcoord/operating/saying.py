@@ -1,0 +1,49 @@
+"""What a tool says beside its result: lines on standard error, for people or as events for programs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from enum import Enum
+from typing import Any, TextIO
+
+from zkcoord.logs import emit, json_log
+from zkcoord.operating.words import printable
+
+
+class Tone(Enum):
+    """What a line means to people; on a terminal its colour, by the number that terminals have for it."""
+
+    BAD = 31  # red: somebody must act
+    MOVING = 33  # yellow: it is on its way, or a warning
+
+
+def coloured(stream: TextIO) -> bool:
+    """True when colours may go there: to a terminal that has them, unless NO_COLOR (no-color.org) forbids it."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def toned(text: str, tone: Tone | None, stream: TextIO | None = None) -> str:
+    """The text in the tone's colour, if standard output (or `stream`) takes colours."""
+    if tone is None or not coloured(sys.stdout if stream is None else stream):
+        return text
+    return f"\x1b[{tone.value}m{text}\x1b[0m"
+
+
+def warn(text: str) -> None:
+    """A line on standard error about something that does not end the command."""
+    say("warning", text)
+
+
+def say(kind: str, text: str, **fields: Any) -> None:
+    """`kind: text` on standard error; with a log in JSON the event `kind` with the text and these fields.
+
+    Further lines of the text stand indented below the first.
+    """
+    if json_log():
+        emit(kind, level=kind, message=text, **fields)
+        return
+    lines = [printable(line.expandtabs()).rstrip() for line in text.strip().splitlines()]
+    tone = Tone.BAD if kind == "error" else Tone.MOVING if kind == "warning" else None
+    named = toned(f"{kind}:", tone, sys.stderr)
+    print("\n  ".join([f"{named} {lines[0] if lines else ''}", *lines[1:]]), file=sys.stderr, flush=True)

@@ -1,0 +1,110 @@
+"""A picture of hand-overs: partitions against time, coloured by owner, red where nobody reads. Pure; SVG as text.
+
+The page draws it each second for each reader, for which a plotting library (`zkcoord/plotting.py`) is too slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from xml.sax.saxutils import escape
+
+from zkcoord.core.handovers import MOMENTS
+
+COLOURS = ("#4477aa", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#ee8866", "#44bb99")
+NOBODY = "#dd0000"
+TAIL_PERCENT = 10
+"""So much is drawn behind the last moment, that the last owners are seen."""
+LEFT, ROW, WIDTH, TOP = 180, 18, 900, 40
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Who had a partition from when to when; `owner` None: nobody read it."""
+
+    partition: str
+    owner: str | None
+    begun_ms: int
+    ended_ms: int
+
+
+def spans(handovers: Sequence[Mapping[str, Any]], tail_percent: int = TAIL_PERCENT) -> list[Span]:
+    """What the hand-overs tell of each partition, between the first moment and the last of all of them.
+
+    Nothing is drawn while nobody knows who had it: before the first hand-over, if its reader had died, for example.
+    `tail_percent`: so much of that time is added behind the last moment, where nothing changes.
+    """
+    moments = [at for each in handovers for at in _moments(each)]
+    if not moments:
+        return []
+    first_ms, last_ms = min(moments), max(moments)
+    last_ms += (last_ms - first_ms) * tail_percent // 100
+    by_partition: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
+    for each in handovers:
+        by_partition.setdefault((each["topic"], each["partition"]), []).append(each)
+    found: list[Span] = []
+    for (topic, number), moves in sorted(by_partition.items()):
+        moves.sort(key=lambda one: min(_moments(one)))
+        name, since_ms, owner = f"{topic}-{number}", first_ms, moves[0]["from"]
+        for place, move in enumerate(moves):
+            released_ms, ended_ms, taker = move["released_ms"], move["acknowledged_ms"], move["to"]
+            if released_ms is None:
+                continue
+            if ended_ms is None:  # nobody, until the next one tells more
+                following = moves[place + 1] if place + 1 < len(moves) else None
+                ended_ms = last_ms if following is None else min(_moments(following))
+                taker = None if following is None else following["from"]
+            found += [Span(name, owner, since_ms, released_ms)] if owner is not None else []
+            found.append(Span(name, None, released_ms, ended_ms))
+            since_ms, owner = ended_ms, taker
+        found += [Span(name, owner, since_ms, last_ms)] if owner is not None else []
+    return [each for each in found if each.ended_ms > each.begun_ms]
+
+
+def _moments(handover: Mapping[str, Any]) -> list[int]:
+    return [handover[name] for name in MOMENTS if handover[name] is not None]
+
+
+def rows(found: Sequence[Span]) -> list[str]:
+    """The partitions, in the order of a picture's rows."""
+    return sorted(
+        {each.partition for each in found}, key=lambda name: (name.rpartition("-")[0], int(name.rpartition("-")[2]))
+    )
+
+
+def colours(found: Sequence[Span]) -> dict[str, str]:
+    """A colour for each owner, as far as there are different ones."""
+    owners = sorted({each.owner for each in found if each.owner is not None})
+    return {owner: COLOURS[n % len(COLOURS)] for n, owner in enumerate(owners)}
+
+
+def svg(group: str, found: Sequence[Span]) -> str:
+    """The picture. Each bar has a title that says who, and for how long."""
+    partitions, colour = rows(found), colours(found)
+    first_ms = min((each.begun_ms for each in found), default=0)
+    length_ms = max((each.ended_ms for each in found), default=0) - first_ms or 1
+    height = TOP + ROW * (len(partitions) + len(colour) + 3)
+    whole = LEFT + WIDTH + 20
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{whole}" height="{height}" viewBox="0 0 {whole} {height}"'
+        ' font-family="sans-serif" font-size="12">',
+        f'<text x="8" y="20" font-size="15">{escape(group)}: {length_ms / 1000:.3f} s of hand-overs</text>',
+    ]
+    place = {name: TOP + ROW * n for n, name in enumerate(partitions)}
+    lines += [f'<text x="8" y="{y + 13}">{escape(name)}</text>' for name, y in place.items()]
+    for each in found:
+        x = LEFT + WIDTH * (each.begun_ms - first_ms) / length_ms
+        wide = max(0.5, WIDTH * (each.ended_ms - each.begun_ms) / length_ms)
+        fill = NOBODY if each.owner is None else colour[each.owner]
+        said = f"{each.partition}: {each.owner or 'nobody'}, {each.ended_ms - each.begun_ms} ms"
+        lines.append(
+            f'<rect x="{x:.2f}" y="{place[each.partition]}" width="{wide:.2f}" height="{ROW - 3}" fill="{fill}">'
+            f"<title>{escape(said)}</title></rect>"
+        )
+    legend = [*colour.items(), ("nobody", NOBODY)]
+    for n, (name, fill) in enumerate(legend):
+        y = TOP + ROW * (len(partitions) + 1 + n)
+        lines.append(f'<rect x="8" y="{y}" width="12" height="12" fill="{fill}"/>')
+        lines.append(f'<text x="26" y="{y + 11}">{escape(name)}</text>')
+    return "\n".join([*lines, "</svg>", ""])

@@ -1,0 +1,93 @@
+"""Takes all that is zkcoord's own out of a tree, and says what prevents it."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+
+from zkcoord.errors import CorruptError, UnavailableError, UsageError
+from zkcoord.group_report import group_names
+from zkcoord.migrate import BlockingTree, Mark, plan
+from zkcoord.operating.releasing import named, offsets_elsewhere, ours, release, remove
+from zkcoord.operating.requesting import read_record, who
+from zkcoord.shell.ports import Outcome, refuse_without_right
+from zkcoord.tree.paths import CANDIDATES, EPOCH, ROOT, SCHEMA, Layout
+from zkcoord.tree.schema import Schema, encode_schema
+from zkcoord.tree.snapshot import Kind, Read
+from zkcoord.tree.writes import SetNode, Transaction
+
+UNINSTALLED = "uninstalled"
+"""Stands in the schema as the goal of the migration that an uninstallation is: nobody is elected meanwhile."""
+
+
+def obstacles_of(tree: BlockingTree, schema: Schema | None) -> list[str]:
+    """Return why the tree cannot be given up now: each a sentence that says who must act."""
+    (listed,) = tree.read([Read(CANDIDATES, Kind.CHILDREN)])
+    mark = None if schema is None else plan.read_mark(schema)
+    found = []
+    if mark is not None and mark.new != UNINSTALLED:
+        found.append(f"the migration {mark.old} -> {mark.new} is in progress: end it with `zkcoord migrate upgrade`")
+    if listed.children:
+        noun = "coordinator" if len(listed.children) == 1 else "coordinators"
+        found.append(f"{noun} {', '.join(listed.children)}: stop them (a killed one goes with its session)")
+    if schema is not None:
+        layout = schema.place
+        there = {group: members for group in group_names(tree, layout) if (members := ours(tree, layout, group))}
+        found += [f"group {group}: {named(members)}: stop them" for group, members in sorted(there.items())]
+        found += [why for group in group_names(tree, layout) if (why := _offsets_elsewhere(tree, layout, group))]
+    return found
+
+
+def _offsets_elsewhere(tree: BlockingTree, layout: Layout, group: str) -> str:
+    try:
+        record = read_record(tree, layout, group)
+    except CorruptError as error:
+        return str(error)
+    why = "" if record is None else offsets_elsewhere(group, record)
+    return why and f"group {group}: {why}"
+
+
+def take_away(tree: BlockingTree, schema: Schema | None) -> None:
+    """Remove /zkcoord. As long as the schema stands, it says that this goes on: nobody is elected before the end.
+
+    A consumer of ours that comes in between has it broken off: then the schema is as before, and nothing of the group
+    that it joined was removed.
+    """
+    if schema is not None:
+        _begin(tree, schema)
+        layout = schema.place
+        try:
+            for group in group_names(tree, layout) if layout.adopts else ():
+                release(tree, layout, group, _refuse)
+        except UsageError:
+            _give_up(tree)
+            raise
+    remove(tree, [ROOT], SCHEMA)
+
+
+def _refuse(there: Sequence[str]) -> None:
+    raise UsageError(f"not all was removed: {named(there)}: stop them, and run it again")
+
+
+def _begin(tree: BlockingTree, schema: Schema) -> None:
+    node, epoch = tree.read([Read(SCHEMA), Read(EPOCH)])
+    run = f"{who()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    _write(tree, plan.begin(node, epoch, Mark(old=schema.revision, new=UNINSTALLED, run=run)))
+
+
+def _give_up(tree: BlockingTree) -> None:
+    (node,) = tree.read([Read(SCHEMA)])
+    schema = plan.read_schema(node)
+    if schema is not None and node.stat is not None:
+        back = SetNode(SCHEMA, encode_schema(replace(schema, migration=None)), node.stat.version)
+        _write(tree, Transaction(writes=(back,), why="the uninstallation was given up"))
+
+
+def _write(tree: BlockingTree, transaction: Transaction) -> None:
+    done = tree.commit(transaction)
+    if done.outcome is Outcome.COMMITTED:
+        return
+    refuse_without_right(done, SCHEMA)
+    raise UnavailableError(f"{SCHEMA}: `{transaction.why}` was not carried out ({done.reason}): run it again")

@@ -1,0 +1,123 @@
+"""Follows groups in the tree for `watch` and `top`: reads again what has changed, opens a new session when one is over.
+
+Watches say which groups are dirty; only those are read again. Now and then all are read, for what no watch tells (the
+owners of dead members, topics).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from zkcoord.clock import mono_ms
+from zkcoord.errors import UnavailableError, UsageError
+from zkcoord.group_report import GroupReport, TreeReport, group_names, read_group, read_tree
+from zkcoord.operating.happenings import Sight
+from zkcoord.shell.zk.blocking import Tree
+from zkcoord.tree.paths import EPOCH
+from zkcoord.tree.snapshot import Kind, Read
+
+OpenTree = Callable[[Callable[[str | None], None]], Tree]
+"""Opens a session, which tells of each watch that fires: see `Tree`."""
+
+
+class Follower:
+    """Groups as they were last read. `only`: these groups; empty: all. Use it as a context."""
+
+    def __init__(self, address: str, open_tree: OpenTree, only: Sequence[str] = (), *, whole_every_ms: int) -> None:
+        self._address, self._open_tree = address, open_tree
+        self._only, self._whole_every_ms = tuple(only), whole_every_ms
+        self._tree: Tree | None = None
+        self._above: TreeReport | None = None
+        self._reports: dict[str, GroupReport] = {}
+        self._whole_ms: int | None = None  # when all of it was read last, in this session
+        self._found = False  # all of `only` were there once
+        self._lock = threading.Lock()
+        self._dirty: set[str | None] = set()  # paths; None: all
+        self.changed = threading.Event()  # something is dirty
+
+    def __enter__(self) -> Follower:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    @property
+    def tree(self) -> Tree:
+        """The session, for further questions."""
+        if self._tree is None:
+            self._tree = self._open_tree(self._note)
+        return self._tree
+
+    def read(self) -> Sight:
+        """Read what is dirty, and return all that is known now.
+
+        UnavailableError: ask again, a new session is opened then. UsageError: a group in `only` is not there.
+        """
+        try:
+            return self._read()
+        except UnavailableError:
+            self._close()
+            raise
+
+    def _read(self) -> Sight:
+        tree = self.tree
+        with self._lock:
+            dirty, self._dirty = self._dirty, set()
+            self.changed.clear()
+        late = self._whole_ms is None or mono_ms() - self._whole_ms >= self._whole_every_ms
+        groups = self._groups_of(dirty)
+        above = self._above
+        if late or groups is None or above is None:
+            above = self._whole(tree)
+        else:
+            for group in groups:
+                self._one(tree, above, group)
+        return Sight(above=above, groups=dict(self._reports))
+
+    def _whole(self, tree: Tree) -> TreeReport:
+        above = read_tree(tree, self._address)
+        lists = [Read(path, Kind.CHILDREN, True) for path in above.layout.group_lists]
+        tree.read([*lists, Read(above.layout.coordinator, watch=True), Read(EPOCH, watch=True)])
+        above = read_tree(tree, self._address)  # behind its watches
+        names = self._only or group_names(tree, above.layout)
+        self._above, self._reports = above, {n: r for n, r in self._reports.items() if n in names}
+        for name in names:
+            self._one(tree, above, name)
+        self._found, self._whole_ms = True, mono_ms()
+        return above
+
+    def _one(self, tree: Tree, above: TreeReport, group: str) -> None:
+        try:
+            report = read_group(tree, above.layout, group, watch=True)
+        except UsageError:  # it was removed meanwhile
+            self._reports.pop(group, None)
+            if group in self._only and not self._found:
+                raise
+            return
+        if report.deleted and group not in self._only:
+            self._reports.pop(group, None)
+        else:
+            self._reports[group] = report
+
+    def _groups_of(self, dirty: set[str | None]) -> list[str] | None:
+        """The groups of these paths; None: a path says nothing about a group, so all must be read."""
+        found = set()
+        for path in dirty:
+            address = self._above.layout.parse(path) if path is not None and self._above is not None else None
+            if address is None or not address.group or address.group not in self._reports:
+                return None
+            found.add(address.group)
+        return sorted(found)
+
+    def _close(self) -> None:
+        tree, self._tree, self._whole_ms = self._tree, None, None
+        if tree is not None:
+            tree.close()
+
+    # on the session's thread
+
+    def _note(self, path: str | None) -> None:
+        with self._lock:
+            self._dirty.add(path)
+            self.changed.set()

@@ -1,0 +1,53 @@
+"""What the files of `--from` have in common: TOML, a table [groups.NAME] for each group, which may name its wave."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from zkcoord.core.given import shown
+from zkcoord.errors import UsageError
+
+WAVE = "wave"
+"""The key that says in which wave a group is: 1 unless the file says otherwise."""
+
+Table = dict[str, Any]
+
+
+def read_tables(name: str, hint: str) -> tuple[str, dict[str, Table]]:
+    """Return the file's text, and its tables by group. UsageError for what is none; `hint`: how to make the tables."""
+    try:
+        text = Path(name).read_text(encoding="utf-8")
+        tables = tomllib.loads(text).get("groups")
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"--from {name}: {error}") from None
+    if not isinstance(tables, dict) or not tables or not all(isinstance(table, dict) for table in tables.values()):
+        raise UsageError(f"--from {name}: there is no table [groups.NAME]; {hint}")
+    return text, tables
+
+
+def wave_of(table: Table) -> int:
+    """Return the group's wave."""
+    wave: int = table.get(WAVE, 1)
+    return wave
+
+
+def wrong_wave(table: Table) -> str:
+    """Return what is wrong with the group's wave; "" if nothing is."""
+    wave = table.get(WAVE, 1)
+    if not isinstance(wave, int) or isinstance(wave, bool) or wave < 1:
+        return f"{WAVE} is {shown(wave)}, allowed is an integer from 1"
+    return ""
+
+
+def refuse_waves_alone(waves: Collection[int], file: str | None) -> None:
+    """UsageError for `--wave` without `--from`."""
+    if waves and file is None:
+        raise UsageError("--wave chooses among the groups of a file: give --from, too")
+
+
+def no_group(name: str, waves: Collection[int]) -> UsageError:
+    """Return the error for a file without a group of these waves."""
+    return UsageError(f"--from {name}: it has no group of wave {' or '.join(map(str, sorted(waves)))}")

@@ -1,0 +1,82 @@
+"""What a group's assignment would be if something were different. Pure; of a view as it was read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from zkcoord.core.assignors import ASSIGNORS
+from zkcoord.core.coordinate import decide
+from zkcoord.core.memory import Memory
+from zkcoord.core.model import TopicPartition, consumer_of
+from zkcoord.core.view import GroupView
+from zkcoord.errors import UsageError
+from zkcoord.tree.state import digest
+
+NEW_MEMBER = "new-member-"
+MEMBERS_MAX = 10_000  # each is computed in memory: far more than a group has
+PARTITIONS_MAX = 100_000  # of one topic, likewise
+
+Move = tuple[TopicPartition, str, str | None]
+"""A partition, who has it now ("": nobody alive), who would have it (None: nobody)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What is assumed. `partitions`: topic -> their number then."""
+
+    added: int = 0
+    removed: Sequence[str] = ()
+    partitions: Mapping[str, int] = field(default_factory=dict)
+    assignor: str | None = None
+
+
+def moves_if(view: GroupView, change: Change) -> list[Move]:
+    """The partitions that would move; UsageError for what this group cannot be assumed to have."""
+    assumed = _changed(view, change)
+    target = decide(assumed, Memory(), 0, digest, ASSIGNORS).memory.target.assignment
+    living = view.living_threads()
+    owned = {p: owner.thread for p, owner in view.owners.items() if owner.thread in living}
+    found = [(p, owned.get(p, ""), target.get(p)) for p in sorted(owned.keys() | target.keys())]
+    return [each for each in found if (each[1] or None) != each[2]]
+
+
+def _changed(view: GroupView, change: Change) -> GroupView:
+    if change.added > MEMBERS_MAX:
+        raise UsageError(f"--add-member {change.added}: at most {MEMBERS_MAX} can be assumed")
+    members, channels, topics = dict(view.members), dict(view.channels), dict(view.topics)
+    record = view.record
+    if change.assignor is not None:
+        if change.assignor not in ASSIGNORS:
+            raise UsageError(f"--assignor {change.assignor}: choose from {', '.join(sorted(ASSIGNORS))}")
+        record = replace(record, assignor=change.assignor)
+        members = {c: replace(m, assignors=tuple({change.assignor, *m.assignors})) for c, m in members.items()}
+    for topic, number in change.partitions.items():
+        if topic not in topics:
+            raise UsageError(f"--partitions {topic}={number}: the group reads no such topic")
+        if number < len(topics[topic]):
+            raise UsageError(f"--partitions {topic}={number}: it has {len(topics[topic])}, and Kafka removes none")
+        if number > PARTITIONS_MAX:
+            raise UsageError(f"--partitions {topic}={number}: at most {PARTITIONS_MAX} can be assumed")
+        topics[topic] = tuple(range(number))
+    model = max(members.values(), key=lambda member: member.czxid, default=None)
+    for consumer in change.removed:
+        if consumer not in members:
+            raise UsageError(f"--remove-member {consumer}: it is no member; `zkcoord group describe G --members`")
+        del members[consumer]
+        channels.pop(consumer, None)
+    if model is None:
+        if change.added:
+            raise UsageError("--add-member: the group has no member like which another one could be assumed")
+        return replace(view, topics=topics, record=record)
+    for n in range(1, change.added + 1):
+        name = f"{NEW_MEMBER}{n}"
+        members[name] = replace(model, consumer_id=name, czxid=model.czxid + n, instance=None, hold_ms=0)
+        source = view.channels.get(model.consumer_id)
+        if source is not None:
+            channels[name] = replace(source, consumer_id=name, commands=(), held=frozenset())
+    owners = {
+        p: owner if consumer_of(owner.thread) not in change.removed else owner._replace(thread="")
+        for p, owner in view.owners.items()
+    }
+    return replace(view, members=members, channels=channels, topics=topics, record=record, owners=owners)
