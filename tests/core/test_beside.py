@@ -166,6 +166,22 @@ def test_what_an_old_member_keeps_against_its_own_plan_is_told_and_over_once_it_
     assert over.state.problem is None
 
 
+def test_who_gave_up_since_another_old_member_keeps_a_partition_waits_for_its_restart_and_for_no_poke() -> None:
+    plan = {T0: f"{OLD}-0", T1: "g_peer-0", T2: "g_peer-0", T3: "g_third-0"}
+    mode = fast_replace(MIXED, old=frozenset({OLD, "g_peer", "g_third"}), plan=plan)
+    steps, view = Steps(), shared({T0: f"{OLD}-0", T1: f"{OLD}-0"}, mode)
+    steps.step(view)
+    ((told,), _) = steps.step(view, NOW + PATIENCE_MS + GIVEN_UP_MS)
+    assert isinstance(told, SetState)
+    assert told.state.problem == (
+        "1 partitions have no reader (t-3): old members gave up claiming them (g_third). `zkcoord group poke g` has "
+        "them claim again; larger rebalance.max.retries or rebalance.backoff.ms prevent it; "
+        "1 partitions are kept (t-1) by old members that should have given them to others: restart g_old, nothing else "
+        "frees them; until then 1 partitions have no reader (t-2): old members claim all of their share or nothing "
+        "(g_peer)"
+    )
+
+
 def test_f95_what_a_member_of_ours_is_to_claim_is_no_orphan() -> None:
     steps, view = Steps(), shared({p: t for p, t in PLAN.items() if p != T2})
     steps.step(view)

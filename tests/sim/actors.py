@@ -11,8 +11,8 @@ from tests.sim.application import Application, Logs
 from tests.sim.process import SimProcess
 from tests.sim.world import World
 from zkcoord.core.assignors import ASSIGNORS, Assignor
-from zkcoord.core.member.status import STORES
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.record import STORES
 from zkcoord.core.view import OFFSET_STORE
 from zkcoord.member.role import MemberSettings, MembershipRole
 from zkcoord.migrate import first_revision_reads, first_revision_writes, served

@@ -110,7 +110,7 @@ def offsets_move_forward_over_what_was_processed(facts: Facts, field: Field) -> 
         goes_back = value.before.strip().isdigit() and new < int(value.before)
         if goes_back and key not in field.may_go_back and new not in field.strangers.get(key, ()):
             yield f"offset of {value.partition} went back from {value.before} to {new}"
-        if new > field.covered.get(key, new):
+        if new > field.covered.get(key, new) and new not in field.left_behind.get(key, ()):
             yield f"offset {new} of {value.partition} is beyond what was processed ({field.covered[key]})"
 
 
@@ -266,12 +266,15 @@ def one_command_per_partition(facts: Facts, field: Field) -> Complaints:
                 yield f"{command.consumer} has {other.option} {other.sequence} outstanding, was sent {command.option}"
 
 
+_REPLACING = (SetNode, DeleteNode)
+
+
 def nothing_is_written_blindly(facts: Facts, field: Field) -> Complaints:
     """Every set and delete carries the version of what it was decided from; a program has no exception (F26)."""
     if facts.session.process == OPERATOR:
         return
     for write in facts.txn.writes:
-        if isinstance(write, (SetNode, DeleteNode)) and write.version < 0:
+        if type(write) in _REPLACING and write.version < 0:  # type: ignore[union-attr]
             yield f"{facts.session.client} wrote {write.path} whatever stood there"
 
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from tests.sim.places import CHANNEL, COMMAND, EVICTED, MARK, OWNER, REGISTRATION, STATE, Place, place_of
+from tests.sim.places import CHANNEL, COMMAND, EVICTED, MARK, OWNER, REGISTRATION, STATE, Place, held_by, place_of
 from tests.sim.zookeeper import Change, Ensemble, Session, Txn
 from zkcoord.core.model import TopicPartition
 from zkcoord.tree.writes import CheckNode, SetNode
@@ -173,10 +173,9 @@ class Field:
         self.resolved: dict[tuple[str, TopicPartition], set[int]] = {}  # what reset policies gave, until one is written
         self.repairs: Counter[tuple[str, TopicPartition]] = Counter()  # of positions behind their log's end
         self.may_go_back: set[tuple[str, TopicPartition]] = set()  # an offset, on account of the last of these
+        self.left_behind: dict[tuple[str, TopicPartition], set[int]] = {}  # what was committed then, and still is
         self.removed: set[tuple[str, TopicPartition]] = set()  # offsets that an operator removed, until written again
-        self.strangers: dict[
-            tuple[str, TopicPartition], set[int]
-        ] = {}  # what others committed to Kafka: may be followed
+        self.strangers: dict[tuple[str, TopicPartition], set[int]] = {}  # others' commits to Kafka: may be followed
 
     def read(self, txn: Txn) -> Facts:
         """The facts of a transaction; the field is still as before it."""
@@ -350,26 +349,21 @@ class Field:
             if reset:
                 self.removed.add(key)
             self.may_go_back.discard(key)
-            for known in (self.offsets, self.covered, self.resolved):
+            for known in (self.offsets, self.covered, self.resolved, self.left_behind):
                 known.pop(key, None)
         elif value.after.strip().isdigit():
             self.offsets[key] = int(value.after)
             self.removed.discard(key)
             self.resolved.pop(key, None)
             self.may_go_back.discard(key)
+            self.committed(key, self.offsets[key])
             if reset or key not in self.covered:
                 self.covered[key] = self.offsets[key]
 
-
-def held_by(status: dict[str, Any]) -> set[TopicPartition]:
-    """What a member's status says that it holds."""
-    found = set[TopicPartition]()
-    for topics in status.get("held", {}).values():
-        for topic, text in topics.items():
-            for part in text.split(","):
-                low, _, high = part.partition("-")
-                found |= {TopicPartition(topic, number) for number in range(int(low), int(high or low) + 1)}
-    return found
+    def committed(self, key: tuple[str, TopicPartition], offset: int) -> None:
+        """An offset is committed: unless it is the one that a position left behind, that one is so no more."""
+        if offset not in self.left_behind.get(key, ()):
+            self.left_behind.pop(key, None)
 
 
 def grants(facts: Facts, field: Field) -> list[Value]:

@@ -21,9 +21,10 @@ def collect_never() -> None:
 
 
 def collect_between() -> None:
-    """A world has been played, or a few small ones: it goes."""
+    """A world has been played, or a few small ones: it goes. What stays is not looked through again."""
     if gc.get_count()[0] > OBJECTS:
         gc.collect()
+        gc.freeze()
 
 
 @contextmanager

@@ -27,7 +27,9 @@ class Ledger:
         self._world, self._field, self._log = world, field, log
         self.floors: dict[TopicPartition, int] = {}
         self._standing: dict[TopicPartition, Change] = {}  # a holder's commit that counted when it came, and may still
+        self._told: dict[TopicPartition, int] = {}  # what a member was told last that it has committed
         self._seen: set[str] = set()  # processes that were members
+        self.others_count = False  # commits without a tenure, as of old members that commit to Kafka alone
         world.ensemble.on_applied.append(self._applied)
         world.on_journal.append(self._journaled)
         log.on_change.append(self._changed)
@@ -44,7 +46,16 @@ class Ledger:
         incarnation = self._field.incarnations.get((self._log.group, partition.topic), 0)
         if commit.stamp is not None and 0 < commit.stamp.incarnation < incarnation:
             return node
-        return commit.offset if stat is None or self._in_tenure(partition, commit) else node
+        others = commit.stamp is None and self.others_count
+        return commit.offset if stat is None or others or self._in_tenure(partition, commit) else node
+
+    def reset(self, partition: TopicPartition, end: int) -> None:
+        """The reset policy says where reading goes on. If the position was beyond the log's end, what was committed
+        stays committed, and may be written again (a release names a new tenure), until something else is."""
+        known = (self.floors.get(partition, 0), self._told.get(partition, 0))
+        if beyond := {offset for offset in known if offset > end}:
+            self.floors.pop(partition, None)
+            self._field.left_behind.setdefault((self._log.group, partition), set()).update(beyond)
 
     # -- ZooKeeper
 
@@ -95,8 +106,9 @@ class Ledger:
             self._world.fail(f"{change.client} commits {partition} without its tenure")
             return
         counts, floor = self.counted(partition), self.floors.get(partition)
-        covered = self._field.covered.get((self._log.group, partition))
-        if counts is not None and covered is not None and counts > covered:
+        key = (self._log.group, partition)
+        covered, left_behind = self._field.covered.get(key), self._field.left_behind.get(key, ())
+        if counts is not None and covered is not None and counts > covered and counts not in left_behind:
             self._world.fail(f"{change.client} commits {partition} at {counts}: beyond what was processed ({covered})")
         if not self._in_tenure(partition, after):
             self._excuse(partition)
@@ -112,6 +124,8 @@ class Ledger:
     def _acknowledged(self, change: Change) -> None:
         """The holder believes from now on that its offset is committed."""
         partition = change.partition
+        if change.after is not None:
+            self._told[partition] = change.after.offset
         landed = self._standing.get(partition)
         if landed is None or landed.client != change.client or landed.after != change.after or change.after is None:
             return
@@ -121,6 +135,7 @@ class Ledger:
         if counts is None or counts < offset:
             self._world.fail(f"{change.client} is told that {partition} is committed at {offset}, and {counts} counts")
         self.floors[partition] = max(self.floors.get(partition, 0), offset)
+        self._field.committed((self._log.group, partition), offset)
 
     def _in_tenure(self, partition: TopicPartition, commit: KafkaCommit | None) -> bool:
         """It names this tree, and the last write of the partition's node."""

@@ -204,6 +204,16 @@ class OldRules:
         holders = {p: members.get(consumer_of(claim.thread)) for p, claim in self.claims.items()}
         return {p: m.name for p, m in holders.items() if m is not None and m.settled and p not in m.registry}
 
+    def behind_forgotten(self) -> set[TopicPartition]:
+        """The partitions that nobody reads until the member ends that forgot an owner node: each such partition that
+        the plan gives to another. Is the other an old member, it gives up all of its share; one of ours reads the rest.
+        """
+        plan, members = self.plan(), self.members()
+        given = {p: consumer_of(plan[p]) for p in self.forgotten().keys() & plan.keys()}
+        waiting = {p: name for p, name in given.items() if name != consumer_of(self.claims[p].thread)}
+        failing = members.keys() & set(waiting.values())
+        return {p for p, thread in plan.items() if p in waiting or consumer_of(thread) in failing}
+
     def _open(self, partition: TopicPartition, thread: str) -> Iterator[str]:
         claim = self.claims.get(partition)
         owner = consumer_of(thread or (claim.thread if claim is not None else ""))

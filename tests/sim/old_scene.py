@@ -92,6 +92,14 @@ class OldScene:
         self.world.ensemble.operate(CreateNode(path, POKE))
         self.world.at(self.world.now_ms + 20_000, lambda: self.world.ensemble.operate(DeleteNode(path, ANY_VERSION)))
 
+    def forget(self, name: str, partition: TopicPartition) -> None:
+        """An owner node appears that a member made and does not know of, as after claims that crossed an expiry."""
+        session = self.world.processes[name].stores[0].session
+        assert session is not None
+        path = f"/consumers/{GROUP}/owners/{partition.topic}/{partition.partition}"
+        claim = CreateNode(path, f"{self.member(name).consumer_id}-0".encode(), ephemeral=True)
+        self.world.ensemble.submit(session, (DeleteNode(path, ANY_VERSION), claim))
+
     def owners(self) -> dict[str, str]:
         """`topic-partition` -> the process of the thread that its node names."""
         return {

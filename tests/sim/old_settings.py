@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from zkcoord.legacy.planning import RANGE
 from zkcoord.legacy.versions import OldVersion, old_version
@@ -22,7 +21,7 @@ class OldSettings:
 
     group: str = "g"
     version: str = V11
-    topics: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({"t": 1}))  # -> threads
+    topics: Mapping[str, int] = field(default_factory=lambda: {"t": 1})  # -> threads
     wildcard: str | None = None  # a white list instead of topics, with one thread
     strategy: str = RANGE
     retries: int = 4

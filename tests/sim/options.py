@@ -9,7 +9,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from random import Random
-from types import MappingProxyType
 from typing import Any
 
 from tests.sim.course import course
@@ -58,7 +57,7 @@ class Options:
     wish_rate: float = 0.0  # of wishes: hold, pause, rebalance, and then to resume
     # faults
     fault_rate: float = 0.0
-    faults: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))  # kind -> weight
+    faults: Mapping[str, int] = field(default_factory=dict)  # kind -> weight
     fault_sessions_max: float = 1.0  # how long a fault may last, in session timeouts
     request_lost_rate: float = 0.0  # of writes
     reply_lost_rate: float = 0.0
@@ -88,7 +87,7 @@ class Options:
             eager_rate=choice((0.0, 0.0, 0.5, 1.0)),
             wish_rate=choice((0.0, 0.0, 0.0, 0.7)),
             fault_rate=choice((0.002, 0.005, 0.02)),
-            faults=MappingProxyType({kind: choice((1, 3)) for kind in kinds}),
+            faults={kind: choice((1, 3)) for kind in kinds},
             fault_sessions_max=choice((0.2, 1.0, 3.0)),
             request_lost_rate=choice((0.0, 0.0, 0.02, 0.1)),
             reply_lost_rate=choice((0.0, 0.0, 0.02, 0.1)),
@@ -102,7 +101,7 @@ class Options:
         kinds |= {kind: choice((1, 3, 9)) for kind in FAULTS if rng.random() < 0.2}
         return replace(
             self,
-            faults=MappingProxyType(kinds or self.faults),
+            faults=kinds or self.faults,
             fault_rate=fault_rate,
             fault_sessions_max=choice((0.2, 1.0, 3.0)),
             reconnect_ms_max=choice((20, 500, 3_000)),

@@ -1,10 +1,10 @@
-"""What stands at a path, in both layouts: paths are spelled here a second time (docs/protocol.md, section 2)."""
+"""What stands at a path, in both layouts, and in a status: spelled here a second time (docs/protocol.md, 2 and 3)."""
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from zkcoord.core.model import TopicPartition
 
@@ -62,3 +62,14 @@ def _parts_of(path: str) -> tuple[tuple[str, str, str, str | None] | None, bool]
         return (match[2], match[1], match[3], match[4]), False
     match = LEGACY_PATH.match(path)
     return (None if match is None else (match[1], match[2], match[3], match[4])), False
+
+
+def held_by(status: dict[str, Any]) -> set[TopicPartition]:
+    """What a member's status says that it holds."""
+    found = set[TopicPartition]()
+    for topics in status.get("held", {}).values():
+        for topic, text in topics.items():
+            for part in text.split(","):
+                low, _, high = part.partition("-")
+                found |= {TopicPartition(topic, number) for number in range(int(low), int(high or low) + 1)}
+    return found

@@ -103,6 +103,7 @@ class Records:
         if max(field.offsets.get(key, 0), field.covered.get(key, 0)) > self._logs.end(entry.partition):
             field.repairs[key] += 1
             field.may_go_back.add(key)
+            field.left_behind.setdefault(key, set()).add(field.offsets.get(key, 0))
             field.covered[key] = entry.start
 
     def check(self, entry: Entry) -> Complaints:
@@ -125,7 +126,8 @@ class Records:
         covered = field.covered.get(key)
         if covered is None and key not in field.removed:
             yield f"{entry.client} is handed {entry.partition} before its first offset is written"
-        elif covered is not None and entry.start > covered:
+        elif covered is not None and entry.start > covered and entry.start not in field.left_behind.get(key, ()):
+            # (what was left behind and still is committed is read on if the log has grown before the reset was done)
             yield f"{entry.client} is handed {entry.partition} from {entry.start}: from {covered} on they are skipped"
 
     def _excused(self, work: Work) -> bool:

@@ -160,6 +160,9 @@ class SparkParts(Dependencies):
         """There is nothing to read."""
         self._idle = True
 
+    def unheld(self) -> None:
+        """Not looked at."""
+
     def close(self) -> None:
         """Nothing is open."""
 

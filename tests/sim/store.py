@@ -256,7 +256,7 @@ class SimStore:
         if result.reason:
             done = CommitDone(ask.token, Outcome.REFUSED, (), result.failed_at, result.reason)
         else:
-            sets = any(isinstance(write, SetNode) for write in ask.payload.writes)
+            sets = SetNode in map(type, ask.payload.writes)
             done = CommitDone(
                 ask.token, Outcome.COMMITTED, result.versions, made=result.made, zxid=result.zxid if sets else 0
             )

@@ -10,13 +10,13 @@ from tests.sim.actors import GROUP
 from tests.sim.offset_log import LogStore
 from tests.sim.store_scene import StoreScene
 from tests.sim.zookeeper import Ensemble
-from zkcoord.cli.store_migration import Migration, Places, Stage, Turn
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import STORES
 from zkcoord.core.tenure import CommitOutcome
 from zkcoord.errors import UnavailableError
 from zkcoord.migrate import current
 from zkcoord.offsets.ports import Commits
+from zkcoord.operating.store_migration import Migration, Places, Stage, Turn
 from zkcoord.shell.ports import CommitDone, Outcome
 from zkcoord.tree.snapshot import Node, Read
 from zkcoord.tree.writes import Transaction

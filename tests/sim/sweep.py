@@ -14,8 +14,9 @@ import signal
 import subprocess
 import sys
 import traceback
-import warnings
 from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
@@ -71,10 +72,7 @@ class Forks:
         while len(self._running) >= CHILDREN_MAX:
             self._listen()
         reads, writes = os.pipe()
-        with warnings.catch_warnings():
-            # another test may have left a thread; a child runs nothing but this world, which has none
-            warnings.simplefilter("ignore", DeprecationWarning)
-            pid = os.fork()
+        pid = os.fork()
         if pid == 0:
             gc.freeze()  # what the parent made is shared, and stays so while nobody looks through it
             self.plan, self._pipe, self._running, self._world.at_write = plan, writes, {}, None
@@ -140,8 +138,21 @@ def crash_points(
     processes: Iterable[str] | None = None,
     moments: Iterable[str] = KILLS + LOSSES,
 ) -> list[Point]:
-    """Play the scenario, and every write of the named processes (None: of all) at every moment to its end."""
-    world = World(seed, options or Options())
+    """Play the scenario, and every write of the named processes (None: of all) at every moment to its end.
+
+    It is played in a process of its own: to fork one that has a whole test suite in its memory takes as long as to
+    play a point. So the scenario is a function of a module, or a partial of one.
+    """
+    context = get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    with ProcessPoolExecutor(1, mp_context=context) as apart:
+        return apart.submit(_played, scenario, seed, options or Options(), processes, tuple(moments)).result()
+
+
+def _played(
+    scenario: Scenario, seed: int, options: Options, processes: Iterable[str] | None, moments: tuple[str, ...]
+) -> list[Point]:
+    world = World(seed, options)
     forks = Forks(world, moments, processes)
     world.at_write = forks.at_write
     try:

@@ -10,9 +10,9 @@ import pytest
 from tests.sim.actors import GROUP
 from tests.sim.script import Script, on_seeds
 from tests.sim.test_failures_tools import Compared, Tree
-from zkcoord.cli.group_waiting import waits_for, why_not_stable
 from zkcoord.core.model import Phase
 from zkcoord.group_report import Awaited, GroupReport, TreeReport, read_group, read_tree
+from zkcoord.operating.waiting import waits_for, why_not_stable
 from zkcoord.tree.paths import DRAFT
 
 HOLD_MS = 30_000

@@ -19,7 +19,7 @@ from zkcoord.core.beside import GIVEN_UP_MS
 from zkcoord.core.mode import Mode
 from zkcoord.core.model import TopicPartition
 from zkcoord.tree.paths import LEGACY
-from zkcoord.tree.writes import ANY_VERSION, CreateNode, DeleteNode, SetNode
+from zkcoord.tree.writes import CreateNode, DeleteNode, SetNode
 
 BACKOFF_MS, RETRIES = 2_000, 4
 SLACK_MS = 1_000
@@ -251,14 +251,35 @@ def test_a_partition_that_an_old_member_took_and_forgot_is_left_at_once_and_peop
     old = scene.start_old("olda")
     scene.enter("consumer0")
     scene.settle()
-    session, path = scene.world.processes["olda"].stores[0].session, f"/consumers/{GROUP}/owners/t/0"
-    assert session is not None
-    claim = CreateNode(path, f"{old.consumer_id}-0".encode(), ephemeral=True)
-    scene.world.ensemble.submit(session, (DeleteNode(path, ANY_VERSION), claim))
+    scene.forget("olda", TopicPartition("t", 0))
     scene.world.run_for(PATIENCE_MS + GIVEN_UP_MS + SLACK_MS)
     assert scene.rules.forgotten() == {TopicPartition("t", 0): "olda"}
     (told,) = [event.fields["why"] for event in scene.world.events("assignment_problem")]
     assert f"(t-0) by old members that should have given them to others: restart {old.consumer_id}" in told
     scene.leave("olda")
+    scene.settle()
+    calm(scene)
+
+
+@on_seeds()
+def test_an_old_member_whose_share_another_one_took_and_forgot_gives_up_until_that_one_ends_whoever_pokes(
+    seed: int,
+) -> None:
+    scene, unread = scene_of(seed, coordinators=1), [TopicPartition("t", n) for n in (2, 3)]
+    oldb = scene.start_old("oldb")
+    scene.enter("consumer0")
+    scene.settle()
+    scene.forget("oldb", unread[0])
+    scene.start_old("olda")
+    scene.world.run_until(lambda: gave_up(scene) != [], what="olda gives up")
+    scene.poke()
+    scene.world.run_for(20_000 + RETRIES * BACKOFF_MS + PATIENCE_MS + GIVEN_UP_MS + SLACK_MS)
+    assert scene.rules.unsettled() == dict.fromkeys(unread, "olda gave up")
+    assert scene.rules.behind_forgotten() == set(unread)
+    told = scene.world.events("assignment_problem")[-1].fields["why"]  # a poke is no remedy, and is not named as one
+    assert f"(t-2) by old members that should have given them to others: restart {oldb.consumer_id}" in told
+    assert "until then 1 partitions have no reader (t-3)" in told
+    assert "group poke" not in told
+    scene.leave("oldb")
     scene.settle()
     calm(scene)

@@ -17,7 +17,7 @@ from tests.sim.offset_log import Fate, LogFaults
 from tests.sim.old_rules import is_old
 from tests.sim.options import seeds
 from tests.sim.scenarios import STORM_MS
-from tests.sim.test_mixed_storms import leave_if_there, unread
+from tests.sim.test_mixed_storms import storm_over
 from tests.sim.world import Entry
 from tests.sim.zookeeper import Txn
 from zkcoord.core.mode import Mode
@@ -187,33 +187,14 @@ def test_f148_an_old_members_late_commit_to_kafka_is_written_over_and_not_follow
 
 
 def kafka_storm(seed: int) -> KafkaScene:
-    """One seed: old members and ours in a storm over ZooKeeper and Kafka, while some join and some leave; then the
-    calm, a poke, and calm again."""
+    """One seed: old members and ours in a storm over ZooKeeper and Kafka."""
     drawn = Random(f"beside kafka {int(seed)}")
     faults = replace(LogFaults.drawn(seed), strangers=0, expiries=0, intruders=0)
     store = drawn.choice(("kafka", "kafka", "dual"))
     scene = KafkaScene(seed, store, coordinators=drawn.choice((0, 2)), options=None, faults=faults)
     world = scene.world
     scene.kafka.trouble(world.now_ms, world.now_ms + STORM_MS, sorted(scene.all))
-    for n in range(2):
-        scene.start(f"old{n}", restarts=True)
-    scene.start_ours("consumer0", "consumer1")
-    for action in (
-        partial(scene.start, "oldlate", restarts=True),
-        partial(scene.start_ours, "consumerlate"),
-        partial(scene.ask_to_leave, "old0"),
-        partial(scene.stop_ours, "consumer0"),
-    ):
-        world.at(world.now_ms + int(drawn.random() * STORM_MS), action)
-    if drawn.random() < 0.5:  # the group is coordinated at the end
-        for name in ("old1", "oldlate"):
-            world.at(world.now_ms + STORM_MS, partial(leave_if_there, scene, name))
-    world.storm(STEPS)
-    scene.calm()
-    scene.poke()
-    scene.calm()
-    if wrong := unread(scene):
-        world.fail(f"did not come to rest: {wrong}")
+    storm_over(scene, drawn, STEPS, partial(scene.start, restarts=True))
     return scene
 
 

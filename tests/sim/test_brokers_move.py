@@ -101,3 +101,25 @@ def test_f156_bootstrap_servers_of_another_cluster_than_zookeepers_are_told(seed
     [told] = group.said(CLUSTER_ID)
     assert "'cluster-2'" in told and "/cluster/id says 'cluster-1'" in told
     group.calm()
+
+
+class AwayAtFirst(Moving):
+    """Nobody answers when the coordinator begins to serve."""
+
+    def begins(self) -> None:
+        super().begins()
+        self.metadata.away, self.metadata.cluster_id = True, "cluster-2"
+
+
+@on_seeds()
+def test_f156_whose_cluster_it_is_is_asked_until_somebody_answers(seed: int) -> None:
+    group = AwayAtFirst(seed)
+    group.world.run_for(ASK_MS)
+    assert group.said(CLUSTER_ID) == []
+    group.metadata.away = False
+    group.world.run_for(2 * ASK_MS)
+    [told] = group.said(CLUSTER_ID)
+    assert "'cluster-2'" in told
+    asked = len(group.metadata.asked)
+    group.world.run_for(3 * ASK_MS)
+    assert len(group.metadata.asked) == asked  # once is enough while brokers are registered

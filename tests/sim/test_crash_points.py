@@ -41,17 +41,21 @@ def test_a_crash_point_that_was_forked_is_the_world_that_is_played_again_from_it
         assert play_again(counters, point.plan, SWEPT) == point
 
 
+def never_dies(world: World) -> None:
+    """It fails where one has died."""
+    counters(world)
+    if world.processes["counter-1"].incarnation > 1:
+        world.fail("it has died")
+
+
+def vanishes(world: World) -> None:
+    """Its process ends without a word where the other has died."""
+    counters(world)
+    if world.processes["counter-0"].incarnation > 1:
+        os._exit(7)
+
+
 def test_a_scenario_that_fails_at_a_crash_point_says_at_which_and_why() -> None:
-    def never_dies(world: World) -> None:
-        counters(world)
-        if world.processes["counter-1"].incarnation > 1:
-            world.fail("it has died")
-
-    def vanishes(world: World) -> None:
-        counters(world)
-        if world.processes["counter-0"].incarnation > 1:
-            os._exit(7)
-
     told = r"(?s)SimulationError: it has died\n.*at the crash point CrashPlan\(process='counter-1', at_write="
     with pytest.raises(CrashPointError, match=told):
         crash_points(never_dies, SWEPT)

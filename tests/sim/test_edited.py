@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import cache
 from random import Random
-from types import MappingProxyType
 from typing import NamedTuple
 
 import pytest
@@ -19,7 +18,7 @@ from tests.sim.test_churn import Churn
 from tests.sim.zookeeper import Txn
 
 SEEDS = 30
-FAULTS = MappingProxyType({"owner": 4, "crash": 1, "disconnect": 1, "pause": 1, "hang": 1})
+FAULTS = {"owner": 4, "crash": 1, "disconnect": 1, "pause": 1, "hang": 1}
 KINDS = ("join", "leave", "swap_coordinator", "wish", "nothing", "nothing")
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from tests.sim.actors import GROUP, ProductActor, coordinator, topic_json
 from tests.sim.field import parse_json
-from tests.sim.metadata import CLUSTER
+from tests.sim.metadata import CLUSTER, SILENT_MS
 from tests.sim.mirror_scene import Mirrored
 from tests.sim.script import QUIET, Script, Told, on_seeds
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.topic_mirror import CONFIRM_MS, Kind
+from zkcoord.core.topic_mirror import ABSENT_MS, CONFIRM_MS, Kind
 from zkcoord.core.topics import DELETED_MS
 from zkcoord.errors import SchemaError
 from zkcoord.serving.topic_mirror import KAFKA
@@ -85,7 +85,7 @@ def test_f152_brokers_that_lag_for_a_while_delete_no_offset_and_stop_nobody(seed
     group.world.run_for(3_000)
     before_ms, offsets = group.world.now_ms, group.offsets("late")
     group.metadata.lag_ms = dict.fromkeys(group.metadata.brokers, before_ms)  # as it was in the beginning
-    group.world.run_for(CONFIRM_MS - 100)
+    group.world.run_for(ABSENT_MS - 1_000)
     group.mend()
     group.world.run_for(3_000)
     assert (group.stops(before_ms), group.world.events("topic_dropped")) == ([], [])
@@ -104,6 +104,47 @@ def test_f152_one_broker_that_lags_for_long_deletes_no_offset_and_stops_nobody(s
     group.world.run_for(3 * DELETED_MS)
     assert (group.stops(before_ms), group.world.events("topic_dropped")) == ([], [])
     assert len(group.field.holdings) == 6
+    group.calm()
+
+
+@on_seeds()
+def test_f171_a_broker_that_has_never_heard_of_a_topic_stops_nobody_though_it_answers_again_and_again(
+    seed: int,
+) -> None:
+    """It is cut off from its controller: what it tells is old, and does not become right by being told twice."""
+    group = Group(seed, coordinators=1)
+    group.create_topic("late", 2)
+    group.consumers._topics["late"] = 1
+    group.join("reader")
+    group.world.run_until(lambda: TopicPartition("late", 0) in group.held(), what="it is read")
+    group.world.run_for(3_000)
+    before_ms = group.world.now_ms
+    del group.metadata.brokers[2]  # every second answer is its
+    for _ in range(3 * DELETED_MS // 1_000):
+        group.metadata.lag_ms[1] = group.world.now_ms  # as it was in the beginning
+        group.world.run_for(1_000)
+    assert (group.stops(before_ms), group.world.events("topic_dropped")) == ([], [])
+    group.calm()
+
+
+@on_seeds()
+def test_f171_a_deleted_topic_that_one_broker_still_tells_stands_until_all_agree_and_does_not_come_and_go(
+    seed: int,
+) -> None:
+    group = Group(seed, coordinators=1, topics={"t": 4, "u": 2})
+    begun_ms = group.world.now_ms
+    group.delete_topic("u")
+    del group.metadata.brokers[2]
+    for _ in range(2 * DELETED_MS // 1_000):
+        group.metadata.lag_ms[1] = group.world.now_ms - begun_ms + 2_000  # as it was before
+        group.world.run_for(1_000)
+    assert group.stops(begun_ms) == []
+    group.mend()
+    group.world.run_for(2 * DELETED_MS)
+    stops = [told.time_ms for told in group.stops(begun_ms)]
+    assert max(stops) - min(stops) < 1_000  # once
+    assert [told.fields["topic"] for told in group.world.events("topic_dropped")] == ["u"]
+    assert sorted(group.mirrored()) == ["t"]
     group.calm()
 
 
@@ -172,6 +213,19 @@ def test_f155_while_kafka_is_away_a_group_goes_on_with_the_topics_that_are_known
     group.grow("t", 5)
     group.world.run_until(lambda: len(group.field.holdings) == 5, what="the new partition is read")
     group.calm()
+
+
+@on_seeds()
+def test_f145_a_change_is_seen_soon_after_brokers_that_were_away_answer_again(seed: int) -> None:
+    """The question that nobody answered took seconds: that is no reason to ask the less."""
+    group = Group(seed, coordinators=1)
+    group.metadata.away = True
+    group.world.run_for(2 * SILENT_MS)
+    group.mend()
+    group.grow("t", 6)
+    back_ms = group.world.now_ms
+    group.world.run_until(lambda: len(group.field.holdings) == 6, what="the new partitions are read")
+    assert group.world.now_ms - back_ms < SILENT_MS + 2_000
 
 
 @on_seeds()

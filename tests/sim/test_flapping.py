@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import deque
 from functools import cache
 from random import Random
-from types import MappingProxyType
 from typing import NamedTuple
 
 import pytest
@@ -23,7 +22,7 @@ from zkcoord.tree.paths import DRAFT, LEGACY, Layout
 
 SEEDS = 30
 KINDS = ("join", "leave", "grow", "hang", "hang", "swap_coordinator")
-FAULTS = MappingProxyType({"flap": 3, "hang": 1, "black_hole": 2, "pause": 1})
+FAULTS = {"flap": 3, "hang": 1, "black_hole": 2, "pause": 1}
 HUNG_MS_MAX = 40_000
 
 

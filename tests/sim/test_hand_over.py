@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -10,9 +11,12 @@ from tests.sim.actors import GROUP
 from tests.sim.offset_log import LogStore
 from tests.sim.store_scene import StoreScene, begin_in
 from tests.sim.store_tool import ToolDiedError, ToolTree, tree_id
-from zkcoord.cli.hand_over import HandOver
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError
+from zkcoord.group_report import read_group, read_tree
+from zkcoord.operating.documents import remarks
+from zkcoord.operating.hand_over import HandOver
+from zkcoord.operating.waiting import why_not_stable
 from zkcoord.tree.paths import DRAFT
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -94,7 +98,9 @@ def test_f160_a_group_that_is_taken_back_goes_on_where_kafkas_consumers_were_whe
         if not died:
             break
     assert 1 < dies_at < WRITES_MAX - 1  # the record says already that it is paused
-    tool(scene).resume()
+    way = tool(scene)
+    way.pause()
+    way.resume()
     scene.world.run_for(5_000)
     assert scene.ledger.counted(T0) >= ahead
     assert scene.ledger.counted(T1) > back
@@ -128,3 +134,31 @@ def test_f161_a_second_hand_over_keeps_what_kafkas_consumers_have_committed() ->
     scene.log.stranger_commits(T1, ahead)
     hand_over(scene, tool(scene))
     assert offsets(scene)[1] == (ahead,) * 3
+
+
+def test_what_is_shown_of_a_group_that_is_handed_over_says_so_and_how_it_comes_back() -> None:
+    scene = begun()
+    tree: Any = ToolTree(scene.world.ensemble)
+
+    def shown() -> tuple[str, str]:
+        above, report = read_tree(tree, "here"), read_group(tree, DRAFT, GROUP)
+        return ", ".join(remarks(above, report)), why_not_stable(above, report)
+
+    equal(scene, tool(scene))
+    assert "paused to be handed over to consumers of Kafka's own protocol by " in shown()[0]
+    tool(scene).pause()
+    hand_over(scene, tool(scene))
+    noted, why = shown()
+    assert " handed over to consumers of Kafka's own protocol by " in noted
+    assert f"`zkcoord group take-back {GROUP}` ends that" in why
+
+
+def test_a_pause_without_a_run_that_somebody_wrote_over_is_not_taken_for_the_hand_overs() -> None:
+    scene = begun()
+    scene.edit_record(wish={"pause": {"who": "ann, by hand"}})
+    way = tool(scene)
+    way.pause()
+    scene.edit_record(wish={"pause": {"who": "bob, by hand"}})
+    for act in (way.leave, way.resume):
+        with pytest.raises(UsageError, match="somebody ended its pause meanwhile"):
+            act()

@@ -7,6 +7,7 @@ name, what ours does never is.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from random import Random
 
@@ -25,17 +26,25 @@ STEPS = 6_000
 
 
 def mixed_storm(seed: int) -> MixedScene:
-    """One seed: two old members, two consumers of ours and two coordinators (or none) in a storm, while one of each
-    joins, one of each leaves, and a topic grows; then the calm, a poke, and calm again."""
+    """One seed: old members and ours, with two coordinators or none, and a topic that grows."""
     drawn = Random(f"mixed {int(seed)}")
     scene = MixedScene(seed, {"t": 6, "u": 3}, coordinators=drawn.choice((0, 2)), options=None)
-    world = scene.world
     scene.all |= {TopicPartition("t", n) for n in range(8)}  # once it has grown
     topics = {"t": 1, "u": 1}
 
     def start_old(name: str) -> None:
         scene.start(name, restarts=True, topics=topics, commit_interval_ms=drawn.choice((1_000, 5_000)))
 
+    storm_over(scene, drawn, STEPS, start_old, partial(scene.write_topic, "t", 8))
+    return scene
+
+
+def storm_over(
+    scene: MixedScene, drawn: Random, steps: int, start_old: Callable[[str], object], *more: Callable[[], object]
+) -> None:
+    """Two of each kind in a storm, while one of each joins and one of each leaves, and what `more` there is happens;
+    then the calm, a poke, and calm again."""
+    world = scene.world
     for n in range(2):
         start_old(f"old{n}")
     scene.start_ours("consumer0", "consumer1")
@@ -44,33 +53,33 @@ def mixed_storm(seed: int) -> MixedScene:
         partial(scene.start_ours, "consumerlate"),
         partial(scene.ask_to_leave, "old0"),
         partial(scene.stop_ours, "consumer0"),
-        partial(scene.write_topic, "t", 8),
+        *more,
     ):
         world.at(world.now_ms + int(drawn.random() * STORM_MS), action)
     if drawn.random() < 0.5:  # the last old member leaves, and the group is coordinated at the end
         for name in ("old1", "oldlate"):
             world.at(world.now_ms + STORM_MS, partial(leave_if_there, scene, name))
-    world.storm(STEPS)
+    world.storm(steps)
     scene.calm()
     scene.poke()
     scene.calm()
-    wrong = unread(scene)
-    if wrong:
+    if wrong := unread(scene):
         world.fail(f"did not come to rest: {wrong}")
-    return scene
 
 
 def unread(scene: MixedScene) -> list[str]:
-    """What is not read by its owner, where anybody is there who could read all."""
+    """What is not read by its owner, where anybody is there who could read all, but for what waits for the end of an
+    old member that forgot an owner node."""
     anybody = scene.rules.registered
     served = scene.world.ensemble.stat(LEGACY.coordinator) is not None
     if not anybody or not (served or any("old" in consumer for consumer in anybody)):
         return []
+    excused = scene.rules.behind_forgotten()
     owners = {p: claim.session.process for p, claim in scene.rules.claims.items()}
     readers = scene.readers()
     return [
         f"{p}: {readers.get(p)} reads what {owners.get(p)} has"
-        for p in sorted(scene.all)
+        for p in sorted(scene.all - excused)
         if not (owners.get(p) == readers.get(p) is not None)
     ]
 

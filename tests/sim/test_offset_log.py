@@ -324,6 +324,49 @@ def test_an_operator_may_set_the_node_to_anything() -> None:
     write(scene, a, 3)
 
 
+def repaired(scene: Scene, ledger: Ledger) -> None:
+    """The log ends at 3, so the reset policy says that reading goes on there."""
+    scene.known.covered["g", P0] = 3
+    scene.known.may_go_back.add(("g", P0))
+    ledger.reset(P0, 3)
+
+
+def test_what_was_committed_beyond_a_logs_end_may_be_written_again_until_something_else_is_committed() -> None:
+    scene, a, log, ledger = kept()
+    commit(scene, log, 12)
+    acknowledge(log, 12)
+    repaired(scene, ledger)
+    write(scene, a, 12)  # a release
+    write(scene, a, 12)  # the start behind it
+    commit(scene, log, 12)
+    repaired(scene, ledger)  # its position as well
+    scene.note("a", "read", 3, 8)
+    write(scene, a, 8)
+    with pytest.raises(SimulationError, match="beyond what was processed"):
+        write(scene, a, 12)
+
+
+def test_what_a_member_was_told_beyond_a_logs_end_may_be_written_though_kafka_has_removed_it_with_the_topic() -> None:
+    scene, a, log, ledger = kept()
+    commit(scene, log, 12)
+    acknowledge(log, 12)
+    log.forget([P0])
+    repaired(scene, ledger)
+    write(scene, a, 12)  # a release: its last acknowledged commit
+    with pytest.raises(SimulationError, match="beyond what was processed"):
+        write(scene, a, 13)
+
+
+def test_what_was_committed_beyond_a_logs_end_is_left_behind_once_kafka_has_another_offset() -> None:
+    scene, a, log, ledger = kept()
+    repaired(scene, ledger)
+    write(scene, a, 5)
+    scene.note("a", "read", 3, 20)
+    commit(scene, log, 8)
+    acknowledge(log, 8)
+    assert ("g", P0) not in scene.known.left_behind
+
+
 def test_a_commit_for_an_earlier_topic_of_that_name_does_not_count() -> None:
     scene, _, log, ledger = kept()
     log.commits[P0] = KafkaCommit(offset=9, stamp=Stamp(tenure=Tenure("", tenure(scene)), incarnation=1))

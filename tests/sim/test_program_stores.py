@@ -38,12 +38,11 @@ class StoredPrograms(Steps, ProgramScene):
         self.log = OffsetLog(self.world)
         self.ledger = Ledger(self.world, self.field, self.log)
 
-        self.world.on_journal.append(self._repaired)
+        self.world.on_journal.append(self._journaled)
 
-    def _repaired(self, entry: Entry) -> None:
-        """A position lies behind the log's end, and the reset policy says where to go on: further back."""
-        if entry.event == "reset" and self.ledger.floors.get(entry.partition, 0) > self.logs.end(entry.partition):
-            del self.ledger.floors[entry.partition]
+    def _journaled(self, entry: Entry) -> None:
+        if entry.event == "reset":
+            self.ledger.reset(entry.partition, self.logs.end(entry.partition))
 
     def delete_topic(self, topic: str) -> None:
         """Its commits go with it."""

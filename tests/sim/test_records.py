@@ -57,6 +57,19 @@ def test_a_skipped_record_is_told_of(scene: ProgramScene) -> None:
         hand(scene, "consumer0", held_by(scene, "consumer0"), ahead=1)
 
 
+def test_a_reset_that_was_not_carried_out_before_the_log_had_grown_again_excuses_the_committed_offset_alone(
+    scene: ProgramScene,
+) -> None:
+    partition = held_by(scene, "consumer0")
+    covered = scene.field.covered["g", partition]
+    scene.field.left_behind["g", partition] = {covered}
+    scene.field.covered["g", partition] = covered - 7
+    hand(scene, "consumer0", partition, ahead=7)
+    scene.records.work["g", partition] = []
+    with pytest.raises(SimulationError, match="on they are skipped"):
+        hand(scene, "consumer0", partition, ahead=6)
+
+
 def test_records_that_are_handed_while_another_still_works_on_some_are_told_of(scene: ProgramScene) -> None:
     partition = held_by(scene, "consumer0")
     work = Work("consumer1#1", partition, 0, 5, scene.world.now_ms, (0, 0, 0))

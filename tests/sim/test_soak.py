@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +75,21 @@ def test_the_soak_plays_every_storm_of_the_tests_and_names_the_test_that_repeats
 
 def test_a_seed_without_failure_is_kind_0() -> None:
     assert soak.play(("storm", 3)) == Result("storm", 3, 0, "")
+
+
+def test_a_world_that_was_played_does_not_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[weakref.ref[World]] = []
+    begin = World.__init__
+
+    def begun(world: World, *arguments: Any, **more: Any) -> None:
+        made.append(weakref.ref(world))
+        begin(world, *arguments, **more)
+
+    monkeypatch.setattr(World, "__init__", begun)
+    for scene in ("hung", "old"):  # tests keep what they have played of these
+        assert soak.play((scene, 3)).kind == 0
+    gc.collect()
+    assert [world() for world in made] == [None, None]
 
 
 def test_it_plays_until_told_to_stop() -> None:

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tree.cases import QUICK, objects, partitions
+from zkcoord.core.given import shown
 from zkcoord.core.model import TopicPartition
-from zkcoord.tree.codec import DEPTH_MAX, compact, parse_json, partition_of, seen, shown, whole
+from zkcoord.tree.codec import DEPTH_MAX, compact, parse_json, partition_of, seen, whole
 
 
 @QUICK

@@ -21,6 +21,7 @@ from zkcoord.core.record import DELETE, POKE
 from zkcoord.core.requests import DONE, REFUSED, begin_deletion
 from zkcoord.core.topics import recreated
 from zkcoord.core.view import GroupView, Owner
+from zkcoord.core.words import some
 
 GIVEN_UP_MS = 10_000
 """This long after an old member's patience a partition of its share that has no owner counts as given up."""
@@ -28,7 +29,6 @@ GIVEN_UP_MS = 10_000
 POKE_AGAIN_MS = 60_000
 """A poke has all old members release and claim everything, so there is one in this time at most."""
 
-NAMED_MAX = 5
 """Partitions that a problem names one by one."""
 
 _NOBODY = Owner("", -1)
@@ -130,25 +130,30 @@ def problem_beside(view: GroupView, looker: OnLooker, now_ms: int) -> str | None
     """What people must know or do about a group that is shared with old members."""
     if view.mode.plan is None:
         return f"nothing is begun in this group: {view.mode.why}"
+    plan, kept = view.mode.plan, dict(looker.not_freed(view, now_ms))
+    failing = {consumer_of(plan[partition]) for partition in kept.keys() & plan.keys()}  # a poke would not help them
+    healed, failed = dict[TopicPartition, str](), dict[TopicPartition, str]()
+    for partition in looker.given_up(view, now_ms):
+        owner = consumer_of(plan[partition])
+        (failed if owner in failing else healed)[partition] = owner
     problems = []
-    if given_up := looker.given_up(view, now_ms):
-        owners = sorted({consumer_of(view.mode.plan[partition]) for partition in given_up})
+    if healed:
         problems.append(
-            f"{len(given_up)} partitions have no reader ({_named(given_up)}): old members gave up claiming them "
-            f"({', '.join(owners[:NAMED_MAX])}). `zkcoord group poke {view.group}` has them claim again; "
+            f"{len(healed)} partitions have no reader ({some(list(healed))}): old members gave up claiming them "
+            f"({some(sorted(set(healed.values())))}). `zkcoord group poke {view.group}` has them claim again; "
             "larger rebalance.max.retries or rebalance.backoff.ms prevent it"
         )
-    if kept := looker.not_freed(view, now_ms):
-        owners = sorted({owner for _, owner in kept})
+    if kept:
         problems.append(
-            f"{len(kept)} partitions are kept ({_named([partition for partition, _ in kept])}) by old members that "
-            f"should have given them to others: restart {', '.join(owners[:NAMED_MAX])}, nothing else frees them"
+            f"{len(kept)} partitions are kept ({some(list(kept))}) by old members that "
+            f"should have given them to others: restart {some(sorted(set(kept.values())))}, nothing else frees them"
+        )
+    if failed:
+        problems.append(
+            f"until then {len(failed)} partitions have no reader ({some(list(failed))}): old members claim all of "
+            f"their share or nothing ({some(sorted(set(failed.values())))})"
         )
     return "; ".join(problems) or None
-
-
-def _named(partitions: Sequence[TopicPartition]) -> str:
-    return ", ".join(map(str, partitions[:NAMED_MAX])) + (" and more" if len(partitions) > NAMED_MAX else "")
 
 
 def responses_beside(view: GroupView, looker: OnLooker, now_ms: int) -> tuple[list[Decision], OnLooker]:

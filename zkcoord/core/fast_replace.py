@@ -15,7 +15,7 @@ def fast_replace(value: T, /, **changes: Any) -> T:
     True
     """
     new = object.__new__(type(value))
-    known = new.__dict__
-    known.update(value.__dict__)
+    known = value.__dict__.copy()
     known.update(changes)
+    object.__setattr__(new, "__dict__", known)  # to fill the one that it has takes more than twice as long
     return new

@@ -14,7 +14,7 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError
 
 NUMBER_MAX = 2**63 - 1  # Kafka and ZooKeeper count with 64 bits
-SEEN_CHARS_MAX = 80  # of a value in a message
+SEEN_CHARS_MAX = 80  # of a value in a message: enough to recognise, too little to flood a log
 
 
 def given_partition(given: object) -> TopicPartition:
@@ -29,7 +29,7 @@ def given_partition(given: object) -> TopicPartition:
     """
     if isinstance(given, TopicPartition) and isinstance(given[0], str) and type(given[1]) is int and given[1] >= 0:
         return given
-    raise UsageError(f"{seen(given)} is no partition: pass zkcoord.TopicPartition(topic, number)")
+    raise UsageError(f"{shown(given)} is no partition: pass zkcoord.TopicPartition(topic, number)")
 
 
 def given_partitions(given: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
@@ -42,11 +42,11 @@ def given_partitions(given: Iterable[TopicPartition]) -> tuple[TopicPartition, .
     """
     wanted = "a collection of zkcoord.TopicPartition(topic, number)"
     if isinstance(given, str | bytes | TopicPartition):  # a partition is a tuple itself
-        raise UsageError(f"{seen(given)} holds no partitions: pass {wanted}")
+        raise UsageError(f"{shown(given)} holds no partitions: pass {wanted}")
     try:
         items = tuple(given)
     except TypeError:
-        raise UsageError(f"{seen(given)} holds no partitions: pass {wanted}") from None
+        raise UsageError(f"{shown(given)} holds no partitions: pass {wanted}") from None
     for item in items:
         given_partition(item)
     return items
@@ -63,7 +63,7 @@ def given_offsets(given: Mapping[TopicPartition, int]) -> dict[TopicPartition, i
         exact = whole(offset)
         if exact is None or not 0 <= exact <= NUMBER_MAX:
             wanted = "pass the next one to read, an integer of 0 or more"
-            raise UsageError(f"{partition}: {seen(offset)} is no offset: {wanted}")
+            raise UsageError(f"{partition}: {shown(offset)} is no offset: {wanted}")
         found[partition] = exact
     return found
 
@@ -84,7 +84,7 @@ def given_ranges(given: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicP
             start = end = None
         if start is None or end is None or not 0 <= start < end <= NUMBER_MAX:
             wanted = "pass (start, end) with 0 <= start < end"
-            raise UsageError(f"{partition}: {seen(given_range)} is no range: {wanted}")
+            raise UsageError(f"{partition}: {shown(given_range)} is no range: {wanted}")
         found[partition] = start, end
     return found
 
@@ -100,7 +100,7 @@ def given_number(name: str, given: object, low: int = 0, high: int = NUMBER_MAX)
     exact = whole(given)
     if exact is None or not low <= exact <= high:
         limits = f"of {low} or more" if high == NUMBER_MAX else f"from {low} to {high}"
-        raise UsageError(f"{name} is {seen(given)}: pass an integer {limits}")
+        raise UsageError(f"{name} is {shown(given)}: pass an integer {limits}")
     return exact
 
 
@@ -113,13 +113,13 @@ def given_function(name: str, given: object) -> None:
     zkcoord.errors.UsageError: on_start is None: pass a function
     """
     if not callable(given):
-        raise UsageError(f"{name} is {seen(given)}: pass a function")
+        raise UsageError(f"{name} is {shown(given)}: pass a function")
 
 
 def given_flag(name: str, given: object) -> None:
     """UsageError unless True or False was given for the argument `name`."""
     if not isinstance(given, bool):
-        raise UsageError(f"{name} is {seen(given)}: pass True or False")
+        raise UsageError(f"{name} is {shown(given)}: pass True or False")
 
 
 def given_choice(name: str, given: object, among: Collection[str]) -> None:
@@ -131,13 +131,13 @@ def given_choice(name: str, given: object, among: Collection[str]) -> None:
     zkcoord.errors.UsageError: reader is 'jar': pass 'kafka' or 'python'
     """
     if not isinstance(given, str) or given not in among:
-        raise UsageError(f"{name} is {seen(given)}: pass {' or '.join(map(repr, among))}")
+        raise UsageError(f"{name} is {shown(given)}: pass {' or '.join(map(repr, among))}")
 
 
 def given_config(name: str, given: object) -> None:
     """UsageError unless a mapping was given for the argument `name`."""
     if not isinstance(given, Mapping):
-        raise UsageError(f"{name} is {seen(given)}: pass a mapping of Kafka settings")
+        raise UsageError(f"{name} is {shown(given)}: pass a mapping of Kafka settings")
 
 
 def given_text(name: str, given: object) -> None:
@@ -149,7 +149,7 @@ def given_text(name: str, given: object) -> None:
     zkcoord.errors.UsageError: zookeeper is 2181: pass a text
     """
     if not isinstance(given, str):
-        raise UsageError(f"{name} is {seen(given)}: pass a text")
+        raise UsageError(f"{name} is {shown(given)}: pass a text")
 
 
 def whole(given: Any) -> int | None:
@@ -164,8 +164,8 @@ def whole(given: Any) -> int | None:
         return None
 
 
-def seen(given: object) -> str:
-    """A value on one line, cut to SEEN_CHARS_MAX."""
+def shown(given: object) -> str:
+    """A value as one line of ASCII, cut to SEEN_CHARS_MAX."""
     text = ascii(given)
     return text if len(text) <= SEEN_CHARS_MAX else f"{text[:SEEN_CHARS_MAX]}..."
 
@@ -173,7 +173,7 @@ def seen(given: object) -> str:
 def _entries(given: Mapping[TopicPartition, Any], value: str) -> list[tuple[TopicPartition, Any]]:
     """The entries of a mapping by partition."""
     if not isinstance(given, Mapping):
-        raise UsageError(f"{seen(given)} is no mapping: pass {{zkcoord.TopicPartition(topic, number): {value}}}")
+        raise UsageError(f"{shown(given)} is no mapping: pass {{zkcoord.TopicPartition(topic, number): {value}}}")
     for partition in given:
         given_partition(partition)
     return list(given.items())

@@ -8,11 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 from zkcoord.core.decisions import Decision, GrantPartitions, StopFetching
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.view import START, STOP, GroupView
+
+MOMENTS = ("stop_ms", "released_ms", "granted_ms", "acknowledged_ms")
+"""The times of a hand-over, in their order; a stage lies between each two."""
+
+
+class Stage(NamedTuple):
+    """A part of a hand-over that is over. `consumer`: the one that acted; "": the coordinator did."""
+
+    name: str
+    begun_ms: int
+    ended_ms: int
+    consumer: str
 
 
 class HandOver(NamedTuple):
@@ -36,6 +49,12 @@ class HandOver(NamedTuple):
         """When the first command about it was sent."""
         return next(t for t in (self.stop_ms, self.released_ms, self.granted_ms, 0) if t is not None)
 
+    def stages(self) -> list[Stage]:
+        """Return those that are over."""
+        named = zip(("stop", "grant", "start"), pairwise(getattr(self, moment) for moment in MOMENTS), strict=True)
+        acting = {"stop": self.giver, "start": self.taker}
+        return [Stage(name, *times, acting.get(name, "")) for name, times in named if None not in times]
+
     @property
     def unowned_ms(self) -> int:
         """How long nobody read the partition, as far as this coordinator saw; 0 while that is not over."""
@@ -53,7 +72,7 @@ class KeptHandOvers:
 
     def after(self, view: GroupView, decisions: Sequence[Decision], now_ms: int) -> KeptHandOvers:
         """Return a copy that knows this view and what was decided on it."""
-        moving = [d for d in decisions if isinstance(d, StopFetching | GrantPartitions)]
+        moving = [d for d in decisions if isinstance(d, (StopFetching, GrantPartitions))]
         if not self.open and not moving:
             return self if not self.completed else KeptHandOvers()
         under_way: dict[TopicPartition, HandOver] = {}

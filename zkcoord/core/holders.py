@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import START, Channel, GroupView, Owner
 
-_NOTHING: frozenset[TopicPartition] = frozenset()
-
 
 @dataclass(frozen=True, slots=True)
 class Holders:
@@ -53,8 +51,9 @@ class Holders:
             return self
         holder = dict(self._holder)
         for consumer_id in (*sorted(gone), *changed):
-            before = self._channels.get(consumer_id)
-            for partition in _held(before) if before is not None else ():
+            before, now = self._channels.get(consumer_id), channels.get(consumer_id)
+            left = _held(before) if before is not None else frozenset()
+            for partition in left if now is None else left - _held(now):
                 if holder.get(partition) == consumer_id:
                     del holder[partition]
         for consumer_id in changed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from zkcoord.core.decisions import (
     Decision,
@@ -13,7 +13,7 @@ from zkcoord.core.decisions import (
     StopFetching,
 )
 from zkcoord.core.mode import Mode
-from zkcoord.core.model import Phase, TopicPartition, consumer_of
+from zkcoord.core.model import Phase, consumer_of
 from zkcoord.core.record import DELETE, PAUSE, RESET
 from zkcoord.core.requests import deleting, has_paused, has_stopped
 from zkcoord.core.target import Target
@@ -27,7 +27,7 @@ def pending(decision: Decision) -> bool:
     """True when the group is not settled before this decision is carried out."""
     if isinstance(decision, SetState):
         return decision.event in REBALANCING
-    return isinstance(decision, FoundGroup | StopFetching | GrantPartitions)
+    return isinstance(decision, (FoundGroup, StopFetching, GrantPartitions))
 
 
 def planned_phase(view: GroupView, target: Target, owning: Iterable[str], decisions: Sequence[Decision]) -> Phase:
@@ -61,7 +61,8 @@ def phase_reason(now: Phase, view: GroupView, target: Target, decisions: Sequenc
     if now is Phase.STABLE:
         return "every partition has a reader, and no command is outstanding"
     if now is Phase.AWAITING_MEMBER:
-        names = sorted({i for i, known in view.instances.items() if known.last_id in _consumers(target.reserved)})
+        consumers = {consumer_of(thread) for thread in target.reserved.values()}
+        names = sorted(i for i, known in view.instances.items() if known.last_id in consumers)
         return f"{len(target.reserved)} partitions have no reader: they wait for {', '.join(names)}"
     if RESET in view.record.requests:
         return f"its offsets are being reset (run {view.record.requests[RESET].run})"
@@ -83,7 +84,3 @@ def phase_reason(now: Phase, view: GroupView, target: Target, decisions: Sequenc
 def _misplaced(view: GroupView, target: Target) -> bool:
     owners = view.owners
     return any(p not in owners or owners[p].thread != thread for p, thread in target.assignment.items())
-
-
-def _consumers(assignment: Mapping[TopicPartition, str]) -> set[str]:
-    return {consumer_of(thread) for thread in set(assignment.values())}

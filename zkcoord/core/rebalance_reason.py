@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.words import some
 
 Topics = Mapping[str, tuple[int, ...]]
 Racks = Mapping[TopicPartition, frozenset[str]]
@@ -55,8 +56,4 @@ def _named(names: Iterable[str], what: str) -> str:
     >>> _named({"b", "a"}, "left"), _named([str(n) for n in range(9)], "left"), _named([], "left")
     ('a, b left', '0, 1, 2 and 6 more left', '')
     """
-    known = sorted(names)
-    if not known:
-        return ""
-    more = f" and {len(known) - NAMES_MAX} more" if len(known) > NAMES_MAX else ""
-    return f"{', '.join(known[:NAMES_MAX])}{more} {what}"
+    return f"{some(sorted(names), NAMES_MAX)} {what}" if names else ""

@@ -17,7 +17,8 @@ from zkcoord.core.moved import Moved
 HOLD, PAUSE, REBALANCE, RESET, DELETE, POKE = "hold", "pause", "rebalance", "reset", "delete", "poke"
 
 HANDED_OVER, BEGUN, DONE = "handed_over", "begun", "done"
-"""The key of a pause whose group is left to consumers of Kafka's own protocol. `done`: Kafka has all its offsets."""
+"""A pause has the key `handed_over` when its group is left to consumers of Kafka's own protocol. Its value is `begun`,
+then `done`, once all offsets are in Kafka."""
 
 REQUESTS = (HOLD, PAUSE, REBALANCE, RESET, DELETE)
 """The requests that every record names."""
@@ -26,7 +27,10 @@ CARRIED_OUT = (HOLD, PAUSE, REBALANCE, RESET, DELETE, POKE)
 """Requests that this version answers; another one stands in the record until a version comes that does."""
 
 ZOOKEEPER, DUAL, KAFKA = STORES = ("zookeeper", "dual", "kafka")
-"""The offset stores, each beside its neighbours: a group moves from one to a neighbour."""
+"""Where offsets are committed: to ZooKeeper; to ZooKeeper, then to Kafka; to Kafka (docs/offsets.md).
+
+A group moves to a neighbour only: from ZooKeeper to Kafka by way of both, and back.
+"""
 
 MAX_REBALANCE_RETRIES, MAX_PROBES = 4, 3
 """Defaults of a record without these keys: part of the record's format."""
@@ -107,17 +111,22 @@ class GroupRecord:
 
     @property
     def left_to_kafka(self) -> bool:
-        """True once that is done: what is committed in Kafka since then was committed by these consumers."""
+        """True once all offsets of a group that is handed over are in Kafka. Later commits there are not ours."""
         return (self.wish.get(PAUSE) or {}).get(HANDED_OVER) == DONE
+
+    def left_to(self, group: str) -> str:
+        """Return why tools leave a group that is handed over alone, behind its name; "": it is not handed over."""
+        back = f"stop these, then run `zkcoord group take-back {group}`"
+        return f"is handed over to consumers of Kafka's own protocol: {back}" if self.handed_over else ""
 
     @property
     def kept(self) -> GroupRecord:
-        """What outlives a deletion that keeps the offsets: where they stand."""
+        """The record after a deletion that keeps the offsets: it says only where the offsets are."""
         return GroupRecord(store_name=self.store_name, store_step=self.store_step)
 
     @property
     def responses(self) -> dict[str, Response]:
-        """The responses to such requests."""
+        """The responses to requests that this version carries out."""
         return {
             name: Response(_run(done), str(done.get("state")))
             for name, done in self.done.items()

@@ -16,6 +16,7 @@ from zkcoord.core.decisions import WriteResponse
 from zkcoord.core.record import DELETE, HOLD, PAUSE, POKE, REBALANCE, RESET, GroupRecord, Request, Response
 from zkcoord.core.topics import Available
 from zkcoord.core.view import GroupView
+from zkcoord.core.words import count
 
 STANDING = (HOLD, PAUSE)
 HELD, PAUSED, STOPPED, DONE, REFUSED, DELETING = "held", "paused", "stopped", "done", "refused", "deleting"
@@ -119,9 +120,8 @@ def begin_deletion(view: GroupView, request: Request) -> WriteResponse:
     if view.record.adoption is not None:
         reason = "it was adopted from old consumers: release it, then delete it with their tool"
         return WriteResponse(request=DELETE, run=request.run, state=REFUSED, reason=reason, ends=True, why=reason)
-    count = len(view.members)
-    if count:
-        reason = f"it has {count} member{'' if count == 1 else 's'}: stop its consumers first"
+    if view.members:
+        reason = f"it has {count(len(view.members), 'member')}: stop its consumers first"
         return WriteResponse(request=DELETE, run=request.run, state=REFUSED, reason=reason, ends=True, why=reason)
     return WriteResponse(request=DELETE, run=request.run, state=DELETING, ends=False, why="the group has no members")
 

@@ -16,8 +16,8 @@ from zkcoord.core.decisions import ChangeStore
 from zkcoord.core.model import consumer_of
 from zkcoord.core.record import ZOOKEEPER, GroupRecord
 from zkcoord.core.view import OFFSET_STORE, REJECT, START, Channel, GroupView, Member
+from zkcoord.core.words import some
 
-NAMED_MAX = 5
 """Members that a problem names one by one."""
 
 
@@ -111,8 +111,7 @@ def store_problem(view: GroupView) -> str | None:
     unable = sorted(c for c in view.members.keys() & view.channels.keys() if not can_use(view.members[c], store))
     if not unable:
         return None
-    more = f" and {len(unable) - NAMED_MAX} more" if len(unable) > NAMED_MAX else ""
-    named = f"{', '.join(unable[:NAMED_MAX])}{more}"
+    named = some(unable)
     act = "give them bootstrap servers, or upgrade them"
     if store == ZOOKEEPER:
         act = "start them with ZooKeeper among their offset stores"

@@ -4,10 +4,12 @@ Answers may come late, from a broker that lags, from another cluster, or with le
 mirror is replaced only by what was confirmed:
 
 * Only topics that were asked for by name change the mirror: a list tells which names to ask for.
-* Another id of a topic counts, and its absence counts, when a second answer says the same CONFIRM_MS later, and a list
-  of this cluster came between the two. An absent topic must also be missing in that list.
-* An id that was replaced never counts again. One whose topic was deleted never replaces another; it comes back only
-  where no topic of the name stands, since its absence may have been told by mistake.
+* Another id of a topic counts when a second answer says the same CONFIRM_MS later, and a list of this cluster came
+  between the two. An absence counts when all answers, also the lists, say so for ABSENT_MS. One that says otherwise
+  starts the time anew.
+* The id of a topic that was replaced never counts again. The id of a deleted topic never replaces another one. It
+  counts again only while no topic of that name is mirrored, when all answers say so for ABSENT_MS: its deletion was
+  told by mistake.
 * An answer without an id changes nothing: it may be of another topic of that name. A new topic without an id is not
   mirrored.
 * Under one id partitions only grow.
@@ -24,14 +26,21 @@ Partitions = Mapping[int, tuple[int, ...]]
 """Partition -> ids of the brokers with a replica, the preferred one first."""
 
 CONFIRM_MS = 1_000
-"""How much later the second answer must come that confirms another id, or an absence: a broker that lags behind the
+"""How much later the second answer must come that confirms another id: a broker that lags behind the
 controller for longer is taken out of service by it."""
 
-DESCRIBE_MAX = 1_000
-"""Topics in one question: what a broker answers in some tens of milliseconds."""
+ABSENT_MS = 10_000
+"""How long all answers must say that there is no such topic. A broker that is cut off from its controller answers on,
+with what it knew before: of twenty answers in a row some come from others. Nobody misses anything meanwhile."""
+
+DESCRIBE_MAX = 500
+"""Topics in one question: what a broker answers in some milliseconds, and librdkafka takes in within 150 ms of CPU."""
+
+RETRIED_MAX = 100
+"""Topics in one question because their last answer told nothing that counts. More of them are asked for in turn."""
 
 CLUSTER_MS = 30_000
-"""How often racks are asked for. A broker that is new is asked about at once."""
+"""How often brokers and their racks are asked for. A new broker is asked for at once."""
 
 AS_KNOWN = "topics stay as they are known"
 
@@ -162,7 +171,11 @@ class Complete(NamedTuple):
     """Note that the mirror is whole."""
 
 
-Change = PutTopic | RemoveTopic | PutBroker | RemoveBroker | NameCluster | Complete
+class Doubt(NamedTuple):
+    """Note that the mirror may lack topics: nothing is concluded from a missing one until it is whole again."""
+
+
+Change = PutTopic | RemoveTopic | PutBroker | RemoveBroker | NameCluster | Complete | Doubt
 
 
 class Suspect(NamedTuple):
@@ -182,7 +195,7 @@ class Memory:
     since_ms: int = 0  # when the first of them came
     shapes: Mapping[str, str] | None = None  # by the last of them
     due: frozenset[str] = frozenset()
-    left_out: frozenset[str] = frozenset()  # of which the last answer told nothing that counts: they can wait
+    left_out: frozenset[str] = frozenset()  # the last answer told nothing of them that counts: asking again can wait
     nameless: frozenset[str] = frozenset()  # topics without an id
     checked: str = ""  # the last name of the running check of all ids
     last: Kind = Kind.DESCRIBE
@@ -223,11 +236,12 @@ def shape_of(partitions: Partitions) -> str:
 
 
 def next_question(mirror: Mirror, memory: Memory, now_ms: int) -> tuple[Question, Memory]:
-    """What to ask now. Lists alternate with a check of the ids of some topics, all of them in turn."""
+    """Return what to ask now. Lists alternate with a check of the ids of some topics, all of them in turn."""
     if memory.lists and (memory.cluster_ms is None or now_ms >= memory.cluster_ms + CLUSTER_MS):
         return Question(Kind.CLUSTER), memory
     if memory.last is Kind.LIST or memory.urgent:
-        names = sorted(memory.due)[:DESCRIBE_MAX]
+        retried = sorted(memory.due & memory.left_out)[:RETRIED_MAX]
+        names = [*retried, *sorted(memory.due - memory.left_out)][:DESCRIBE_MAX]
         known = sorted(mirror.topics.keys() | memory.left_out)
         rest = [name for name in known if name > memory.checked][: DESCRIBE_MAX - len(names)]
         if names or rest:
@@ -238,7 +252,7 @@ def next_question(mirror: Mirror, memory: Memory, now_ms: int) -> tuple[Question
 
 
 def take(mirror: Mirror, memory: Memory, answer: Answer, now_ms: int) -> tuple[Memory, tuple[Change, ...]]:
-    """Take an answer in; return what to write of it."""
+    """Take in an answer; return the changes that it makes to the mirror."""
     match answer:
         case Silent(kind, why):
             asked_ms = now_ms if kind is Kind.CLUSTER else memory.cluster_ms  # lists must not wait for it
@@ -247,6 +261,10 @@ def take(mirror: Mirror, memory: Memory, answer: Answer, now_ms: int) -> tuple[M
         case Described():
             return _described(mirror, memory, answer, now_ms)
         case _:
+            if not answer.cluster_id or (isinstance(answer, Listed) and not answer.whole):
+                why = f"Kafka names no controller: look at its brokers; {AS_KNOWN}"
+                asked_ms = now_ms if isinstance(answer, Cluster) else memory.cluster_ms  # lists must not wait for it
+                return replace(memory, cluster_ms=asked_ms).with_problem(Kind.LIST, why), ()
             if mirror.cluster_id and answer.cluster_id != mirror.cluster_id:
                 return Memory().with_problem(Kind.LIST, another_cluster(answer.cluster_id, mirror.cluster_id)), ()
             if isinstance(answer, Cluster):
@@ -263,8 +281,6 @@ def another_cluster(found: str, wanted: str) -> str:
 
 
 def _listed(mirror: Mirror, memory: Memory, answer: Listed, now_ms: int) -> tuple[Memory, tuple[Change, ...]]:
-    if not answer.whole or not answer.cluster_id:
-        return memory.with_problem(Kind.LIST, f"Kafka names no controller: look at its brokers; {AS_KNOWN}"), ()
     if not mirror.cluster_id:
         return replace(memory, last=Kind.DESCRIBE).with_problem(Kind.LIST, None), (NameCluster(answer.cluster_id),)
     before = memory.shapes
@@ -284,7 +300,8 @@ def _listed(mirror: Mirror, memory: Memory, answer: Listed, now_ms: int) -> tupl
         cluster_ms=None if fresh else memory.cluster_ms,
     ).with_problem(Kind.LIST, None)
     confirmed = memory.lists > 0 and now_ms >= memory.since_ms + CONFIRM_MS
-    if not mirror.whole and confirmed and names <= mirror.topics.keys() and after.cluster_ms is not None:
+    lacking = (names | before.keys()) - mirror.topics.keys()  # one list may be of a broker that lags
+    if not mirror.whole and confirmed and not lacking and after.cluster_ms is not None:
         return after, (Complete(),)
     return after, ()
 
@@ -305,61 +322,75 @@ def _cluster(mirror: Mirror, memory: Memory, answer: Cluster, now_ms: int) -> tu
 def _described(mirror: Mirror, memory: Memory, answer: Described, now_ms: int) -> tuple[Memory, tuple[Change, ...]]:
     if memory.shapes is None:  # nothing of this cluster was seen yet
         return memory, ()
-    suspects, changes = dict(memory.suspects), list[Change]()
-    over, left_out = frozenset(mirror.over), set(memory.left_out)
-    deleted = dict(mirror.over)  # the last id of each name
-
-    def confirmed(name: str, says: str) -> bool:
-        known = suspects.get(name)
-        if known is None or known.says != says:
-            suspects[name] = Suspect(says, now_ms, memory.lists)
-            return False
-        return now_ms >= known.since_ms + CONFIRM_MS and memory.lists > known.lists
-
+    judge, changes, asked = _Judge(mirror, memory, memory.shapes, now_ms), list[Change](), answer.topics.keys()
+    left_out = set(memory.left_out - asked)
     for name, told in sorted(answer.topics.items()):
         known = mirror.topics.get(name)
-        if known is None:
-            suspects.pop(name, None)
-            topic = None if (name, told.topic_id) in over and deleted[name] != told.topic_id else _new(told)
-            if topic is None:
-                left_out.add(name)
-            else:
-                left_out.discard(name)
-                changes.append(PutTopic(name, topic))
-        elif told.missing:
-            if name in memory.shapes:
-                suspects.pop(name, None)
-            elif confirmed(name, ""):
-                changes.append(RemoveTopic(name, known.topic_id))
-        elif told.partitions is None or told.topic_id is None:
+        change = judge.added(name, told) if known is None else judge.changed(name, known, told)
+        if change is not None:
+            changes.append(change)
+        elif known is None:
             left_out.add(name)
-        elif told.topic_id == known.topic_id:
-            suspects.pop(name, None)
-            merged = {**known.partitions, **told.partitions}
-            if merged != known.partitions:
-                changes.append(PutTopic(name, Topic(topic_id=known.topic_id, partitions=merged)))
-        elif (name, told.topic_id) in over:
-            left_out.add(name)
-        elif told.partitions and confirmed(name, told.topic_id):
-            fresh = Topic(topic_id=told.topic_id, partitions=told.partitions)
-            changes.append(PutTopic(name, fresh, replaces=known.topic_id))
-    asked = answer.topics.keys()
+    known_names = memory.shapes.keys() | mirror.topics.keys()
+    again = memory.due & asked & known_names
+    behind = {name for name in again if not _as_listed(answer.topics[name], memory.shapes.get(name))}
     nameless = {name for name, told in answer.topics.items() if told.partitions and told.topic_id is None}
     after = replace(
         memory,
-        suspects=suspects,
-        due=memory.due - asked,
-        left_out=frozenset(name for name in left_out if name in memory.shapes or name in mirror.topics),
+        suspects=judge.suspects,
+        due=(memory.due - asked) | behind,
+        left_out=frozenset((left_out | behind) & known_names),
         nameless=(memory.nameless - asked) | nameless,
     )
     return after.with_problem(Kind.DESCRIBE, None), tuple(changes)
 
 
-def _new(told: Told) -> Topic | None:
-    """A topic that is not mirrored yet; None: it cannot be, or is none."""
-    if told.missing or not told.partitions or told.topic_id is None:
+class _Judge:
+    """Judges topics that were told by name. `suspects`: what is said against the mirror, this answer included."""
+
+    def __init__(self, mirror: Mirror, memory: Memory, shapes: Mapping[str, str], now_ms: int) -> None:
+        self.suspects = dict(memory.suspects)
+        self._shapes, self._lists, self._now_ms = shapes, memory.lists, now_ms
+        self._over, self._last_over = frozenset(mirror.over), dict(mirror.over)  # the latter: name -> its latest id
+
+    def added(self, name: str, told: Told) -> Change | None:
+        """Return the topic that is not mirrored yet; None: there is none, or not all is told that a topic needs."""
+        topic = None
+        if told.partitions and told.topic_id is not None and not told.missing:
+            topic = Topic(topic_id=told.topic_id, partitions=told.partitions)
+            if (name, topic.topic_id) in self._over:
+                if name in self._shapes and self._last_over[name] == topic.topic_id:  # its deletion may be a mistake
+                    return PutTopic(name, topic) if self._confirmed(name, topic.topic_id, ABSENT_MS) else None
+                topic = None
+        self.suspects.pop(name, None)
+        return None if topic is None else PutTopic(name, topic)
+
+    def changed(self, name: str, known: Topic, told: Told) -> Change | None:
+        """Return what becomes of a topic that is mirrored; None: it stays."""
+        if told.missing:
+            if name not in self._shapes:
+                return RemoveTopic(name, known.topic_id) if self._confirmed(name, "", ABSENT_MS) else None
+            self.suspects.pop(name, None)
+        elif told.partitions is not None and told.topic_id == known.topic_id:
+            self.suspects.pop(name, None)
+            merged = {**known.partitions, **told.partitions}
+            return None if merged == known.partitions else PutTopic(name, replace(known, partitions=merged))
+        elif told.partitions and told.topic_id is not None and (name, told.topic_id) not in self._over:
+            fresh = PutTopic(name, Topic(topic_id=told.topic_id, partitions=told.partitions), replaces=known.topic_id)
+            return fresh if self._confirmed(name, told.topic_id, CONFIRM_MS) else None
         return None
-    return Topic(topic_id=told.topic_id, partitions=told.partitions)
+
+    def _confirmed(self, name: str, says: str, within_ms: int) -> bool:
+        known = self.suspects.get(name)
+        if known is None or known.says != says:
+            self.suspects[name] = Suspect(says, self._now_ms, self._lists)
+            return False
+        return self._now_ms >= known.since_ms + within_ms and self._lists > known.lists
+
+
+def _as_listed(told: Told, shape: str | None) -> bool:
+    """True when the topic is told as the last list has it: then both brokers know of its last change."""
+    return told.missing if shape is None else told.partitions is not None and shape_of(told.partitions) == shape
 
 
 def over_with(over: tuple[tuple[str, str], ...], ended: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:

@@ -18,7 +18,7 @@ from zkcoord.core.member.view import MemberView
 from zkcoord.core.model import TopicPartition
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.member import MemberPaths
-from zkcoord.tree.member_view import MemberNodes, fold, follow, let_go
+from zkcoord.tree.member_view import MemberNodes, Places, fold, follow, let_go
 from zkcoord.tree.paths import sequence_name
 from zkcoord.tree.snapshot import Kind, Node
 
@@ -33,6 +33,8 @@ class Following:
         self._paths, self._tracker = paths, tracker
         self.nodes = MemberNodes(paths=paths, view=MemberView(claims=paths.layout.ownership.claimed))
         self._scopes: dict[TopicPartition, str] = {}
+        self._owner_at: dict[str, TopicPartition] = {}  # of all that has a scope
+        self._offset_at: dict[str, TopicPartition] = {}
         self._held: Mapping[TopicPartition, Held] = {}  # when a decision took in what was read
         self._releasing: set[str] = set()  # own claims that are about to go
 
@@ -47,7 +49,7 @@ class Following:
     def read(self, answers: Sequence[Node]) -> None:
         """Take answers in, and want what they lead to."""
         before = self.nodes
-        self.nodes = after = fold(before, answers)
+        self.nodes = after = fold(before, answers, Places(self._owner_at, self._offset_at))
         if self._releasing:
             self._watch_again(answers)
         if after.view.commands is before.view.commands and after.made == before.made:
@@ -79,15 +81,20 @@ class Following:
             self.let_go(LetGo(partitions=tuple(again)))
         scope = f"{LOOK_UP}{decision.name}"
         self._scopes.update(dict.fromkeys(partitions, scope))
+        above = [*paths.above_claims(partitions), *paths.above_offsets(partitions)] if decision.parents else []
+        owner_at = {paths.owner(p): p for p in partitions}
+        offset_at = {paths.offset(p): p for p in partitions}
+        self._owner_at.update(owner_at)
+        self._offset_at.update(offset_at)
+        owners: Collection[str] = owner_at
         if known:
             self.nodes = follow(self.nodes, known)
-            self._tracker.want_later([paths.owner(p) for p in known], scope, by_writes=True)
-        above = [*paths.above_claims(partitions), *paths.above_offsets(partitions)] if decision.parents else []
-        owners = [paths.owner(p) for p in partitions if p not in known]
-        offsets = [paths.offset(p) for p in partitions]
+            self._tracker.want_later([path for path, p in owner_at.items() if p in known], scope, by_writes=True)
+            owners = [path for path, p in owner_at.items() if p not in known]
+        offsets: Collection[str] = offset_at
         if known and paths.layout.ownership.claimed:  # read behind the claims
             self._tracker.want_later(offsets, scope, by_writes=True)
-            offsets = []
+            offsets = ()
         self._tracker.want_data([*above, *owners, *offsets], scope, by_writes=True)
 
     def claiming(self, decision: ClaimPartitions) -> None:
@@ -127,9 +134,12 @@ class Following:
     def let_go(self, decision: LetGo) -> None:
         """Follow these no more."""
         partitions = [p for p in decision.partitions if self._scopes.pop(p, None) is not None]
-        self._releasing.difference_update(map(self._paths.owner, partitions))
-        self._tracker.unwant_data(map(self._paths.owner, partitions))
-        self._tracker.unwant_data(map(self._paths.offset, partitions))
+        owners, offsets = ([path(p) for p in partitions] for path in (self._paths.owner, self._paths.offset))
+        for owner, offset in zip(owners, offsets, strict=True):
+            del self._owner_at[owner], self._offset_at[offset]
+        self._releasing.difference_update(owners)
+        self._tracker.unwant_data(owners)
+        self._tracker.unwant_data(offsets)
         if partitions:
             self.nodes = let_go(self.nodes, partitions)
         if decision.parents:

@@ -15,7 +15,7 @@ from zkcoord.shell.ports import Outcome
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree import member
 from zkcoord.tree.member import MemberPaths
-from zkcoord.tree.record import decode_record
+from zkcoord.tree.record import record_in
 from zkcoord.tree.snapshot import Node
 from zkcoord.tree.writes import CheckNode, CreateNode, Transaction
 
@@ -96,10 +96,11 @@ class Joining:
         if node is None or node.stat is None:
             return None
         try:
-            if decode_record(node.data).adoption is None:
-                return None
+            record = record_in(node)
         except CorruptError as error:
-            self.waits_for = f"{node.path}: {error}; an operator must mend it"
+            self.waits_for = str(error)
+            return None
+        if record is None or record.adoption is None:
             return None
         self.waits_for = None
         return (CheckNode(node.path, node.stat.version),)

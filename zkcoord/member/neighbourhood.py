@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.member.former_owners import FormerOwners
 from zkcoord.core.member.neighbours import ALONE, Neighbours
-from zkcoord.core.member.status import ZOOKEEPER
 from zkcoord.core.mode import GroupMode
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.record import ZOOKEEPER
 from zkcoord.errors import CorruptError
 from zkcoord.legacy.mode_watch import ModeWatch
 from zkcoord.shell.tracker import Tracker

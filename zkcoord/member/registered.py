@@ -97,9 +97,8 @@ class Registered:
 
     def read(self, nodes: Sequence[Node]) -> list[Node]:
         """Take answers in; returns those that are about something else."""
-        mine = [node for node in nodes if node.path.startswith(self._mine)]
-        self.following.read(mine)
-        others = [node for node in nodes if not node.path.startswith(self._mine)] if len(mine) < len(nodes) else []
+        others = [node for node in nodes if not node.path.startswith(self._mine)]
+        self.following.read([node for node in nodes if node.path.startswith(self._mine)] if others else nodes)
         return [node for node in others if not self.statuses.take(node)] if others else others
 
     def tree_named(self, tree: str) -> bool:
@@ -166,7 +165,7 @@ class Registered:
             if self._log is not None:
                 self._log.heard()
             for decision in decided.decisions:
-                if isinstance(decision, Rejoin | Leave):
+                if isinstance(decision, (Rejoin, Leave)):
                     return None, decision
                 self._carry_out(decision, now_ms)
             if not decided.decisions:

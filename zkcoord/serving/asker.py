@@ -14,7 +14,7 @@ INTERVAL_MS = 400
 
 
 class Asker:
-    """Asks Kafka on a thread of its own. The numbers go on from one term to the next: a late answer is known by its."""
+    """Asks Kafka on a thread of its own. Numbers go on from one term to the next: so a late answer is recognised."""
 
     def __init__(self, calls: Callbacks, interval_ms: int = INTERVAL_MS) -> None:
         self._calls, self.interval_ms = calls, interval_ms

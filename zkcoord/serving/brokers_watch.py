@@ -32,7 +32,6 @@ class BrokersWatch:
         self._nodes: dict[Key, Node] = {}
         self._token: int | None = None
         self._next_ms = 0
-        self._asked = False  # whose cluster it is
         self._told: Cluster | None = None  # the last answer
         self._unregistered: list[int] = []  # brokers that answered while none was registered
         for path, kind, _ in FOLLOWED:
@@ -54,38 +53,48 @@ class BrokersWatch:
         if done.token == self._token:
             self._token = None
             self._told = done.value if isinstance(done.value, Cluster) else None
-            alone = self._told is not None and not registered(self._nodes[BROKERS_LIST])
-            self._unregistered = sorted(self._told.brokers) if alone and self._told is not None else []
+            here = registered(self._nodes[BROKERS_LIST])
+            self._unregistered = [] if self._told is None or here else sorted(self._told.brokers)
             self._tell()
 
     def advance(self, now_ms: int) -> int | None:
         """Ask Kafka, if it is due. Returns when to come again."""
-        if self._asker is None or self._token is not None or len(self._nodes) < len(FOLLOWED):
+        if self._asker is None or self._token is not None or not self._all_read:
             return None
-        if self._asked and registered(self._nodes[BROKERS_LIST]):
+        if self._told is not None and registered(self._nodes[BROKERS_LIST]):
             return None
         if now_ms < self._next_ms:
             return self._next_ms
-        self._asked, self._next_ms = True, now_ms + ASK_MS
+        self._next_ms = now_ms + ASK_MS
         self._token = self._asker.ask(Question(Kind.CLUSTER))
         return None
 
+    @property
+    def _all_read(self) -> bool:
+        return len(self._nodes) == len(FOLLOWED)
+
     def _why(self) -> str | None:
-        if len(self._nodes) < len(FOLLOWED):
+        """Return how the brokers leave ZooKeeper; None: they do not, or that is not known yet."""
+        if not self._all_read:
             return None
-        nodes = [self._nodes[key_of(path, kind)] for path, kind, _ in FOLLOWED]
-        move = move_of(nodes[:3])
+        move = move_of([self._nodes[key_of(path, kind)] for path, kind, _ in READS])
         if move is not None:
             return WORDS[move]
-        if self._unregistered and not registered(nodes[2]):
+        if self._unregistered and not registered(self._nodes[BROKERS_LIST]):
             return unregistered(self._unregistered)
         return None
 
     def _tell(self) -> None:
         self._problem(MIGRATION, self._why())
-        named = cluster_id_of(self._nodes[CLUSTER_ID]) if CLUSTER_ID in self._nodes else None
-        other = self._told is not None and named is not None and self._told.cluster_id != named
-        self._problem(CLUSTER_ID, confused(self._told.cluster_id, named) if other and self._told and named else None)
+        self._problem(CLUSTER_ID, self._confusion())
+
+    def _confusion(self) -> str | None:
+        """Return that the brokers that were asked are of another cluster; None: they are not, or nobody can tell."""
+        node = self._nodes.get(CLUSTER_ID)
+        named = None if node is None else cluster_id_of(node)
+        if self._told is None or named is None or self._told.cluster_id == named:
+            return None
+        return confused(self._told.cluster_id, named)
 
     def end(self) -> None:
         """Follow them no more."""

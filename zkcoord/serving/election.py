@@ -150,6 +150,14 @@ class Election:
             pass
         return node is not None and node.stat is not None and node.stat.ephemeral_owner == self.session_id
 
+    def won(self) -> bool:
+        """True when the epoch that stands was written together with the coordinator's node: by its election.
+
+        A migration may have raised the epoch right behind it. Its epoch is nobody's: it shall keep coordinators out.
+        """
+        node, epoch = self._node(self.layout.coordinator), self._node(EPOCH)
+        return node is not None and epoch is not None and epoch.stat is not None and _czxid(node) == epoch.stat.mzxid
+
     def problems(self) -> dict[str, str | None]:
         """Path of schema or epoch -> what is wrong with it and who must act; None: nothing, or not read yet.
 

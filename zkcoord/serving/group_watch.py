@@ -285,9 +285,9 @@ class GroupWatch:
 
     def sent(self, decision: Decision) -> None:
         """Note that this was sent: what it may lead to is read."""
-        if isinstance(decision, StopFetching | GrantPartitions):
+        if isinstance(decision, (StopFetching, GrantPartitions)):
             self.channels.sent(decision.consumer_id, decision.partitions)
-        elif isinstance(decision, PingMember | ChangeStore):
+        elif isinstance(decision, (PingMember, ChangeStore)):
             option = Option.PING if isinstance(decision, PingMember) else Option.OFFSET_STORE
             self.channels.sent_control(decision.consumer_id, option)
         elif isinstance(decision, DeleteClaims):

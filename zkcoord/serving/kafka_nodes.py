@@ -37,9 +37,11 @@ class KafkaNodes:
         self.brokers = BrokerTable(tracker, layout, problem, self._shared)
 
     def _shared(self, path: str) -> bool:
+        """True if this node is also followed by something beside the tables."""
         return follows(path) if self.mirror is None else self.mirror.follows(path)
 
     def _in_tables(self, path: str) -> bool:
+        """True if the table of topics wants this node, whatever the mirror does."""
         return self.topics.follows(path)
 
     @property

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from zkcoord.serving.topics import Problem
 from zkcoord.shell.tracker import Tracker
-from zkcoord.tree.paths import BROKERS, TOPICS
+from zkcoord.tree.paths import BROKERS, KAFKA, TOPICS
 from zkcoord.tree.snapshot import Node
 
-KAFKA = {BROKERS: "no broker of Kafka has ever registered here", TOPICS: "Kafka keeps no topics here"}
+MEANINGS = {BROKERS: "no broker of Kafka has ever registered here", TOPICS: "Kafka keeps no topics here"}
+"""What the absence of each node means; the first one is told: one cause is one problem."""
 
 ACT = "give the chroot of Kafka's brokers with ZooKeeper's address, or start Kafka (in ZooKeeper mode) here"
 
@@ -18,22 +19,24 @@ class KafkaRoots:
     def __init__(self, tracker: Tracker, problem: Problem) -> None:
         self._tracker, self._problem = tracker, problem
         self._absent: set[str] = set()
-        for path in KAFKA:
+        for path in MEANINGS:
             tracker.want(path, watch=True, scope=path)
 
     def take(self, node: Node) -> bool:
         """Take an answer in; False when it is about another node."""
-        if node.path not in KAFKA:
+        if node.path not in MEANINGS:
             return False
-        (self._absent.discard if node.exists else self._absent.add)(node.path)
-        whys = [
-            f"there is no {path} ({so}): {ACT}; consumers wait" for path, so in KAFKA.items() if path in self._absent
-        ]
-        self._problem("/brokers", whys[0] if whys else None)  # the first: one cause is one problem
+        if node.exists:
+            self._absent.discard(node.path)
+        else:
+            self._absent.add(node.path)
+        first = next((path for path in MEANINGS if path in self._absent), None)
+        why = None if first is None else f"there is no {first} ({MEANINGS[first]}): {ACT}; consumers wait"
+        self._problem(KAFKA, why)
         return True
 
     def end(self) -> None:
         """Follow them no more."""
-        for path in KAFKA:
+        for path in MEANINGS:
             self._tracker.unwant(path)
-        self._problem("/brokers", None)
+        self._problem(KAFKA, None)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any, assert_never
 
 from zkcoord.core.decisions import (
@@ -35,7 +37,7 @@ from zkcoord.core.view import GroupView, Member
 from zkcoord.serving.decided import DecidedGroup
 from zkcoord.shell.loop import Events
 
-CONSUMERS = {
+OF_A_CONSUMER = {
     EvictMember: "evicted",
     RejectMember: "member_rejected",
     PingMember: "member_pinged",
@@ -44,7 +46,7 @@ CONSUMERS = {
 }
 """Decisions about one consumer, by the name of their event."""
 
-ONCE = {FoundGroup: "group_found", RemoveGroup: "group_removed", PokeMembers: "old_members_poked"}
+OF_A_GROUP = {FoundGroup: "group_found", RemoveGroup: "group_removed", PokeMembers: "old_members_poked"}
 """Decisions about a whole group, by the name of their event."""
 
 
@@ -88,7 +90,7 @@ class Reporter:
                 name = "claims_deleted"
                 fields |= {"consumer": decision.consumer_id, "partitions": list(decision.partitions)}
             case EvictMember() | RejectMember() | PingMember() | PurgeChannel() | RemoveRefused():
-                name = CONSUMERS[type(decision)]
+                name = OF_A_CONSUMER[type(decision)]
                 fields |= {"consumer": decision.consumer_id}
                 if isinstance(decision, PingMember):
                     fields |= {"level": "debug"}
@@ -111,7 +113,7 @@ class Reporter:
                 offsets = {partition: seen.text for partition, seen in decision.offsets.items()}
                 fields |= {"topic": decision.topic, "offsets": offsets, "level": "warning"}
             case FoundGroup() | RemoveGroup() | PokeMembers():
-                name = ONCE[type(decision)]
+                name = OF_A_GROUP[type(decision)]
             case _:
                 assert_never(decision)
         self.event(name, fields)
@@ -155,11 +157,13 @@ class Reporter:
         for consumer in sorted(now.keys() - before.keys()):
             told = {"group": group, "consumer": consumer, "instance": now[consumer].instance, "members": len(now)}
             self.event("member_joined", told)
-        for consumer in sorted(before.keys() - now.keys()):
+        gone = sorted(before.keys() - now.keys())
+        threads = Counter(map(itemgetter(0), view.owners.values())) if gone else Counter[str]()  # there are many owners
+        for consumer in gone:
             channel = view.channels.get(consumer)
             if channel is not None and channel.evicted_ms is not None:
                 continue
-            owned = sum(consumer_of(owner.thread) == consumer for owner in view.owners.values())
+            owned = sum(count for thread, count in threads.items() if consumer_of(thread) == consumer)
             told = {"group": group, "consumer": consumer, "instance": before[consumer].instance, "members": len(now)}
             self.event("member_died" if owned else "member_left", {**told, "partitions": owned} if owned else told)
 

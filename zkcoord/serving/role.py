@@ -11,15 +11,7 @@ from typing import Any
 
 from zkcoord.core.assignors import ASSIGNORS, Assignor
 from zkcoord.core.coordinate import decide
-from zkcoord.core.decisions import (
-    Decision,
-    DropTopic,
-    GrantPartitions,
-    LookUpTopic,
-    MarkTopic,
-    RemoveGroup,
-    RenewMark,
-)
+from zkcoord.core.decisions import Decision, DropTopic, GrantPartitions, LookUpTopic, MarkTopic, RemoveGroup, RenewMark
 from zkcoord.core.eligibility import PROTOCOLS
 from zkcoord.core.memory import Memory
 from zkcoord.core.retention import RETENTION_MS, Retention, asks_for_offsets
@@ -191,9 +183,8 @@ class CoordinatorRole:
             if self.term is None:
                 self._run(self._election, now_ms)
             elif self._loop.tracker.clean("") and not self._election.serves(self.term.epoch):
-                self._end_term("the coordinator's node is another's, or the epoch is not this coordinator's any more")
-                self._loop.end_session(now_ms, reopen_in_ms=REOPEN_MS)
-                self._election = None
+                why = "the coordinator's node is another's, or the epoch is not this coordinator's any more"
+                self._stand_again(why, now_ms, REOPEN_MS)
         except SchemaError as error:
             self._loop.fail(error, now_ms)
         if self.term is None:
@@ -223,10 +214,14 @@ class CoordinatorRole:
             return False
         if not self._loop.commits_in_flight:
             self._report.event("resigned", {"coordinator": election.candidate_id, "why": f"{who} asked for it"})
-            self._end_term(f"resigned: {who} asked for it")
-            self._election = None
-            self._loop.end_session(now_ms, reopen_in_ms=self._session_timeout_ms)
+            self._stand_again(f"resigned: {who} asked for it", now_ms, self._session_timeout_ms)
         return True
+
+    def _stand_again(self, why: str, now_ms: int, in_ms: int) -> None:
+        """End the session, and with it the coordinator's node; stand for election with another one later."""
+        self._end_term(why)
+        self._election = None
+        self._loop.end_session(now_ms, reopen_in_ms=in_ms)
 
     def _run(self, election: Election, now_ms: int) -> None:
         loop = self._loop
@@ -236,6 +231,9 @@ class CoordinatorRole:
         if any(election.problems().values()):  # which was told; its nodes are watched
             return
         if election.schema() is not None:
+            if election.serves() and not election.won():
+                self._stand_again("the epoch was raised since the election", now_ms, REOPEN_MS)
+                return
             if election.serves():
                 self._serve(election)
                 return
@@ -371,7 +369,7 @@ class CoordinatorRole:
         self._wake_at_ms.pop(group, None)
         if decided.wake_at_ms is not None:
             self._wake_at_ms[group] = decided.wake_at_ms
-        following.look_up({d.topic for d in decisions if isinstance(d, LookUpTopic | DropTopic)})
+        following.look_up({d.topic for d in decisions if isinstance(d, (LookUpTopic, DropTopic))})
         if decisions:
             for decision in decisions:
                 if isinstance(decision, GrantPartitions):
@@ -396,5 +394,5 @@ class CoordinatorRole:
 
     def _marks(self, decisions: Sequence[Decision]) -> dict[str, Mark]:
         """The marks that these decisions write, of the topics as they stand."""
-        topics = [d.topic for d in decisions if isinstance(d, MarkTopic | RenewMark | DropTopic)]
+        topics = [d.topic for d in decisions if isinstance(d, (MarkTopic, RenewMark, DropTopic))]
         return self.kafka.topics.marks(topics, self._root_czxid) if self.kafka is not None else {}

@@ -45,7 +45,7 @@ from zkcoord.tree.topic_mirror import (
 )
 from zkcoord.tree.writes import CheckNode, SetNode, Transaction, Write, parts
 
-MIRROR = "mirror"  # the scope of its parents and brokers, the lane of its writes, and the name of its calls
+MIRROR = "mirror"  # the scope of its parents and brokers, and the lane of its writes
 KAFKA = "Kafka's metadata"  # what a problem with the answers is told about
 
 IDLE_SHARE = 4
@@ -114,9 +114,9 @@ class TopicMirror:
             if node.path == topics:
                 self._root = decode_root(node.data) if node.exists else MirrorRoot()
             return
-        self._keep(node)
+        self._note(node)
 
-    def _keep(self, node: Node) -> None:
+    def _note(self, node: Node) -> None:
         """Note how a topic or a broker stands."""
         parent, _, name = node.path.rpartition("/")
         if parent == self._layout.topics:
@@ -135,8 +135,8 @@ class TopicMirror:
             path = f"{listed.path}/{name}"
             if not (listed.path == topics and self._wanted(path)):
                 tracker.unwant(path)
-            tracker.touch(path)  # whoever else wants it must hear of it
-            self._keep(Node(path, Kind.DATA, None))
+            tracker.touch(path)  # a table that wants it, too, must hear of it
+            self._note(Node(path, Kind.DATA, None))
         for name in sorted(now - before):
             path = f"{listed.path}/{name}"
             tracker.want(path, scope=path if listed.path == topics else MIRROR, by_writes=True)
@@ -176,7 +176,7 @@ class TopicMirror:
         )
         if self._answer is not None:
             answer, self._answer = self._answer, None
-            pause_ms = IDLE_SHARE * (now_ms - self._asked_ms)
+            pause_ms = 0 if isinstance(answer, Silent) else IDLE_SHARE * (now_ms - self._asked_ms)
             self._memory, changes = take(mirror, self._memory, answer, now_ms)
             due_ms = self._asked_ms if self._memory.urgent else self._asked_ms + self._asker.interval_ms
             self._next_ms = max(due_ms, now_ms + pause_ms)

@@ -117,6 +117,11 @@ class Loop:
         """Set the role, and the receiver of events; once, before the first step."""
         self._role, self._report = role, events or self._report
 
+    @property
+    def role(self) -> Role | None:
+        """The role that it runs."""
+        return self._role
+
     # what a role may ask for
 
     @property

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
-from zkcoord.errors import LoopEndedError
+from zkcoord.errors import LoopEndedError, UsageError
 from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.writes import Transaction
 
@@ -99,6 +99,12 @@ def too_large(token: int, transaction: Transaction) -> CommitDone:
     """Return the outcome of a transaction that is larger than servers take. It blames the largest write."""
     sizes = [Transaction(writes=(write,)).payload_bytes() for write in transaction.writes]
     return CommitDone(token, Outcome.REFUSED, failed_at=sizes.index(max(sizes)), reason=TOO_LARGE)
+
+
+def refuse_without_right(done: CommitDone, path: str) -> None:
+    """UsageError where the user of a tool may not write."""
+    if done.reason == "NoAuth":
+        raise UsageError(f"{path}: no right to write there; log in as who may (--zookeeper-config)")
 
 
 class SyncDone(NamedTuple):

@@ -61,7 +61,7 @@ class SessionState:
 
         A server answers in order, so this is none that will answer those: a follower that has lost its leader, say.
         """
-        if not isinstance(item, ReadDone | Heard) or not (self.syncs or self.commits):
+        if not (self.syncs or self.commits) or not isinstance(item, (ReadDone, Heard)):
             return False
         # a part of an answer is one of the oldest that is awaited
         answers = item.token if isinstance(item, ReadDone) else self.tracker.oldest

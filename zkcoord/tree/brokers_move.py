@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 
 from zkcoord.tree.broker import broker_id
-from zkcoord.tree.paths import BROKERS, CLUSTER_ID, CONTROLLER, MIGRATION
+from zkcoord.tree.paths import BROKERS, CLUSTER_ID, CONTROLLER, FROM_KAFKA, MIGRATION
+from zkcoord.tree.schema import Schema
 from zkcoord.tree.snapshot import Kind, Node, Read
 
 READS = (Read(MIGRATION), Read(CONTROLLER), Read(BROKERS, Kind.CHILDREN))
@@ -47,6 +48,16 @@ def cluster_id_of(node: Node) -> str | None:
     """The cluster's id in Kafka's own node; None: nobody has written one."""
     named = _document(node).get("id")
     return named if isinstance(named, str) else None
+
+
+def cluster_of(schema: Schema | None, node: Node) -> str | None:
+    """The cluster whose topics the tree has; None: nobody has written it.
+
+    The schema names it where topics come from Kafka, else Kafka's own node (`node`, of CLUSTER_ID) does.
+    """
+    if schema is not None and schema.topics == FROM_KAFKA:
+        return schema.cluster_id or None
+    return cluster_id_of(node)
 
 
 def unregistered(numbers: Sequence[int]) -> str:

@@ -13,10 +13,10 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple, TypeVar
 
+from zkcoord.core.given import SEEN_CHARS_MAX, shown
 from zkcoord.core.model import TopicPartition, as_partitions
 from zkcoord.errors import CorruptError
 
-SEEN_CHARS_MAX = 80  # of foreign bytes in a message: enough to recognise, too little to flood a log
 DEPTH_MAX = 32  # no format here nests deeper than five; what is deeper could exhaust the stack of a later reader
 INT32_MAX = 2**31 - 1  # what the old clients read as a number
 INT64_MAX = 2**63 - 1  # what Kafka and ZooKeeper count with
@@ -41,12 +41,6 @@ def seen(data: bytes | str) -> str:
         return "nothing"
     head = data[: SEEN_CHARS_MAX + 1]
     return shown(head.decode("utf-8", "backslashreplace") if isinstance(head, bytes) else head)
-
-
-def shown(value: object) -> str:
-    """A value as one line of ASCII, cut to SEEN_CHARS_MAX."""
-    text = ascii(value)
-    return text if len(text) <= SEEN_CHARS_MAX else f"{text[:SEEN_CHARS_MAX]}..."
 
 
 def corrupt(what: str, data: bytes | str, why: str) -> CorruptError:

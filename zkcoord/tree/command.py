@@ -20,6 +20,7 @@ REFUSED_OBJECT_BYTES_MAX = 960 * 1024  # of a refusal as it is written: with its
 REFUSED_TEXT_CHARS_MAX = 32 * 1024  # of what is no JSON: each character may take twelve bytes
 ERROR_CHARS_MAX = 500
 _WHAT = "command"
+_OPTIONS = {option.value: option for option in Option}
 
 
 class NotUnderstood(CorruptError):
@@ -85,11 +86,10 @@ def decode_command(data: bytes) -> Command:
 
 def _option(document: Document) -> Option:
     name = document.text("option")
-    try:
-        return Option(name)
-    except ValueError:
-        allowed = ", ".join(option.value for option in Option)
-        raise NotUnderstood(str(document.wrong("option", name, allowed))) from None
+    option = _OPTIONS.get(name)
+    if option is None:
+        raise NotUnderstood(str(document.wrong("option", name, ", ".join(_OPTIONS))))
+    return option
 
 
 def _ownership(document: Document) -> dict[TopicPartition, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member.status import MemberStatus
@@ -20,7 +20,7 @@ from zkcoord.tree.command import decode_command, is_refused
 from zkcoord.tree.member import MemberPaths
 from zkcoord.tree.offset import decode_offset
 from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Place, is_sequence
-from zkcoord.tree.snapshot import Kind, Node
+from zkcoord.tree.snapshot import Kind, Node, Stat
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,11 +44,28 @@ class MemberNodes:
         return [path for path in parents if not self.parents.get(path, True)]
 
 
-def fold(before: MemberNodes, nodes: Iterable[Node]) -> MemberNodes:
+class Places(NamedTuple):
+    """Which partition's node a path is, of those that are followed: so nobody has to parse it."""
+
+    owners: Mapping[str, TopicPartition]
+    offsets: Mapping[str, TopicPartition]
+
+
+NO_PLACES = Places({}, {})
+
+
+def fold(before: MemberNodes, nodes: Iterable[Node], places: Places = NO_PLACES) -> MemberNodes:
     """The member after these answers, which came together: the list last, since a command may have come beside it."""
     folder = _Folder(before)
+    offsets = places.offsets
     for node in nodes:
-        folder.take(node)
+        partition = offsets.get(node.path)
+        if partition is not None:  # there are many
+            folder.offset(partition, node)
+        elif (partition := places.owners.get(node.path)) is not None:
+            folder.owner(partition, node)
+        else:
+            folder.take(node)
     return folder.result()
 
 
@@ -78,7 +95,9 @@ class _Folder:
         self._before, self._paths = before, before.paths
         self._changes: dict[str, Any] = {}  # of the view
         self._own: dict[str, Any] = {}  # of the nodes
-        self._fresh: set[TopicPartition] = set()
+        self._owners: dict[TopicPartition, Owner] | None = None  # of the view, once they change
+        self._positions: dict[TopicPartition, Position] | None = None
+        self._fresh: list[TopicPartition] = []
         self._listed: Node | None = None
         self._channel = f"{before.paths.channel}/"
 
@@ -87,7 +106,7 @@ class _Folder:
         if self._listed is not None:
             self._list(self._listed)
         if self._fresh:
-            self._changes["fresh"] = self._before.view.fresh | self._fresh
+            self._changes["fresh"] = self._before.view.fresh.union(self._fresh)
         if self._changes:
             self._own["view"] = fast_replace(self._before.view, **self._changes)
         return fast_replace(self._before, **self._own) if self._own else self._before
@@ -130,18 +149,28 @@ class _Folder:
         self._changes["status"] = sent[1] if sent is not None and node.data == sent[0] else None
 
     def _partition(self, node: Node) -> None:
-        address = self._paths.layout.parse(node.path)
-        if address is None:
-            return
-        if address.partition is None:
-            if address.place in _PARENTS:
+        found = self._paths.layout.partition_at(node.path)
+        if found is None:
+            address = self._paths.layout.parse(node.path)
+            if address is not None and address.place in _PARENTS:
                 self._kept("parents")[node.path] = node.exists
             return
-        self._fresh.add(address.partition)
-        if address.place is Place.OWNER:
-            self._map("owners")[address.partition] = _owner(node)
-        else:
-            self._map("positions")[address.partition] = _position(node)
+        place, partition = found
+        (self.owner if place is Place.OWNER else self.offset)(partition, node)
+
+    def owner(self, partition: TopicPartition, node: Node) -> None:
+        """Take in what an owner's node says."""
+        if self._owners is None:
+            self._owners = self._changes["owners"] = dict(self._before.view.owners)
+        self._owners[partition] = _owner(node)
+        self._fresh.append(partition)
+
+    def offset(self, partition: TopicPartition, node: Node) -> None:
+        """Take in what an offset's node says."""
+        if self._positions is None:
+            self._positions = self._changes["positions"] = dict(self._before.view.positions)
+        self._positions[partition] = NOWHERE if node.stat is None else _position(node, node.stat)
+        self._fresh.append(partition)
 
     def _command(self, sequence: str, node: Node) -> None:
         commands = self._changes.get("commands", self._before.view.commands)
@@ -183,14 +212,12 @@ def _owner(node: Node) -> Owner:
     return NOBODY if node.stat is None else Owner(node.data.decode("utf-8", "replace"), node.stat.version)
 
 
-def _position(node: Node) -> Position:
-    if node.stat is None:
-        return NOWHERE
+def _position(node: Node, stat: Stat) -> Position:
     try:
-        return Position(decode_offset(node.data), node.stat.version, None, node.stat.mzxid)
+        return Position(decode_offset(node.data), stat.version, None, stat.mzxid)
     except CorruptError as error:
         problem = f"{node.path}: {error}: an operator must set the offset"
-        return Position(None, node.stat.version, problem, node.stat.mzxid)
+        return Position(None, stat.version, problem, stat.mzxid)
 
 
 def _received(sequence: str, node: Node, version: int) -> Received:

@@ -221,6 +221,17 @@ class Layout:
             return _parse_record(path[len(RECORDS) + 1 :].split("/"))
         return None
 
+    def partition_at(self, path: str) -> tuple[Place, TopicPartition] | None:
+        """The place and the partition of an owner or an offset; None for any other path. `parse` in less time.
+
+        >>> DRAFT.partition_at("/consumers/groups/g/owners/clicks/3")
+        (<Place.OWNER: 'owner'>, TopicPartition(topic='clicks', partition=3))
+        """
+        parent, _, name = path.rpartition("/")
+        topic = _topic_of(self.groups, parent)
+        number = None if topic is None else partition_number(name)
+        return None if topic is None or number is None else (topic.place, TopicPartition(topic.name, number))
+
 
 @lru_cache(maxsize=PARENTS_KNOWN)
 def _topic_of(groups: str, parent: str) -> Address | None:

@@ -95,11 +95,11 @@ def below(address: Address, path: str, names: Iterable[str], layout: Layout) -> 
     return []
 
 
-def wants(nodes: Iterable[Node], layout: Layout) -> list[Read]:
-    """All nodes that the lists among these name, each once, for a program that reads without watches."""
+def wants(nodes: Iterable[Node], layout: Layout, *, watch: bool = False) -> list[Read]:
+    """All nodes that the lists among these name, each once, for a tool. `watch`: with the watches of a coordinator."""
     named: dict[Read, None] = {}
     for node in nodes:
         address = layout.parse(node.path) if node.kind is Kind.CHILDREN else None
         for want in below(address, node.path, node.children, layout) if address is not None else ():
-            named[Read(want.path, want.kind)] = None
+            named[Read(want.path, want.kind, watch and want.watch)] = None
     return list(named)

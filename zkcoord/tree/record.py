@@ -12,19 +12,17 @@ from typing import Any
 
 from zkcoord.core.model import Rebalance, is_name
 from zkcoord.core.record import DEFAULT_RECORD, MAX_PROBES, MAX_REBALANCE_RETRIES, REQUESTS, GroupRecord, Policy
+from zkcoord.errors import CorruptError
 from zkcoord.tree.adoption import adoption_fields, read_adoption
 from zkcoord.tree.codec import INT32_MAX, Document, beside, compact, read_document
 from zkcoord.tree.moved import moved_fields, read_moved
+from zkcoord.tree.snapshot import Node
 
 ON_TIMEOUT = ("evict", "fail")
 RETRIES_MAX = 1_000
 PROBE_MS_MIN = 1_000  # a probe is two writes of each member
-RARE_KEYS = (
-    "probe_interval_ms",
-    "max_probes",
-    "session_timeout_min_ms",
-    "max_moves",
-)  # written when they are not at their default
+RARE_KEYS = ("probe_interval_ms", "max_probes", "session_timeout_min_ms", "max_moves")
+"""Policy keys that are left out at their default. A new key belongs here: then records without it stay as they are."""
 KEYS = (
     "version",
     "assignor",
@@ -48,13 +46,9 @@ def encode_record(record: GroupRecord) -> bytes:
     >>> print(encode_record(DEFAULT_RECORD).decode()[:61])
     {"version":1,"assignor":null,"rebalance":"cooperative","polic
     """
-    policy = {
-        "on_timeout": record.policy.on_timeout,
-        "max_rebalance_retries": record.policy.max_rebalance_retries,
-        "evict_grace_ms": record.policy.evict_grace_ms,
-        "initial_delay_ms": record.policy.initial_delay_ms,
-    }
-    policy |= {key: value for key in RARE_KEYS if (value := getattr(record.policy, key)) != getattr(Policy(), key)}
+    values = {key: getattr(record.policy, key) for key in POLICY_KEYS}
+    left_out = {key for key in RARE_KEYS if values[key] == getattr(DEFAULT_RECORD.policy, key)}
+    policy = {key: value for key, value in values.items() if key not in left_out}
     document = {
         "version": 1,
         "assignor": record.assignor,
@@ -105,6 +99,14 @@ cooperative or eager
         migration=_optional_object(offsets, "migration"),
         unknown_offsets=offsets.unknown("store", "step", "migration"),
     )
+
+
+def record_in(node: Node) -> GroupRecord | None:
+    """The record in a node, None if there is no node; CorruptError says where it stands, and who must act."""
+    try:
+        return decode_record(node.data) if node.exists else None
+    except CorruptError as error:
+        raise CorruptError(f"{node.path}: {error}; an operator must mend it") from error
 
 
 def _policy(section: Document) -> Policy:

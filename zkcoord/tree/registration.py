@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from zkcoord.core.assignors.legacy.java_order import immutable_order
+from zkcoord.core.given import shown
 from zkcoord.core.view import REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS
 from zkcoord.errors import CorruptError, UsageError, invariant
-from zkcoord.tree.codec import INT32_MAX, Document, compact, corrupt, parse_json, shown, text_of
+from zkcoord.tree.codec import INT32_MAX, Document, compact, corrupt, parse_json, text_of
 from zkcoord.tree.scala_json import parse_scala_json
 from zkcoord.tree.topic_filter import normal_filter, topic_pattern
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from zkcoord.errors import CorruptError, SchemaError, invariant
@@ -13,6 +14,9 @@ from zkcoord.tree.paths import FROM_ZOOKEEPER, Layout, layout_named
 from zkcoord.tree.snapshot import Node
 
 _EPOCH = re.compile(rb"\s*([0-9]{1,19})\s*")
+
+SCHEMAS_KNOWN = 8
+"""A coordinator asks for the schema at each step; a tree has one for long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +57,7 @@ def encode_schema(schema: Schema) -> bytes:
     return compact(beside(known, schema.unknown))
 
 
+@lru_cache(maxsize=SCHEMAS_KNOWN)
 def decode_schema(data: bytes) -> Schema:
     """The schema in `data`, or CorruptError; the reader checks whether it serves this revision and layout."""
     document = read_document("schema", data)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise, repeat
 from typing import Any
 
 from zkcoord.core.model import TopicPartition, as_partitions
@@ -157,7 +157,8 @@ def held_partitions(status: Status) -> frozenset[TopicPartition]:
     found = [(topic, text) for topics in status.held.values() for topic, text in topics.items()]
     if sum(_count(text) for _, text in found) > PARTITIONS_MAX:
         raise corrupt(_WHAT, f"{len(found)} ranges of held partitions", f"more than {PARTITIONS_MAX} partitions")
-    return frozenset(as_partitions((topic, number) for topic, text in found for number in parse_ranges(text)))
+    numbers = [zip(repeat(topic), parse_ranges(text), strict=False) for topic, text in found]
+    return frozenset(as_partitions(chain.from_iterable(numbers)))
 
 
 def _told_alone(document: Document) -> dict[TopicPartition, Refusal]:
@@ -236,7 +237,7 @@ def parse_ranges(text: str) -> tuple[int, ...]:
         raise corrupt("ranges", text, "not ascending")
     if edges and (edges[-1] > INT32_MAX or _count(text) > PARTITIONS_MAX):
         raise corrupt("ranges", text, f"more than {PARTITIONS_MAX} partitions, or one beyond {INT32_MAX}")
-    return tuple(number for low, high in bounds for number in range(low, high + 1))
+    return tuple(chain.from_iterable([range(low, high + 1) for low, high in bounds]))
 
 
 def _bounds(text: str) -> list[tuple[int, int]]:

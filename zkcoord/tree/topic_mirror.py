@@ -13,6 +13,7 @@ from zkcoord.core.topic_mirror import (
     Broker,
     Change,
     Complete,
+    Doubt,
     Mirror,
     NameCluster,
     PutBroker,
@@ -143,7 +144,7 @@ def writes_of(changes: Iterable[Change], nodes: Mapping[str, Node], layout: Layo
     """
     writes: list[Write] = []
     ended: list[tuple[str, str]] = []
-    whole = False
+    whole: bool | None = None  # None: as it is
     for change in changes:
         match change:
             case PutTopic(name, topic, replaces):
@@ -159,12 +160,14 @@ def writes_of(changes: Iterable[Change], nodes: Mapping[str, Node], layout: Layo
                 writes += _remove(nodes, f"{layout.brokers}/{number}")
             case Complete():
                 whole = True
+            case Doubt():
+                whole = False
             case NameCluster():
                 pass
     root = nodes[layout.topics]
-    if (ended or whole) and root.stat is not None:
+    if (ended or whole is not None) and root.stat is not None:
         before = decode_root(root.data)
-        after = MirrorRoot(before.whole or whole, over_with(before.over, ended))
+        after = MirrorRoot(before.whole if whole is None else whole, over_with(before.over, ended))
         writes.insert(0, SetNode(layout.topics, encode_root(after), root.stat.version))
     return writes
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
 from zkcoord.tree.snapshot import LIST, Key, Kind, Node, Stat
@@ -50,6 +51,7 @@ class DeleteNode(NamedTuple):
 
 Write = CheckNode | CreateNode | SetNode | DeleteNode
 
+_PATH = attrgetter("path")
 
 BYTES_MAX = 256 * 1024
 """Bytes of one multi of zkcoord. The server's limit is 1 MiB for all that it logs of one, with names and numbers."""
@@ -93,11 +95,11 @@ class Transaction:
     def touched(self) -> list[Key]:
         """The readings that this makes out of date, in order, once each: data of set nodes, lists around others."""
         touched: dict[Key, None] = {}
-        for write in self.writes:
-            if isinstance(write, CheckNode):
+        for write in self.writes:  # there are many
+            kind, path = type(write), write.path
+            if kind is CheckNode:
                 continue
-            path = write.path
-            if isinstance(write, SetNode):
+            if kind is SetNode:
                 touched[path] = None
                 continue
             if not (isinstance(write, CreateNode) and write.sequential):
@@ -127,4 +129,6 @@ class Transaction:
 
     def payload_bytes(self) -> int:
         """An upper estimate of the request's size on the wire, in bytes."""
-        return sum(len(w.path) + 40 + (len(w.data) if isinstance(w, CreateNode | SetNode) else 0) for w in self.writes)
+        names = sum(map(len, map(_PATH, self.writes)))
+        data = sum(len(w.data) for w in self.writes if isinstance(w, (SetNode, CreateNode)))
+        return names + data + 40 * len(self.writes)

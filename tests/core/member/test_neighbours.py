@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from zkcoord.core.member.neighbours import Neighbours
-from zkcoord.core.member.status import DUAL, KAFKA, STORES, ZOOKEEPER
 from zkcoord.core.mode import GroupMode, Mode
+from zkcoord.core.record import DUAL, KAFKA, STORES, ZOOKEEPER
 
 MIXED = GroupMode(mode=Mode.MIXED)
 
@@ -21,8 +21,10 @@ MIXED = GroupMode(mode=Mode.MIXED)
         (Neighbours(store=DUAL), "whoever runs it must give it bootstrap servers"),
         (Neighbours(store=KAFKA, old_store=KAFKA, stores=STORES), None),
         (Neighbours(store=KAFKA, old_store=KAFKA), "whoever runs it must give it bootstrap servers"),
-        (Neighbours(store=ZOOKEEPER, old_store=KAFKA, stores=STORES), "its old consumers keep theirs in 'kafka'"),
-        (Neighbours(store=DUAL, old_store=KAFKA, stores=STORES), "its old consumers keep theirs in 'kafka'"),
+        (Neighbours(store=ZOOKEEPER, old_store=KAFKA, stores=STORES), None),  # moved there once the old ones had left
+        (Neighbours(store=DUAL, old_store=KAFKA, stores=STORES), None),
+        (Neighbours(mode=MIXED, share={}, store=ZOOKEEPER, old_store=KAFKA, stores=STORES), "theirs in 'kafka'"),
+        (Neighbours(mode=MIXED, share={}, store=DUAL, old_store=KAFKA, stores=STORES), "keep theirs in 'kafka'"),
         (Neighbours(mode=MIXED, share={}, store=ZOOKEEPER, stores=STORES), None),
         (Neighbours(mode=MIXED, share={}, store=ZOOKEEPER, old_store=DUAL, stores=STORES), None),
         (Neighbours(mode=MIXED, share={}, store=DUAL, old_store=DUAL, stores=STORES), None),

@@ -14,9 +14,9 @@ from zkcoord.core.member.compare import at_rest, lose
 from zkcoord.core.member.decisions import AnswerRequest, CommitOffsets, Decision, Report
 from zkcoord.core.member.memory import Commit, Memory
 from zkcoord.core.member.requests import CommitRequest
-from zkcoord.core.member.status import KAFKA
 from zkcoord.core.member.view import MemberView
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.record import KAFKA
 from zkcoord.errors import FencedError
 
 Requests = Mapping[int, CommitRequest]

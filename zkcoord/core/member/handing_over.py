@@ -13,9 +13,9 @@ from zkcoord.core.member import mirroring
 from zkcoord.core.member.decisions import Decision
 from zkcoord.core.member.memory import Memory
 from zkcoord.core.member.neighbours import EARLY_MS
-from zkcoord.core.member.status import KAFKA
 from zkcoord.core.member.view import MemberView
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.record import KAFKA
 
 AFTER_STOP_MS = EARLY_MS // 2
 """An old member waits on for EARLY_MS when the application must have stopped: half of that is for the release."""

@@ -20,9 +20,9 @@ from zkcoord.core.member.decisions import AskCommits, CommitOffsets, CommitToKaf
 from zkcoord.core.member.log import CHECKPOINT_MS, CommitLog, LogAnswer
 from zkcoord.core.member.memory import Memory
 from zkcoord.core.member.mirror import Acked, Exchange, Mirror, Target
-from zkcoord.core.member.status import DUAL, KAFKA
 from zkcoord.core.member.view import MemberView
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.record import DUAL, KAFKA
 from zkcoord.core.tenure import CommitOutcome, Foreign, KafkaCommit, Stamp, Tenure, foreign
 from zkcoord.errors import UnavailableError, UnknownPartitionError, ZkcoordError
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from zkcoord.core.member.former_owners import FormerOwners
-from zkcoord.core.member.status import KAFKA, ZOOKEEPER
 from zkcoord.core.mode import COORDINATED, GroupMode, Mode
 from zkcoord.core.model import TopicPartition, consumer_of
+from zkcoord.core.record import KAFKA, ZOOKEEPER
 
 EARLY_MS = 1_000
 """An old member that joins makes its last attempt when its patience is over: what is its own is free so long before."""
@@ -58,10 +58,10 @@ class Neighbours:
 
     @property
     def _shares_offsets(self) -> bool:
-        """True when consumers of ours and old ones go on where the other left off, as far as such may be there."""
-        if self.old_in_kafka:
-            return self.store == KAFKA
-        return self.mode.coordinated or self.store in (ZOOKEEPER, self.old_store)
+        """True when consumers of ours and old ones go on where the other left off, as far as such are there."""
+        if self.mode.coordinated or self.store == self.old_store:
+            return True
+        return self.store == ZOOKEEPER and not self.old_in_kafka
 
     @property
     def old_in_kafka(self) -> bool:

@@ -12,8 +12,9 @@ from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member import handing_over, starts, stops
 from zkcoord.core.member.decisions import Decision
 from zkcoord.core.member.memory import PLANNED, Memory
-from zkcoord.core.member.status import STORES, Sizes, Store
+from zkcoord.core.member.status import Sizes, Store
 from zkcoord.core.member.view import MemberView
+from zkcoord.core.record import STORES
 
 Step = tuple[list[Decision], Memory]
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member.decisions import AskCommits
 from zkcoord.core.member.log import LogAnswer
 from zkcoord.core.member.memory import Memory, Start
-from zkcoord.core.member.status import ZOOKEEPER
 from zkcoord.core.member.view import MemberView, Position
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.quarantine import BROKER
+from zkcoord.core.record import ZOOKEEPER
 from zkcoord.core.tenure import OffsetNode, Rule, counted
 from zkcoord.errors import UnavailableError
 
@@ -33,10 +33,15 @@ def known(view: MemberView, memory: Memory, start: Start, partition: TopicPartit
     return committed(view, memory, start, partition, at) is not None
 
 
-def next_offset(view: MemberView, memory: Memory, start: Start, partition: TopicPartition, at: Position) -> int:
-    """The next offset to read; -1: nobody knows."""
-    offset = at.offset if memory.store.name == ZOOKEEPER else committed(view, memory, start, partition, at)
-    return start.first.get(partition, -1) if offset is None else offset
+def next_offsets(
+    view: MemberView, memory: Memory, start: Start, granted: Mapping[TopicPartition, Position]
+) -> dict[TopicPartition, int]:
+    """The next offset to read of each; -1: nobody knows."""
+    first = start.first
+    if memory.store.name == ZOOKEEPER:  # there are many
+        return {p: first.get(p, -1) if at.offset is None else at.offset for p, at in granted.items()}
+    known = {p: committed(view, memory, start, p, at) for p, at in granted.items()}
+    return {p: first.get(p, -1) if offset is None else offset for p, offset in known.items()}
 
 
 def ask(memory: Memory, start: Start, partitions: Collection[TopicPartition], now_ms: int) -> tuple[AskCommits, Memory]:

@@ -28,11 +28,12 @@ from zkcoord.core.member.decisions import (
     Report,
 )
 from zkcoord.core.member.memory import Grant, Memory, Start
-from zkcoord.core.member.start_offsets import known, next_offset
-from zkcoord.core.member.status import KAFKA, Held, Sizes, handed_on
+from zkcoord.core.member.start_offsets import known, next_offsets
+from zkcoord.core.member.status import Held, Sizes, handed_on
 from zkcoord.core.member.view import ANNOUNCED, NOBODY, NOWHERE, STATUSES, MemberView, Position
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.quarantine import BROKER, UNREADABLE_OFFSET
+from zkcoord.core.record import KAFKA
 from zkcoord.core.state import Announced
 from zkcoord.core.view import Owner, Refusal
 from zkcoord.errors import UnavailableError, UnknownPartitionError, ZkcoordError
@@ -170,13 +171,14 @@ def advance(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decisio
     application = view.application
     if application.waits_for("reset") or application.waits_for("start"):
         return [], memory
+    stands = start.planned or not start.commands.keys().isdisjoint(view.commands)
+    if start.acknowledged and stands and not (view.channel_read and at_rest(view, memory)):
+        return [], memory  # what became of the acknowledgement is not known yet
     granted = _granted(view, start)
     standing = {s: received.version for s in start.commands if (received := view.commands.get(s)) is not None}
     if _done(view, memory, start, granted):
         return _finish(view, memory, start, granted)
     if start.acknowledged:  # refused, or unknown and not done
-        if not view.channel_read or not at_rest(view, memory):
-            return [], memory
         again = ReadAgain(partitions=tuple(start.grants), parents=True)
         return [again], fast_replace(memory, start=fast_replace(start, acknowledged=False))
     if start.planned and not start.looked:
@@ -201,7 +203,7 @@ def advance(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decisio
     over = [p for p, at in granted.items() if p in memory.batch and not known(view, memory, start, p, at)]
     if over:  # its topic was dropped, or its offset: that ends what was announced
         memory = fast_replace(memory, batch={p: r for p, r in memory.batch.items() if p not in over})
-    able = {p: next_offset(view, memory, start, p, at) for p, at in granted.items() if p not in start.refused}
+    able = next_offsets(view, memory, start, _not_refused(start, granted))
     unknown = tuple(p for p, offset in able.items() if offset < 0)
     if unknown:
         return [AskReset(partitions=unknown)], memory
@@ -287,8 +289,8 @@ def _acknowledge(
     )
     start = fast_replace(start, acknowledged=True)
     memory = fast_replace(memory, refused={**memory.refused, **refusals}, start=start)
-    able = {p: at for p, at in granted.items() if p not in start.refused}
-    holds = {p: _held(view, memory, start, p, at) for p, at in able.items()}
+    able = _not_refused(start, granted)
+    holds = _holds(view, memory, start, able)
     tenured = memory.store.tenured  # each start begins a tenure there
     status, memory = memory.saying(view, {**memory.held, **holds})
     if start.planned:
@@ -304,12 +306,20 @@ def _acknowledge(
     return [acknowledged], memory
 
 
-def _held(view: MemberView, memory: Memory, start: Start, partition: TopicPartition, at: Position) -> Held:
+def _not_refused(start: Start, granted: Mapping[TopicPartition, Position]) -> Mapping[TopicPartition, Position]:
+    return {p: at for p, at in granted.items() if p not in start.refused} if start.refused else granted
+
+
+def _holds(
+    view: MemberView, memory: Memory, start: Start, able: Mapping[TopicPartition, Position]
+) -> dict[TopicPartition, Held]:
     """What is held once the acknowledgement has happened."""
-    grant = start.grants[partition]
-    offset, version = next_offset(view, memory, start, partition, at), at.version or 0  # without one it is not held
-    owner = view.owners[partition].version
-    return Held(grant.thread, owner, offset, version, grant.generation, grant.incarnation, at.mzxid)
+    holds, grants, owners = {}, start.grants, view.owners
+    for partition, offset in next_offsets(view, memory, start, able).items():
+        (thread, _, generation, incarnation), (_, version, _, mzxid) = grants[partition], able[partition]
+        owner = owners[partition].version  # without a version of its offset it is not held
+        holds[partition] = Held(thread, owner, offset, version or 0, generation, incarnation, mzxid)
+    return holds
 
 
 def _finish(
@@ -317,12 +327,12 @@ def _finish(
 ) -> tuple[list[Decision], Memory]:
     """They are acknowledged. What has no offset now cannot be read: only a start can give it one, and nobody sends
     another to who owns it."""
-    mine = {p: at for p, at in granted.items() if p not in start.refused}
+    mine = _not_refused(start, granted)
     without = [str(p) for p, at in mine.items() if at.offset is None]
     if without:
         why = f"somebody deleted the offsets of {', '.join(without[:5])}, or nobody can parse them"
         return [Rejoin(why=why)], memory
-    holds = {p: _held(view, memory, start, p, at) for p, at in mine.items()}
+    holds = _holds(view, memory, start, mine)
     running = view.application.running
     unknown = {p: tried for p, tried in memory.unknown.items() if p not in holds} if memory.unknown else memory.unknown
     memory = fast_replace(memory.holding(holds), start=None, unknown=unknown)

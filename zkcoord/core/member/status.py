@@ -12,12 +12,9 @@ from typing import NamedTuple, Protocol
 
 from zkcoord.core.command import Command
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.record import ZOOKEEPER
 from zkcoord.core.state import Announced
 from zkcoord.core.view import Refusal
-
-ZOOKEEPER, DUAL, KAFKA = "zookeeper", "dual", "kafka"
-STORES = (ZOOKEEPER, DUAL, KAFKA)
-"""Where offsets are committed: to ZooKeeper; to ZooKeeper, then to Kafka; to Kafka (docs/offsets.md)."""
 
 ANNOUNCED_BYTES_MAX = 256 * 1024
 """Of a status with an announcement: with the rest of its multi far below 1 MiB."""

@@ -12,8 +12,9 @@ from zkcoord.core.member.compare import at_rest
 from zkcoord.core.member.decisions import CommitOffsets, Decision, Report, SwitchStore
 from zkcoord.core.member.memory import Memory, Switch
 from zkcoord.core.member.mirror import NO_MIRROR
-from zkcoord.core.member.status import STORES, ZOOKEEPER, Sizes, Store
+from zkcoord.core.member.status import Sizes, Store
 from zkcoord.core.member.view import MemberView
+from zkcoord.core.record import STORES, ZOOKEEPER
 
 NOT_OFFERED = "this consumer does not offer offset-store"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,6 +18,18 @@ FILES_MAX = 8
 """Files kept: half a gigabyte is what a machine can be asked for without its owner's word."""
 
 PATTERN = "[0-9][0-9][0-9][0-9][0-9][0-9].jsonl"
+
+
+def files_of(paths: Iterable[Path]) -> list[Path]:
+    """Return these files, and those of each folder in their order. UsageError when there is none, or one is missing."""
+    found: list[Path] = []
+    for path in paths:
+        if not path.exists():
+            raise UsageError(f"{path} does not exist: name a journal's file, or its folder")
+        found += sorted(path.glob(PATTERN)) if path.is_dir() else [path]
+    if not found:
+        raise UsageError("no journal there: name a folder that was given to `zkcoord coordinator --journal`")
+    return found
 
 
 class JournalFiles:

@@ -27,7 +27,7 @@ from zkcoord.shell.ports import (
     Unreadable,
     WatchFired,
 )
-from zkcoord.tree.snapshot import Kind, Node, Read, Stat
+from zkcoord.tree.snapshot import Kind, Node, Stat
 from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Transaction, Write
 
 
@@ -110,16 +110,12 @@ def to_input(line: dict[str, Any]) -> Input:
 
 def of_reads(token: int, reads: Any) -> dict[str, Any]:
     """Return a request for nodes as JSON, with the questions in their natural order. (Their order means nothing.)"""
-    return {"read": token, "nodes": sorted(_of_read(read) for read in reads)}
+    return {"read": token, "nodes": sorted([read.path, read.kind.value, read.watch] for read in reads)}
 
 
 def of_commit(token: int, transaction: Transaction) -> dict[str, Any]:
     """Return a multi as JSON: why, and each of its writes as `[verb, path, ...]`."""
     return {"commit": token, "why": transaction.why, "writes": [_of_write(write) for write in transaction.writes]}
-
-
-def _of_read(read: Read) -> list[Any]:
-    return [read.path, read.kind.value, read.watch]
 
 
 def _of_write(write: Write) -> list[Any]:

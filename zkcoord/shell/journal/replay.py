@@ -10,7 +10,7 @@ from typing import Any
 from zkcoord.errors import CorruptError
 from zkcoord.shell.journal.lines import to_input
 from zkcoord.shell.journal.recorder import Recorder
-from zkcoord.shell.loop import Loop
+from zkcoord.shell.loop import Loop, Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,10 +23,12 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """One step: its output, and the difference if the journal has another."""
+    """One step: its output, and the difference if the journal has another. The role is as it is after the step."""
 
     step: int
     mono_ms: int
+    time_ms: int  # of the wall clock, when the line was written; 0 if the line does not say
+    role: Role | None
     outputs: list[dict[str, Any]]
     difference: Difference | None
 
@@ -76,4 +78,11 @@ def _play(recorder: Recorder, loop: Loop, line: dict[str, Any]) -> Played:
         raised = [{"raised": repr(error)}]
     now = json.loads(json.dumps(recorder.outputs + raised))
     difference = Difference(was=was, now=now) if now != was else None
-    return Played(step=line["step"], mono_ms=line["mono_ms"], outputs=now, difference=difference)
+    return Played(
+        step=line["step"],
+        mono_ms=line["mono_ms"],
+        time_ms=line.get("time_ms", 0),
+        role=loop.role,
+        outputs=now,
+        difference=difference,
+    )

@@ -9,9 +9,7 @@ from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 
 from zkcoord.errors import UnavailableError
-from zkcoord.shell.zk.config import ZooKeeperConfig
-
-ALL = 31  # cdrwa
+from zkcoord.shell.zk.config import EVERYTHING, ZooKeeperConfig
 
 
 def open_to_everybody(
@@ -30,7 +28,7 @@ def open_to_everybody(
                 acls, _ = client.get_acls(path)
             except KazooException:
                 continue
-            if any(each.perms == ALL and (each.id.scheme, each.id.id) == ("world", "anyone") for each in acls):
+            if any(each.perms == EVERYTHING and (each.id.scheme, each.id.id) == ("world", "anyone") for each in acls):
                 found.append(path)
     except KazooTimeoutError as error:
         raise UnavailableError(f"ZooKeeper at {address} does not answer: {error}") from error

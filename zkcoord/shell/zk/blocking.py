@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Self
+from typing import Self, TypeVar
 
 from zkcoord import settings
 from zkcoord.errors import UnavailableError, UsageError, ZkcoordError, invariant
-from zkcoord.shell.ports import CommitDone, Link, LinkChanged, Outcome, ReadDone, StoreInput, SyncDone
+from zkcoord.shell.ports import CommitDone, Link, LinkChanged, Outcome, ReadDone, StoreInput, SyncDone, WatchFired
 from zkcoord.shell.zk.config import ZooKeeperConfig
 from zkcoord.shell.zk.store import zookeeper_sessions
 from zkcoord.tree.snapshot import Node, Read
@@ -22,6 +22,7 @@ REFUSED_WAIT_MS = 2_000
 while ZooKeeper starts. A server that is silent may still answer, and one that has served before may come back."""
 
 Answer = ReadDone | CommitDone | SyncDone
+T = TypeVar("T")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,8 +49,12 @@ class Tree:
         session_timeout_ms: int = settings.SESSION_TIMEOUT_MS,
         config: ZooKeeperConfig | None = None,
         refused_wait_ms: int = REFUSED_WAIT_MS,
+        on_change: Callable[[str | None], None] | None = None,
     ) -> None:
+        """`on_change`: called on the session's thread when a watch fires, with its path; with None when all watches
+        are lost. It must not wait."""
         self._deadline_ms, self._refused_wait_ms = deadline_ms, refused_wait_ms
+        self._on_change = on_change
         self._changed = threading.Condition()
         self._questions: dict[int, _Question] = {}
         self._last_token = 0
@@ -152,6 +157,10 @@ class Tree:
             self._error = error
 
     def _take(self, item: StoreInput) -> None:
+        if self._on_change is not None and isinstance(item, WatchFired):
+            self._on_change(item.path)
+        if self._on_change is not None and isinstance(item, LinkChanged) and item.link is not Link.CONNECTED:
+            self._on_change(None)
         with self._changed:
             match item:
                 case LinkChanged(link=link):
@@ -177,3 +186,60 @@ class Tree:
         else:
             question.sent = False
             self._send(item.token, question)
+
+
+class LastingTree:
+    """The tree for programs that go on for long: a failure ends its session, and the next call opens another one.
+
+    Calls may be made from any thread, as of a `Tree`, and fail as there.
+    """
+
+    def __init__(self, open_tree: Callable[[], Tree]) -> None:
+        self._open, self._lock = open_tree, threading.Lock()
+        self._tree: Tree | None = None
+        self._closed = False
+
+    def read(self, reads: Sequence[Read]) -> tuple[Node, ...]:
+        """As of a `Tree`."""
+        return self._ask(lambda tree: tree.read(reads))
+
+    def commit(self, transaction: Transaction) -> CommitDone:
+        """As of a `Tree`: sent once."""
+        return self._ask(lambda tree: tree.commit(transaction))
+
+    def sync(self) -> None:
+        """As of a `Tree`."""
+        self._ask(lambda tree: tree.sync())
+
+    def close(self) -> None:
+        """End the session; no other one is opened. Idempotent."""
+        with self._lock:
+            self._closed = True
+        self._forget(self._tree)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _ask(self, question: Callable[[Tree], T]) -> T:
+        with self._lock:
+            if self._closed:
+                raise UnavailableError("the ZooKeeper session is closed: the program ends")
+            if self._tree is None:
+                self._tree = self._open()
+            tree = self._tree
+        try:
+            return question(tree)
+        except UnavailableError:
+            self._forget(tree)
+            raise
+
+    def _forget(self, tree: Tree | None) -> None:
+        """Close this session, unless another thread has done so."""
+        with self._lock:
+            if tree is None or self._tree is not tree:
+                return
+            self._tree = None
+        tree.close()

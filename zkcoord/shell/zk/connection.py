@@ -16,7 +16,14 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any, Protocol
 
-from kazoo.exceptions import ConnectionDropped, ConnectionLoss, MarshallingError, UnimplementedError
+from kazoo.exceptions import (
+    AuthFailedError,
+    ConnectionDropped,
+    ConnectionLoss,
+    MarshallingError,
+    SessionClosedRequireSaslError,
+    UnimplementedError,
+)
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.connection import CLOSE_RESPONSE, PING_XID, WATCH_XID, ConnectionHandler
 from kazoo.protocol.serialization import Connect
@@ -28,6 +35,7 @@ from zkcoord.shell.zk.jute import Event, Op
 CONNECTION_LOSS: int = ConnectionLoss.code
 MARSHALLING: int = MarshallingError.code
 UNIMPLEMENTED: int = UnimplementedError.code
+SASL_REQUIRED: int = SessionClosedRequireSaslError.code
 PACKET_BYTES = 64 * 1024
 """Requests sent in one write: more would keep the replies waiting."""
 CHUNK_BYTES = 64 * 1024
@@ -167,6 +175,8 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
         self._inbound.clear()
         try:
             read_timeout, connect_timeout = super()._connect(host, hostip, port)
+        except SessionClosedRequireSaslError as error:
+            raise AuthFailedError("the server does not take this login") from error
         except (ConnectionDropped, KazooTimeoutError) as error:
             self._refusals.append(isinstance(error.__context__, ConnectionRefusedError))
             self.client.trouble(f"{host}:{port}: {error}")
@@ -260,6 +270,8 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
             if kind in tuple(Event):
                 self.client.fired(Event(kind), path)
             return None
+        if error == SASL_REQUIRED:
+            raise AuthFailedError("the server takes requests of nobody who has not logged in")
         pending = self.client._pending
         if not pending or pending[0][2] != xid:
             if error == UNIMPLEMENTED:  # the one answer that overtakes: given where a request is received

@@ -18,6 +18,7 @@ EVENT = Struct("!ii")  # type, state; the path follows
 PART = Struct("!iBi")  # of a multi: opcode, done, error
 LAST_PART = PART.pack(-1, 1, -1)
 STAT = Struct("!qqqqiiiqiiq")
+LONG = Struct("!q")
 
 
 class Op(IntEnum):
@@ -34,6 +35,7 @@ class Op(IntEnum):
     CHECK = 13
     MULTI = 14
     MULTI_READ = 22
+    SET_WATCHES = 101
     CLOSE = -11
 
 
@@ -60,6 +62,12 @@ def buffer(value: bytes) -> bytes:
 def path_watch(path: str, watch: bool) -> bytes:
     """The body of exists, getData and getChildren2."""
     return text(path) + (b"\1" if watch else b"\0")
+
+
+def watches(zxid: int, there: Sequence[str], missing: Sequence[str]) -> bytes:
+    """The body of setWatches: leave a watch on the data of nodes that were seen as of `zxid`, there or missing."""
+    data, exist = (INT.pack(len(paths)) + b"".join(map(text, paths)) for paths in (there, missing))
+    return LONG.pack(zxid) + data + exist + INT.pack(0)
 
 
 def acls(entries: Sequence[tuple[int, str, str]]) -> bytes:

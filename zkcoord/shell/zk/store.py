@@ -22,6 +22,9 @@ SESSION_TIMEOUT_MS_MAX = 2**31 - 1  # a session is asked for with 32 bits
 ROUNDS_MAX = 10
 """How often a watched read looks again at a node that is deleted and created in between: then it counts as unread."""
 
+WATCHES_MIN = 4
+"""Watched reads of data that are asked for together: fewer are quicker one by one, which needs one round trip."""
+
 NO_NODE: int = NoNodeError.code
 _UNREADABLE = {
     NoAuthError.code: "ZooKeeper refuses to let us read it (NoAuth): an operator must grant READ",
@@ -46,7 +49,10 @@ class KazooStore:
         self._acl = acl
 
     def read(self, token: int, reads: Sequence[Read]) -> None:
-        """See `TreeStore.read`. Reads are executed in order; a run of unwatched data reads is one multi-read.
+        """See `TreeStore.read`. Reads are executed in order; a run of data reads is one multi-read.
+
+        That leaves no watches, so a setWatches behind it does, as of the state that the multi-read has answered: the
+        server tells at once of what has changed since. A few watched reads are asked for one by one.
 
         Several requests have several answers: an event between this call and its ReadDone may be of a watch that this
         call has left. The ReadDone then still shows the state before the event.
@@ -120,9 +126,10 @@ class _Reading:
         """Return the requests, in the order of the reads."""
         calls: list[Call] = []
         first, count = 0, len(self.reads)
+        together = sum(read.watch and read.kind is Kind.DATA for read in self.reads) >= WATCHES_MIN
         while first < count:
             end = first
-            while end < count and self.reads[end].kind is Kind.DATA and not self.reads[end].watch:
+            while end < count and self.reads[end].kind is Kind.DATA and (together or not self.reads[end].watch):
                 end += 1
             if end - first > 1 and self._store.session.multi_read:
                 for size, body in multiread.chunks([self._path(n) for n in range(first, end)]):
@@ -176,11 +183,33 @@ class _Reading:
                 self._store.session.multi_read = False
             self.fail()
             return
+        there: dict[int, Node] = {}
+        missing: list[int] = []
         for index, (code, data, stat) in enumerate(multiread.answers(frame, offset), start=first):
-            if code:
-                self._refused(index, code)
+            watch, node = self.reads[index].watch, Node(self.reads[index].path, Kind.DATA, stat, data)
+            if not code and watch:
+                there[index] = node
+            elif not code:
+                self._settle(index, node)
+            elif code == NO_NODE and watch:
+                missing.append(index)
             else:
-                self._settle(index, Node(self.reads[index].path, Kind.DATA, stat, data))
+                self._refused(index, code)
+        if there or missing:
+            zxid: int = jute.REPLY.unpack_from(frame)[1]
+            body = jute.watches(zxid, [self._path(n) for n in there], [self._path(n) for n in missing])
+            call = Call(Op.SET_WATCHES, body, partial(self._watched, there, missing))
+            if self._over or not self._store.session.send([call]):
+                self.fail()
+
+    def _watched(self, there: dict[int, Node], missing: list[int], error: int, _frame: bytes, _offset: int) -> None:
+        if error:
+            self.fail()
+            return
+        for index, node in there.items():
+            self._settle(index, node)
+        for index in missing:
+            self._refused(index, NO_NODE)
 
     def _refused(self, index: int, error: int) -> None:
         if error == NO_NODE:

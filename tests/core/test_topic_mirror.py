@@ -1,0 +1,249 @@
+"""What Kafka's answers change in the mirror of its topics, answer by answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.core.mirror_play import ABSENT, B1, NOTHING, STEP_MS, Play, T, U, grown
+from zkcoord.core.topic_mirror import (
+    ABSENT_MS,
+    CONFIRM_MS,
+    OVER_MAX,
+    Cluster,
+    Complete,
+    Kind,
+    Listed,
+    NameCluster,
+    PutTopic,
+    RemoveTopic,
+    Silent,
+    Told,
+    over_with,
+    shape_of,
+)
+
+# another id
+
+
+OTHER = replace(T, topic_id="idT2")
+
+
+def test_another_id_counts_when_a_second_answer_a_second_later_says_the_same() -> None:
+    play = Play(t=T)
+    play.listed(t=T)
+    assert play.told(t=OTHER) == ()
+    play.later(CONFIRM_MS)
+    play.listed(t=T)
+    assert play.told(t=OTHER) == (PutTopic("t", OTHER, replaces="idT"),)
+    assert play.mirror.over == (("t", "idT"),)
+
+
+@pytest.mark.parametrize(
+    "missing", ["time", "a list", "the same id", "nothing of the earlier one between", "partitions"]
+)
+def test_another_id_does_not_count_without(missing: str) -> None:
+    play = Play(t=T)
+    play.listed(t=T)
+    play.told(t=OTHER)
+    play.later(CONFIRM_MS - (missing == "time"))
+    if missing != "a list":
+        play.listed(t=T)
+    if missing == "nothing of the earlier one between":
+        play.told(t=T)
+    second = replace(OTHER, topic_id="idT3") if missing == "the same id" else OTHER
+    assert play.told(t=replace(second, partitions={}) if missing == "partitions" else second) == ()
+    assert play.mirror.topics == {"t": T}
+
+
+def test_an_id_that_was_replaced_never_counts_again() -> None:
+    play = Play(t=OTHER)
+    play.mirror = replace(play.mirror, over=(("t", "idT"),))
+    for _ in range(5):
+        play.listed(t=T)
+        assert play.told(t=T) == ()
+        play.later(CONFIRM_MS)
+
+
+# absence
+
+
+def test_an_absence_counts_when_all_answers_have_told_it_for_ten_seconds() -> None:
+    play = Play(t=T, u=U)
+    for _ in range(ABSENT_MS // STEP_MS):
+        play.listed(u=U)
+        assert play.told(t=ABSENT) == ()
+        play.later(STEP_MS)
+    play.listed(u=U)
+    assert play.told(t=ABSENT) == (RemoveTopic("t", "idT"),)
+    assert play.mirror.over == (("t", "idT"),)
+
+
+@pytest.mark.parametrize("knows", ["a list", "a description"])
+def test_one_answer_that_knows_the_topic_starts_the_time_of_an_absence_anew(knows: str) -> None:
+    play = Play(t=T, u=U)
+    play.listed(u=U)
+    play.told(t=ABSENT)
+    play.later(ABSENT_MS)
+    if knows == "a list":
+        play.listed(t=T, u=U)
+        play.told(t=ABSENT)
+    else:
+        play.told(t=T)
+    play.listed(u=U)
+    assert play.told(t=ABSENT) == ()
+    play.later(ABSENT_MS - 1)
+    play.listed(u=U)
+    assert play.told(t=ABSENT) == ()
+
+
+def test_a_list_without_a_topic_and_an_answer_that_tells_nothing_of_it_take_nothing_away() -> None:
+    play = Play(t=T)
+    for _ in range(30):
+        assert play.listed() == ()
+        assert play.told(t=NOTHING) == ()
+        play.later(STEP_MS)
+
+
+def deleted(*over: str) -> Play:
+    """No topic stands, and these ids of `t` are over."""
+    play = Play(u=U)
+    play.mirror = replace(play.mirror, over=tuple(("t", one) for one in over))
+    return play
+
+
+def test_a_topic_that_was_removed_comes_back_when_all_answers_have_told_it_for_ten_seconds() -> None:
+    play = deleted("idT0", "idT")
+    for _ in range(ABSENT_MS // STEP_MS):
+        play.listed(t=T, u=U)
+        assert play.told(t=T) == ()
+        play.later(STEP_MS)
+    play.listed(t=T, u=U)
+    assert play.told(t=T) == (PutTopic("t", T),)
+
+
+@pytest.mark.parametrize("lacks", ["a list", "a description"])
+def test_f171_a_broker_that_still_tells_a_deleted_topic_brings_it_not_back(lacks: str) -> None:
+    play = deleted("idT")
+    play.listed(t=T, u=U)
+    play.told(t=T)
+    play.later(ABSENT_MS)
+    if lacks == "a list":
+        play.listed(u=U)
+        play.told(t=T)
+    else:
+        play.told(t=ABSENT)
+    play.listed(t=T, u=U)
+    assert play.told(t=T) == ()
+
+
+def test_of_a_name_whose_topics_are_over_only_the_last_one_comes_back_and_a_new_one_at_once() -> None:
+    play = deleted("idT", "idT0")
+    for _ in range(3):
+        play.listed(t=T, u=U)
+        assert play.told(t=T) == ()
+        play.later(ABSENT_MS)
+    play.listed(t=OTHER, u=U)
+    assert play.told(t=OTHER) == (PutTopic("t", OTHER),)
+
+
+# what grows, and what is new
+
+
+def test_a_topic_that_grew_keeps_its_id_and_one_that_is_told_with_fewer_partitions_keeps_them() -> None:
+    play = Play(t=T)
+    play.listed(t=grown(T, range(3)))
+    assert play.told(t=grown(T, range(3))) == (PutTopic("t", grown(T, range(3))),)
+    assert play.told(t=grown(T, range(1))) == ()
+
+
+@pytest.mark.parametrize("answer", [ABSENT, NOTHING, Told("idN", {}), Told(None, {0: (1,)})])
+def test_a_new_topic_is_not_mirrored_before_an_answer_tells_its_id_and_partitions(answer: Told) -> None:
+    play = Play(t=T)
+    play.listed(t=T, n=U)
+    assert play.told(n=answer) == ()
+    assert play.told(n=U) == (PutTopic("n", U),)
+
+
+# answers that say nothing
+
+
+def test_of_another_cluster_nothing_counts_and_what_was_suspected_is_forgotten() -> None:
+    play = Play(t=T)
+    play.listed(t=T)
+    play.told(t=OTHER)
+    play.later(CONFIRM_MS)
+    assert play.listed("d", t=T) == ()
+    assert "--bootstrap-servers" in (play.memory.problem or "")
+    assert play.told(t=OTHER) == ()  # nothing of this cluster was seen since
+    play.listed(t=T)
+    assert play.memory.problem is None
+    assert play.told(t=OTHER) == ()
+    assert play.take(Cluster("d", {})) == ()
+
+
+@pytest.mark.parametrize("cluster_id", ["c", ""])
+def test_a_list_of_a_broker_without_a_controller_counts_for_nothing(cluster_id: str) -> None:
+    play = Play(t=T)
+    play.listed(t=T)
+    lists = play.memory.lists
+    assert play.listed(cluster_id, whole=False) == ()
+    assert (play.memory.lists, play.memory.problem is None) == (lists, False)
+
+
+def test_silence_changes_nothing_and_is_told_until_the_same_question_is_answered() -> None:
+    play = Play(t=T)
+    play.listed(t=T)
+    assert play.take(Silent(Kind.DESCRIBE, "Kafka is away")) == ()
+    assert play.memory.problem == "Kafka is away; topics stay as they are known"
+    play.listed(t=T)
+    assert play.memory.problem is not None
+    play.told(t=T)
+    assert play.memory.problem is None
+
+
+def test_a_topic_without_an_id_is_told_and_the_telling_ends_with_its_id() -> None:
+    play = Play(t=T)
+    play.listed(t=T, n=U)
+    play.told(n=Told(None, {0: (1,)}))
+    assert "no id of topic n" in (play.memory.problem or "")
+    play.told(n=U)
+    assert play.memory.problem is None
+
+
+# the first answers
+
+
+def test_the_first_list_names_the_cluster_and_nothing_else() -> None:
+    play = Play(whole=False)
+    play.mirror = replace(play.mirror, cluster_id="")
+    assert play.listed(t=T) == (NameCluster("c"),)
+    assert play.told(t=T) == ()
+    assert play.memory.lists == 0
+
+
+@pytest.mark.parametrize("missing", ["", "time", "a topic", "the brokers", "a topic of the list before"])
+def test_the_mirror_is_whole_when_all_of_two_lists_is_mirrored_and_brokers_were_told(missing: str) -> None:
+    play = Play(whole=False, t=T)
+    play.listed(t=T)
+    if missing != "the brokers":
+        play.take(Cluster("c", {1: B1}))
+    play.later(CONFIRM_MS - (missing == "time"))
+    if missing == "a topic of the list before":
+        play.listed(t=T, n=U)
+    more = {"n": U} if missing == "a topic" else {}
+    assert play.listed(t=T, **more) == (() if missing else (Complete(),))
+
+
+def test_a_list_that_names_other_brokers_puts_the_whole_mirror_off_until_they_are_told() -> None:
+    play = Play(whole=False, t=T)
+    play.listed(t=T)
+    play.take(Cluster("c", {1: B1}))
+    play.later(CONFIRM_MS)
+    assert play.take(Listed("c", frozenset({1, 9}), {"t": shape_of(T.partitions)})) == ()
+
+
+def test_of_ids_that_are_over_the_latest_are_kept() -> None:
+    over = tuple((f"t{n}", "x") for n in range(OVER_MAX))
+    assert over_with(over, [("t1", "x"), ("new", "y")]) == (*over[2:], ("t1", "x"), ("new", "y"))

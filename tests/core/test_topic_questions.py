@@ -1,0 +1,140 @@
+"""What Kafka is asked for the mirror of its topics, and again when the answer told nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.core.mirror_play import ABSENT, B1, NOTHING, STEP_MS, Play, T, U, grown
+from zkcoord.core.topic_mirror import (
+    CLUSTER_MS,
+    CONFIRM_MS,
+    DESCRIBE_MAX,
+    RETRIED_MAX,
+    Broker,
+    Cluster,
+    Kind,
+    Listed,
+    PutBroker,
+    PutTopic,
+    RemoveBroker,
+    Told,
+    Topic,
+    shape_of,
+)
+
+
+@pytest.mark.parametrize("first", [T, NOTHING, ABSENT])
+def test_f170_a_growth_that_a_broker_behind_the_listing_one_does_not_tell_is_asked_for_again_at_once(
+    first: Topic | Told,
+) -> None:
+    """Among thousands of topics its turn would come in many seconds."""
+    many = {f"a{n:05}": U for n in range(3 * DESCRIBE_MAX)}
+    play = Play(t=T, **many)
+    play.listed(t=T, **many)
+    after = grown(T, range(3))
+    play.listed(t=after, **many)
+    assert "t" in play.described()
+    assert play.told(t=first) == ()
+    assert not play.memory.urgent  # the next poll is soon enough
+    play.later(STEP_MS)
+    play.listed(t=after, **many)
+    assert "t" in play.described()
+    assert play.told(t=after) == (PutTopic("t", after),)
+    assert play.memory.due == frozenset()
+
+
+def test_a_topic_with_another_id_is_asked_for_behind_each_list_until_it_counts() -> None:
+    """Among thousands of topics its turn would come in many seconds; meanwhile the new one is read from old offsets."""
+    many = {f"a{n:05}": U for n in range(3 * DESCRIBE_MAX)}
+    play = Play(t=T, **many)
+    play.listed(t=T, **many)
+    other = replace(T, topic_id="idT2")
+    play.told(t=other)
+    play.later(CONFIRM_MS)
+    play.listed(t=T, **many)
+    assert "t" in play.described()
+    assert play.told(t=other) == (PutTopic("t", other, replaces="idT"),)
+
+
+@pytest.mark.parametrize("told", [Told(None, U.partitions), NOTHING, ABSENT])
+def test_a_topic_that_cannot_be_mirrored_makes_no_question_urgent(told: Told) -> None:
+    """It is asked for with each poll, not between two."""
+    play = Play(t=T)
+    for number in range(4):
+        play.listed(t=T, n=U)
+        assert play.memory.urgent is (number == 0)
+        play.told(n=told)
+        assert not play.memory.urgent
+
+
+def test_a_topic_that_is_neither_listed_nor_mirrored_any_more_is_asked_for_no_more() -> None:
+    play = Play(t=T)
+    play.listed(t=T, n=U)
+    play.described()
+    play.listed(t=T)
+    play.told(n=NOTHING)
+    assert not play.memory.urgent
+    assert play.memory.due == frozenset()
+
+
+def test_topics_that_tell_nothing_keep_no_others_from_being_asked_for() -> None:
+    silent = {f"a{n:05}": U for n in range(2 * DESCRIBE_MAX)}
+    play = Play(t=T)
+    play.listed(t=T, **silent)
+    for _ in range(3):
+        names = play.described()
+        assert len(names) <= DESCRIBE_MAX
+        play.told(**dict.fromkeys(names, NOTHING))
+    play.listed(t=T, new=U, **silent)
+    names = play.described()
+    assert "new" in names
+    assert len(set(names) - {"new"}) >= RETRIED_MAX
+    asked = set(names)
+    for _ in range(4):
+        play.told(**dict.fromkeys(names, NOTHING))
+        play.listed(t=T, new=U, **silent)
+        names = play.described()
+        asked |= set(names)
+    assert asked == {"t", "new", *silent}
+
+
+# what is asked
+
+
+def test_lists_alternate_with_checks_of_all_ids_in_turn() -> None:
+    many = {f"a{n:05}": U for n in range(DESCRIBE_MAX + 1)}
+    play = Play(**many)
+    play.listed(**many)
+    play.take(Cluster("c", play.mirror.brokers))
+    seen: list[str] = []
+    for _ in range(2):
+        assert play.question().kind is Kind.LIST
+        play.listed(**many)
+        question = play.question()
+        assert question.kind is Kind.DESCRIBE
+        seen += question.topics
+        play.told(**{name: many[name] for name in question.topics})
+    assert sorted(seen) == sorted(many)
+
+
+def test_brokers_are_asked_for_when_a_list_names_a_new_one_and_now_and_then() -> None:
+    play = Play(t=T)
+    play.listed(t=T)
+    assert play.question().kind is Kind.CLUSTER
+    play.take(Cluster("c", {1: B1}))
+    assert play.question().kind is not Kind.CLUSTER
+    play.take(Listed("c", frozenset({1, 2}), {"t": shape_of(T.partitions)}))
+    assert play.question().kind is Kind.CLUSTER
+    play.take(Cluster("c", {1: B1}))
+    play.later(CLUSTER_MS)
+    assert play.question().kind is Kind.CLUSTER
+
+
+def test_a_broker_goes_when_no_partition_has_a_replica_there() -> None:
+    play = Play(t=T)
+    play.mirror = replace(play.mirror, brokers={1: B1, 2: B1})
+    play.listed(t=T)
+    new = Broker("h3", 9092)
+    assert play.take(Cluster("c", {3: new})) == (PutBroker(3, new), RemoveBroker(2))

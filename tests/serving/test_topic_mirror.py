@@ -1,0 +1,148 @@
+"""The mirror of one term: which answers it takes in, and what it sends for them."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from zkcoord.core.topic_mirror import CONFIRM_MS, Answer, Cluster, Described, Kind, Listed, Question, Told, shape_of
+from zkcoord.serving.asker import Asker
+from zkcoord.serving.topic_mirror import IDLE_SHARE, TopicMirror
+from zkcoord.shell.loop import Loop
+from zkcoord.shell.ports import CallDone
+from zkcoord.tree.paths import EPOCH, layout_named
+from zkcoord.tree.plan import Term
+from zkcoord.tree.schema import Schema
+from zkcoord.tree.snapshot import Kind as NodeKind
+from zkcoord.tree.snapshot import Node, Stat
+from zkcoord.tree.topic_mirror import MirrorRoot, encode_root
+from zkcoord.tree.writes import CheckNode, SetNode, Transaction
+
+LAYOUT = layout_named("draft", "kafka")
+SCHEMA = Schema(revision="0003", layout="draft", topics="kafka", cluster_id="c"), 0
+STAT = Stat(version=0, czxid=1, ephemeral_owner=0)
+TERM = Term(epoch=1, epoch_version=1, marks={})
+T = Told("idT", {0: (1,)})
+BIG = Told("idB", dict.fromkeys(range(3000), (1, 2, 3)))
+
+
+class Tree:
+    """A loop whose tree stands still: it keeps what is sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[Transaction] = []
+        self.unwanted: list[str] = []
+        self.tracker = self
+
+    def want(self, *_: object, **__: object) -> None: ...
+    def touch(self, *_: object) -> None: ...
+
+    def unwant(self, path: str, *_: object) -> None:
+        self.unwanted.append(path)
+
+    def unclean(self) -> frozenset[str]:
+        return frozenset()
+
+    def ready(self, _lane: str, _now_ms: int) -> bool:
+        return True
+
+    def commit(self, transaction: Transaction, *_: object) -> None:
+        self.sent.append(transaction)
+
+
+class Play:
+    """A mirror with the topic `t`; its questions are answered by hand."""
+
+    def __init__(self, wanted: str = "", interval_ms: int = 400) -> None:
+        self.tree, self.asked, self.now_ms = Tree(), list[tuple[int, Question]](), 1_000
+        asker = Asker(cast("Any", self), interval_ms=interval_ms)
+        loop = cast("Loop", self.tree)
+        self.mirror = TopicMirror(loop, LAYOUT, asker, lambda _what, _why: None, lambda path: path == wanted)
+        topic = b'{"version":3,"topic_id":"idT","partitions":{"0":[1]}}'
+        for node in (
+            Node(LAYOUT.topics, NodeKind.DATA, STAT, encode_root(MirrorRoot(whole=True))),
+            Node(LAYOUT.brokers, NodeKind.DATA, STAT),
+            Node(LAYOUT.topics, NodeKind.CHILDREN, STAT, children=("t",)),
+            Node(LAYOUT.topic("t"), NodeKind.DATA, STAT, topic),
+        ):
+            self.mirror.take(node)
+
+    def call(self, token: int, _name: str, question: Question) -> None:
+        self.asked.append((token, question))
+
+    def advance(self) -> int | None:
+        return self.mirror.advance(TERM, SCHEMA, self.now_ms)
+
+    def answer(self, **told: Told) -> int | None:
+        """Answer the open question with these topics; what `advance` returns then."""
+        token, question = self.asked[-1]
+        shapes = {name: shape_of(one.partitions or {}) for name, one in told.items()}
+        answers: dict[Kind, Answer] = {
+            Kind.LIST: Listed("c", frozenset(), shapes),
+            Kind.CLUSTER: Cluster("c", {}),
+            Kind.DESCRIBE: Described({name: told[name] for name in question.topics}),
+        }
+        self.mirror.called(CallDone(token, answers[question.kind]))
+        return self.advance()
+
+    def until(self, kind: Kind, **told: Told) -> None:
+        """Answer until a question of this kind is open."""
+        for _ in range(10):
+            self.now_ms = max(self.now_ms, self.advance() or 0)
+            self.advance()
+            if self.asked[-1][1].kind is kind:
+                return
+            self.answer(**told)
+        raise AssertionError(f"no question of the kind {kind}")
+
+
+def test_an_id_that_ends_is_noted_in_the_multi_that_ends_it_also_if_all_that_is_told_needs_several() -> None:
+    """Of several multis the first may be refused, and the others be carried out."""
+    play = Play()
+    other = Told("idT2", T.partitions)
+    play.until(Kind.DESCRIBE, t=T)
+    play.answer(t=other)
+    play.now_ms += CONFIRM_MS
+    big = {f"a{number:02}": BIG for number in range(20)}
+    play.until(Kind.LIST, t=other)
+    play.answer(t=T, **big)
+    play.until(Kind.DESCRIBE, t=T, **big)
+    play.answer(t=other, **big)
+    [first] = play.tree.sent
+    assert first.writes[0] == CheckNode(EPOCH, TERM.epoch_version)
+    assert any(isinstance(write, SetNode) and write.path == LAYOUT.topics for write in first.writes)
+    assert LAYOUT.topic("t") not in [write.path for write in first.writes]  # it did not fit, and is decided again
+
+
+def test_an_answer_to_a_question_of_an_earlier_term_is_none_to_this_ones() -> None:
+    play = Play()
+    play.advance()
+    [(token, _)] = play.asked
+    play.mirror.called(CallDone(token - 1, Listed("c", frozenset(), {})))
+    play.advance()
+    assert len(play.asked) == 1  # it is still open
+    play.answer(t=T)
+    assert play.mirror.whole
+
+
+@pytest.mark.parametrize("interval_ms", [1, 400, 2_000])
+def test_the_next_question_comes_an_interval_after_the_last_one(interval_ms: int) -> None:
+    play = Play(interval_ms=interval_ms)
+    play.until(Kind.DESCRIBE, t=T)
+    asked_ms = play.now_ms
+    assert play.answer(t=T) == asked_ms + interval_ms
+
+
+def test_the_next_question_waits_four_times_as_long_as_the_answer_took() -> None:
+    play = Play()
+    play.until(Kind.DESCRIBE, t=T)
+    play.now_ms += 500
+    assert play.answer(t=T) == play.now_ms + IDLE_SHARE * 500
+
+
+def test_a_topic_that_leaves_the_mirror_is_followed_on_while_a_group_wants_it() -> None:
+    for wanted in ("", LAYOUT.topic("t")):
+        play = Play(wanted)
+        play.mirror.take(Node(LAYOUT.topics, NodeKind.CHILDREN, STAT, children=()))
+        assert play.tree.unwanted == ([] if wanted else [LAYOUT.topic("t")])
