@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.sinks.s3_server import S3, moto_python, s3_server
 from tests.spark.postgres import postgres_programs
 from zkcoord.embedded import EmbeddedKafka, EmbeddedKRaft, EmbeddedZooKeeper, connector_jars, spark_environment
 from zkcoord.embedded.artifacts import (
@@ -76,6 +77,21 @@ def needs_postgres() -> None:
     postgres_programs()
 
 
+def needs_browser() -> None:
+    """Chromium, the program that steers it, and what steers that."""
+    needs_zookeeper()
+    if find_spec("selenium") is None:
+        raise ZkcoordError('selenium is not installed: pip install "zkcoord[demo,test]"')
+    missing = [command for command in ("chromium", "chromedriver") if not shutil.which(command)]
+    if missing:
+        raise ZkcoordError(f"there is no {' and no '.join(missing)}: install Debian's chromium and chromium-driver")
+
+
+def needs_s3() -> None:
+    """moto, in a virtual environment of its own, which is made if need be."""
+    moto_python()
+
+
 def needs_docker() -> None:
     """An engine that answers."""
     import docker  # type: ignore[import-untyped,unused-ignore]
@@ -109,6 +125,8 @@ REQUIREMENTS: dict[str, Callable[[], None]] = {
     "legacy": needs_legacy,
     "spark": needs_spark,
     "postgres": needs_postgres,
+    "browser": needs_browser,
+    "s3": needs_s3,
     "docker": needs_docker,
     "namespaces": needs_namespaces,
 }
@@ -199,27 +217,33 @@ def chroot(zookeeper: EmbeddedZooKeeper) -> str:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run what uses `kafka` with both kinds of brokers: marked `kafka4` always, else with Kafka 4 in the long tier."""
-    if "kafka" in metafunc.fixturenames:
-        both = metafunc.definition.get_closest_marker("kafka4") is not None
-        newer = pytest.param(KAFKA_4_VERSION, marks=() if both else pytest.mark.long)
-        metafunc.parametrize("kafka", [KAFKA_VERSION, newer], indirect=True, scope="session")
+    """Run what uses `kafka` or `own_kafka` with both kinds of brokers: marked `kafka4` always, else with Kafka 4 in the
+    long tier."""
+    for name, scope in (("kafka", "session"), ("own_kafka", "module")):
+        if name in metafunc.fixturenames:
+            both = metafunc.definition.get_closest_marker("kafka4") is not None
+            newer = pytest.param(KAFKA_4_VERSION, marks=() if both else pytest.mark.long)
+            metafunc.parametrize(name, [KAFKA_VERSION, newer], indirect=True, scope=scope)  # type: ignore[arg-type]
+
+
+def started(version: str, stack: ExitStack) -> KafkaBroker:
+    """Start a broker of this version for as long as the stack lasts, before Kafka 4 with a ZooKeeper of its own."""
+    if version == KAFKA_4_VERSION:
+        return stack.enter_context(EmbeddedKRaft())
+    return stack.enter_context(
+        EmbeddedKafka(stack.enter_context(EmbeddedZooKeeper(fsync=False)).hosts, version=version)
+    )
 
 
 @pytest.fixture(scope="session")
 def brokers() -> Iterator[Callable[[str], KafkaBroker]]:
-    """Gives a running broker of a version, in ZooKeeper mode (on a ZooKeeper of its own) before Kafka 4; kept for the
-    session."""
+    """Gives a running broker of a version; kept for the session."""
     running: dict[str, KafkaBroker] = {}
     with ExitStack() as stack:
 
         def broker(version: str) -> KafkaBroker:
             if version not in running:
-                if version == KAFKA_4_VERSION:
-                    server: KafkaBroker = EmbeddedKRaft()
-                else:
-                    server = EmbeddedKafka(stack.enter_context(EmbeddedZooKeeper(fsync=False)).hosts, version=version)
-                running[version] = stack.enter_context(server)
+                running[version] = started(version, stack)
             return running[version]
 
         yield broker
@@ -229,6 +253,13 @@ def brokers() -> Iterator[Callable[[str], KafkaBroker]]:
 def kafka(brokers: Callable[[str], KafkaBroker], request: pytest.FixtureRequest) -> KafkaBroker:
     """One running broker for the session; a test names its topics and groups uniquely, and finds none in ZooKeeper."""
     return brokers(request.param)
+
+
+@pytest.fixture(scope="module")
+def own_kafka(request: pytest.FixtureRequest) -> Iterator[KafkaBroker]:
+    """A broker that the tests of a file may kill and start again."""
+    with ExitStack() as stack:
+        yield started(request.param, stack)
 
 
 @pytest.fixture(scope="session")
@@ -250,6 +281,13 @@ def spark(spark_java: None) -> Iterator[SparkSession]:
     session = spark_session("zkcoord tests", jars=connector_jars(), log_level="OFF", config=memory)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3]:
+    """One running S3 server for the session; a test writes below a folder of its own."""
+    with s3_server() as server:
+        yield server
 
 
 @pytest.fixture

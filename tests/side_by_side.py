@@ -3,7 +3,8 @@
 The tests that need no server come first, spread over all workers: they use the processor, and a real server beside them
 would answer late. The others follow, the longest first. What shares servers stays together in one worker (`scope_of`).
 
-At the end there is a line for each suite, and as the very last one, alone on its line, the sum of all.
+At the end there is a line for each suite and for each process, and as the very last one, alone on its line, the sum of
+all.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ SUITES = (
     "legacy",
     "kafka",
     "postgres",
+    "browser",
     "zookeeper",
 )  # a test belongs to the first that it is marked with
 PURE = "no server"
@@ -112,12 +114,30 @@ def counted(stats: Mapping[str, list[Any]]) -> tuple[dict[str, Counter[str]], di
     return counts, seconds
 
 
+def worked(stats: Mapping[str, list[Any]]) -> dict[str, tuple[float, float, str]]:
+    """For each process the seconds that its tests took, when the last of them ended, and what that one shared servers
+    with. The process that ends last is the one that all others waited for."""
+    found: dict[str, tuple[float, float, str]] = {}
+    for report in (each for reports in stats.values() for each in reports if isinstance(each, pytest.TestReport)):
+        process = getattr(report, "worker_id", "")
+        if process:
+            seconds, ended, last = found.get(process, (0.0, 0.0, ""))
+            ended, last = max((ended, last), (report.stop, scope_of(report.nodeid)))
+            found[process] = seconds + report.duration, ended, last
+    return found
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """One line for each suite of which a test ran."""
+    """One line for each suite of which a test ran, and for each process."""
     counts, seconds = counted(terminalreporter.stats)
     for suite in (PURE, *reversed(SUITES)):
         if suite in counts:
             terminalreporter.write_line(f"suite {suite}: {sentence(counts[suite])} ({seconds[suite]:.0f} s of tests)")
+    processes = worked(terminalreporter.stats)
+    latest = max((ended for _, ended, _ in processes.values()), default=0.0)
+    for process, (took, ended, last) in sorted(processes.items()):
+        line = f"process {process}: {took:.0f} s of tests, ended {latest - ended:.0f} s before the last, with {last}"
+        terminalreporter.write_line(line)
 
 
 @pytest.hookimpl(trylast=True)  # after pytest's own last line

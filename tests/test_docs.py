@@ -145,7 +145,8 @@ def test_python_examples_compile() -> None:
     blocks = {page.name: re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL) for page in PAGES}
     assert {name: len(found) for name, found in blocks.items() if found} == {
         "README.md": 2,
-        "consumers.md": 6,
+        "consumers.md": 8,
+        "testing.md": 2,
     }
     for name, found in blocks.items():
         for block in found:
@@ -192,11 +193,15 @@ def test_formats_in_the_protocol_are_what_the_codecs_write(title: str) -> None:
 def test_the_keys_that_commands_print_for_programs_are_explained() -> None:
     explained = set(spans(section(OPERATIONS, "Output for programs")))
     printed: dict[str, set[str]] = {}
-    for path in sorted((ROOT / "zkcoord" / "cli").glob("*.py")):
+    documents = [
+        ROOT / f"zkcoord/operating/{name}.py" for name in ("coordinators", "documents", "members", "partitions")
+    ]
+    for path in sorted([*(ROOT / "zkcoord/cli").rglob("*.py"), *documents]):
         text = path.read_text(encoding="utf-8")
-        if "print_json(" in text or "def json_line(" in text:
-            printed[path.stem] = set(re.findall(r'[{(\s]"([a-z_0-9]+)": ', text))
-    assert {"coordinator", "coordinators", "consume", "group", "group_requests", "migrate"} <= printed.keys()
+        if path in documents or re.search(r"\b(print_json|json_line|show|tell)\(", text):
+            name = str(path.relative_to(ROOT / "zkcoord").with_suffix(""))
+            printed[name] = set(re.findall(r'[{(\s]"([a-z_0-9]+)": ', text))
+    assert {"cli/coordinator", "cli/consume", "cli/group/requests", "cli/migrate/schema"} <= printed.keys()
     handed_on = {"assignors", "offsets"}  # to a consumer, into a wish
     assert {name: keys - explained for name, keys in printed.items() if not keys <= explained | handed_on} == {}
 
@@ -205,7 +210,7 @@ def test_events_of_the_product_are_explained() -> None:
     explained = {name for line in section(OPERATIONS, "The log").splitlines() for name in spans(line.split(" | ")[0])}
     code = "\n".join(
         path.read_text(encoding="utf-8")
-        for folder in ("member", "serving", "shell", "spark", "kafka", "cli")
+        for folder in ("member", "serving", "shell", "spark", "kafka", "operating", "cli", "page", "tracing")
         for path in sorted((ROOT / "zkcoord" / folder).rglob("*.py"))
     )
     told = re.findall(

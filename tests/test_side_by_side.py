@@ -71,6 +71,9 @@ def test_the_last_line_sums_up_all_processes_and_each_suite_has_its_own(tmp_path
         "suite zookeeper: 1 passed, 0 failed, 0 skipped",
         "suite spark: 20 passed, 0 failed, 0 skipped",
     ]
+    told = [line.partition(":")[0] for line in lines if line.startswith("process ") and " ended 0 s before " in line]
+    assert set(told) <= {"process gw0", "process gw1"}
+    assert bool(told) is (processes != "0")
 
 
 def test_a_module_that_cannot_be_imported_counts_as_failed(tmp_path: Path) -> None:

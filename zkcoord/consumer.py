@@ -27,8 +27,9 @@ from zkcoord.core.given import (
     given_ranges,
 )
 from zkcoord.core.member.requests import AnnounceRequest, CommitRequest
-from zkcoord.core.member.status import ANNOUNCED_BYTES_MAX, STORES
+from zkcoord.core.member.status import ANNOUNCED_BYTES_MAX
 from zkcoord.core.model import Starting, TopicPartition
+from zkcoord.core.record import STORES
 from zkcoord.core.replay import REPLAY
 from zkcoord.core.view import OFFSET_STORE, PING
 from zkcoord.errors import FencedError, LoopEndedError, UnavailableError, UsageError, ZkcoordError
@@ -55,8 +56,7 @@ class Consumer:
 
     `on_start(positions)`
         before the first fetch: partition -> next offset; `positions.number` is the number of this start, which `commit`
-        takes. Raising means "cannot start": it goes to another consumer;
-        UnavailableError (Kafka is away) has it tried again here.
+        takes. Raising means "cannot start": it goes to another consumer; UnavailableError: it is tried again here.
     `on_stop(partitions) -> Mapping[partition, offset]`
         after it nothing of them is read; returns the final offsets (those left out keep what was committed). It may
         take as long as `rebalance_timeout_ms` allows; a slow one delays its own member only. What it need not wait for

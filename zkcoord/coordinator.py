@@ -25,6 +25,7 @@ from zkcoord.serving.role import CoordinatorRole
 from zkcoord.shell.journal.files import JournalFiles
 from zkcoord.shell.worker import Line
 from zkcoord.shell.zk.store import zookeeper_sessions
+from zkcoord.tracing.start import trace_handovers
 from zkcoord.tree.candidate import encode_candidate
 from zkcoord.tree.paths import FROM_ZOOKEEPER, Layout, layout_named
 
@@ -75,11 +76,7 @@ class Coordinator:
         self._on_serving = on_serving
         measured = self._measured = coordinator_metrics(metrics)
         sessions = zookeeper_sessions(
-            zookeeper,
-            session_timeout_ms=session_timeout_ms,
-            fatal=self._fail,
-            prompt=True,
-            config=zookeeper_config,
+            zookeeper, session_timeout_ms=session_timeout_ms, fatal=self._fail, prompt=True, config=zookeeper_config
         )
         self._journal = None if journal is None else JournalFiles(Path(journal), settings.version(), self._no_journal)
         kafka = self._kafka_line(chosen, bootstrap_servers, kafka_config)
@@ -92,6 +89,7 @@ class Coordinator:
         role = CoordinatorRole(loop, chosen, standing, events, known, retention_ms=group_retention_ms, asker=asker)
         loop.run_role(role, events)
         measured.follow(role)
+        trace_handovers(self._driver, role)
 
     def run(self) -> None:
         """Stand for election and serve until `stop`; raises what ended it otherwise (SchemaError, a wrong chroot)."""
@@ -117,6 +115,11 @@ class Coordinator:
         self._driver.join()
         self._measured.end()
         self._driver.raise_exit()
+
+    @property
+    def metrics_port(self) -> int | None:
+        """Where metrics are served while it runs; None without them."""
+        return self._measured.port
 
     @property
     def error(self) -> BaseException | None:

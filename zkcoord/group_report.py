@@ -193,12 +193,15 @@ def no_such_group(name: str) -> str:
     return f"there is no group {name!r}; `zkcoord group list` shows them"
 
 
-def read_group(tree: BlockingTree, layout: Layout, group: str) -> GroupReport:
-    """One group; UsageError if there is none of that name."""
+def read_group(tree: BlockingTree, layout: Layout, group: str, *, watch: bool = False) -> GroupReport:
+    """One group; UsageError if there is none of that name.
+
+    `watch`: leave watches on the group's lists, its record and its state. Owners change together with one of these.
+    """
     nodes = tree.read([Read(layout.group(group)), Read(layout.record(group))]) if may_name_a_group(group) else ()
     if not any(node.exists for node in nodes):
         raise UsageError(no_such_group(group))
-    return _Reading(tree, layout, group).report()
+    return _Reading(tree, layout, group, watch=watch).report()
 
 
 def _assignors(view: GroupView, known: Collection[str] | None) -> dict[str, Assignor]:
@@ -235,7 +238,8 @@ class _Reading:
     """One reading of one group: what `tree.reading` names, until nothing new is named; then what that shows of topics,
     brokers and coordinators."""
 
-    def __init__(self, tree: BlockingTree, layout: Layout, group: str) -> None:
+    def __init__(self, tree: BlockingTree, layout: Layout, group: str, *, watch: bool) -> None:
+        self._watch = watch
         self._tree, self._layout, self._group = tree, layout, group
         self._problems: dict[str, str] = {}
         self._topics = KnownTopics(layout)
@@ -276,7 +280,8 @@ class _Reading:
         """The group's own nodes, and its offsets."""
         layout, offsets = self._layout, dict[TopicPartition, int | None]()
         nodes = empty(self._group, adopts=layout.adopts, claims=layout.ownership.claimed)
-        reads = [Read(want.path, want.kind) for want in roots(self._group, layout)]
+        watch = self._watch
+        reads = [Read(w.path, w.kind, watch and (w.watch or w.by_writes)) for w in roots(self._group, layout)]
         reads.append(Read(layout.offsets(self._group), Kind.CHILDREN))
         while reads:
             answers = self._read(reads)
@@ -287,7 +292,7 @@ class _Reading:
                     offsets[address.partition] = self._offset(node)
                 elif address is not None and layout.adopts:
                     self._modes.take(address, node)
-            reads = wants(answers, layout)
+            reads = wants(answers, layout, watch=watch)
         return nodes, offsets
 
     def _offset(self, node: Node) -> int | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 import sys
 import time
@@ -23,7 +24,8 @@ from zkcoord.core.model import TopicPartition
 EVENTS = logging.getLogger("zkcoord.events")
 DEBUG_EVENTS = frozenset({"fetched"})  # one for each batch of messages
 FORMATS = ("text", "json")
-SHOWN_MAX = 12  # partitions or entries that a line for people spells out
+SHOWN_MAX = (12, 6, 3, 1)  # partitions or entries that a line for people spells out: fewer, if it would be too long
+SENTENCE_MAX = 165  # characters of an event for people; with date, time and level before it a line has less than 200
 _PLAIN = re.compile(r"[^\s\"'=]+")
 
 
@@ -43,7 +45,7 @@ def emit_fields(event: str, fields: Mapping[str, Any]) -> None:
         level = logging.DEBUG if event in DEBUG_EVENTS else logging.INFO
     if EVENTS.isEnabledFor(level):
         known = {"mono_ms": mono_ms(), **{key: value for key, value in fields.items() if key != "level"}}
-        message = event if level < logging.WARNING else _sentence(event, known)
+        message = event if level < logging.WARNING else sentence(event, known)
         EVENTS.log(level, "%s", message, extra={"zkcoord_event": event, "zkcoord_fields": known})
 
 
@@ -55,7 +57,7 @@ def plain(value: Any) -> Any:
     """
     if isinstance(value, TopicPartition):
         return str(value)
-    if value is None or isinstance(value, bool | int | str):
+    if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
         return value
     if isinstance(value, Enum):
         return plain(value.value)
@@ -95,7 +97,7 @@ class Text(logging.Formatter):
         words = [time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created)) + f".{int(record.msecs):03d}"]
         if record.levelno >= logging.WARNING:
             words.append(f"{record.levelname}:")
-        words.append(str(fields["message"]) if event == "log" else _sentence(event, fields))
+        words.append(str(fields["message"]) if event == "log" else sentence(event, fields))
         line = " ".join(words)
         return line if not record.exc_info else f"{line}\n{self.formatException(record.exc_info)}"
 
@@ -131,19 +133,25 @@ def _event(record: logging.LogRecord) -> tuple[str, Mapping[str, Any]]:
     return str(event), fields
 
 
-def _sentence(event: str, fields: Mapping[str, Any]) -> str:
-    """The event for people: its name, and the fields that are known as key=value."""
-    shown = {key: value for key, value in fields.items() if key not in ("mono_ms", "message", "logger")}
-    return " ".join([event, *(f"{key}={_short(value)}" for key, value in shown.items() if value is not None)])
+def sentence(event: str, fields: Mapping[str, Any]) -> str:
+    """The event for people: its name, and the fields that are known as key=value.
+
+    Long collections are cut, and further so that the text has SENTENCE_MAX characters; what a sentence says never is.
+    """
+    shown = {key: plain(value) for key, value in fields.items() if key not in ("mono_ms", "message", "logger")}
+    for most in SHOWN_MAX:
+        text = " ".join([event, *(f"{key}={_short(value, most)}" for key, value in shown.items() if value is not None)])
+        if len(text) <= SENTENCE_MAX:
+            break
+    return text
 
 
-def _short(value: Any) -> str:
-    """A field for people: long collections are cut, text with spaces is quoted, nothing breaks the line."""
-    known = plain(value)
+def _short(known: Any, most: int) -> str:
+    """A field for people: of collections the first `most`, text with spaces is quoted, nothing breaks the line."""
     if isinstance(known, dict):
-        known = [f"{key}:{_short(item)}" for key, item in known.items()]
+        known = [f"{key}:{_short(item, most)}" for key, item in known.items()]
     if isinstance(known, list):
-        more = f",… ({len(known)} in all)" if len(known) > SHOWN_MAX else ""
-        return ",".join(_short(item) for item in known[:SHOWN_MAX]) + more
+        more = f",… ({len(known)} in all)" if len(known) > most else ""
+        return ",".join(_short(item, most) for item in known[:most]) + more
     text = str(known)
     return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from zkcoord.core.given import given_number, given_text, seen
+from zkcoord.core.given import given_number, given_text, shown
 from zkcoord.errors import CorruptError, UsageError
 from zkcoord.settings import MemberOptions
 from zkcoord.tree.codec import corrupt, is_topic
@@ -81,7 +81,7 @@ def _subscription(topics: Sequence[str] | Mapping[str, int], threads: int) -> di
     if isinstance(topics, str):
         raise UsageError(f"topics must be a list: [{topics!r}]")
     if not isinstance(topics, Iterable):
-        raise UsageError(f"topics is {seen(topics)}: pass a list of names, or a mapping from name to threads")
+        raise UsageError(f"topics is {shown(topics)}: pass a list of names, or a mapping from name to threads")
     counts = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(map(_named, topics), threads)
     if not counts:
         raise UsageError("name at least one topic, or give include or exclude")

@@ -11,14 +11,16 @@ import pytest
 from tests.cli.group_tree import P0, P1, A, B, World
 from tests.cli.program import Run, Spawn
 from zkcoord.audit.audit import Audit
-from zkcoord.audit.auditor import Auditor
+from zkcoord.audit.auditor import Auditor, no_logs
+from zkcoord.audit.seen import read_seen
 from zkcoord.cli.audit import FOUND
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.state import Failure, GroupState
 from zkcoord.metrics import names
 from zkcoord.offsets.verdict import Log
 from zkcoord.shell.zk.blocking import Tree
-from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.evicted import encode_evicted
+from zkcoord.tree.paths import DRAFT, EVICTED_MARK
 from zkcoord.tree.state import digest, encode_state
 from zkcoord.tree.status import Status, encode_status
 
@@ -158,6 +160,23 @@ def test_a_planted_fault_is_found_and_nothing_else(world: Healthy, plant: Callab
     plant(world)
 
     assert audited(world) == PLANTED[plant]
+
+
+def test_two_readers_are_found_by_the_second_reading(world: Healthy) -> None:
+    """No hand-over has two: nobody waits for it to be over."""
+    two_readers(world)
+    auditor = Auditor(world.tree, world.address, Audit(PATIENCE_MS, PATIENCE_MS))
+    for at_ms in (0, 1):
+        auditor.read(lambda at_ms=at_ms: at_ms)  # type: ignore[misc]
+    assert [each.of.check for each in auditor.audit.findings] == ["two-readers"]
+
+
+def test_the_channel_of_an_evicted_member_is_no_orphan(world: Healthy) -> None:
+    """Its coordinator removes it."""
+    world.member(B, "etl-2")
+    world.put(f"{DRAFT.channel('g', B)}/{EVICTED_MARK}", encode_evicted(6_000, None))
+    world.remove(DRAFT.registration("g", B))
+    assert read_seen(world.tree, DRAFT, "g", served=True, tree_id="", logs=no_logs, commits={}).strays == {}
 
 
 def test_the_command_tells_what_is_wrong_with_its_remedy_and_a_code_of_its_own(world: Healthy, run: Run) -> None:

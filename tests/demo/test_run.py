@@ -33,7 +33,7 @@ FINE = Result(
 def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Script], None]:
     """Says what happens on the stage, of which nothing is real; the demo's folder goes below `tmp_path`."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(MODULE, "_prepare", lambda **_: None)
+    monkeypatch.setattr(MODULE, "_prepare", lambda version: None)
 
     class Stage:
         def __init__(self, options: Options, places: Places, voice: object) -> None:

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from zkcoord.core.record import Policy
+from zkcoord.core.severity import Severity
 from zkcoord.core.view import Member
 from zkcoord.doctor import fleet, kafka, zookeeper
-from zkcoord.doctor.facts import Finding, GroupFacts, KafkaFacts, ServerFacts, Severity, TreeFacts
+from zkcoord.doctor.facts import Finding, GroupFacts, KafkaFacts, ServerFacts, TreeFacts
+from zkcoord.tree.brokers_move import BrokersMove
 
 CONF = {"tickTime": "2000", "maxClientCnxns": "0"}
 
@@ -25,10 +27,9 @@ TREE = TreeFacts(
     read_ms=(1, 1, 2),
     brokers=3,
     topics=40,
-    controller={"brokerid": 1, "kraftControllerEpoch": -1},
     cluster_id="A",
     revision="0002",
-    head="0002",
+    served=("0001", "0002"),
     serving="0",
     candidates=({"host": "a", "version": "1.0"}, {"host": "b", "version": "1.0"}),
 )
@@ -62,11 +63,20 @@ def test_a_good_deployment_has_no_finding() -> None:
     assert of_zookeeper() + of_kafka() + of_fleet() == []
 
 
+def test_a_tree_at_the_oldest_revision_that_is_served_is_in_order() -> None:
+    assert of_fleet(revision="0001") == []
+
+
+def test_one_member_is_counted_in_the_singular() -> None:
+    (told,) = [found.evidence for found in fleet.judge(TREE, [GROUP], "1.0") if found.what == "group g"]
+    assert told == "Stable, coordinated, offsets in kafka, 1 member"
+
+
 @pytest.mark.parametrize(
     ("changed", "severity", "words", "evidence"),
     [
         ({"unreachable": "refused"}, Severity.ERR, "zk1:2181 does not answer", "refused"),
-        ({"refused": ("mntr",)}, Severity.INFO, "four-letter words", "mntr"),
+        ({"refused": ("mntr",)}, Severity.INFO, "does not allow all four-letter words", "mntr"),
         ({"srvr": {"Zookeeper version": "3.4.14-4c25d48, built"}}, Severity.WARN, "no mends", "3.4.14"),
         ({"srvr": {"Zookeeper version": "3.3.6-1366786, built"}}, Severity.ERR, "no transactions", "3.3.6"),
         ({"mntr": {"zk_approximate_data_size": str(2 << 30)}}, Severity.WARN, "much data", "2048 MiB"),
@@ -108,8 +118,8 @@ def test_session_timeouts_below_five_ticks_latency_and_open_nodes_are_told() -> 
     [
         ({"topics": None}, Severity.ERR, "no Kafka has ever been here"),
         ({"brokers": 0}, Severity.ERR, "no broker is registered"),
-        ({"controller": {"kraftControllerEpoch": 3}}, Severity.WARN, "to KRaft"),
-        ({"migrating": True}, Severity.WARN, "to KRaft"),
+        ({"move": BrokersMove.MOVING}, Severity.WARN, "to KRaft"),
+        ({"move": BrokersMove.MOVED, "brokers": 0}, Severity.ERR, "for KRaft"),
         ({"cluster_id": "B"}, Severity.ERR, "another cluster"),
     ],
 )
@@ -139,11 +149,18 @@ def test_brokers_that_were_not_asked_or_do_not_answer_and_foreign_users_of_a_gro
     one(of_kafka(group=replace(GROUP, users=("app",), store="zookeeper")), Severity.INFO, "group id g", "app")
 
 
+def test_consumers_of_kafkas_own_protocol_are_in_order_in_a_group_that_was_handed_over_to_them() -> None:
+    group = replace(GROUP, users=("app on /10.0.0.1",), left_to_kafka=True)
+    assert of_kafka(group=group) == []
+    told = [each.evidence for each in kafka.judge(TREE, KAFKA, [group]) if "group g is handed over" in each.what]
+    assert told == ["app on /10.0.0.1"]
+
+
 @pytest.mark.parametrize(
     ("tree", "severity", "words"),
     [
         ({"revision": None}, Severity.INFO, "not here yet"),
-        ({"revision": "0001"}, Severity.WARN, "another revision"),
+        ({"revision": "0003"}, Severity.WARN, "does not serve the tree's revision"),
         ({"serving": None}, Severity.ERR, "no coordinator serves"),
         ({"candidates": TREE.candidates[:1]}, Severity.WARN, "nobody stands by"),
         ({"candidates": TREE.candidates[:1] * 2}, Severity.WARN, "on one machine"),
@@ -154,6 +171,12 @@ def test_brokers_that_were_not_asked_or_do_not_answer_and_foreign_users_of_a_gro
 )
 def test_what_is_told_of_coordinators(tree: dict[str, Any], severity: Severity, words: str) -> None:
     one(of_fleet(**tree), severity, words, "")
+
+
+@pytest.mark.parametrize(("from_kafka", "option"), [(True, True), (False, False)])
+def test_the_remedy_names_the_option_that_the_trees_coordinators_need(from_kafka: bool, option: bool) -> None:
+    (found,) = of_fleet(serving=None, from_kafka=from_kafka)
+    assert ("--topics kafka" in found.remedy) is option
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,21 @@ import json
 import socket
 
 import pytest
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient
 
 from tests.cli.group_tree import A, World
 from tests.cli.program import Run
-from zkcoord.cli.doctor import FOUND
+from tests.kafka.helpers import QUIET
+from tests.offsets.test_kafka_store import new_group, new_topic
+from tests.waiting import wait_until
+from zkcoord.cli.audit import FOUND
+from zkcoord.core.record import DEFAULT_RECORD
 from zkcoord.embedded import EmbeddedKafka
 from zkcoord.embedded.zookeeper import EmbeddedZooKeeper
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.record import encode_record
 
 
 def found(run: Run, *options: str) -> tuple[int, list[dict[str, str]]]:
@@ -77,3 +84,23 @@ def test_the_doctor_sees_a_real_kafka_in_zookeeper_mode(run: Run) -> None:
     assert severity(findings, "protocol version of the brokers") == "OK"
     assert severity(findings, "retention of offsets") == "OK"
     assert not [each for each in findings if "another cluster" in each["what"]]
+
+
+@pytest.mark.kafka
+def test_the_doctor_names_a_consumer_of_kafkas_own_protocol_that_uses_a_groups_id(
+    chroot: str, kafka: EmbeddedKafka, run: Run
+) -> None:
+    where = {"bootstrap.servers": kafka.bootstrap_servers}
+    group, topic = new_group(), new_topic(AdminClient(where, logger=QUIET), 1)
+    with Tree(chroot) as tree:
+        World(tree, chroot).put(DRAFT.record(group), encode_record(DEFAULT_RECORD))
+    consumer = Consumer({**where, "group.id": group, "client.id": "app"}, logger=QUIET)
+    consumer.subscribe([topic])
+    try:
+        wait_until(lambda: consumer.poll(0.1) is None and bool(consumer.assignment()), "the consumer has joined")
+        _, findings = found(run, "--zookeeper", chroot, "--bootstrap-servers", kafka.bootstrap_servers)
+    finally:
+        consumer.close()
+
+    (told,) = [each for each in findings if each["what"].endswith(f"uses group id {group}")]
+    assert (told["severity"], told["evidence"]) == ("INFO", "app on /127.0.0.1")

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from zkcoord.audit.checks import Severity, Suspicion, suspicions
+from zkcoord.audit.checks import Suspicion, suspicions
 from zkcoord.audit.lag import LagReading, Verdict, verdict, within
 from zkcoord.audit.seen import Seen
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.severity import Severity
 
 Key = tuple[str, str, str]
+"""The identity of a suspicion: check, group, subject."""
 Place = tuple[str, TopicPartition]
 
 LAG = {
@@ -33,6 +35,18 @@ class Finding:
 
     of: Suspicion
     since_ms: int
+
+    def document(self) -> dict[str, str | None]:
+        """Return it for programs: what is wrong, and what to do."""
+        of = self.of
+        return {
+            "severity": of.severity.name,
+            "check": of.check,
+            "group": of.group,
+            "subject": of.subject or None,
+            "what": of.what,
+            "todo": of.todo,
+        }
 
 
 @dataclass(frozen=True, slots=True)

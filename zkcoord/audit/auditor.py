@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from zkcoord.audit.audit import Audit
-from zkcoord.audit.seen import Logs, Seen, read_seen
+from zkcoord.audit.seen import Seen, read_seen
+from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError, ZkcoordError
-from zkcoord.group_report import deleted_groups, group_names, may_name_a_group, read_tree
-from zkcoord.metrics.names import AUDIT_LAG, FINDINGS, READING_AGE, READINGS, VERDICTS, Name
+from zkcoord.group_report import TreeReport, deleted_groups, group_names, may_name_a_group, read_tree
+from zkcoord.metrics.names import AUDIT_LAG, FINDINGS, READING_AGE, READINGS, VERDICTS, Sample
 from zkcoord.migrate import BlockingTree, current
 from zkcoord.offsets.ports import Commits, CommitStore
+from zkcoord.offsets.verdict import Log
+from zkcoord.offsets.verify import Logs
 
-Sample = tuple[Name, tuple[str, ...], float]
 
-
-def no_logs(partitions: Collection[object]) -> Mapping[object, object]:
-    """Nobody said where Kafka is."""
+def no_logs(partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Log]:
+    """Return nothing: the audit was not told where Kafka is."""
     return {}
 
 
@@ -30,53 +31,67 @@ class Auditor:
     address: str
     audit: Audit
     only: Sequence[str] = ()
-    logs: Logs = field(default=no_logs)  # type: ignore[assignment]
+    logs: Logs = no_logs
     commits: CommitStore | None = None
     failed: ZkcoordError | None = None  # why the last reading did not succeed
     failures: int = 0
     read_ms: int | None = None  # when one succeeded last
+    seen: Sequence[Seen] = ()  # the groups then
+    rest: Callable[[], object] = lambda: None  # called after each group of a reading
 
     def read(self, now_ms: Callable[[], int]) -> None:
         """Make one reading. Raises what ZooKeeper or Kafka answer; `failed` keeps it."""
         try:
-            self.audit = self.audit.after(self._groups(), now_ms())
+            groups = self._groups()
         except ZkcoordError as error:
             self.failed, self.failures = error, self.failures + 1
             raise
-        self.failed, self.read_ms = None, now_ms()
+        self.audit = self.audit.after(groups, now_ms())
+        self.failed, self.read_ms, self.seen = None, now_ms(), groups
+
+    def look(self, group: str) -> tuple[TreeReport, Seen]:
+        """Read one group by itself, which the audit does not count; UsageError if there is none. Any thread."""
+        above, tree_id = self._above()
+        return above, self._one(above, tree_id, group, self._commits([group]).get(group, {}))
+
+    def _above(self) -> tuple[TreeReport, str]:
+        above, schema = read_tree(self.tree, self.address), current(self.tree)
+        return above, schema.tree_id if schema is not None else ""
+
+    def _commits(self, groups: Sequence[str]) -> Mapping[str, Commits]:
+        return self.commits.read(groups).found if self.commits is not None and groups else {}
 
     def _groups(self) -> list[Seen]:
-        above = read_tree(self.tree, self.address)
-        schema = current(self.tree)
+        above, tree_id = self._above()
         wanted = self.only or [name for name in group_names(self.tree, above.layout) if may_name_a_group(name)]
         gone = deleted_groups(self.tree, above.layout, wanted)
         groups = [name for name in wanted if name not in gone]
-        commits: Mapping[str, Commits] = {}
-        if self.commits is not None and groups:
-            commits = self.commits.read(groups).found
+        commits = self._commits(groups)
         found = []
         for group in groups:
             try:
-                seen = read_seen(
-                    self.tree,
-                    above.layout,
-                    group,
-                    served=above.coordinator is not None,
-                    tree_id=schema.tree_id if schema is not None else "",
-                    logs=self.logs,
-                    commits=commits.get(group, {}),
-                )
+                found.append(self._one(above, tree_id, group, commits.get(group, {})))
             except UsageError:  # it was removed meanwhile
                 if group in self.only:
                     raise
-                continue
-            found.append(seen)
+            self.rest()
         return found
+
+    def _one(self, above: TreeReport, tree_id: str, group: str, commits: Commits) -> Seen:
+        return read_seen(
+            self.tree,
+            above.layout,
+            group,
+            served=above.coordinator is not None,
+            tree_id=tree_id,
+            logs=self.logs,
+            commits=commits,
+        )
 
     def samples(self, now_ms: int) -> Iterator[Sample]:
         """Look up what holds after the last reading. Any thread."""
         audit = self.audit
-        found = Counter((f.of.group, f.of.check, f.of.severity.value) for f in audit.findings)
+        found = Counter((f.of.group, f.of.check, f.of.severity.name) for f in audit.findings)
         for labels, number in sorted(found.items()):
             yield FINDINGS, labels, number
         judged = Counter((group, verdict.value) for (group, _), verdict in audit.verdicts.items())

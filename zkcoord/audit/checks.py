@@ -5,21 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import Enum
 
 from zkcoord.audit.seen import Seen
 from zkcoord.core.model import Phase, TopicPartition, consumer_of
+from zkcoord.core.severity import Severity
 from zkcoord.core.view import START, GroupView
 
 RESTING = (Phase.PAUSED, Phase.DEAD, Phase.OBSERVED, Phase.EMPTY)
 """In these nobody has to read."""
-
-
-class Severity(Enum):
-    """How bad a finding is."""
-
-    ERR = "ERR"  # records are not read, or may be read twice
-    WARN = "WARN"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from zkcoord.core.model import TopicPartition
@@ -12,11 +12,9 @@ from zkcoord.migrate import BlockingTree
 from zkcoord.offsets.ports import Commits
 from zkcoord.offsets.reading import GroupSeen, read_group_offsets
 from zkcoord.offsets.verdict import Log
+from zkcoord.offsets.verify import Logs
 from zkcoord.tree.paths import Layout, Place
 from zkcoord.tree.snapshot import Kind, Read
-
-Logs = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, Log]]
-"""Asks Kafka for the starts and ends of logs; leaves out what it does not tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

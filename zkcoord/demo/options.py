@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from zkcoord.embedded.artifacts import KAFKA_4_VERSION, KAFKA_VERSION
 from zkcoord.errors import UsageError
 from zkcoord.settings import DEMO_PARTITIONS, DEMO_RATE, DEMO_SECONDS
 
@@ -13,6 +14,7 @@ GROUP = "demo"
 CONSUMERS = ("a", "b", "c")  # `c` joins later; `b` is killed, `a` leaves
 COORDINATORS = (1, 2)
 
+KAFKA_VERSIONS = {3: KAFKA_VERSION, 4: KAFKA_4_VERSION}
 SECONDS_MIN = 5  # a second of calm around each event
 SECONDS_MAX = 3_600
 PARTITIONS_MIN = len(CONSUMERS)  # each has something to read
@@ -33,6 +35,7 @@ class Options:
     partitions: int = DEMO_PARTITIONS
     keep: bool = False
     output: str = "table"  # or json
+    kafka: int = 3  # the brokers' major version; 4: without ZooKeeper, topics come from Kafka's metadata
     migration: bool = False  # of a group of old consumers, instead of the main job
 
     def check(self) -> None:
@@ -45,6 +48,8 @@ class Options:
         for name, (value, least, most) in limits.items():
             if not least <= value <= most:
                 raise UsageError(f"--{name} {value}: choose from {least:,} to {most:,}")
+        if self.kafka not in KAFKA_VERSIONS:
+            raise UsageError(f"--kafka {self.kafka}: choose {' or '.join(map(str, KAFKA_VERSIONS))}")
         if self.output not in ("table", "json"):
             raise UsageError(f"--output {self.output}: choose table or json")
 

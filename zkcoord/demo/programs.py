@@ -14,9 +14,10 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.demo.events import Event, EventLog
 from zkcoord.demo.options import CONSUMERS, TOPIC, Options, Places
 from zkcoord.demo.say import Voice
-from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
-from zkcoord.embedded.artifacts import KAFKA_VERSION
+from zkcoord.embedded import EmbeddedKafka, EmbeddedKRaft, EmbeddedZooKeeper
+from zkcoord.embedded.artifacts import KAFKA_4_VERSION
 from zkcoord.embedded.child import Child
+from zkcoord.embedded.kafka import KafkaBroker
 from zkcoord.errors import UnavailableError
 from zkcoord.kafka.client import NATIVE_LOG, KafkaClient, native_errors
 from zkcoord.shell.zk.blocking import Tree
@@ -39,14 +40,15 @@ class Programs(ABC):
 
     layout: Layout  # of the tree
 
-    def __init__(
-        self, options: Options, places: Places, voice: Voice, *, partitions: int, kafka_version: str = KAFKA_VERSION
-    ) -> None:
+    def __init__(self, options: Options, places: Places, voice: Voice, *, partitions: int, kafka_version: str) -> None:
         self.options, self.places, self.voice = options, places, voice
         self.zookeeper = EmbeddedZooKeeper(places.folder / "zookeeper", jvm_options=SERVER_JAVA)
-        self.kafka = EmbeddedKafka(
-            self.zookeeper.hosts, places.folder / "kafka", version=kafka_version, jvm_options=SERVER_JAVA
-        )
+        self.kafka: KafkaBroker
+        folder = places.folder / "kafka"
+        if kafka_version == KAFKA_4_VERSION:
+            self.kafka = EmbeddedKRaft(folder, version=kafka_version, jvm_options=SERVER_JAVA)
+        else:
+            self.kafka = EmbeddedKafka(self.zookeeper.hosts, folder, version=kafka_version, jvm_options=SERVER_JAVA)
         self.partitions = tuple(TopicPartition(TOPIC, n) for n in range(partitions))
         self.children: dict[str, Child] = {}
         self.logs: dict[str, EventLog] = {}
@@ -124,6 +126,8 @@ class Programs(ABC):
         """A coordinator of zkcoord."""
         command = ["zkcoord.cli.main", COORDINATOR, "--id", str(number), "--layout", self.layout.name]
         where = ["--zookeeper", self.zookeeper.hosts]
+        if self.layout.mirrored:
+            where = [*self.addresses(), "--topics", "kafka"]
         self.run_module(f"{COORDINATOR}-{number}", [*command, *where, "--log-format", "json"])
 
     def serving(self) -> int | None:

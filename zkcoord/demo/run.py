@@ -19,7 +19,7 @@ from zkcoord.demo.migration import report as migration_report
 from zkcoord.demo.migration.options import OLD_VERSION
 from zkcoord.demo.migration.play import play as play_migration
 from zkcoord.demo.migration.stage import MigrationStage
-from zkcoord.demo.options import GROUP, TOPIC, Options, Places
+from zkcoord.demo.options import GROUP, KAFKA_VERSIONS, TOPIC, Options, Places
 from zkcoord.demo.play import play
 from zkcoord.demo.programs import Programs
 from zkcoord.demo.say import Voice
@@ -41,7 +41,7 @@ def run(options: Options) -> int:
     UsageError for what this machine lacks, UnavailableError if that cannot be fetched: both before anything is made.
     """
     options.check()
-    _prepare(migration=options.migration)
+    _prepare(OLD_VERSION if options.migration else KAFKA_VERSIONS[options.kafka])
     places = Places(Path(tempfile.mkdtemp(prefix="zkcoord-demo-")))
     for folder in (places.output, places.scratch):
         folder.mkdir()
@@ -83,7 +83,7 @@ def _told(programs: Programs, fine: bool, values: dict[str, Any], table: str) ->
     return fine
 
 
-def _prepare(*, migration: bool) -> None:
+def _prepare(kafka_version: str) -> None:
     """The packages, a Java that fits Spark, and the jars: fetched here, and not by three consumers at once."""
     absent = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if absent:
@@ -92,7 +92,7 @@ def _prepare(*, migration: bool) -> None:
             "scripts/demo installs them in an environment of its own"
         )
     spark_environment()
-    kafka_jars(OLD_VERSION) if migration else kafka_jars()
+    kafka_jars(kafka_version)
     connector_jars()
 
 

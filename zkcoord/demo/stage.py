@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 
 from zkcoord.core.model import TopicPartition, consumer_of
-from zkcoord.demo.options import CONSUMERS, COORDINATORS, GROUP, TOPIC, Options, Places
+from zkcoord.demo.options import CONSUMERS, COORDINATORS, GROUP, KAFKA_VERSIONS, TOPIC, Options, Places
 from zkcoord.demo.programs import COORDINATOR, Programs, called
 from zkcoord.demo.say import Voice
 from zkcoord.demo.watch import Watch
+from zkcoord.embedded.artifacts import KAFKA_4_VERSION
 from zkcoord.group_report import GroupReport, read_group
-from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.paths import DRAFT, FROM_KAFKA, FROM_ZOOKEEPER, layout_named
 
 CALM_MS = 500  # a group that stays settled this long has come to rest
 
@@ -19,14 +20,14 @@ CALM_MS = 500  # a group that stays settled this long has come to rest
 class Stage(Programs):
     """The demo's servers and programs."""
 
-    layout = DRAFT
-
     def __init__(self, options: Options, places: Places, voice: Voice) -> None:
-        super().__init__(options, places, voice, partitions=options.partitions)
+        version = KAFKA_VERSIONS[options.kafka]
+        super().__init__(options, places, voice, partitions=options.partitions, kafka_version=version)
+        self.layout = layout_named(DRAFT.name, FROM_KAFKA if version == KAFKA_4_VERSION else FROM_ZOOKEEPER)
 
     def set_up(self) -> None:
         """Servers, coordinators, the producer, and three consumers that are warm."""
-        self.voice.say("starting ZooKeeper and Kafka")
+        self.voice.say(f"starting ZooKeeper and Kafka {self.kafka.version}")
         self.start_servers()
         for number in COORDINATORS:
             self.start_coordinator(number)
@@ -34,7 +35,10 @@ class Stage(Programs):
         self.stack.callback(self.watch.close)
         self.start_producer()
         self.wait("a coordinator to serve", lambda: self.serving() is not None)
-        self.voice.say(f"coordinator {self.serving()} serves, topic {TOPIC} has {len(self.partitions)} partitions")
+        source = ", told by Kafka itself" if self.layout.mirrored else ""
+        self.voice.say(
+            f"coordinator {self.serving()} serves, topic {TOPIC} has {len(self.partitions)} partitions{source}"
+        )
         for name in CONSUMERS:
             self.start_spark(name)
         self.voice.say("three PySpark consumers warm up: only then do they join")
@@ -46,7 +50,7 @@ class Stage(Programs):
 
     def group(self) -> GroupReport:
         """The group as it stands in ZooKeeper."""
-        return read_group(self.tree, DRAFT, GROUP)
+        return read_group(self.tree, self.layout, GROUP)
 
     def owners(self) -> dict[TopicPartition, str]:
         """Who owns each partition, as consumer ids."""

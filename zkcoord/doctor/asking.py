@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING
 
 from zkcoord.doctor.facts import GroupFacts, KafkaFacts, ServerFacts, TreeFacts
 from zkcoord.errors import CorruptError, UsageError, ZkcoordError
 from zkcoord.group_report import group_names, may_name_a_group, read_group, read_tree
-from zkcoord.migrate import BlockingTree, current, history
+from zkcoord.migrate import BlockingTree, current, served
+from zkcoord.tree.brokers_move import READS, cluster_of, move_of
 from zkcoord.tree.bulk import data
 from zkcoord.tree.candidate import describe
-from zkcoord.tree.paths import BROKERS, CANDIDATES, FROM_KAFKA, TOPICS, Layout
+from zkcoord.tree.paths import BROKERS, CANDIDATES, CLUSTER_ID, FROM_KAFKA, TOPICS, Layout
 from zkcoord.tree.registration import decode_registration
-from zkcoord.tree.schema import Schema
 from zkcoord.tree.snapshot import Kind, Read
+
+if TYPE_CHECKING:
+    from zkcoord.kafka.client import KafkaClient
 
 WORD_SECONDS, ANSWER_BYTES_MAX = 5.0, 1 << 20
 READS_TIMED = 20
-CONTROLLER, MIGRATION, CLUSTER = "/controller", "/migration", "/cluster/id"
 REFUSED = "is not executed because it is not in the whitelist"
 WORDS: Mapping[str, str] = {"srvr": ": ", "mntr": "\t", "conf": "="}
 """Four-letter words, and what stands between key and value in their answers."""
@@ -73,7 +74,7 @@ def ask_tree(tree: BlockingTree, *, open_nodes: Collection[str] = (), logs_in: b
         read_ms.append((time.monotonic_ns() - begun_ns) // 1_000_000)
     listed = tree.read([Read(path, Kind.CHILDREN) for path in (BROKERS, TOPICS, CANDIDATES)])
     brokers, topics, standing = listed
-    controller, migration, cluster = tree.read([Read(CONTROLLER), Read(MIGRATION), Read(CLUSTER)])
+    cluster, *moving = tree.read([Read(CLUSTER_ID), *READS])
     schema = current(tree)
     candidates = data(tree.read, [f"{CANDIDATES}/{name}" for name in standing.children])
     serving = read_tree(tree, "this address").coordinator if schema is not None else None
@@ -83,35 +84,18 @@ def ask_tree(tree: BlockingTree, *, open_nodes: Collection[str] = (), logs_in: b
         logs_in=logs_in,
         brokers=len(brokers.children) if brokers.exists else None,
         topics=len(topics.children) if topics.exists else None,
-        controller=_json(controller.data),
-        migrating=migration.exists,
-        cluster_id=_cluster_id(schema, cluster.data),
+        move=move_of(moving),
+        cluster_id=cluster_of(schema, cluster),
         from_kafka=schema is not None and schema.topics == FROM_KAFKA,
         revision=schema.revision if schema is not None else None,
-        head=history()[-1].revision,
+        served=served(),
         serving=serving,
         candidates=tuple(describe(node.data) for node in candidates if node.exists),
     )
 
 
-def _cluster_id(schema: Schema | None, node: bytes) -> str | None:
-    """The cluster from which topics come: by the tree, where they come from Kafka, else by Kafka's own node."""
-    if schema is not None and schema.topics == FROM_KAFKA:
-        return schema.cluster_id or None
-    found = _json(node).get("id")
-    return found if isinstance(found, str) else None
-
-
-def _json(text: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(text or b"{}")
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def ask_groups(tree: BlockingTree, users: Mapping[str, Collection[str]]) -> list[GroupFacts]:
-    """Read all groups; `users`: who uses their ids in Kafka, as far as that is known."""
+def ask_groups(tree: BlockingTree, users: Callable[[str], Collection[str]]) -> list[GroupFacts]:
+    """Read all groups; `users(group)` asks Kafka for the consumers of its own protocol in this group id."""
     if current(tree) is None:
         return []
     layout = read_tree(tree, "this address").layout
@@ -119,7 +103,7 @@ def ask_groups(tree: BlockingTree, users: Mapping[str, Collection[str]]) -> list
     for name in group_names(tree, layout):
         if may_name_a_group(name):
             with suppress(UsageError):  # it was removed meanwhile
-                found.append(_group(tree, layout, name, tuple(users.get(name, ()))))
+                found.append(_group(tree, layout, name, tuple(users(name))))
     return found
 
 
@@ -144,17 +128,16 @@ def _group(tree: BlockingTree, layout: Layout, name: str, users: tuple[str, ...]
         failed=view.state.failed is not None,
         quarantined=len(view.state.quarantined),
         users=users,
+        left_to_kafka=view.record.left_to_kafka,
     )
 
 
-def ask_kafka(servers: str, settings: Mapping[str, str]) -> KafkaFacts:
-    """Ask the brokers; what they do not answer is in `unreachable`. UsageError without the client library."""
-    from zkcoord.kafka.client import KafkaClient
+def ask_kafka(client: KafkaClient) -> KafkaFacts:
+    """Ask the brokers; `unreachable` says why none answered. UsageError when they refuse the credentials."""
     from zkcoord.kafka.cluster import describe_cluster
 
     try:
-        with KafkaClient(servers, settings) as client:
-            found = describe_cluster(client)
+        found = describe_cluster(client)
     except UsageError:
         raise
     except ZkcoordError as error:

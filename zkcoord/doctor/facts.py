@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
 
 from zkcoord.core.record import Policy
+from zkcoord.core.severity import Severity
 from zkcoord.core.view import Member
-
-
-class Severity(IntEnum):
-    """How bad a finding is; a larger one is worse."""
-
-    OK = 0
-    INFO = 1
-    WARN = 2
-    ERR = 3
+from zkcoord.tree.brokers_move import BrokersMove
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +46,11 @@ class TreeFacts:
     logs_in: bool = False  # this program has credentials
     brokers: int | None = None  # registered ones; None: there is no such node
     topics: int | None = None
-    controller: Mapping[str, object] = field(default_factory=dict)
-    migrating: bool = False  # Kafka's node /migration is there
+    move: BrokersMove | None = None  # of the brokers from ZooKeeper to KRaft; None: none has begun
     cluster_id: str | None = None
     from_kafka: bool = False  # the tree's topics come from Kafka's metadata, not from its nodes
     revision: str | None = None  # None: no zkcoord tree
-    head: str = ""
+    served: Sequence[str] = ()  # revisions that this program serves, oldest first
     serving: str | None = None
     candidates: Sequence[Mapping[str, object]] = ()
 
@@ -79,6 +70,7 @@ class GroupFacts:
     failed: bool = False
     quarantined: int = 0
     users: Sequence[str] = ()  # consumers of Kafka's own protocol in this group id
+    left_to_kafka: bool = False  # it was handed over to them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
+from zkcoord.core.severity import Severity
 from zkcoord.core.view import Member
-from zkcoord.doctor.facts import Finding, GroupFacts, Severity, TreeFacts
+from zkcoord.core.words import count, some
+from zkcoord.doctor.facts import Finding, GroupFacts, TreeFacts
 
 FLEET, GROUPS = "fleet", "groups"
 COORDINATORS_MAX = 3
 SKEW_MS = 60_000
-NAMED_MAX = 5
 
 
 def judge(tree: TreeFacts, groups: Sequence[GroupFacts], version: str) -> Iterator[Finding]:
@@ -29,11 +30,10 @@ def _tree(tree: TreeFacts) -> Iterator[Finding]:
     if tree.revision is None:
         remedy = "start `zkcoord coordinator`, or run `zkcoord migrate upgrade` as a user who may write"
         yield Finding(Severity.INFO, FLEET, "zkcoord is not here yet", "there is no /zkcoord/schema", remedy)
-    elif tree.revision != tree.head:
-        evidence = f"revision {tree.revision}, this program's is {tree.head}"
-        yield Finding(
-            Severity.WARN, FLEET, "the tree is at another revision", evidence, "see `zkcoord migrate current`"
-        )
+    elif tree.revision not in tree.served:
+        evidence = f"revision {tree.revision}; this program serves {', '.join(tree.served)}"
+        remedy = "run `zkcoord migrate upgrade`; if the revision is newer than this program, install its release"
+        yield Finding(Severity.WARN, FLEET, "this program does not serve the tree's revision", evidence, remedy)
     else:
         yield Finding(Severity.OK, FLEET, "the tree's revision", tree.revision)
 
@@ -44,7 +44,8 @@ def _coordinators(tree: TreeFacts, version: str) -> Iterator[Finding]:
     versions = Counter(str(each.get("version")) for each in known)
     said = ", ".join(f"{each.get('host')} ({each.get('version')})" for each in known) or "none"
     if tree.serving is None:
-        remedy = "start a coordinator; if one runs, its log says what it waits for"
+        option = " with `--topics kafka`" if tree.from_kafka else ""
+        remedy = f"start a coordinator{option}; if one runs, its log says what it waits for"
         yield Finding(Severity.ERR, FLEET, "no coordinator serves", f"standing: {said}", remedy)
     if len(known) == 1:
         remedy = "run a second one on another machine"
@@ -70,7 +71,7 @@ def _group(group: GroupFacts) -> Iterator[Finding]:
     name, see = group.group, f"see `zkcoord group describe {group.group} --state`"
     ours = sum(member.speaks_protocol for member in group.members)
     others = len(group.members) - ours
-    evidence = f"{group.state}, {group.mode}, offsets in {group.store}, {ours} members"
+    evidence = f"{group.state}, {group.mode}, offsets in {group.store}, {count(ours, 'member')}"
     evidence += f" and {others} that do not speak the protocol" if others else ""
     if group.failed or group.quarantined or group.problems:
         parts = ["FAILED"] if group.failed else []
@@ -118,7 +119,7 @@ def _times(group: GroupFacts) -> Iterator[Finding]:
 def _clocks(group: GroupFacts) -> Iterator[Finding]:
     skewed = {c: ms for c, ms in group.clock_ahead_ms.items() if abs(ms) > SKEW_MS}
     if skewed:
-        evidence = ", ".join(f"{c} {ms / 1000:+.0f} s" for c, ms in sorted(skewed.items())[:NAMED_MAX])
+        evidence = some([f"{c} {ms / 1000:+.0f} s" for c, ms in sorted(skewed.items())])
         remedy = (
             "set the clocks (NTP): logs and timelines of different machines cannot be compared; no lease depends on it"
         )
@@ -127,5 +128,4 @@ def _clocks(group: GroupFacts) -> Iterator[Finding]:
 
 
 def _named(members: Sequence[Member], say: Callable[[Member], str]) -> str:
-    more = f" and {len(members) - NAMED_MAX} more" if len(members) > NAMED_MAX else ""
-    return ", ".join(f"{m.consumer_id}: {say(m)}" for m in members[:NAMED_MAX]) + more
+    return some([f"{m.consumer_id}: {say(m)}" for m in members])

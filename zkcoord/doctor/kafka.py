@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from zkcoord.doctor.facts import Finding, GroupFacts, KafkaFacts, Severity, TreeFacts
+from zkcoord.core.severity import Severity
+from zkcoord.doctor.facts import Finding, GroupFacts, KafkaFacts, TreeFacts
+from zkcoord.tree.brokers_move import MEND, BrokersMove
+from zkcoord.tree.paths import CONTROLLER, MIGRATION
 
 AREA = "kafka"
 RETENTION_CONFIG, VERSION_CONFIG = "offsets.retention.minutes", "inter.broker.protocol.version"
 CHECKPOINT_MINUTES = 60  # commits in Kafka are made again when they are so old
 DAY_MINUTES = 24 * 60
+MOVES = {
+    BrokersMove.MOVING: (
+        Severity.WARN,
+        "Kafka is on its way from ZooKeeper to KRaft",
+        f"before the last step of that move {MEND}",
+    ),
+    BrokersMove.MOVED: (Severity.ERR, "Kafka's brokers have left ZooKeeper for KRaft", MEND),
+}
 
 
 def judge(tree: TreeFacts, kafka: KafkaFacts | None, groups: Sequence[GroupFacts]) -> Iterator[Finding]:
@@ -36,23 +47,15 @@ def _in_zookeeper(tree: TreeFacts) -> Iterator[Finding]:
         absent = "/brokers/topics" if tree.topics is None else "/brokers/ids"
         yield Finding(Severity.ERR, AREA, "no Kafka has ever been here", f"there is no {absent}", remedy)
         return
-    epoch = tree.controller.get("kraftControllerEpoch")
-    moving = tree.migrating or (isinstance(epoch, int) and epoch >= 0)
-    if tree.brokers == 0:
+    listed = f"{tree.brokers} brokers and {tree.topics} topics are in ZooKeeper"
+    if tree.move is not None:
+        severity, what, remedy = MOVES[tree.move]
+        yield Finding(severity, AREA, what, f"{MIGRATION} or {CONTROLLER} names a KRaft controller; {listed}", remedy)
+    elif tree.brokers == 0:
         what = "no broker is registered: Kafka is down, or its brokers run in KRaft mode"
-        remedy = (
-            "start Kafka. In KRaft mode new topics and partitions do not reach ZooKeeper: zkcoord would not see them"
-        )
-        yield Finding(Severity.ERR, AREA, what, f"/brokers/ids is empty, {tree.topics} topics are listed", remedy)
-    elif moving:
-        evidence = "/migration is there" if tree.migrating else f"/controller names the KRaft controller, epoch {epoch}"
-        remedy = (
-            "move the groups to Kafka's own offsets before that is finished: topics stop to appear in ZooKeeper then"
-        )
-        yield Finding(Severity.WARN, AREA, "Kafka is on its way from ZooKeeper to KRaft", evidence, remedy)
+        yield Finding(Severity.ERR, AREA, what, listed, f"start Kafka; if it runs in KRaft mode, {MEND}")
     else:
-        evidence = f"{tree.brokers} brokers and {tree.topics} topics in ZooKeeper"
-        yield Finding(Severity.OK, AREA, "ZooKeeper mode", evidence)
+        yield Finding(Severity.OK, AREA, "ZooKeeper mode", listed)
 
 
 def _brokers(tree: TreeFacts, kafka: KafkaFacts, groups: Sequence[GroupFacts]) -> Iterator[Finding]:
@@ -65,7 +68,10 @@ def _brokers(tree: TreeFacts, kafka: KafkaFacts, groups: Sequence[GroupFacts]) -
         yield Finding(Severity.OK, AREA, "protocol version of the brokers", f"{VERSION_CONFIG}={version}")
     yield from _retention(kafka, groups)
     for each in groups:
-        if each.users:
+        if each.users and each.left_to_kafka:
+            what = f"group {each.group} is handed over to consumers of Kafka's own protocol"
+            yield Finding(Severity.OK, AREA, what, ", ".join(each.users))
+        elif each.users:
             severity = Severity.INFO if each.store == "zookeeper" else Severity.ERR
             remedy = "give it another group id: Kafka takes no commits of others while it is there"
             what = f"a consumer of Kafka's own protocol uses group id {each.group}"

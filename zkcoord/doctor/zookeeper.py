@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from zkcoord.doctor.facts import Finding, ServerFacts, Severity, TreeFacts
+from zkcoord.core.severity import Severity
+from zkcoord.doctor.facts import Finding, ServerFacts, TreeFacts
 
 AREA = "zookeeper"
 MULTI_SINCE, MAINTAINED_SINCE = (3, 4), (3, 8)
@@ -50,7 +51,7 @@ def _server(server: ServerFacts, session_timeouts_ms: Sequence[int]) -> Iterator
     if server.refused:
         remedy = "to see versions and limits: 4lw.commands.whitelist=srvr,mntr,conf in zoo.cfg"
         said = f"not allowed: {', '.join(server.refused)}"
-        yield Finding(Severity.INFO, AREA, f"{where} does not answer four-letter words", said, remedy)
+        yield Finding(Severity.INFO, AREA, f"{where} does not allow all four-letter words", said, remedy)
     version = version_of(server.srvr)
     if version is not None:
         said = server.srvr["Zookeeper version"].partition(",")[0]

@@ -28,6 +28,7 @@ KAFKA_4_VERSION = "4.1.0"
 # the last that deals round robin by the names `[topic,partition]`. 1.1: the last with old consumers at all; it reads
 # JSON by Jackson, and escapes regexes twice.
 OLD_KAFKA_VERSIONS = ("0.8.2.2", "0.11.0.2", "1.1.1")
+DELTA_VERSION = "4.0.0"  # for Spark 4.0
 COMPILER_VERSION = "3.36.0"  # Eclipse's, the first for Java 21: a Java runtime has no compiler of its own
 
 
@@ -112,6 +113,11 @@ def compiler_jars() -> tuple[Path, ...]:
 def connector_jars() -> tuple[Path, ...]:
     """Return the four jars of Spark's Kafka connector for the installed PySpark; fetched if absent (10 MB)."""
     return ensure(load_bundle("spark-kafka-connector", spark_version()), cache_dir())
+
+
+def delta_jars() -> tuple[Path, ...]:
+    """Return the jars of Delta's own sink for Spark, which a benchmark compares with; fetched if absent (8 MB)."""
+    return ensure(load_bundle("delta-spark", DELTA_VERSION), cache_dir())
 
 
 def fetch_with_ivy(bundle: Bundle, work: Path, keep: Path) -> Path:

@@ -1,0 +1,75 @@
+"""The documentation as a site: it is built without a warning, and has every page, command and public name."""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from zkcoord.cli.examples import EXAMPLES
+
+ROOT = Path(__file__).parent.parent
+pytestmark = pytest.mark.spark  # its reference names the options of Spark consumers
+SECONDS = 600.0  # only what fails takes so long
+MADE = ("index", "contributing", "changes", "reference/commands", "reference/python")
+LINK = re.compile(r'(?:href|src)="([^"]+)"')
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built with warnings as errors: dead links, pages that no menu has, docstrings that cannot be read."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(folder)]
+    env = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def page(site: Path, name: str) -> str:
+    """The text of a page, as HTML."""
+    return (site / ("index.html" if name == "index" else f"{name}/index.html")).read_text("utf-8")
+
+
+def test_every_page_is_there_and_its_links_lead_into_the_site(site: Path) -> None:
+    names = [*MADE, *(path.stem for path in (ROOT / "docs").glob("*.md"))]
+    broken = []
+    for name in names:
+        folder = site if name == "index" else site / name
+        for target in LINK.findall(page(site, name)):
+            path = html.unescape(target).partition("#")[0].partition("?")[0]
+            if path and not path.startswith(("https:", "http:", "data:")) and not (folder / path).exists():
+                broken.append(f"{name}: {target}")
+    assert broken == []
+
+
+def test_the_reference_has_every_command_with_its_example(site: Path) -> None:
+    text = html.unescape(re.sub(r"<[^>]+>", "", page(site, "reference/commands")))
+    assert [words for words in EXAMPLES if f"\nzkcoord {words}" not in text] == []
+    assert [example for example in EXAMPLES.values() if example not in text] == []
+    assert "ZKCOORD_COORDINATOR_SESSION_TIMEOUT_MS" in text
+
+
+def test_diagrams_and_pictures_are_shown(site: Path) -> None:
+    assert '<pre class="mermaid">' in page(site, "migrating")
+    for name, picture in (("monitoring", "hand-over.svg"), ("page", "page-groups.png")):
+        assert re.search(rf'<img[^>]*src="[^"]*{re.escape(picture)}"', page(site, name))
+        assert (site / "images" / picture).is_file()
+
+
+def test_the_program_that_makes_pages_is_no_page(site: Path) -> None:
+    assert not (site / "site.py").exists()
+
+
+@pytest.mark.parametrize(
+    "module", ["zkcoord", "zkcoord.kafka", "zkcoord.spark", "zkcoord.embedded", "zkcoord.assignors"]
+)
+def test_the_reference_has_every_public_name(module: str, site: Path) -> None:
+    text = page(site, "reference/python")
+    assert [name for name in import_module(module).__all__ if f'id="{module}.{name}"' not in text] == []
