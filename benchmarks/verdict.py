@@ -45,7 +45,9 @@ def arguments(doc: str | None) -> argparse.ArgumentParser:
 def conclude(measures: Sequence[Measure], details: Mapping[str, Any], json_file: Path | None) -> int:
     """Print one line a measure; the exit code: 0 when all goals are reached. The file has `details`, too."""
     if json_file is not None:
-        rows = [{"measure": m.name, "value": m.value, "goal": m.goal, "ok": m.holds} for m in measures]
+        rows = [
+            {"measure": m.name, "value": m.value, "goal": m.goal, "at_most": m.at_most, "ok": m.holds} for m in measures
+        ]
         json_file.parent.mkdir(parents=True, exist_ok=True)
         json_file.write_text(json.dumps({"measures": rows, **details}, indent=1) + "\n", encoding="utf-8")
     for each in measures:

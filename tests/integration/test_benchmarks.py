@@ -69,6 +69,28 @@ def test_a_quick_run_with_old_consumers_ends_with_its_measures(tmp_path: Path) -
     run_quickly("legacy", tmp_path)
 
 
+@pytest.mark.zookeeper
+def test_a_benchmark_of_this_tree_is_compared_with_that_of_another_checkout(tmp_path: Path) -> None:
+    told = tmp_path / "measures.json"
+    command = [sys.executable, str(BENCHMARKS / "against.py"), str(ROOT), "floor", "--runs", "1", "--json", str(told)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command += ["--slower", "1000", "--", "--point", "2,20", "--runs", "1"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S)
+    written = json.loads(told.read_text(encoding="utf-8"))
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert [len(written[place]) for place in ("here", "there")] == [1, 1]
+    assert {m["measure"] for m in written["measures"]} == {f"{name}_over_before" for name in written["here"][0]}
+
+
+@pytest.mark.zookeeper
+def test_a_checkout_without_the_benchmark_is_told(tmp_path: Path) -> None:
+    command = [sys.executable, str(BENCHMARKS / "against.py"), str(tmp_path), "floor"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith(f"against.py: error: {tmp_path} has no benchmark 'floor'\n")
+
+
 def run_quickly(name: str, tmp_path: Path, *options: str) -> None:
     """Run a benchmark with `--quick`; it prints the measures that it writes, and ends with the exit code for them."""
     told = tmp_path / "measures.json"
