@@ -13,6 +13,7 @@ from zkcoord.cli.options import Command, Settings, pass_settings
 from zkcoord.cli.output import print_json
 from zkcoord.errors import UsageError
 from zkcoord.group_report import group_names, refuse_newer
+from zkcoord.kafka.client import librdkafka
 from zkcoord.migrate import BlockingTree, Rehearsal, Report, current
 from zkcoord.migrate.topics import ClusterTopics, TopicSwitch
 from zkcoord.offsets.writing import readers_of
@@ -49,6 +50,7 @@ def topics_command(show: Callable[[Settings, bool], Report]) -> click.Command:
         if accept_differences and goal != "kafka":
             raise UsageError("--accept-differences says that Kafka is right: give it with --to kafka only")
         servers = settings.needed_kafka_address()
+        librdkafka()  # a missing extra is told before anybody is asked
         with settings.tree() as tree:
             switch = TopicSwitch(
                 tree=Rehearsal(tree) if dry_run else tree,
