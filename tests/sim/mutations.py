@@ -1,14 +1,18 @@
 """Mutations: what a rule of the product is worth is seen when it is taken away.
 
 A mutation patches one place of the product. It is caught when a storm, or the script of its failure case, breaks a
-checker or an assertion, or does not come to rest; an exception of the mutated product counts, too. A case has several
-times the seeds that it needs: any change of the product is another draw.
+checker or an assertion, or does not come to rest, and the same seed passes without the mutation. An error that the
+product raises counts only if the case names it, for a patch that no longer fits the product raises errors, too. A case
+has several times the seeds that it needs: any change of the product is another draw.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import wraps
+from types import FunctionType
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -16,8 +20,80 @@ from tests.sim.garbage import collect_between
 from tests.sim.script import Script
 
 STORM_STEPS = 2_500
-Patch = pytest.MonkeyPatch
 Play = Callable[[int], object]
+
+NEVER_MEANT = (TypeError, NameError, AttributeError)
+"""Errors of a patch that does not fit the product. None of them shows that a rule is missed."""
+
+SLIPS = (AssertionError, LookupError, ValueError)
+"""Errors that show nothing when the patch's own lines raise them."""
+
+
+class BrokenMutationError(Exception):
+    """A mutation does not fit the product any more: nothing that it leads to shows anything."""
+
+
+class Patch:
+    """As `pytest.MonkeyPatch`, for mutations. A new function must take whatever the old one takes, and its own mistakes
+    are noted, also where the product catches them."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._patch = patch
+        self.mistakes: list[BaseException] = []
+
+    def setattr(self, target: object, name: str, new: object) -> None:
+        """Put `new` in the place of an attribute of a class or module. BrokenMutationError if it has another
+        signature."""
+        old = inspect.getattr_static(target, name)
+        self._patch.setattr(target, name, self._checked(f"{target!r}.{name}", old, new))
+
+    def setitem(self, mapping: Any, key: object, new: object) -> None:
+        """Put `new` in the place of an item."""
+        self._patch.setitem(mapping, key, self._checked(repr(key), mapping[key], new))
+
+    def _checked(self, place: str, old: object, new: object) -> object:
+        if isinstance(old, property) and isinstance(new, property):
+            assert new.fget is not None
+            return property(self._checked(place, old.fget, new.fget))  # type: ignore[arg-type]
+        if not isinstance(new, FunctionType):
+            return new
+        if isinstance(old, property) or (isinstance(old, FunctionType) and not takes_all_of(new, old)):
+            kind = "a property" if isinstance(old, property) else inspect.signature(old)
+            raise BrokenMutationError(f"{place} is {kind}, the mutation has {inspect.signature(new)}")
+        return self._noted(new)
+
+    def _noted(self, new: FunctionType) -> Callable[..., Any]:
+        @wraps(new)
+        def noted(*args: Any, **named: Any) -> Any:
+            try:
+                return new(*args, **named)
+            except NEVER_MEANT as error:
+                self.mistakes.append(error)
+                raise
+            except SLIPS as error:
+                here = error.__traceback__.tb_next if error.__traceback__ is not None else None
+                if here is not None and here.tb_next is None:
+                    self.mistakes.append(error)
+                raise
+
+        return noted
+
+
+def takes_all_of(new: FunctionType, old: FunctionType) -> bool:
+    """True if `new` can be called in the old one's place: with all its parameters, with those alone that have no
+    default, and with any of them by name."""
+    theirs, ours = inspect.signature(old), inspect.signature(new)
+    parameters = list(theirs.parameters.values())
+    for given in (parameters, [each for each in parameters if each.default is each.empty]):
+        by_place = [each.name for each in given if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+        by_name = {each.name: None for each in given if each.kind is each.KEYWORD_ONLY}
+        try:
+            bound = ours.bind(*by_place, **by_name)
+        except TypeError:
+            return False
+        if any(isinstance(value, str) and value != name for name, value in bound.arguments.items()):
+            return False  # the same place has another name
+    return True
 
 
 def group_storm(seed: int) -> None:
@@ -29,21 +105,47 @@ def group_storm(seed: int) -> None:
 
 
 class Case(NamedTuple):
-    """A mutation is missed by `play` within so many seeds."""
+    """A mutation is missed by `play` within so many seeds, by an assertion, or by the product with this error."""
 
     mutate: Callable[[Patch], None]
     play: Play
     seeds: int = 1
+    by: type[Exception] = AssertionError
 
 
-def must_be_missed(mutate: Callable[[Patch], None], play: Play, seeds: int) -> None:
-    """Fail unless a play of one of the first seeds breaks under the mutation."""
+def must_be_missed(
+    mutate: Callable[[Patch], None], play: Play, seeds: int, by: type[Exception] = AssertionError
+) -> None:
+    """Fail unless a play of one of the first seeds breaks under the mutation, and passes without it."""
     for seed in range(seeds):
-        with pytest.MonkeyPatch.context() as patch:
-            mutate(patch)
-            try:
-                play(seed)
-            except Exception:  # a checker, an assertion of the script, or the mutated product itself
-                return
+        error, mistakes = _broken_by(mutate, play, seed)
         collect_between()
+        if mistakes:
+            raise BrokenMutationError(f"the mutation itself fails: {mutate.__name__}") from mistakes[0]
+        if isinstance(error, (AssertionError, by)):
+            _must_pass(play, seed)
+            return
+        if error is not None:
+            raise BrokenMutationError(f"{mutate.__name__} is missed by no rule: {error!r}") from error
     pytest.fail(f"not missed within {seeds} seeds: {mutate.__doc__}")
+
+
+def _must_pass(play: Play, seed: int) -> None:
+    """Fail if the seed breaks without a mutation, too."""
+    try:
+        play(seed)
+    except Exception as error:
+        error.add_note(f"seed {seed} without the mutation")
+        raise
+
+
+def _broken_by(mutate: Callable[[Patch], None], play: Play, seed: int) -> tuple[Exception | None, list[BaseException]]:
+    """What the play of this seed ends with under the mutation, and the mistakes of the patch itself."""
+    with pytest.MonkeyPatch.context() as context:
+        patch = Patch(context)
+        mutate(patch)
+        try:
+            play(seed)
+        except Exception as error:
+            return error, patch.mistakes
+    return None, patch.mistakes

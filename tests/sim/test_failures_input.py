@@ -216,10 +216,10 @@ def test_f48_a_command_from_the_future_is_refused_removed_and_frees_what_it_name
     assert ("version is 2" if kind == "version" else "dance") in told.fields["why"]
     world.restart("coordinator1")
     world.run_until(lambda: f"{channel}/{sequence}" not in world.ensemble.leader.nodes, 10_000, "it is removed")
-    removal = next(
-        t for t in world.tried if t.applied and t.transaction.writes[-1] == DeleteNode(f"{channel}/refused", 0)
-    )
-    assert SetNode(owner, b"", 0) in removal.transaction.writes  # freed in the multi that removes the command
+    acknowledged = DeleteNode(f"{channel}/refused", 0)
+    removals = [t.transaction for t in world.tried if t.applied and t.transaction.writes[-1] == acknowledged]
+    assert len(removals) == 1
+    assert SetNode(owner, b"", 0) in removals[0].writes  # freed in the multi that removes the command
     assert script.journal("start", T4) == []
     assert [event.fields["consumer"] for event in world.events("command_removed")] == [consumer]
     script.settle("it is given anew")

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from tests.sim.actors import GROUP, ConsumerFactory
-from tests.sim.mutations import must_be_missed
+from tests.sim.mutations import Patch, must_be_missed
 from tests.sim.script import SESSION_MS, Script, on_seeds
 from zkcoord.core.model import TopicPartition
 from zkcoord.serving.role import CoordinatorRole
@@ -180,17 +180,17 @@ def test_f10_a_crowd_of_5000_delays_another_group_by_no_more_than_a_step(moment:
     play(0, "a", moment, 5_000)
 
 
-def all_wait_in_one_line(patch: pytest.MonkeyPatch) -> None:
+def all_wait_in_one_line(patch: Patch) -> None:
     """What waits to be read is asked for in the order of coming, whosever it is."""
     patch.setattr(waiting, "_lane", lambda scope: "")
 
 
-def any_number_of_reads_is_under_way(patch: pytest.MonkeyPatch) -> None:
+def any_number_of_reads_is_under_way(patch: Patch) -> None:
     """Each step asks for more, however much has not been answered."""
     patch.setattr(tracker.Tracker, "_full", lambda self: False)
 
 
-def one_group_after_the_other(patch: pytest.MonkeyPatch) -> None:
+def one_group_after_the_other(patch: Patch) -> None:
     """The next group's turn comes when the one before it is through."""
     clean = CoordinatorRole._completed
     patch.setattr(CoordinatorRole, "_completed", lambda self, group: group == min(self._pending) and clean(self, group))
@@ -201,9 +201,7 @@ def one_group_after_the_other(patch: pytest.MonkeyPatch) -> None:
     [all_wait_in_one_line, any_number_of_reads_is_under_way, one_group_after_the_other],
     ids=lambda m: m.__name__,
 )
-def test_a_fairness_that_is_taken_away_is_missed(
-    mutate: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fairness_that_is_taken_away_is_missed(mutate: Callable[[Patch], None], monkeypatch: Patch) -> None:
     monkeypatch.setattr(tracker, "READS_PER_REQUEST_MAX", READS_MAX)
 
     def all_moments(seed: int) -> None:

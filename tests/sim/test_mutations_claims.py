@@ -78,7 +78,8 @@ def lists_that_nobody_watches(patch: Patch) -> None:
 
 def marks_that_do_not_say_what_was_owned(patch: Patch) -> None:
     """What an evicted consumer had is granted as soon as its session is over."""
-    patch.setattr(channel, "encode_evicted", lambda timeout_ms, owned: evicted.encode_evicted(timeout_ms, ()))
+    encode = evicted.encode_evicted
+    patch.setattr(channel, "encode_evicted", lambda session_timeout_ms, owned: encode(session_timeout_ms, ()))
 
 
 def claims_of_the_evicted_that_stay(patch: Patch) -> None:

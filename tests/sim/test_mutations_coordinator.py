@@ -113,7 +113,7 @@ def no_sync_after_a_break(patch: Patch) -> None:
 def trusts_a_node_with_its_id(patch: Patch) -> None:
     """A coordinator's node with its own id is taken for its own (F2)."""
 
-    def serves(self: Election) -> bool:
+    def serves(self: Election, epoch: int | None = None) -> bool:
         node = self._node(self.layout.coordinator)
         return node is not None and node.exists and node.data == str(self.candidate_id).encode()
 
@@ -140,12 +140,12 @@ def no_backoff(patch: Patch) -> None:
 
 def purges_who_is_joining(patch: Patch) -> None:
     """A channel that was never registered with is not left alone for a minute (F46)."""
-    patch.setattr(AckTimeouts, "abandoned", lambda self, consumer_id, now_ms: True)
+    patch.setattr(AckTimeouts, "abandoned", lambda self, channel, now_ms: True)
 
 
 def no_minute_is_waited_for(patch: Patch) -> None:
     """A channel that was never registered with stays for ever."""
-    patch.setattr(AckTimeouts, "abandoned", lambda self, consumer_id, now_ms: False)
+    patch.setattr(AckTimeouts, "abandoned", lambda self, channel, now_ms: False)
 
 
 def a_restless_assignor(patch: Patch) -> None:
@@ -163,7 +163,7 @@ def a_restless_assignor(patch: Patch) -> None:
 def a_digest_of_the_order(patch: Patch) -> None:
     """The same target asked for again is another one (F24)."""
     numbers = count()
-    patch.setattr(coordinating, "digest", lambda target: str(next(numbers)))
+    patch.setattr(coordinating, "digest", lambda assignment: str(next(numbers)))
 
 
 def looks_at_no_owner_again(patch: Patch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -77,7 +78,7 @@ def gives_nothing_back(patch: Patch) -> None:
     def acknowledge(*given: Any) -> Any:
         (decision,), memory = original(*given)
         assert isinstance(decision, AcknowledgeStarts)
-        return [fast_replace(decision, refused={})], memory
+        return [replace(decision, refused={})], memory
 
     patch.setattr(starts, "_acknowledge", acknowledge)
 

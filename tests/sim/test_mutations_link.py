@@ -17,8 +17,9 @@ from zkcoord.member.calls import Calls
 from zkcoord.member.following import Following
 from zkcoord.member.role import MembershipRole
 from zkcoord.shell.hearing import Hearing
-from zkcoord.shell.loop import Loop
-from zkcoord.shell.ports import CommitDone
+from zkcoord.shell.loop import Loop, Role
+from zkcoord.shell.ports import CommitDone, SyncDone
+from zkcoord.shell.session_state import SessionState
 
 
 def an_answer_extends_before_the_registration_is_seen(patch: Patch) -> None:
@@ -40,10 +41,10 @@ def any_sync_opens_the_gate(patch: Patch) -> None:
     """Reads do not wait for the sync that was sent for them."""
     original = Loop._take_sync
 
-    def take(self: Loop, role: object, session: object, token: int, ok: bool, now_ms: int) -> None:
-        if ok:
-            session.gate = None  # type: ignore[attr-defined]
-        original(self, role, session, token, ok, now_ms)  # type: ignore[arg-type]
+    def take(self: Loop, role: Role, session: SessionState, done: SyncDone, now_ms: int) -> None:
+        if done.ok:
+            session.gate = None
+        original(self, role, session, done, now_ms)
 
     patch.setattr(Loop, "_take_sync", take)
 
@@ -52,11 +53,11 @@ def a_broken_gate_stays_shut(patch: Patch) -> None:
     """A gate whose sync was not answered is not asked for again."""
     original = Loop._take_sync
 
-    def take(self: Loop, role: object, session: object, token: int, ok: bool, now_ms: int) -> None:
-        if ok:
-            original(self, role, session, token, ok, now_ms)  # type: ignore[arg-type]
+    def take(self: Loop, role: Role, session: SessionState, done: SyncDone, now_ms: int) -> None:
+        if done.ok:
+            original(self, role, session, done, now_ms)
         else:
-            session.syncs.pop(token)  # type: ignore[attr-defined]
+            session.syncs.pop(done.token)
 
     patch.setattr(Loop, "_take_sync", take)
 

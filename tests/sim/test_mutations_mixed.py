@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,7 @@ from tests.sim.mutations import Case, Patch, must_be_missed
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member import decide, sharing, starts, stops
 from zkcoord.core.member.former_owners import FormerOwners
-from zkcoord.core.member.neighbours import EARLY_MS, Neighbours
+from zkcoord.core.member.neighbours import Neighbours, _given_ms
 from zkcoord.core.mode import GroupMode
 from zkcoord.legacy import modes
 from zkcoord.member.joining import Joining
@@ -58,7 +59,7 @@ def plans_by_its_own_members_only(patch: Patch) -> None:
 
     def plan_of(group: Any) -> Any:
         ours = {name: text for name, text in group.registrations.items() if "zkcoord" in text}
-        return original(fast_replace(group, registrations=ours))
+        return original(replace(group, registrations=ours))
 
     patch.setattr(modes, "plan_of", plan_of)
 
@@ -88,7 +89,7 @@ def gives_the_time_of_the_last_change(patch: Patch) -> None:
     patch.setattr(
         Neighbours,
         "_stopped_by_ms",
-        lambda self, p: self.moved_ms.get(p, self.since_ms) + max(self.mode.patience_ms - EARLY_MS, 0),
+        lambda self, partition: self.moved_ms.get(partition, self.since_ms) + _given_ms(self.mode.patience_ms),
     )
 
 

@@ -3,12 +3,13 @@ seeds (as in `test_mutations.py`, whose mutations are of the loops)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
-from tests.sim.programs import PlainProgram, Program
+from tests.sim.mutations import Case, Patch, must_be_missed
+from tests.sim.programs import PlainProgram
 from tests.sim.spark_program import SparkProgram
 from tests.sim.stream_program import StreamProgram
 from tests.sim.test_programs import play
@@ -17,8 +18,6 @@ from zkcoord.shell import worker
 from zkcoord.spark import batch_guard, loop
 from zkcoord.spark.consumer import SparkConsumer
 from zkcoord.spark.stream import handover, parts
-
-Patch = pytest.MonkeyPatch
 
 
 def a_loss_waits_behind_a_question_to_kafka(patch: Patch) -> None:
@@ -77,7 +76,7 @@ def a_stop_does_not_wait_for_the_batch(patch: Patch) -> None:
 
 def announced_ranges_are_cut_anew(patch: Patch) -> None:
     """What was announced is not read as it was."""
-    patch.setattr(loop, "announced_ranges", lambda held, ends, most: ())
+    patch.setattr(loop, "announced_ranges", lambda holds, ends, max_offsets: ())
 
 
 def a_withdrawn_batch_stays_on_offer(patch: Patch) -> None:
@@ -127,26 +126,21 @@ def a_stop_commits_what_spark_has_not_completed(patch: Patch) -> None:
     patch.setattr(SparkConsumer, "stop", lambda self, cancel=None, why="": stop(self))
 
 
-CAUGHT: tuple[tuple[Callable[[Patch], None], type[Program], int], ...] = (
-    (an_exit_in_a_callback_ends_its_thread, PlainProgram, 300),
-    (a_fenced_batch_begins, SparkProgram, 20),
-    (a_fenced_batch_is_not_cancelled, SparkProgram, 120),
-    (a_stop_does_not_wait_for_the_batch, SparkProgram, 5),
-    (announced_ranges_are_cut_anew, SparkProgram, 5),
-    (a_complete_range_is_passed_over_whoever_went_on, StreamProgram, 60),
-    (a_stop_commits_what_spark_has_not_completed, StreamProgram, 5),
+plain = partial(play, kind=PlainProgram)
+sparkling = partial(play, kind=SparkProgram, exact=True)
+streaming = partial(play, kind=StreamProgram, exact=True)
+
+CASES = (
+    Case(an_exit_in_a_callback_ends_its_thread, plain, 300),
+    Case(a_fenced_batch_begins, sparkling, 20),
+    Case(a_fenced_batch_is_not_cancelled, sparkling, 120),
+    Case(a_stop_does_not_wait_for_the_batch, sparkling, 5),
+    Case(announced_ranges_are_cut_anew, sparkling, 5),
+    Case(a_complete_range_is_passed_over_whoever_went_on, streaming, 60),
+    Case(a_stop_commits_what_spark_has_not_completed, streaming, 5),
 )
 
 
-@pytest.mark.parametrize(("mutation", "kind", "seeds"), CAUGHT, ids=[each[0].__name__ for each in CAUGHT])
-def test_a_rule_that_is_taken_away_is_missed(
-    mutation: Callable[[Patch], None], kind: type[Program], seeds: int, monkeypatch: Patch
-) -> None:
-    mutation(monkeypatch)
-    settings: dict[str, Any] = {"exact": True} if issubclass(kind, SparkProgram) else {}
-    for seed in range(seeds):
-        try:
-            play(seed, kind, **settings)
-        except Exception:
-            return
-    pytest.fail(f"nothing misses it in {seeds} seeds")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.mutate.__name__)
+def test_a_rule_that_is_taken_away_is_missed(case: Case) -> None:
+    must_be_missed(*case)

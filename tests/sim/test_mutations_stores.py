@@ -3,6 +3,7 @@ number of seeds."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -33,7 +34,7 @@ def a_start_sets_no_node(patch: Patch) -> None:
         (decision,), memory = original(view, memory, start, granted, standing)
         assert isinstance(decision, AcknowledgeStarts)
         first = {p: begins for p, begins in decision.first.items() if granted[p].offset is None}
-        return [fast_replace(decision, first=first)], memory
+        return [replace(decision, first=first)], memory
 
     patch.setattr(starts, "_acknowledge", acknowledge)
 

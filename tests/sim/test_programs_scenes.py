@@ -12,6 +12,7 @@ import pytest
 import zkcoord
 from tests.sim import faults
 from tests.sim.kafka import SimKafka
+from tests.sim.mutations import Patch
 from tests.sim.poll_program import PollProgram
 from tests.sim.programs import PlainProgram, Program
 from tests.sim.script import QUIET, on_seeds
@@ -20,7 +21,6 @@ from tests.sim.spark_program import SparkProgram, Work
 from tests.sim.stream_program import StreamHandover, StreamProgram
 from tests.sim.sync import SimEvent
 from tests.sim.test_mutations_programs import (
-    Patch,
     a_closed_poll_consumer_joins,
     a_loss_waits_behind_a_question_to_kafka,
     a_withdrawn_batch_stays_on_offer,
@@ -43,7 +43,7 @@ class LongProgram(SparkProgram):
         self.spark.job(each, LONG_MS)  # type: ignore[arg-type]
 
 
-def loss_while_kafka_is_asked(seed: int, patch: Patch) -> int:
+def loss_while_kafka_is_asked(seed: int, patch: pytest.MonkeyPatch) -> int:
     """A long batch runs, Kafka does not answer where a new partition starts, and the link breaks for good: how long the
     batch runs on after the lease's end."""
     world = ProgramWorld(seed, replace(QUIET, session_timeout_ms=4_000))
@@ -72,12 +72,14 @@ def loss_while_kafka_is_asked(seed: int, patch: Patch) -> int:
 
 
 @on_seeds(5)
-def test_a_loss_reaches_a_running_batch_while_kafka_does_not_answer_a_question(seed: int, monkeypatch: Patch) -> None:
+def test_a_loss_reaches_a_running_batch_while_kafka_does_not_answer_a_question(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert loss_while_kafka_is_asked(seed, monkeypatch) < TOLD_MS
 
 
-def test_the_scene_of_a_loss_sees_one_that_waits_behind_the_question(monkeypatch: Patch) -> None:
-    a_loss_waits_behind_a_question_to_kafka(monkeypatch)
+def test_the_scene_of_a_loss_sees_one_that_waits_behind_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    a_loss_waits_behind_a_question_to_kafka(Patch(monkeypatch))
     assert loss_while_kafka_is_asked(0, monkeypatch) > TOLD_MS
 
 
@@ -106,8 +108,10 @@ def test_whoever_is_closed_while_it_starts_is_no_member(seed: int) -> None:
     close_while_they_start(seed)
 
 
-def test_programs_that_are_closed_while_they_start_find_one_that_joins_for_good(monkeypatch: Patch) -> None:
-    a_closed_poll_consumer_joins(monkeypatch)
+def test_programs_that_are_closed_while_they_start_find_one_that_joins_for_good(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    a_closed_poll_consumer_joins(Patch(monkeypatch))
     with pytest.raises(SimulationError, match="has left, and is a member"):
         for seed in range(300):  # one in 40 shows it
             close_while_they_start(seed)
@@ -123,7 +127,7 @@ WORKERS = ("zkcoord-callbacks", "zkcoord-questions")
 
 @pytest.mark.parametrize("kind", [PlainProgram, PollProgram, SparkProgram, StreamProgram])
 def test_threads_may_lose_the_baton_in_all_code_that_a_worker_shares_with_others(
-    kind: type[Program], monkeypatch: Patch
+    kind: type[Program], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trace_calls, runs = Crew.trace_calls, dict[str, set[str]]()
 
@@ -172,7 +176,7 @@ class LateProgram(StreamProgram):
         self.spark.job(each, LONG_MS if self.late else 0)
 
 
-def withdrawn_while_spark_asks(seed: int, patch: Patch) -> None:
+def withdrawn_while_spark_asks(seed: int, patch: pytest.MonkeyPatch) -> None:
     """A batch is on offer, a stop that waited for it withdraws it, and in this moment Spark asks for one. Then another
     member reads these partitions."""
 
@@ -200,13 +204,13 @@ def _reads(world: ProgramWorld, name: str) -> bool:
 
 @on_seeds(5)
 def test_f60_a_batch_that_is_withdrawn_while_spark_asks_is_read_by_the_next_owner_alone(
-    seed: int, monkeypatch: Patch
+    seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     withdrawn_while_spark_asks(seed, monkeypatch)
 
 
-def test_the_scene_of_a_withdrawal_finds_a_batch_that_stays_on_offer(monkeypatch: Patch) -> None:
-    a_withdrawn_batch_stays_on_offer(monkeypatch)
+def test_the_scene_of_a_withdrawal_finds_a_batch_that_stays_on_offer(monkeypatch: pytest.MonkeyPatch) -> None:
+    a_withdrawn_batch_stays_on_offer(Patch(monkeypatch))
     with pytest.raises(SimulationError, match="in work"):
         for seed in range(10):
             withdrawn_while_spark_asks(seed, monkeypatch)
