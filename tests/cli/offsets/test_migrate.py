@@ -256,3 +256,25 @@ def test_of_all_groups_those_that_are_not_adopted_are_left_out(chroot: str, run:
     assert (document["group"], document["result"]) == ("ours", "would be moved")
     assert refused.exit_code == 2
     assert json.loads(refused.stdout)["why"] == "it is not adopted: `zkcoord group adopt theirs` first"
+
+
+def test_f216_a_group_that_is_shared_with_an_old_member_is_not_moved_and_nothing_is_written(
+    chroot: str, run: Run, kafka: EmbeddedKafka
+) -> None:
+    servers = ("--zookeeper", chroot, "--bootstrap-servers", kafka.bootstrap_servers, "--output", "json")
+    group = f"g-{uuid.uuid4().hex[:8]}"
+    adopted = GroupRecord(adoption=Adoption(offsets="zookeeper", strategy="range", kafka="0.11"))
+    old = f"{LEGACY.ids(group)}/{group}_old-1416335000123-1a2b3c4d"
+    with World(chroot) as world:
+        upgrade(world.tree, run_id="test", layout="legacy")
+        world.put(LEGACY.record(group), encode_record(adopted))
+        world.put(old, b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1416335000123"}')
+        refused = run("offsets", "migrate", group, "--to", "dual", *servers)
+        beside = decode_record(world.data(LEGACY.record(group)))
+        world.remove(old)
+        moved = run("offsets", "migrate", group, "--to", "dual", *servers)
+    (document,) = map(json.loads, refused.stdout.splitlines())
+    why = f"it is shared with old members (mixed): it has 1 old member: {old.rpartition('/')[2]}; replace these first"
+    assert (refused.exit_code, document["result"], document["why"]) == (2, "refused", why)
+    assert beside == adopted
+    assert (moved.exit_code, json.loads(moved.stdout)["store"]) == (0, "dual")
