@@ -5,18 +5,26 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
+from zkcoord.cli.columns import fit
 from zkcoord.cli.options import Settings
 from zkcoord.logs import plain
 from zkcoord.operating.saying import Tone, say, toned
 from zkcoord.operating.words import cell
 
-CUT_TO = 12
-"""A column of text is not cut below so many characters."""
+MORE = "--output json has all"
+
+
+class Drawn(NamedTuple):
+    """A table's lines, the header first, and the columns for which there was no room."""
+
+    lines: list[str]
+    left_out: Sequence[str]
 
 
 def table(
@@ -30,7 +38,7 @@ def table(
     stand at the right.
 
     `width`: the most that a line may take (default: the terminal's, if standard output is one). Text is cut in its
-    middle for that, numbers never. `tones`: of the rows.
+    middle for that, numbers never; a column for which there is no room is named below. `tones`: of the rows.
 
     >>> print(table(["TOPIC", "LAG"], [["clicks", 7], ["a", None]], right=["LAG"]))
     TOPIC   LAG
@@ -40,38 +48,35 @@ def table(
     CONSUMER-ID          LAG
     etl_host-…-931c1cca  7
     """
-    lines = [list(header), *([cell(value) for value in row] for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
-    numbers = {column for column, name in enumerate(header) if name in right}
     if width is None and sys.stdout.isatty():
         width = shutil.get_terminal_size().columns
-    if width is not None:
-        widths = _fitted(widths, [len(name) for name in header], numbers, width)
-    drawn = [
+    lines, left_out = drawn(header, rows, right, width)
+    if tones:
+        lines[1:] = [toned(line, tone) for line, tone in zip(lines[1:], tones, strict=True)]
+    if left_out and width is not None:
+        lines += textwrap.wrap(f"left out: {', '.join(left_out)}; {MORE}", width, break_on_hyphens=False)
+    return "\n".join(lines)
+
+
+def drawn(
+    header: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    right: Collection[str] = (),
+    width: int | None = None,
+    names: Sequence[str] | None = None,
+) -> Drawn:
+    """Return a table's lines in this width. `names`: the bare names of the columns, where the header says more."""
+    names = header if names is None else names
+    lines = [list(header), *([cell(value) for value in row] for row in rows)]
+    kept, widths = fit(names, lines, right, width)
+    found = [
         "  ".join(
-            _cut(text, size).rjust(size) if column in numbers else _cut(text, size).ljust(size)
-            for column, (text, size) in enumerate(zip(line, widths, strict=True))
+            _cut(line[column], size).rjust(size) if names[column] in right else _cut(line[column], size).ljust(size)
+            for column, size in zip(kept, widths, strict=True)
         ).rstrip()
         for line in lines
     ]
-    if tones:
-        drawn[1:] = [toned(line, tone) for line, tone in zip(drawn[1:], tones, strict=True)]
-    return "\n".join(drawn)
-
-
-def _fitted(widths: Sequence[int], least: Sequence[int], fixed: Collection[int], room: int) -> list[int]:
-    """Take from the widest columns that may be cut until a line fits, but not below `least` nor CUT_TO."""
-    found = list(widths)
-    floors = [max(least[n], CUT_TO) for n in range(len(found))]
-    excess = sum(found) + 2 * (len(found) - 1) - room
-    while excess > 0:
-        cuttable = [n for n in range(len(found)) if n not in fixed and found[n] > floors[n]]
-        if not cuttable:
-            break
-        widest = max(cuttable, key=lambda n: found[n])
-        found[widest] -= 1
-        excess -= 1
-    return found
+    return Drawn(found, [name for column, name in enumerate(names) if column not in kept])
 
 
 def _cut(text: str, size: int) -> str:

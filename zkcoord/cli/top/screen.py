@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
-from zkcoord.cli.output import table
+from zkcoord.cli.output import drawn
 from zkcoord.core.words import count
 from zkcoord.group_report import GroupReport
 from zkcoord.operating.documents import RESTING, remarks, sentence, tone_of
@@ -18,7 +18,7 @@ from zkcoord.operating.partitions import Ends, lag_of, owner_of, partitions_of
 from zkcoord.operating.saying import Tone
 from zkcoord.operating.words import cell
 
-HELP = "Up/Down choose  Enter open  Esc back  Tab members, commands  s sort  r reverse  q quit"
+HELP = "Up/Down choose  Enter open  Esc back  Tab next table  s sort  r reverse  q quit"
 NUMBERS = ("#MEMBERS", "#PARTITIONS", "#COMMANDS", "LAG", "AGE-MS", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET")
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "groups": ("GROUP", "STATE", "#MEMBERS", "#PARTITIONS", "#COMMANDS", "LAG", "NOTE"),
@@ -28,7 +28,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 }
 TABS = ("partitions", "members", "commands")
 ABOVE, BELOW = 4, 1
-"""Lines that are no rows: title, notice, an empty one, the header; the keys."""
+"""Lines that are no rows: title, notice, the columns that are left out, the header; the keys."""
 
 
 class Style(Enum):
@@ -95,8 +95,7 @@ def frame(screen: Screen, reading: Reading, width: int, height: int) -> list[Lin
     columns = COLUMNS[screen.table]
     column, reverse = _sorting(screen)
     header = [f"{name}{'^' if reverse else 'v'}" if n == column else name for n, name in enumerate(columns)]
-    right = [name for name, bare in zip(header, columns, strict=True) if bare in NUMBERS]
-    head, *drawn = table(header, [row.cells for row in rows], right, width).splitlines()
+    (head, *table), left_out = drawn(header, [row.cells for row in rows], NUMBERS, width, columns)
     room = max(1, height - ABOVE - BELOW)
     at = _index(screen, rows)
     first = max(0, min(at - room // 2, len(rows) - room))
@@ -104,16 +103,22 @@ def frame(screen: Screen, reading: Reading, width: int, height: int) -> list[Lin
         Line(_title(screen, reading), Style.TITLE),
         Line(cell(reading.notice) if reading.notice else "", Style.BAD),
     ]
-    lines += [Line(""), Line(head.ljust(width), Style.HEADER)]
+    lines += [Line(f"no room for {', '.join(left_out)}" if left_out else "", Style.HINT)]
+    lines += [Line(head.ljust(width), Style.HEADER)]
     for number in range(first, min(first + room, len(rows))):
         chosen = number == at
-        lines.append(Line(drawn[number].ljust(width if chosen else 0), Style.CHOSEN if chosen else rows[number].style))
+        lines.append(Line(table[number].ljust(width if chosen else 0), Style.CHOSEN if chosen else rows[number].style))
     if not rows:
         lines.append(Line(_nothing(screen, reading), Style.HINT))
     lines += [Line("")] * (height - BELOW - len(lines))
     more = len(rows) - room
-    hint = f"{HELP}  ({first + 1}-{first + room} of {len(rows)})" if more > 0 else HELP
-    return [Line(line.text[:width], line.style) for line in [*lines[: height - BELOW], Line(hint, Style.HINT)]]
+    hint = f"{first + 1}-{first + room} of {len(rows)}  {HELP}" if more > 0 else HELP
+    return [Line(_within(line.text, width), line.style) for line in [*lines[: height - BELOW], Line(hint, Style.HINT)]]
+
+
+def _within(text: str, width: int) -> str:
+    """The text in so many characters: what is cut off at the right is told by an ellipsis."""
+    return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
 def pressed(screen: Screen, key: str, reading: Reading, page: int = 10) -> Screen:
