@@ -33,10 +33,10 @@ Positions = Mapping[TopicPartition, int]
 class Seen(logging.Handler):
     """Hands every event of the product's log to a function, with the time."""
 
-    def __init__(self, take: Callable[[int, str, Mapping[str, Any]], None]) -> None:
+    def __init__(self, take: Callable[[int, str, Mapping[str, Any]], None], level: int = logging.INFO) -> None:
         super().__init__()
         self._take = take
-        EVENTS.setLevel(logging.INFO)
+        EVENTS.setLevel(level)
         EVENTS.propagate = False
         EVENTS.addHandler(self)
 
@@ -249,7 +249,7 @@ class OneCoordinator:
         self._serving = threading.Event()
         self._client = Client(address)
         self._client.connected()
-        Seen(self._take)
+        Seen(self._take, logging.DEBUG)  # also phases in which groups are found
         self._coordinator = Coordinator(
             address,
             layout=layout,

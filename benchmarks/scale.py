@@ -20,6 +20,7 @@ Ends with one line a measure: `measure value goal ok|short`; goals stand for 5,0
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import resource
 import sys
@@ -54,7 +55,7 @@ class ScaleCoordinator:
         self._phases: dict[str, str] = {}
         self._stable_ns = 0
         self._elected_ns = 0
-        Seen(self._take)
+        Seen(self._take, logging.DEBUG)  # also phases in which groups are found
         gc.set_threshold(*COLLECTOR)  # as the command does
         self._coordinator = Coordinator(address, session_timeout_ms=SESSION_TIMEOUT_MS, metrics=metrics)
         self._coordinator.start()

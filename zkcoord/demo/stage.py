@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import partial
 
-from zkcoord.core.model import TopicPartition, consumer_of
+from zkcoord.core.model import Phase, TopicPartition, consumer_of
 from zkcoord.demo.options import CONSUMERS, COORDINATORS, GROUP, KAFKA_VERSIONS, TOPIC, Options, Places
 from zkcoord.demo.programs import COORDINATOR, Programs, called
 from zkcoord.demo.say import Voice
@@ -96,11 +96,14 @@ class Stage(Programs):
         self.calm("the group to settle", settled, CALM_MS)
 
     def stable_ms(self, since_ms: int) -> int:
-        """When a coordinator last said that the group is stable, after `since_ms`."""
+        """When a coordinator last said that the group is stable, or that it found it so, after `since_ms`."""
 
         def said() -> list[int]:
             logs = [self.logs[f"{COORDINATOR}-{number}"] for number in COORDINATORS]
-            return [event["mono_ms"] for log in logs for event in log.all("rebalance_stable", since_ms=since_ms)]
+            told = [event for log in logs for event in log.all("rebalance_stable", since_ms=since_ms)]
+            found = [event for log in logs for event in log.all("took_over", since_ms=since_ms)]
+            told += [event for event in found if Phase.STABLE.value in event["states"]]
+            return [event["mono_ms"] for event in told]
 
         return max(self.wait("the coordinator to see a stable group", said))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from operator import itemgetter
 from typing import Any, assert_never
 
@@ -35,6 +35,7 @@ from zkcoord.core.model import Phase, consumer_of
 from zkcoord.core.phase import phase_reason
 from zkcoord.core.view import GroupView, Member
 from zkcoord.serving.decided import DecidedGroup
+from zkcoord.serving.taking_over import TakeOver
 from zkcoord.shell.loop import Events
 
 OF_A_CONSUMER = {
@@ -64,12 +65,31 @@ class Reporter:
         self._problems: dict[str, str] = {}
         self._of_groups: dict[str, Mapping[str, str]] = {}  # group -> path -> what is wrong with it, as told
         self._behind: str | None = None  # the coordinator behind which this one stands by, as told
+        self._taking: TakeOver | None = None  # until all groups were found that stood when the term began
+
+    def elected(self, candidate_id: int | None, epoch: int, groups: Collection[str], now_ms: int) -> None:
+        """Log that this coordinator serves; it finds these groups."""
+        self.event("elected", {"coordinator": candidate_id, "epoch": epoch})
+        self._taking = TakeOver(groups, epoch, now_ms) if groups else None
+
+    def taken_over(self, now_ms: int) -> tuple[int, ...]:
+        """Log how the groups were found, once all of them were; until then return when that is told anyhow."""
+        if self._taking is None:
+            return ()
+        due_ms = self._taking.due_ms(now_ms)
+        if now_ms < due_ms:
+            return (due_ms,)
+        self.event("took_over", self._taking.fields(now_ms))
+        self._taking = None
+        return ()
 
     def forget(self, group: str) -> None:
         """Forget the group: it is gone."""
         self._phases.pop(group, None)
         self._members.pop(group, None)
         self._of_groups.pop(group, None)
+        if self._taking is not None:
+            self._taking.gone(group)
 
     def decision(self, group: str, decision: Decision) -> None:
         """Log one decision that was sent."""
@@ -136,14 +156,19 @@ class Reporter:
             self.event("instances_remembered", {"group": group, "instances": written, "why": decision.why})
 
     def decided(self, of: DecidedGroup) -> None:
-        """Log who came and went, and the group's phase when it is another one, with the reason."""
+        """Log who came and went, and the group's phase when it is another one, with the reason.
+
+        A group that is found at rest when the term begins has not changed: it is logged at debug level.
+        """
         group, now = of.view.group, of.phase
         self._tell_members(of.view)
         if self._phases.get(group) is not now:
             self._phases[group] = now
-            name = "rebalance_stable" if now is Phase.STABLE else "group_phase"
+            found = self._taking is not None and self._taking.found(group, now)
+            name = "rebalance_stable" if now is Phase.STABLE and not found else "group_phase"
             why = phase_reason(now, of.view, of.memory.target, of.decisions)
-            self.event(name, {"group": group, "state": now.value, "generation": of.view.state.generation, "why": why})
+            fields = {"group": group, "state": now.value, "generation": of.view.state.generation, "why": why}
+            self.event(name, fields | ({"level": "debug"} if found else {}))
 
     def _tell_members(self, view: GroupView) -> None:
         """Log members that joined, left or died since the last view; at the first one nothing is known to be new.

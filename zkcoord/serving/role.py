@@ -197,7 +197,8 @@ class CoordinatorRole:
             if self._loop.ready(f"group {group}", now_ms) and self._completed(group):
                 self._pending.discard(group)
                 self._decide_group(self._groups[group], now_ms)
-        times = [*self._wake_at_ms.values(), self._rounds.advance(self._groups, self._loop.tracker, now_ms)]
+        times = [*self._wake_at_ms.values(), *self._report.taken_over(now_ms)]
+        times.append(self._rounds.advance(self._groups, self._loop.tracker, now_ms))
         schema = self._election.schema_seen() if self._election is not None else None
         if self.kafka is not None and schema is not None:
             poll_ms = self.kafka.advance(self.term, schema, now_ms)
@@ -235,7 +236,7 @@ class CoordinatorRole:
                 self._stand_again("the epoch was raised since the election", now_ms, REOPEN_MS)
                 return
             if election.serves():
-                self._serve(election)
+                self._serve(election, now_ms)
                 return
             if election.candidate_id is None or (election.id_taken() and election.wanted_id is None):
                 self._loop.tracker.want(election.choose_id(), watch=True)
@@ -258,12 +259,12 @@ class CoordinatorRole:
         elif election.standby_to() is not None:
             self._leave_tree()
 
-    def _serve(self, election: Election) -> None:
+    def _serve(self, election: Election, now_ms: int) -> None:
         epoch, version = election.epoch()
         self.term = Term(epoch=epoch, epoch_version=version, marks={})
         self._follow_tree()
         self._report.problem(CANDIDATES, None)
-        self._report.event("elected", {"coordinator": election.candidate_id, "epoch": epoch})
+        self._report.elected(election.candidate_id, epoch, self._groups, now_ms)
 
     def _follow_tree(self) -> None:
         """Follow what decisions depend on. Nothing is decided before the election is seen to have succeeded."""
