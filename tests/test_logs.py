@@ -101,14 +101,38 @@ def test_a_line_for_people_spells_out_as_many_partitions_as_fit_into_200_charact
     logs.emit("start_sent", group="etl", why="it is free", consumer=consumer, partitions=partitions)
     logs.emit("quarantined", level="warning", group="etl", partitions=partitions[:2])
     logs.emit("start_sent", group="g", partitions=CLICKS[:12])
-    logs.emit("unreadable", path="/a", why="x" * 300, partitions=CLICKS, level="warning")
 
-    cut, whole, small, sentence = stream.getvalue().splitlines()
+    cut, whole, small = stream.getvalue().splitlines()
     assert cut.endswith(f"partitions={topic}-0,… (100 in all)")
     assert whole.endswith(f"partitions={topic}-0,{topic}-1")
     assert small.endswith("partitions=" + ",".join(f"clicks-{n}" for n in range(12)))
     assert max(map(len, (cut, whole, small))) < 200
-    assert "x" * 300 in sentence
+
+
+def test_a_text_that_is_too_long_loses_its_middle_for_people_and_is_whole_for_programs(stream: io.StringIO) -> None:
+    why = f"the node is no JSON: {'x' * 300}: its creator must mend it"
+    for log_format in logs.FORMATS:
+        logs.configure(log_format, logging.INFO, stream)
+        logs.emit("unreadable", path="/consumers/groups/etl/ids/a", why=why, partitions=CLICKS, level="warning")
+
+    people, programs = stream.getvalue().splitlines()
+    assert re.search(
+        r'path=/consumers/groups/etl/ids/a why="the node is no JSON: x+…x+: its creator must mend it"', people
+    )
+    assert "partitions=clicks-0,… (20 in all)" in people and 180 < len(people) < 200
+    assert json.loads(programs)["why"] == why
+
+
+def test_no_field_and_no_number_of_fields_makes_a_line_of_200_characters(stream: io.StringIO) -> None:
+    logs.configure("text", logging.INFO, stream)
+    long = {"consumer": "g" * 249, "path": "/a" * 500, "why": 'say "no"\n' * 100, "offsets": {CLICKS[0]: "y" * 400}}
+
+    logs.emit("unreadable", **long, level="warning")
+    logs.emit("write_refused", **{f"field{n}": "z z" * 30 for n in range(40)}, level="error")
+
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 2 and max(map(len, lines)) < 200 and all("…" in line for line in lines)
+    assert all(f" {key}=" in lines[0] for key in long)
 
 
 def test_an_event_as_text_is_one_line_for_people(stream: io.StringIO) -> None:
@@ -128,12 +152,13 @@ def test_a_warning_tells_its_fields_where_nobody_set_logging_up() -> None:
     program = (
         "from zkcoord import logs\n"
         "logs.emit('unreadable', path='/a', why='no JSON', group=None, level='warning')\n"
+        "logs.emit('unreadable', path='/a', why='x' * 300, level='warning')\n"
         "logs.emit('elected', epoch=1)\n"
     )
 
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
 
-    assert done.stderr == 'unreadable path=/a why="no JSON"\n'
+    assert done.stderr == f'unreadable path=/a why="no JSON"\nunreadable path=/a why={"x" * 300}\n'
 
 
 def test_configuring_twice_logs_once(stream: io.StringIO) -> None:

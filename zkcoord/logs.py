@@ -14,17 +14,19 @@ import math
 import re
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, TextIO
 
 from zkcoord.clock import mono_ms
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.words import shortened
 
 EVENTS = logging.getLogger("zkcoord.events")
 DEBUG_EVENTS = frozenset({"fetched"})  # one for each batch of messages
 FORMATS = ("text", "json")
 SHOWN_MAX = (12, 6, 3, 1)  # partitions or entries that a line for people spells out: fewer, if it would be too long
+TEXT_MAX = (128, 96, 72, 56, 44, 32, 24, 16)  # characters of a field with text: all, or these, if a line is too long
 SENTENCE_MAX = 165  # characters of an event for people; with date, time and level before it a line has less than 200
 _PLAIN = re.compile(r"[^\s\"'=]+")
 
@@ -97,7 +99,7 @@ class Text(logging.Formatter):
         words = [time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created)) + f".{int(record.msecs):03d}"]
         if record.levelno >= logging.WARNING:
             words.append(f"{record.levelname}:")
-        words.append(str(fields["message"]) if event == "log" else sentence(event, fields))
+        words.append(str(fields["message"]) if event == "log" else sentence(event, fields, TEXT_MAX))
         line = " ".join(words)
         return line if not record.exc_info else f"{line}\n{self.formatException(record.exc_info)}"
 
@@ -133,25 +135,30 @@ def _event(record: logging.LogRecord) -> tuple[str, Mapping[str, Any]]:
     return str(event), fields
 
 
-def sentence(event: str, fields: Mapping[str, Any]) -> str:
+def sentence(event: str, fields: Mapping[str, Any], cuts: Sequence[int] = ()) -> str:
     """The event for people: its name, and the fields that are known as key=value.
 
-    Long collections are cut, and further so that the text has SENTENCE_MAX characters; what a sentence says never is.
+    Long collections are cut so that the text has SENTENCE_MAX characters. Where that does not do, long texts lose their
+    middle: they have the most of `cuts` with which it fits. Without `cuts` they are whole.
     """
     shown = {key: plain(value) for key, value in fields.items() if key not in ("mono_ms", "message", "logger")}
-    for most in SHOWN_MAX:
-        text = " ".join([event, *(f"{key}={_short(value, most)}" for key, value in shown.items() if value is not None)])
+    known = {key: value for key, value in shown.items() if value is not None}
+    for most, longest in [*((most, None) for most in SHOWN_MAX), *((SHOWN_MAX[-1], longest) for longest in cuts)]:
+        text = " ".join([event, *(f"{key}={_short(value, most, longest)}" for key, value in known.items())])
         if len(text) <= SENTENCE_MAX:
-            break
-    return text
+            return text
+    return shortened(text, SENTENCE_MAX) if cuts else text
 
 
-def _short(known: Any, most: int) -> str:
-    """A field for people: of collections the first `most`, text with spaces is quoted, nothing breaks the line."""
+def _short(known: Any, most: int, longest: int | None = None) -> str:
+    """A field for people: of collections the first `most`, text with spaces is quoted, nothing breaks the line.
+
+    `longest`: so many characters of each text.
+    """
     if isinstance(known, dict):
-        known = [f"{key}:{_short(item, most)}" for key, item in known.items()]
+        known = [f"{key}:{_short(item, most, longest)}" for key, item in known.items()]
     if isinstance(known, list):
         more = f",… ({len(known)} in all)" if len(known) > most else ""
-        return ",".join(_short(item, most) for item in known[:most]) + more
-    text = str(known)
+        return ",".join(_short(item, most, longest) for item in known[:most]) + more
+    text = str(known) if longest is None else shortened(str(known), longest)
     return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)

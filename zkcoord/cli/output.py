@@ -13,6 +13,7 @@ import click
 
 from zkcoord.cli.columns import fit
 from zkcoord.cli.options import Settings
+from zkcoord.core.words import shortened
 from zkcoord.logs import plain
 from zkcoord.operating.saying import Tone, say, toned
 from zkcoord.operating.words import cell
@@ -69,26 +70,12 @@ def drawn(
     names = header if names is None else names
     lines = [list(header), *([cell(value) for value in row] for row in rows)]
     kept, widths = fit(names, lines, right, width)
-    found = [
-        "  ".join(
-            _cut(line[column], size).rjust(size) if names[column] in right else _cut(line[column], size).ljust(size)
-            for column, size in zip(kept, widths, strict=True)
-        ).rstrip()
-        for line in lines
-    ]
+    numbers = {column for column, name in enumerate(names) if name in right}
+    found = []
+    for line in lines:
+        cells = [(column, shortened(line[column], size), size) for column, size in zip(kept, widths, strict=True)]
+        found.append("  ".join(t.rjust(size) if n in numbers else t.ljust(size) for n, t, size in cells).rstrip())
     return Drawn(found, [name for column, name in enumerate(names) if column not in kept])
-
-
-def _cut(text: str, size: int) -> str:
-    """The text in so many characters: what is left out of its middle is told by an ellipsis.
-
-    >>> _cut("abcdefgh", 5), _cut("abc", 5)
-    ('ab…gh', 'abc')
-    """
-    if len(text) <= size:
-        return text
-    end = (size - 1) // 2
-    return f"{text[: size - 1 - end]}…{text[len(text) - end :]}"
 
 
 def print_json(document: Mapping[str, Any]) -> None:

@@ -23,3 +23,15 @@ def some(things: Collection[object], most: int = 5) -> str:
     """
     more = len(things) - most
     return ", ".join(map(str, islice(things, most))) + (f" and {more} more" if more > 0 else "")
+
+
+def shortened(text: str, most: int) -> str:
+    """The text in `most` characters: what is left out of its middle is told by an ellipsis.
+
+    >>> shortened("abcdefgh", 5), shortened("abc", 5)
+    ('ab…gh', 'abc')
+    """
+    if len(text) <= most:
+        return text
+    end = (most - 1) // 2
+    return f"{text[: most - 1 - end]}…{text[len(text) - end :]}"
