@@ -88,6 +88,8 @@ def test_one_member_is_counted_in_the_singular() -> None:
         ),
         ({"conf": {"maxClientCnxns": "10"}}, Severity.WARN, "few connections from one machine", "=10"),
         ({"conf": {"maxCnxns": "100"}, "mntr": {"zk_num_alive_connections": "90"}}, Severity.WARN, "left", "90 of"),
+        ({"dirs": {"datadir_size": str(6 << 30), "logdir_size": "99"}}, Severity.WARN, "much room", "6144 MiB"),
+        ({"conf": {"dataDirSize": "7", "dataLogSize": str(5 << 30)}}, Severity.WARN, "much room", "logs 5120 MiB"),
         ({"mntr": {"zk_learners": "2", "zk_synced_followers": "1"}}, Severity.WARN, "followers lag", "1 of 2"),
     ],
 )
@@ -111,6 +113,35 @@ def test_session_timeouts_below_five_ticks_latency_and_open_nodes_are_told() -> 
     one(of_zookeeper(read_ms=(300, 400, 500)), Severity.ERR, "very slowly", "the slowest 500 ms")
     one(of_zookeeper(writes_anybody=("/zkcoord",)), Severity.INFO, "everybody", "/zkcoord")
     one(of_zookeeper(writes_anybody=("/zkcoord",), logs_in=True), Severity.WARN, "everybody", "/zkcoord")
+
+
+def limited(*limits: tuple[int, int]) -> list[ServerFacts]:
+    """The servers with these least and greatest session timeouts."""
+    confs = [{**CONF, "minSessionTimeout": str(least), "maxSessionTimeout": str(most)} for least, most in limits]
+    return [replace(each, conf=conf) for each, conf in zip(SERVERS, confs, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("limits", "timeouts", "severity", "words", "evidence"),
+    [
+        ([(4_000, 40_000)] * 2 + [(4_000, 20_000)], (10_000,), Severity.WARN, "different session", "4000 to 20000"),
+        ([(4_000, 40_000)] * 3, (10_000, 60_000), Severity.WARN, "not get their timeout again", "of 60000 ms"),
+        ([(12_000, 60_000)] * 3, (12_000,), Severity.INFO, "longer than what programs ask for", "12000 to"),
+        ([(1_000, 8_000)] * 3, (), Severity.INFO, "shorter than what programs ask for", "to 8000"),
+    ],
+)
+def test_session_timeouts_that_servers_do_not_allow(
+    limits: list[tuple[int, int]], timeouts: tuple[int, ...], severity: Severity, words: str, evidence: str
+) -> None:
+    one(of_zookeeper(limited(*limits), timeouts), severity, words, evidence)
+    assert of_zookeeper(limited(*[(4_000, 40_000)] * 3), (10_000, 30_000)) == []
+
+
+@pytest.mark.parametrize(("size", "severity"), [(600_000, Severity.WARN), (2_000_000, Severity.ERR)])
+def test_a_list_of_nodes_that_is_near_the_largest_answer(size: int, severity: Severity) -> None:
+    listed = {"/brokers/ids": 5, "/brokers/topics": size}
+    one(of_zookeeper(listing_bytes=listed), severity, "near the largest answer", f"/brokers/topics has {size}")
+    assert of_zookeeper(listing_bytes={"/brokers/topics": 500_000}) == []
 
 
 @pytest.mark.parametrize(
@@ -167,6 +198,7 @@ def test_consumers_of_kafkas_own_protocol_are_in_order_in_a_group_that_was_hande
         ({"candidates": (*TREE.candidates, {"host": "c", "version": "0.9"})}, Severity.INFO, "different versions"),
         ({"candidates": tuple({**each, "version": "2"} for each in TREE.candidates)}, Severity.INFO, "version 1.0"),
         ({"candidates": TREE.candidates * 2}, Severity.INFO, "more coordinators"),
+        ({"candidates_ahead_ms": {"0": 90_000, "1": 5_000}}, Severity.WARN, "coordinators' clocks are ahead"),
     ],
 )
 def test_what_is_told_of_coordinators(tree: dict[str, Any], severity: Severity, words: str) -> None:
@@ -188,6 +220,11 @@ def test_the_remedy_names_the_option_that_the_trees_coordinators_need(from_kafka
         ({"clock_ahead_ms": {"c": -90_000}}, Severity.WARN, "clocks differ"),
         ({"members": (replace(MEMBER, rebalance_timeout_ms=5_000),)}, Severity.WARN, "rebalance timeouts"),
         ({"members": (replace(MEMBER, hold_ms=500),)}, Severity.INFO, "held for a short time"),
+        (
+            {"members": (MEMBER, replace(MEMBER, consumer_id="g_b", protocols=(1, 2)))},
+            Severity.INFO,
+            "consumers of different releases",
+        ),
         ({"policy": Policy(probe_interval_ms=1_000)}, Severity.WARN, "probes outrun"),
         ({"policy": Policy(evict_grace_ms=1_000)}, Severity.INFO, "grace"),
     ],

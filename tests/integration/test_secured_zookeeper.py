@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -125,6 +126,17 @@ def test_a_group_is_coordinated_by_programs_that_say_who_they_are_and_its_nodes_
         for path in ("/zkcoord", "/zkcoord/schema"):
             ((permissions, (scheme, _)),) = [tuple(acl) for acl in operator.get_acls(path)[0]]
             assert (scheme, permissions) == (secured.scheme, 31), "nobody else may even read it"
+
+
+def test_the_doctor_looks_at_a_server_that_lets_in_only_whom_it_knows(secured: Secured, operator: KazooClient) -> None:
+    with coordinating(secured.address, load_config(secured.config)):
+        wait_until(lambda: operator.exists("/zkcoord/coordinators") is not None, "a coordinator stands")
+        words = ["doctor", "--all", "--output", "json", "--zookeeper", secured.address]
+        shown = CliRunner().invoke(cli, [*words, "--zookeeper-config", str(secured.config)])
+    found = {each["what"]: each for each in map(json.loads, shown.stdout.splitlines())}
+    told = found["everybody who reaches ZooKeeper may write these nodes"]
+    assert (told["severity"], told["evidence"]) == ("WARN", "world:anyone:cdrwa on /brokers/topics")
+    assert found[f"{secured.address}: version"]["severity"] == "OK"
 
 
 def test_who_does_not_say_who_it_is_is_told(secured: Secured) -> None:

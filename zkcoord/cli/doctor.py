@@ -52,7 +52,8 @@ def doctor(settings: Settings, all_: bool) -> None:
 
 def _examine(settings: Settings) -> Sequence[Finding]:
     address = settings.zookeeper_address()
-    servers = [ask_server(host, port) for host, port in parse_connect(address).hosts]
+    tls = settings.zookeeper_settings().tls_context()
+    servers = [ask_server(host, port, tls) for host, port in parse_connect(address).hosts]
     if all(each.unreachable is not None for each in servers):
         return [*zookeeper.judge(servers, TreeFacts(), ())]
     with ExitStack() as stack:
@@ -60,7 +61,9 @@ def _examine(settings: Settings) -> Sequence[Finding]:
         tree = stack.enter_context(settings.tree())
         facts = ask_tree(tree, open_nodes=_open(settings), logs_in=_logs_in(settings))
         groups = ask_groups(tree, users)
-    timeouts = sorted({m.session_timeout_ms for g in groups for m in g.members if m.speaks_protocol})
+    known = {session: ms for each in servers for session, ms in each.sessions.items()}
+    own = {known[session] for session in facts.candidate_sessions if session in known}
+    timeouts = sorted(own | {m.session_timeout_ms for g in groups for m in g.members if m.speaks_protocol})
     return [
         *zookeeper.judge(servers, facts, timeouts),
         *kafka.judge(facts, brokers, groups),

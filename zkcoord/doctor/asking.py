@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import socket
+import ssl
 import time
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from zkcoord.doctor.facts import GroupFacts, KafkaFacts, ServerFacts, TreeFacts
@@ -25,33 +29,46 @@ if TYPE_CHECKING:
 WORD_SECONDS, ANSWER_BYTES_MAX = 5.0, 1 << 20
 READS_TIMED = 20
 REFUSED = "is not executed because it is not in the whitelist"
-WORDS: Mapping[str, str] = {"srvr": ": ", "mntr": "\t", "conf": "="}
-"""Four-letter words, and what stands between key and value in their answers."""
+WORDS: Mapping[str, str] = {"srvr": ": ", "mntr": "\t", "conf": "=", "dirs": ": ", "cons": ""}
+"""Four-letter words, and what stands between key and value in their answers (`cons` has lines of its own)."""
+
+LENGTH_BYTES = 4
+"""Before each name in a list."""
+
+_SESSION = re.compile(r"sid=0x([0-9a-f]+),.*?\bto=(\d+)")
 
 
-def ask_server(host: str, port: int) -> ServerFacts:
-    """Ask one server; never raises."""
+def ask_server(host: str, port: int, tls: ssl.SSLContext | None = None) -> ServerFacts:
+    """Ask one server, encrypted if `tls` is given; never raises."""
     answers: dict[str, Mapping[str, str]] = {}
+    sessions: dict[int, int] = {}
     refused = []
     for word, between in WORDS.items():
         try:
-            text = _word(host, port, word)
+            text = _word(host, port, word, tls)
         except OSError as error:
             return ServerFacts(address=f"{host}:{port}", unreachable=f"{word}: {error}")
         if REFUSED in text or not text:
             refused.append(word)
-        answers[word] = {} if REFUSED in text else _pairs(text, between)
-    srvr, mntr, conf = (answers[word] for word in WORDS)
-    return ServerFacts(address=f"{host}:{port}", srvr=srvr, mntr=mntr, conf=conf, refused=tuple(refused))
+        elif between:
+            answers[word] = _pairs(text, between)
+        else:
+            sessions = {int(each[1], 16): int(each[2]) for each in _SESSION.finditer(text)}
+    srvr, mntr, conf, dirs = (answers.get(word, {}) for word in ("srvr", "mntr", "conf", "dirs"))
+    told = ServerFacts(address=f"{host}:{port}", srvr=srvr, mntr=mntr, conf=conf, dirs=dirs)
+    return replace(told, refused=tuple(refused), sessions=sessions)
 
 
-def _word(host: str, port: int, word: str) -> str:
-    with socket.create_connection((host, port), timeout=WORD_SECONDS) as connection:
-        connection.settimeout(WORD_SECONDS)
+def _word(host: str, port: int, word: str, tls: ssl.SSLContext | None) -> str:
+    with ExitStack() as stack:
+        connection = stack.enter_context(socket.create_connection((host, port), timeout=WORD_SECONDS))
+        if tls is not None:
+            connection = stack.enter_context(tls.wrap_socket(connection, server_hostname=host))
         connection.sendall(word.encode("ascii"))
         answer = b""
-        while len(answer) < ANSWER_BYTES_MAX and (read := connection.recv(65_536)):
-            answer += read
+        with suppress(ssl.SSLEOFError):  # the server ends the connection without a word
+            while len(answer) < ANSWER_BYTES_MAX and (read := connection.recv(65_536)):
+                answer += read
     return answer.decode("utf-8", "backslashreplace")
 
 
@@ -76,7 +93,9 @@ def ask_tree(tree: BlockingTree, *, open_nodes: Collection[str] = (), logs_in: b
     brokers, topics, standing = listed
     cluster, *moving = tree.read([Read(CLUSTER_ID), *READS])
     schema = current(tree)
-    candidates = data(tree.read, [f"{CANDIDATES}/{name}" for name in standing.children])
+    nodes = data(tree.read, [f"{CANDIDATES}/{name}" for name in standing.children])
+    candidates = [(node.path.rpartition("/")[2], describe(node.data), node.stat) for node in nodes if node.stat]
+    ahead = {name: _ahead_ms(said, stat.mtime_ms) for name, said, stat in candidates}
     serving = read_tree(tree, "this address").coordinator if schema is not None else None
     return TreeFacts(
         read_ms=tuple(read_ms),
@@ -90,8 +109,22 @@ def ask_tree(tree: BlockingTree, *, open_nodes: Collection[str] = (), logs_in: b
         revision=schema.revision if schema is not None else None,
         served=served(),
         serving=serving,
-        candidates=tuple(describe(node.data) for node in candidates if node.exists),
+        candidates=tuple(said for _, said, _ in candidates),
+        candidate_sessions=tuple(stat.ephemeral_owner for _, _, stat in candidates),
+        candidates_ahead_ms={name: ms for name, ms in ahead.items() if ms is not None},
+        listing_bytes={n.path: sum(LENGTH_BYTES + len(c.encode()) for c in n.children) for n in listed if n.exists},
     )
+
+
+def _ahead_ms(said: Mapping[str, object], written_ms: int) -> int | None:
+    """How much later than its node was written a coordinator's clock says that its process began; None: it was not.
+
+    A process begins before it stands, maybe long before: a clock that is behind looks the same.
+    """
+    with suppress(ValueError):
+        since_ms = int(datetime.fromisoformat(str(said.get("since"))).timestamp() * 1000)
+        return since_ms - written_ms if since_ms > written_ms else None
+    return None
 
 
 def ask_groups(tree: BlockingTree, users: Callable[[str], Collection[str]]) -> list[GroupFacts]:

@@ -33,6 +33,8 @@ class ServerFacts:
     srvr: Mapping[str, str] = field(default_factory=dict)
     mntr: Mapping[str, str] = field(default_factory=dict)
     conf: Mapping[str, str] = field(default_factory=dict)
+    dirs: Mapping[str, str] = field(default_factory=dict)
+    sessions: Mapping[int, int] = field(default_factory=dict)  # of its clients, by `cons`: id -> timeout, ms
     refused: tuple[str, ...] = ()
     unreachable: str | None = None
 
@@ -53,6 +55,10 @@ class TreeFacts:
     served: Sequence[str] = ()  # revisions that this program serves, oldest first
     serving: str | None = None
     candidates: Sequence[Mapping[str, object]] = ()
+    candidate_sessions: Sequence[int] = ()  # the ids of their sessions
+    candidates_ahead_ms: Mapping[str, int] = field(default_factory=dict)
+    """Candidate -> how much later than ZooKeeper wrote its node its own clock says that it had begun before."""
+    listing_bytes: Mapping[str, int] = field(default_factory=dict)  # path -> what the list of its children takes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

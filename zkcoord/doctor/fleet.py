@@ -20,10 +20,12 @@ def judge(tree: TreeFacts, groups: Sequence[GroupFacts], version: str) -> Iterat
     yield from _tree(tree)
     if tree.revision is not None:
         yield from _coordinators(tree, version)
+        yield from _coordinators_clocks(tree)
     for each in groups:
         yield from _group(each)
         yield from _times(each)
         yield from _clocks(each)
+        yield from _mixed(each)
 
 
 def _tree(tree: TreeFacts) -> Iterator[Finding]:
@@ -125,6 +127,27 @@ def _clocks(group: GroupFacts) -> Iterator[Finding]:
         )
         what = f"group {group.group}: {len(skewed)} members' clocks differ from ZooKeeper's"
         yield Finding(Severity.WARN, GROUPS, what, evidence, remedy)
+
+
+def _coordinators_clocks(tree: TreeFacts) -> Iterator[Finding]:
+    skewed = {name: ms for name, ms in tree.candidates_ahead_ms.items() if ms > SKEW_MS}
+    if skewed:
+        evidence = some([f"coordinator {name} {ms / 1000:+.0f} s or more" for name, ms in sorted(skewed.items())])
+        remedy = "set the clocks (NTP): logs, journals and timelines cannot be compared; no decision depends on it"
+        yield Finding(Severity.WARN, FLEET, "coordinators' clocks are ahead of ZooKeeper's", evidence, remedy)
+
+
+def _mixed(group: GroupFacts) -> Iterator[Finding]:
+    """Registrations name no release: protocols tell releases apart that differ in what they can do."""
+    protocols: dict[tuple[int, int], list[str]] = {}
+    for member in group.members:
+        if member.speaks_protocol:
+            protocols.setdefault(member.protocols, []).append(member.consumer_id)
+    if len(protocols) > 1:
+        evidence = "; ".join(f"{low}-{high}: {some(names, 2)}" for (low, high), names in sorted(protocols.items()))
+        remedy = "finish the deployment: what the oldest release cannot do is not used before"
+        what = f"group {group.group}: consumers of different releases, by the protocols that they speak"
+        yield Finding(Severity.INFO, GROUPS, what, evidence, remedy)
 
 
 def _named(members: Sequence[Member], say: Callable[[Member], str]) -> str:

@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from zkcoord.core.severity import Severity
+from zkcoord.doctor import limits
 from zkcoord.doctor.facts import Finding, ServerFacts, TreeFacts
+from zkcoord.doctor.limits import number
 
 AREA = "zookeeper"
 MULTI_SINCE, MAINTAINED_SINCE = (3, 4), (3, 8)
@@ -14,13 +16,13 @@ SLOW_MS, VERY_SLOW_MS = 20, 200
 DATA_BYTES_MANY = 512 * 1024 * 1024
 FILES_FEW = 100
 TICKS = 5  # that a session timeout should have at least
-WORDS = ("srvr", "mntr", "conf")
 
 
 def judge(servers: Sequence[ServerFacts], tree: TreeFacts, session_timeouts_ms: Sequence[int]) -> Iterator[Finding]:
-    """All findings about ZooKeeper. `session_timeouts_ms`: those that members have."""
+    """All findings about ZooKeeper. `session_timeouts_ms`: those that members and coordinators have."""
     for each in servers:
         yield from _server(each, session_timeouts_ms)
+    yield from limits.judge(servers, tree, session_timeouts_ms)
     yield from _ensemble(servers)
     yield from _latency(tree.read_ms)
     if tree.writes_anybody:
@@ -49,7 +51,7 @@ def _server(server: ServerFacts, session_timeouts_ms: Sequence[int]) -> Iterator
         yield Finding(Severity.ERR, AREA, f"{where} does not answer", server.unreachable, remedy)
         return
     if server.refused:
-        remedy = "to see versions and limits: 4lw.commands.whitelist=srvr,mntr,conf in zoo.cfg"
+        remedy = "to see versions and limits: 4lw.commands.whitelist=srvr,mntr,conf,dirs,cons in zoo.cfg"
         said = f"not allowed: {', '.join(server.refused)}"
         yield Finding(Severity.INFO, AREA, f"{where} does not allow all four-letter words", said, remedy)
     version = version_of(server.srvr)
@@ -68,7 +70,7 @@ def _server(server: ServerFacts, session_timeouts_ms: Sequence[int]) -> Iterator
 
 def _limits(where: str, server: ServerFacts) -> Iterator[Finding]:
     known = {
-        name: _number(server.mntr.get(f"zk_{name}"))
+        name: number(server.mntr.get(f"zk_{name}"))
         for name in (
             "approximate_data_size",
             "open_file_descriptor_count",
@@ -84,11 +86,11 @@ def _limits(where: str, server: ServerFacts) -> Iterator[Finding]:
     if files is not None and files_max is not None and files_max - files < FILES_FEW:
         remedy = "raise its limit of open files (ulimit -n)"
         yield Finding(Severity.ERR, AREA, f"{where} has few file descriptors left", f"{files} of {files_max}", remedy)
-    most, connections = _number(server.conf.get("maxCnxns")), known["num_alive_connections"]
+    most, connections = number(server.conf.get("maxCnxns")), known["num_alive_connections"]
     if most and connections is not None and connections > most * 4 // 5:
         evidence = f"{connections} of maxCnxns={most}"
         yield Finding(Severity.WARN, AREA, f"{where} has few connections left", evidence, "raise maxCnxns")
-    each = _number(server.conf.get("maxClientCnxns"))
+    each = number(server.conf.get("maxClientCnxns"))
     if each is not None and 0 < each < 60:
         remedy = "raise it: each coordinator and each consumer of a machine holds one connection, tools another"
         evidence = f"maxClientCnxns={each}"
@@ -96,7 +98,7 @@ def _limits(where: str, server: ServerFacts) -> Iterator[Finding]:
 
 
 def _ticks(where: str, conf: Mapping[str, str], session_timeouts_ms: Sequence[int]) -> Iterator[Finding]:
-    tick_ms = _number(conf.get("tickTime"))
+    tick_ms = number(conf.get("tickTime"))
     if tick_ms is None or not session_timeouts_ms:
         return
     shortest = min(session_timeouts_ms)
@@ -122,7 +124,7 @@ def _ensemble(servers: Sequence[ServerFacts]) -> Iterator[Finding]:
     elif modes:
         yield Finding(Severity.OK, AREA, "ensemble", said)
     for each in servers:
-        followers, synced = _number(each.mntr.get("zk_learners")), _number(each.mntr.get("zk_synced_followers"))
+        followers, synced = number(each.mntr.get("zk_learners")), number(each.mntr.get("zk_synced_followers"))
         if followers is not None and synced is not None and synced < followers:
             evidence = f"{synced} of {followers} followers are in step"
             yield Finding(
@@ -143,7 +145,3 @@ def _latency(read_ms: Sequence[int]) -> Iterator[Finding]:
         yield Finding(Severity.WARN, AREA, "ZooKeeper answers slowly", evidence, remedy)
     else:
         yield Finding(Severity.OK, AREA, "latency", evidence)
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and re.fullmatch(r"\d+", text) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -71,6 +72,18 @@ class ZooKeeperConfig:
             "verify_certs": self.tls_verify,
             "check_hostname": self.tls_check_hostname,
         }
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """Return how a connection is encrypted that is not kazoo's; None: it is not. OSError for unreadable files."""
+        if not self.tls:
+            return None
+        context = ssl.create_default_context(cafile=self.tls_ca or None)
+        context.check_hostname = self.tls_check_hostname
+        if not self.tls_verify:
+            context.verify_mode = ssl.CERT_NONE
+        if self.tls_certificate:
+            context.load_cert_chain(self.tls_certificate, self.tls_key, self.tls_key_password or None)
+        return context
 
     def acl_bytes(self) -> bytes:
         """Return the ACL as a create sends it."""
