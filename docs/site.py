@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent
 ABOVE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changes.md"}
 """Pages above this folder, and what they are called in the site."""
 FILES = ("LICENSE",)
-MODULES = ("zkcoord", "zkcoord.kafka", "zkcoord.spark", "zkcoord.assignors", "zkcoord.embedded")
+MODULES = ("zkcoord", "zkcoord.kafka", "zkcoord.spark", "zkcoord.assignors", "zkcoord.embedded", "zkcoord.testing")
 CHOICES = ("zkcoord.kafka.KafkaConsumer", "zkcoord.spark.SparkConsumer")
 """Classes that take options as `**choices`: their docstrings list them only once they are imported."""
 

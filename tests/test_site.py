@@ -18,6 +18,7 @@ ROOT = Path(__file__).parent.parent
 pytestmark = pytest.mark.spark  # its reference names the options of Spark consumers
 SECONDS = 600.0  # only what fails takes so long
 MADE = ("index", "contributing", "changes", "reference/commands", "reference/python")
+FETCHING = re.compile(r"<(?:script|link|img|source|iframe|object|embed|video|audio)\b[^>]*>")
 LINK = re.compile(r'(?:href|src)="([^"]+)"')
 
 
@@ -56,11 +57,29 @@ def test_the_reference_has_every_command_with_its_example(site: Path) -> None:
     assert "ZKCOORD_COORDINATOR_SESSION_TIMEOUT_MS" in text
 
 
-def test_diagrams_and_pictures_are_shown(site: Path) -> None:
-    assert '<pre class="mermaid">' in page(site, "migrating")
-    for name, picture in (("monitoring", "hand-over.svg"), ("page", "page-groups.png")):
+def test_pictures_are_shown(site: Path) -> None:
+    for name, picture in (
+        ("migrating", "modes.svg"),
+        ("monitoring", "hand-over.svg"),
+        ("page", "page-groups.png"),
+    ):
         assert re.search(rf'<img[^>]*src="[^"]*{re.escape(picture)}"', page(site, name))
         assert (site / "images" / picture).is_file()
+
+
+def test_no_page_fetches_anything_from_elsewhere(site: Path) -> None:
+    """Scripts, styles, fonts and pictures are the site's own; nor has a page what the theme's script would fetch."""
+    found = []
+    for path in sorted(site.rglob("*.html")):
+        for tag in FETCHING.findall(path.read_text("utf-8")):
+            if (target := re.search(r'(?:src|href|srcset)="?((?:https?:)?//[^"\s>]+)', tag)) and "canonical" not in tag:
+                found.append(f"{path.relative_to(site)}: {target[1]}")
+        if re.search(r'class="[^"]*\bmermaid\b', path.read_text("utf-8")):
+            found.append(f"{path.relative_to(site)}: a diagram, whose program the theme fetches")
+    for path in sorted(site.rglob("*.css")):
+        addresses = re.findall(r"""(?:url\(|@import)\s*["']?((?:https?:)?//[^"')]+)""", path.read_text("utf-8"))
+        found += [f"{path.relative_to(site)}: {each}" for each in addresses]
+    assert found == []
 
 
 def test_the_program_that_makes_pages_is_no_page(site: Path) -> None:
@@ -68,7 +87,8 @@ def test_the_program_that_makes_pages_is_no_page(site: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["zkcoord", "zkcoord.kafka", "zkcoord.spark", "zkcoord.embedded", "zkcoord.assignors"]
+    "module",
+    ["zkcoord", "zkcoord.kafka", "zkcoord.spark", "zkcoord.embedded", "zkcoord.assignors", "zkcoord.testing"],
 )
 def test_the_reference_has_every_public_name(module: str, site: Path) -> None:
     text = page(site, "reference/python")

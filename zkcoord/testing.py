@@ -20,6 +20,16 @@ if TYPE_CHECKING:
     from zkcoord.coordinator import Coordinator
     from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
 
+__all__ = [
+    "Servers",
+    "zkcoord_coordinator",
+    "zkcoord_group",
+    "zkcoord_kafka",
+    "zkcoord_servers",
+    "zkcoord_topic",
+    "zkcoord_zookeeper",
+]
+
 WAIT_SECONDS = 60.0
 """For a topic or a coordinator; only what fails takes so long."""
 
