@@ -25,7 +25,7 @@ from zkcoord.demo.programs import Programs
 from zkcoord.demo.say import Voice
 from zkcoord.demo.stage import Stage
 from zkcoord.embedded import connector_jars, spark_environment
-from zkcoord.embedded.artifacts import kafka_jars
+from zkcoord.embedded.artifacts import KAFKA_VERSION, kafka_jars, kafka_tools_jars
 from zkcoord.errors import UsageError
 from zkcoord.signals import Handlers, at_signals
 
@@ -41,7 +41,7 @@ def run(options: Options) -> int:
     UsageError for what this machine lacks, UnavailableError if that cannot be fetched: both before anything is made.
     """
     options.check()
-    _prepare(OLD_VERSION if options.migration else KAFKA_VERSIONS[options.kafka])
+    _prepare(options)
     places = Places(Path(tempfile.mkdtemp(prefix="zkcoord-demo-")))
     for folder in (places.output, places.scratch):
         folder.mkdir()
@@ -83,7 +83,7 @@ def _told(programs: Programs, fine: bool, values: dict[str, Any], table: str) ->
     return fine
 
 
-def _prepare(kafka_version: str) -> None:
+def _prepare(options: Options) -> None:
     """The packages, a Java that fits Spark, and the jars: fetched here, and not by three consumers at once."""
     absent = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if absent:
@@ -92,7 +92,10 @@ def _prepare(kafka_version: str) -> None:
             "scripts/demo installs them in an environment of its own"
         )
     spark_environment()
-    kafka_jars(kafka_version)
+    for version in (OLD_VERSION, KAFKA_VERSION) if options.migration else (KAFKA_VERSIONS[options.kafka],):
+        kafka_jars(version)
+    if options.migration:
+        kafka_tools_jars(KAFKA_VERSION)
     connector_jars()
 
 

@@ -1,4 +1,4 @@
-"""Kafka's own command line tools, run from the fetched jars: what an operator would type, for the tests."""
+"""Kafka's own command line tools, run from the fetched jars: what operators type, for demo and tests."""
 
 import subprocess
 
@@ -30,3 +30,16 @@ def kafka_tool(name: str, *arguments: str, version: str = KAFKA_4_VERSION) -> st
     """Run the tool, and return all that it printed."""
     ran = run_tool(name, *arguments, version=version)
     return ran.stdout + ran.stderr
+
+
+def offsets_shown(said: str, group: str) -> dict[tuple[str, int], int]:
+    """Return the offset of each topic and partition, out of what `kafka-consumer-groups --describe` printed.
+
+    A partition without an offset is left out.
+
+    >>> head = "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID"
+    >>> offsets_shown(f"Consumer group 'g' has no active members.\\n\\n{head}\\ng t 0 7 9 2 -\\ng t 1 - 9 - -", "g")
+    {('t', 0): 7}
+    """
+    rows = [row for row in map(str.split, said.splitlines()) if len(row) >= 6 and row[0] == group]
+    return {(row[1], int(row[2])): int(row[3]) for row in rows if row[3].isdigit()}

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from zkcoord.clock import mono_ms
+from zkcoord.core.model import TopicPartition
 from zkcoord.demo.migration.counting import Counted, count
 from zkcoord.demo.migration.options import AUTO_COMMIT_MS, BACKOFF_MS, OLD, OLD_VERSION, RETRIES, SPARK
 from zkcoord.demo.migration.stage import MigrationStage
-from zkcoord.demo.options import COORDINATORS, GROUP
-from zkcoord.demo.programs import COORDINATOR, PRODUCER
+from zkcoord.demo.options import GROUP, TOPIC
+from zkcoord.demo.programs import PRODUCER
 
 CALM_MS = 2_000  # of records that flow, in each phase
-FIRST, SECOND = COORDINATORS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,15 +30,20 @@ class Phase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationResult:
-    """Everything that the demo tells in the end."""
+    """Everything that the demo tells in the end.
+
+    `ends`: how many records each partition has. `in_kafka`: the group's offsets as Kafka's own tool shows them.
+    """
 
     counted: Counted
     phases: Sequence[Phase]
+    ends: Mapping[TopicPartition, int]
+    in_kafka: Mapping[TopicPartition, int]
 
     @property
     def fine(self) -> bool:
         """True when the demo shows what it promises."""
-        return self.counted.fine
+        return self.counted.fine and self.in_kafka == self.ends
 
 
 def play(stage: MigrationStage) -> MigrationResult:
@@ -58,19 +63,21 @@ def play(stage: MigrationStage) -> MigrationResult:
     for name, happens in phases:
         with drama.phase(name):
             happens()
-    produced = _end_of_records(stage)
+    ends = end_of_records(stage)
+    stage.group.catch_up()
+    stage.await_commits(GROUP, ends)
     stage.zkcoord("offsets", "verify", GROUP)
+    in_kafka = stage.offsets_in_kafka(GROUP)
     stage.voice.say("counting")
-    return MigrationResult(
-        counted=count(produced, stage.read_by(), killed=drama.killed, old=OLD), phases=tuple(drama.phases)
-    )
+    produced = {p.partition: size for p, size in ends.items()}
+    counted = count(produced, stage.group.read_by(), killed=drama.killed, old=OLD)
+    return MigrationResult(counted=counted, phases=tuple(drama.phases), ends=ends, in_kafka=in_kafka)
 
 
-def _end_of_records(stage: MigrationStage) -> dict[int, int]:
-    """End the producer and wait until everything is processed; how many records each partition has got."""
+def end_of_records(stage: MigrationStage) -> dict[TopicPartition, int]:
+    """End the producer; how many records each partition has got."""
     said = stage.end_producer()
-    stage.catch_up()
-    return {int(partition): size for partition, size in said["records"].items()}
+    return {TopicPartition(TOPIC, int(partition)): size for partition, size in said["records"].items()}
 
 
 class _Drama:
@@ -84,22 +91,21 @@ class _Drama:
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """One phase: what happens in it, then some calm."""
-        stage, began_ms, before, killed = self._stage, mono_ms(), self._stage.processed(), len(self.killed)
+        stage, began_ms, killed = self._stage, mono_ms(), len(self.killed)
+        group, before = stage.group, stage.group.processed()
         stage.voice.say(f"PHASE {len(self.phases) + 1}: {name}")
         yield
         stage.flow(CALM_MS)
-        stage.catch_up()
-        took_ms, records = mono_ms() - began_ms, stage.processed() - before
+        group.catch_up()
+        took_ms, records = mono_ms() - began_ms, group.processed() - before
         self.phases.append(Phase(name=name, took_ms=took_ms, records=records, killed=self.killed[killed:]))
-        stage.voice.say(f"{records:,} records in {took_ms / 1000:.1f} s · {stage.describe()}")
+        stage.voice.say(f"{records:,} records in {took_ms / 1000:.1f} s · {group.describe()}")
 
     def comes_in(self) -> None:
         """An inventory, coordinators, and the adoption: nobody's partitions move."""
         stage = self._stage
         stage.zkcoord("inventory")
-        for number in COORDINATORS:
-            stage.start_coordinator(number)
-        stage.wait("a coordinator to serve", lambda: stage.serving() is not None)
+        stage.start_coordinators()
         what = ["--offsets", "zookeeper", "--strategy", "range", "--kafka", OLD_VERSION.rpartition(".")[0]]
         how = ["--retries", str(RETRIES), "--backoff-ms", str(BACKOFF_MS)]
         stage.zkcoord("group", "adopt", GROUP, *what, *how, "--auto-commit-interval-ms", str(AUTO_COMMIT_MS))
@@ -107,36 +113,32 @@ class _Drama:
 
     def replaces(self) -> None:
         """One leaves, one is killed, and one makes room for PySpark."""
-        stage = self._stage
+        stage, group = self._stage, self._stage.group
         a, b, c = OLD
-        stage.start_ours("x")
-        stage.settle(4)
-        stage.leave(a)
-        stage.settle(3)
+        group.start_ours("x")
+        group.settle(4)
+        group.leave(a)
+        group.settle(3)
         self._kill(b)
-        stage.settle(2)
-        stage.start_ours("y")
-        stage.settle(3)
+        group.settle(2)
+        group.start_ours("y")
+        group.settle(3)
         stage.places.go(SPARK).touch()
-        stage.settle(4)
-        stage.leave(c)
-        stage.settle(3)
+        group.settle(4)
+        group.leave(c)
+        group.settle(3)
 
     def fails_over(self) -> None:
         """The coordinator that serves is killed; consumers read on, and the standby serves. Another one stands by."""
-        stage, number = self._stage, self._stage.serving() or FIRST
-        self._kill(f"{COORDINATOR}-{number}")
-        standby = SECOND if number == FIRST else FIRST
-        stage.wait("the standby to serve", lambda: stage.serving() == standby, status=True)
-        stage.start_coordinator(number)
+        self.killed.append(self._stage.fail_over())
 
     def to_both(self) -> None:
         """Meanwhile a consumer is killed, and another one comes in its place."""
         with self._moving("dual"):
             self._kill("y")
-        self._stage.settle(2)
-        self._stage.start_ours("y2")
-        self._stage.settle(3)
+        self._stage.group.settle(2)
+        self._stage.group.start_ours("y2")
+        self._stage.group.settle(3)
 
     def to_kafka(self) -> None:
         """Meanwhile the coordinator is killed."""
@@ -147,9 +149,9 @@ class _Drama:
         """The way back, meanwhile a consumer is killed."""
         with self._moving("zookeeper"):
             self._kill("x")
-        self._stage.settle(2)
-        self._stage.start_ours("x2")
-        self._stage.settle(3)
+        self._stage.group.settle(2)
+        self._stage.group.start_ours("x2")
+        self._stage.group.settle(3)
 
     def to_kafka_again(self) -> None:
         """Once more, with nobody killed."""
@@ -165,6 +167,5 @@ class _Drama:
             moving.result()
 
     def _kill(self, name: str) -> None:
-        self._stage.voice.say(f"{name} is killed (SIGKILL)")
         self.killed.append(name)
         self._stage.kill(name)

@@ -12,7 +12,9 @@ FIRST, WIDE = 34, 12  # widths of the first column and of the others
 
 def as_json(result: MigrationResult) -> dict[str, Any]:
     """The result for programs."""
-    return {"ok": result.fine, "records": asdict(result.counted), "phases": [asdict(each) for each in result.phases]}
+    phases = [asdict(each) for each in result.phases]
+    in_kafka = {str(partition): offset for partition, offset in sorted(result.in_kafka.items())}
+    return {"ok": result.fine, "records": asdict(result.counted), "in_kafka": in_kafka, "phases": phases}
 
 
 def as_table(result: MigrationResult) -> str:
@@ -25,6 +27,11 @@ def as_table(result: MigrationResult) -> str:
         ("twice, by a kill", counted.by_kill, "what the killed consumer had not committed"),
         ("twice, by an old consumer", counted.by_old, "each time, a record that its program had in hand"),
         ("twice, unexplained", counted.unexplained, ""),
+        (
+            "committed, says Kafka 3.9",
+            sum(result.in_kafka.values()),
+            "the offsets that kafka-consumer-groups shows",
+        ),
     ]
     lines = ["RECORDS", *(f"{name:<{FIRST}}{size:>{WIDE},}   {note}".rstrip() for name, size, note in rows)]
     lines += ["", f"{'PHASE':<{FIRST}}{'TOOK':>{WIDE}}{'RECORDS':>{WIDE}}   KILLED"]
@@ -38,4 +45,6 @@ def _verdict(result: MigrationResult) -> str:
     counted = result.counted
     if result.fine:
         return "Each record was processed. What was processed twice is explained by a kill, or by an old consumer."
+    if counted.fine:
+        return f"FAILED: the offsets in Kafka are {dict(result.in_kafka)}, and the logs end at {dict(result.ends)}"
     return f"FAILED: {counted.lost:,} records lost, {counted.unexplained:,} processed twice without a reason"

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
 
-from zkcoord.core.model import TopicPartition, consumer_of
-from zkcoord.demo.migration.counting import OutputLog, Record, RecordLog
-from zkcoord.demo.migration.options import AUTO_COMMIT_MS, BACKOFF_MS, OLD, OLD_VERSION, OURS, RETRIES, SPARK
-from zkcoord.demo.options import GROUP, SESSION_TIMEOUT_MS, TOPIC, Options, Places
-from zkcoord.demo.programs import ORPHAN_MS, SOON_MS, Programs
+from zkcoord.core.model import TopicPartition
+from zkcoord.demo.migration.group import StagedGroup
+from zkcoord.demo.migration.options import OLD, OLD_VERSION, SPARK
+from zkcoord.demo.options import COORDINATORS, GROUP, Options, Places
+from zkcoord.demo.programs import COORDINATOR, SOON_MS, Programs
 from zkcoord.demo.say import Voice
-from zkcoord.embedded.child import Child
-from zkcoord.embedded.old_consumer import old_consumer_command
+from zkcoord.embedded.artifacts import KAFKA_VERSION
+from zkcoord.embedded.kafka_tools import offsets_shown, run_tool
 from zkcoord.errors import UnavailableError
+from zkcoord.offsets.kafka_store import KafkaCommits
 from zkcoord.tree.paths import LEGACY
-from zkcoord.tree.snapshot import Kind, Read
 
-CALM_MS = 1_000
+FIRST, SECOND = COORDINATORS
 
 
 class MigrationStage(Programs):
@@ -28,8 +27,7 @@ class MigrationStage(Programs):
 
     def __init__(self, options: Options, places: Places, voice: Voice) -> None:
         super().__init__(options, places, voice, partitions=options.partitions, kafka_version=OLD_VERSION)
-        self._records: dict[str, RecordLog | OutputLog] = {SPARK: OutputLog(places.output)}
-        self._seen: set[Record] = set()
+        self.group = StagedGroup(self, GROUP)
 
     def set_up(self) -> None:
         """Servers, three old consumers that read, and a Spark that is warm."""
@@ -37,123 +35,73 @@ class MigrationStage(Programs):
         self.start_servers()
         self.start_producer()
         for name in OLD:
-            self.start_old(name)
-        self.settle(len(OLD))
-        self.voice.say(f"three old consumers share the topic: {self.describe()}; PySpark warms up")
-        self.start_spark(SPARK)
+            self.group.start_old(name)
+        self.group.settle(len(OLD))
+        self.voice.say(f"three old consumers share the topic: {self.group.describe()}; PySpark warms up")
+        self.group.start_spark(SPARK)
         self.wait("Spark to be warm", lambda: self.logs[SPARK].first("warm"))
-
-    # programs
-
-    def start_old(self, name: str) -> None:
-        """An old consumer that commits to ZooKeeper."""
-        words = {
-            "topics": f"{TOPIC}:1",
-            "consumer.id": name,
-            "group.id": GROUP,
-            "zookeeper.connect": self.zookeeper.hosts,
-            "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
-            "rebalance.max.retries": str(RETRIES),
-            "rebalance.backoff.ms": str(BACKOFF_MS),
-            "auto.commit.interval.ms": str(AUTO_COMMIT_MS),
-            "auto.offset.reset": "smallest",
-            "fetch": "true",
-        }
-        command = old_consumer_command(OLD_VERSION, words)
-        self.run(Child(name, command, self.places.log(name), grace_ms=ORPHAN_MS, listens=True))
-
-    def start_ours(self, name: str) -> None:
-        """A consumer of zkcoord: `zkcoord consume`."""
-        what = ["--group", GROUP, "--topic", TOPIC, "--from-beginning"]
-        command = ["zkcoord.cli.main", "consume", *what, "--output", "json", "--log-format", "json"]
-        self.run_module(name, [*command, *self.addresses()])
-
-    def leave(self, name: str) -> None:
-        """The program's own end."""
-        self.playing.discard(name)
-        child = self.children[name]
-        if name in OLD:
-            child.say("stop")
-            self.wait(f"{name} to stop", lambda: self.logs[name].first("stopped"))
-            child.kill()  # it has nothing left to do
-        else:
-            child.stop(SOON_MS)
-
-    def kill(self, name: str) -> None:
-        """SIGKILL."""
-        self.playing.discard(name)
-        self.children[name].kill()
-
-    # commands
-
-    def zkcoord(self, *words: str) -> None:
-        """Run a command of zkcoord as its user does, and show it with what it prints; UnavailableError if it fails."""
-        self.voice.show(f"    $ zkcoord {' '.join(words)}")
-        command = [sys.executable, "-m", "zkcoord.cli.main", *self.addresses(), *words]
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=SOON_MS / 1000)
-        for line in (ran.stdout + ran.stderr).splitlines():
-            self.voice.show(f"      {line}")
-        if ran.returncode != 0:
-            raise UnavailableError(f"zkcoord {' '.join(words)} ended with code {ran.returncode}")
-
-    # looking
-
-    def members(self) -> set[str]:
-        """The consumers that are registered."""
-        (node,) = self.tree.read([Read(LEGACY.ids(GROUP), Kind.CHILDREN)])
-        return set(node.children)
-
-    def owners(self) -> dict[TopicPartition, str]:
-        """The consumer that owns each partition; "" nobody."""
-        nodes = self.tree.read([Read(LEGACY.owner(GROUP, p)) for p in self.partitions])
-        threads = [node.data.decode() if node.exists else "" for node in nodes]
-        return {p: consumer_of(thread) if thread else "" for p, thread in zip(self.partitions, threads, strict=True)}
-
-    def read_by(self) -> dict[str, Sequence[Record]]:
-        """What each reader has processed."""
-        self.processed()
-        return {name: log.records for name, log in self._records.items()}
-
-    def processed(self) -> int:
-        """How many different records were processed. Looks at what is new alone: it is asked again and again."""
-        for name, child in self.children.items():
-            if name in OLD or name.startswith(OURS):
-                self._records.setdefault(name, RecordLog(child.log))
-        for log in self._records.values():
-            self._seen.update(log.look())
-        return len(self._seen)
 
     def status(self) -> str:
         """What was produced and is still to be processed, and the group."""
         produced = self.produced()
-        return f"{produced:,} produced, {produced - self.processed():,} to be processed · {self.describe()}"
+        left = produced - self.group.processed()
+        return f"{produced:,} produced, {left:,} to be processed · {self.group.describe()}"
 
-    def describe(self) -> str:
-        """How many partitions each consumer has."""
-        names = {self._id(name): name for name in self.children}
-        owners = [names.get(owner, owner) or "nobody" for owner in self.owners().values()]
-        return " · ".join(f"{name} {owners.count(name)}" for name in sorted(set(owners)))
+    # programs
 
-    def _id(self, name: str) -> str | None:
-        """The id that a consumer is registered with; None before it was."""
-        if name in OLD:
-            return f"{GROUP}_{name}"
-        registered = self.logs[name].last("registered")
-        return registered["consumer"] if registered else None
+    def kill(self, name: str) -> None:
+        """SIGKILL."""
+        self.voice.say(f"{name} is killed (SIGKILL)")
+        self.playing.discard(name)
+        self.children[name].kill()
 
-    # waiting
+    def start_coordinators(self) -> None:
+        """Start both, and wait until one serves."""
+        for number in COORDINATORS:
+            self.start_coordinator(number)
+        self.wait("a coordinator to serve", lambda: self.serving() is not None)
 
-    def settle(self, members: int) -> None:
-        """Wait until so many consumers are registered, and have equal shares, for a moment."""
+    def fail_over(self) -> str:
+        """Kill the coordinator that serves, wait until the standby serves, start another one; the killed one's name."""
+        number = self.serving() or FIRST
+        name = f"{COORDINATOR}-{number}"
+        self.kill(name)
+        standby = SECOND if number == FIRST else FIRST
+        self.wait("the standby to serve", lambda: self.serving() == standby, status=True)
+        self.start_coordinator(number)
+        return name
 
-        def shared() -> bool:
-            registered, owners = self.members(), list(self.owners().values())
-            shares = {owners.count(name) for name in registered}
-            return len(registered) == members and shares == {len(self.partitions) // members}
+    # commands
 
-        self.calm(f"{members} consumers with equal shares", shared, CALM_MS)
+    def zkcoord(self, *words: str) -> str:
+        """Run a command of zkcoord as its user does, show it and what it prints; UnavailableError if it fails."""
+        self.voice.show(f"    $ zkcoord {' '.join(words)}")
+        command = [sys.executable, "-m", "zkcoord.cli.main", *self.addresses(), *words]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=SOON_MS / 1000)
+        self._show(ran.stdout + ran.stderr)
+        if ran.returncode != 0:
+            raise UnavailableError(f"zkcoord {' '.join(words)} ended with code {ran.returncode}")
+        return ran.stdout
 
-    def catch_up(self) -> None:
-        """Wait until what was produced until now is processed."""
-        produced = self.produced()
-        self.wait(f"{produced:,} records to be processed", lambda: self.processed() >= produced, status=True)
+    def offsets_in_kafka(self, group: str) -> dict[TopicPartition, int]:
+        """Show a group by Kafka's own `kafka-consumer-groups` (3.9), and return the offsets in what it printed."""
+        words = ("--bootstrap-server", self.kafka.bootstrap_servers, "--describe", "--group", group)
+        self.voice.show(f"    $ kafka-consumer-groups {' '.join(words)}")
+        ran = run_tool("kafka-consumer-groups", *words, version=KAFKA_VERSION)
+        said = ran.stderr + ran.stdout
+        self._show("\n".join(line for line in said.splitlines() if not line.startswith("log4j:")))
+        return {TopicPartition(topic, n): at for (topic, n), at in offsets_shown(ran.stdout, group).items()}
+
+    def await_commits(self, group: str, ends: dict[TopicPartition, int]) -> None:
+        """Wait until the group's offsets in Kafka are these: consumers commit once a second."""
+        commits = KafkaCommits(self.kafka_client)
+
+        def committed() -> bool:
+            found = commits.read([group]).found.get(group, {})
+            return {p: commit.offset for p, commit in found.items()} == ends
+
+        self.wait(f"the last commits of {group}", committed)
+
+    def _show(self, text: str) -> None:
+        for line in text.splitlines():
+            self.voice.show(f"      {line}")
