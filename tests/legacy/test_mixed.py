@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.integration.processes import READER, Child, now_ms
-from tests.legacy.lab import EACH_AT_LENGTH, RETRIES, SESSION_MS, Lab, OldConsumer
+from tests.legacy.lab import EACH_AT_LENGTH, RETRIES, SESSION_MS, V11, Lab, OldConsumer
 from tests.waiting import wait_until
 from zkcoord import Coordinator
 from zkcoord.cli.main import cli
@@ -51,9 +51,9 @@ class Mixed:
         lab.zk.ensure_path(LEGACY.record("g"))
         self.adopt(BACKOFF_MS)
 
-    def adopt(self, backoff_ms: int) -> None:
-        """It is told how long the old members wait between their tries."""
-        told = Adoption(offsets="zookeeper", strategy="range", kafka="1.1", retries=RETRIES, backoff_ms=backoff_ms)
+    def adopt(self, backoff_ms: int, *, strategy: str = "range", kafka: str = V11) -> None:
+        """It is told how the old members share partitions, and how long they wait between their tries."""
+        told = Adoption(offsets="zookeeper", strategy=strategy, kafka=kafka, retries=RETRIES, backoff_ms=backoff_ms)
         self.lab.zk.set(LEGACY.record("g"), encode_record(replace(DEFAULT_RECORD, adoption=told)))
 
     def coordinate(self) -> None:
@@ -75,10 +75,15 @@ class Mixed:
 
     def start_ours(self, program: str = READER) -> Child:
         """One more consumer of zkcoord; returns when it reads."""
+        child = self.run_ours(program)
+        child.wait("fetched")
+        return child
+
+    def run_ours(self, program: str = READER) -> Child:
+        """One more consumer of zkcoord; returns at once."""
         child = Child(program, self.lab.hosts, SESSION_MS)
         self._stack.callback(child.close)
         self.ours.append(child)
-        child.wait("fetched")
         return child
 
     def await_shares(self, *shares: int) -> None:
@@ -139,6 +144,48 @@ def test_old_members_and_ours_share_a_group_without_a_coordinator_through_joins_
     mixed.await_shares(3, 3)
     mixed.lab.topic(TOPIC, SIZE)  # the same again: the old one releases and claims all of its share
     mixed.await_shares(3, 3)
+    assert gave_up(a, b) == []
+    assert mixed.overlaps() == []
+
+
+@pytest.mark.parametrize("version", EACH_AT_LENGTH)
+def test_round_robin_deals_two_topics_to_two_threads_of_each_old_member_and_of_each_of_ours(
+    mixed: Mixed, version: str
+) -> None:
+    """Each kind computes the shares by itself; if they computed different ones, neither would ever have its own."""
+    mixed.lab.topic("u", 4)
+    mixed.adopt(BACKOFF_MS, strategy="roundrobin", kafka=version)
+    everything = {f"{TOPIC}-{n}" for n in range(SIZE)} | {f"u-{n}" for n in range(4)}
+
+    def join(name: str) -> OldConsumer:
+        topics, strategy = f"topics={TOPIC}:2,u:2", "roundrobin"
+        member = mixed.lab.start(
+            name, version, topics, partition_assignment_strategy=strategy, rebalance_backoff_ms=BACKOFF_MS
+        )
+        return mixed.started(member)
+
+    def dealt(*members: OldConsumer, threads: list[int]) -> None:
+        """Wait until so many partitions are each thread's, and each member reads its own."""
+
+        def holds() -> bool:
+            owners = mixed.lab.owners()
+            by = sorted(Counter(owners.values()).values())
+            olds = {member.id: member.owned() for member in members}
+            theirs = {p: thread for p, thread in owners.items() if "-z" not in thread}
+            shares = {name: {p for p, thread in theirs.items() if thread.startswith(f"{name}-")} for name in olds}
+            reading = {p for child in mixed.ours if child.process.poll() is None for p in child.reads()}
+            return (set(owners), by, olds) == (everything, threads, shares) and reading == everything - theirs.keys()
+
+        wait_until(holds, f"shares of {threads}: {mixed.lab.owners()}", PATIENCE_S)
+
+    a = join("a")
+    dealt(a, threads=[5, 5])
+    ours = mixed.start_ours(READER.replace('["t"]', '["t", "u"], threads=2'))
+    dealt(a, threads=[2, 2, 3, 3])
+    b = join("b")
+    dealt(a, b, threads=[1, 1, 2, 2, 2, 2])
+    ours.signal(signal.SIGKILL)
+    dealt(a, b, threads=[2, 2, 3, 3])
     assert gave_up(a, b) == []
     assert mixed.overlaps() == []
 
