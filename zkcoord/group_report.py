@@ -12,11 +12,13 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+from zkcoord.core.adoption import Adoption
 from zkcoord.core.assignors import ASSIGNORS, Assignor
 from zkcoord.core.coordinate import decide
 from zkcoord.core.decisions import FoundGroup, RejectMember
 from zkcoord.core.eligibility import PROTOCOLS, set_aside
 from zkcoord.core.memory import Memory
+from zkcoord.core.mode import GroupMode
 from zkcoord.core.model import Phase, TopicPartition, consumer_of
 from zkcoord.core.phase import pending, planned_phase
 from zkcoord.core.record import PAUSE, RESET, GroupRecord
@@ -324,7 +326,15 @@ class _Reading:
             protocols=protocols,
         )
         view, _ = view_of(nodes, wanted, environment)
-        return replace(nodes, view=replace(view, mode=self._modes.mode(adoption, self._topics, 0)))
+        return replace(nodes, view=replace(view, mode=self._mode(adoption)))
+
+    def _mode(self, adoption: Adoption | None) -> GroupMode:
+        """The group's mode, as if what nobody can read had been there for long: this report sees it only once.
+
+        Nothing is begun beside such a registration at first either, so nothing wrong is told of the group.
+        """
+        mode = self._modes.mode(adoption, self._topics, 0)
+        return mode if mode.grace_ends_ms is None else self._modes.mode(adoption, self._topics, mode.grace_ends_ms)
 
     def _taken(self, wildcard: Wildcard) -> dict[str, int]:
         """The topics that a wildcard takes, with its threads."""

@@ -159,6 +159,14 @@ def test_a_group_that_is_not_adopted_is_shown_as_observed_and_nothing_is_asked_o
     assert record_of(world, "g") is None
 
 
+def test_f221_a_group_with_a_member_that_nobody_can_read_is_shown_as_observed(world: OldWorld, run: Run) -> None:
+    """A coordinator observes it after a grace. A tool, which looks once, cannot know how long the node is there."""
+    assert results(run, world, "g", *RANGE) == ({"g": "adopted"}, 0)
+    world.put("/consumers/g/ids/g_x", "")
+    done = run("group", "describe", "g", "--output", "json", "--zookeeper", world.address)
+    assert json.loads(done.stdout)["mode"] == "observe"
+
+
 def written(run: Run, world: OldWorld, path: Path, *told: tuple[str, str]) -> str:
     """The inventory's file, filled in."""
     done = run("inventory", "--write", str(path), "--zookeeper", world.address)
