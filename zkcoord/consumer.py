@@ -27,14 +27,13 @@ from zkcoord.core.given import (
     given_ranges,
 )
 from zkcoord.core.member.requests import AnnounceRequest, CommitRequest
-from zkcoord.core.member.status import ANNOUNCED_BYTES_MAX
 from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.core.record import STORES
 from zkcoord.core.replay import REPLAY
 from zkcoord.core.view import OFFSET_STORE, PING
 from zkcoord.errors import FencedError, LoopEndedError, UnavailableError, UsageError, ZkcoordError
 from zkcoord.logs import emit_fields
-from zkcoord.member.callbacks import ApplicationCallbacks, Positions, Ranges, answered_offsets
+from zkcoord.member.callbacks import ApplicationCallbacks, Positions, Ranges, answered_offsets, check_size
 from zkcoord.member.role import MemberSettings, MembershipRole
 from zkcoord.metrics.start import consumer_metrics
 from zkcoord.offsets.group_commits import GroupCommits, kafka_commits
@@ -43,7 +42,6 @@ from zkcoord.shell.zk.store import zookeeper_sessions
 from zkcoord.subscription import check_name, registration_of
 from zkcoord.tree.decoders import wildcard_of
 from zkcoord.tree.registration import Registration, encode_registration
-from zkcoord.tree.status import announced_bytes
 
 ANSWERS_WITHIN = 3
 """Kafka's answer about offsets is waited for a third of the rebalance timeout: what waits for it must end in time."""
@@ -87,6 +85,9 @@ class Consumer:
     (docs/offsets.md); what stands there is committed again after `offset_checkpoint_ms`. Without them it can be a
     member only of groups whose offsets stand in ZooKeeper alone. Kafka is asked nothing while they do.
 
+    `cluster_id()` returns the id of the Kafka cluster that is read, None before its brokers have told it; it asks
+    nobody. If it is not the cluster of the tree's topics, this consumer ends with a UsageError, and commits nothing.
+
     `metrics` is HOST:PORT, where metrics and health are served (docs/monitoring.md).
 
     A partition may be read only while `allowed(partition)` is true.
@@ -119,6 +120,7 @@ class Consumer:
         capacity: int | None = None,
         bootstrap_servers: str | None = None,
         kafka_config: Mapping[str, str] | None = None,
+        cluster_id: Callable[[], str | None] | None = None,
         offset_checkpoint_ms: int = settings.OFFSET_CHECKPOINT_MS,
         zookeeper_config: Any = None,
         metrics: str | None = None,
@@ -152,7 +154,8 @@ class Consumer:
         sessions = zookeeper_sessions(zookeeper, fatal=self._fail, prompt=True, **asked)
         self._driver = self._measured.driver(sessions, "zkcoord-consumer", emit_fields)
         self._callbacks = ApplicationCallbacks(on_start, on_stop, on_lost, on_replay, reset)
-        self._assemble(_settings(group, document, offset_checkpoint_ms))
+        told = _settings(group, document, offset_checkpoint_ms)
+        self._assemble(replace(told, cluster_id=cluster_id, bootstrap_servers=bootstrap_servers or ""))
 
     def _assemble(self, told: MemberSettings) -> None:
         """Make the worker and the role, and put the role into the loop."""
@@ -233,7 +236,7 @@ class Consumer:
         wanted = given_ranges(ranges)
         if not wanted:
             return
-        _check_size(wanted)
+        check_size(wanted)
         self._ask_write("announce", AnnounceRequest(wanted, self._numbers(wanted)))
 
     def stopped(self, partitions: Collection[TopicPartition], offsets: Positions) -> None:
@@ -309,9 +312,9 @@ class Consumer:
 
     @property
     def error(self) -> BaseException | None:
-        """Why this consumer ended by itself: a wrong chroot, another layout, a bug, a SystemExit (or its like) that a
-        callback raised; None while it runs."""
-        return self._fatal or self._driver.loop.fatal
+        """Why this consumer ended by itself: a wrong chroot, another layout or cluster, a bug, a SystemExit (or its
+        like) that a callback raised; None while it runs."""
+        return self._fatal or self._driver.loop.fatal or self._role.cluster.error
 
     def __enter__(self) -> Consumer:
         self.start()
@@ -390,11 +393,3 @@ def _document(document: Registration, on_replay: object, log: GroupCommits | Non
 
 def _wall_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _check_size(ranges: Ranges) -> None:
-    size = announced_bytes(ranges)
-    if size > ANNOUNCED_BYTES_MAX:
-        raise UsageError(
-            f"{len(ranges)} ranges take {size} bytes, {ANNOUNCED_BYTES_MAX} are allowed: announce fewer at once"
-        )

@@ -1,4 +1,5 @@
-"""Which incarnation of a topic is there now, for who reads again what was planned before it was a member."""
+"""Which cluster's topics a tree has, and which incarnation of each, for who reads again what was planned before it was
+a member."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ from zkcoord.core.view import TopicChange
 from zkcoord.errors import CorruptError
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.shell.zk.config import ZooKeeperConfig
-from zkcoord.tree.paths import ROOT, SCHEMA
+from zkcoord.tree.brokers_move import cluster_of
+from zkcoord.tree.paths import CLUSTER_ID, ROOT, SCHEMA
 from zkcoord.tree.schema import decode_schema
 from zkcoord.tree.snapshot import Node, Read
 from zkcoord.tree.topic import MIRRORED_CZXID, Mark, MarkSeen, change_of, decode_mark, topic_of
@@ -26,6 +28,21 @@ def incarnations(
     """
     with Tree(zookeeper, config=config) as tree:
         return incarnations_in(tree.read, group, topics)
+
+
+def cluster_id(zookeeper: str, config: ZooKeeperConfig | None = None) -> str | None:
+    """Return the id of the cluster whose topics the tree has; None: the tree names none.
+
+    Raises UnavailableError when ZooKeeper does not answer, and UsageError for an address that cannot be.
+    """
+    with Tree(zookeeper, config=config) as tree:
+        return cluster_id_in(tree.read)
+
+
+def cluster_id_in(read: Reads) -> str | None:
+    """As `cluster_id`, of the nodes that `read` returns."""
+    schema, own = read([Read(SCHEMA), Read(CLUSTER_ID)])
+    return cluster_of(decode_schema(schema.data) if schema.exists else None, own)
 
 
 def incarnations_in(read: Reads, group: str, topics: Collection[str]) -> dict[str, int]:

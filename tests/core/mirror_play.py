@@ -22,11 +22,11 @@ from zkcoord.core.topic_mirror import (
     RemoveTopic,
     Told,
     Topic,
-    next_question,
     over_with,
     shape_of,
     take,
 )
+from zkcoord.core.topic_questions import next_question
 
 T = Topic(topic_id="idT", partitions={0: (1,), 1: (1,)})
 U = Topic(topic_id="idU", partitions={0: (1,)})

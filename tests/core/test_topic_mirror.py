@@ -223,6 +223,16 @@ def test_the_first_list_names_the_cluster_and_nothing_else() -> None:
     assert play.memory.lists == 0
 
 
+def test_f223_a_new_tree_names_no_other_cluster_than_that_of_its_zookeeper() -> None:
+    play = Play(whole=False)
+    play.mirror = replace(play.mirror, cluster_id="", beside="mine")
+    assert play.listed("other", t=T) == ()
+    told = play.memory.problem or ""
+    assert "of the cluster 'other'" in told and "names 'mine'" in told and "--bootstrap-servers" in told
+    assert play.listed("mine", t=T) == (NameCluster("mine"),)
+    assert play.memory.problem is None
+
+
 @pytest.mark.parametrize("missing", ["", "time", "a topic", "the brokers", "a topic of the list before"])
 def test_the_mirror_is_whole_when_all_of_two_lists_is_mirrored_and_brokers_were_told(missing: str) -> None:
     play = Play(whole=False, t=T)

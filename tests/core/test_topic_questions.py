@@ -8,10 +8,8 @@ import pytest
 
 from tests.core.mirror_play import ABSENT, B1, NOTHING, STEP_MS, Play, T, U, grown
 from zkcoord.core.topic_mirror import (
-    CLUSTER_MS,
     CONFIRM_MS,
     DESCRIBE_MAX,
-    RETRIED_MAX,
     Broker,
     Cluster,
     Kind,
@@ -23,6 +21,7 @@ from zkcoord.core.topic_mirror import (
     Topic,
     shape_of,
 )
+from zkcoord.core.topic_questions import CLUSTER_MS, RETRIED_MAX
 
 
 @pytest.mark.parametrize("first", [T, NOTHING, ABSENT])

@@ -41,6 +41,8 @@ WORK_S = 0.03  # a range's, at most
 class Logs:
     """`ports.LogEnds`: each partition has `rate` records a second since `began_s`, in the end what the file says."""
 
+    cluster_id = None
+
     def __init__(self, began_s: float, rate: int, total: Path) -> None:
         self._began_s, self._rate, self._total = began_s, rate, total
 

@@ -58,7 +58,7 @@ def test_the_membership_gets_its_settings(open_consumer: Open, coordinator: Coor
 
 
 def test_every_setting_of_a_membership_can_be_given() -> None:
-    called = {"on_start", "on_stop", "on_lost", "on_replay", "reset"}
+    called = {"on_start", "on_stop", "on_lost", "on_replay", "reset", "cluster_id"}
     settings = inspect.signature(Consumer).parameters.keys() - called - {"bootstrap_servers", "kafka_config"}
     own = {"bootstrap_servers", "from_beginning", "stop_needs_ms", "config", "membership", "settings"}
     assert inspect.signature(KafkaConsumer).parameters.keys() - own | Options.__annotations__.keys() == settings

@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.sim.kafka import SimMessage
 from zkcoord.core.model import Starting, TopicPartition
+from zkcoord.errors import UnavailableError
 from zkcoord.kafka.delivery import Delivery
 from zkcoord.kafka.fetch_positions import FetchPositions
 from zkcoord.kafka.fetcher import Fetched
@@ -19,11 +20,14 @@ GOOD, BEYOND = TopicPartition("t", 0), TopicPartition("t", 1)
 class Around:
     """Membership, fetcher and Kafka: the lease ends while Kafka is asked."""
 
-    policy, consumer_id, idle = "latest", "g-1", False
+    policy, consumer_id, idle, answered = "latest", "g-1", False, True
+    cluster_id: str | None = None
+    answering = False
 
     def __init__(self) -> None:
         self.holdings = FetchPositions()
         self.asked: list[TopicPartition] = []
+        self.told: list[str | None] = []
         self._epochs: dict[TopicPartition, int] = {}
         self._fetched = [Fetched(messages=(SimMessage(GOOD, 5),), out_of_range=(BEYOND,))]
 
@@ -45,6 +49,13 @@ class Around:
     def take_trouble(self) -> Any:
         """There is none."""
 
+    def answers(self, seconds: float) -> bool:
+        return self.answering
+
+    def hear(self, cluster_id: str | None) -> None:
+        self.answered = True
+        self.told.append(cluster_id)
+
     def log_of(self, partition: TopicPartition) -> Log:
         self.asked.append(partition)
         self.holdings.lose([GOOD])
@@ -61,3 +72,19 @@ def test_f69_messages_are_of_held_partitions_also_after_a_slow_question_to_kafka
     assert around.asked == [BEYOND]
     assert around.holdings.position(BEYOND) == 3
     assert delivery.handed == 1
+
+
+def test_f224_nothing_is_fetched_before_a_kafka_that_was_away_has_told_which_cluster_it_is() -> None:
+    """Its records may be of another cluster than the tree's topics: the membership compares, and ends."""
+    around = Around()
+    around.answered, around.cluster_id, around._fetched = False, "cluster-2", []
+    around.holdings.start(Starting({GOOD: 5}, 1))
+    delivery = Delivery("g", around, around, around, around.holdings, threading.Condition())  # type: ignore[arg-type]
+    delivery.reach.failed(UnavailableError("it does not answer"))
+    for _ in range(3):
+        delivery.turn(10, 0.0)
+    assert around.epoch_of(GOOD) is None
+    around.answering = True
+    delivery.reach.look(heard=True)
+    delivery.turn(10, 0.0)
+    assert (around.told, around.epoch_of(GOOD)) == (["cluster-2"], 1)

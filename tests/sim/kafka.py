@@ -149,6 +149,8 @@ class SimCommits(LogClient):
 class SimClient:
     """As `zkcoord.kafka.client.KafkaClient`: questions."""
 
+    cluster_id = None
+
     def __init__(self, kafka: SimKafka) -> None:
         self._kafka = kafka
 

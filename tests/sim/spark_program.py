@@ -15,7 +15,7 @@ from tests.sim.programs import ZOOKEEPER, Program
 from tests.sim.sync import SimCondition
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError, ZkcoordError
-from zkcoord.incarnations import incarnations_in
+from zkcoord.incarnations import cluster_id_in, incarnations_in
 from zkcoord.spark.consumer import SparkConsumer
 from zkcoord.spark.dependencies import Dependencies
 from zkcoord.spark.options import options_of
@@ -118,6 +118,10 @@ class SparkParts(Dependencies):
     def incarnations(self, topics: Collection[str]) -> Mapping[str, int]:
         leader = self._program.world.ensemble.leader
         return incarnations_in(lambda reads: [leader.answer(each, None) for each in reads], GROUP, topics)
+
+    def tree_cluster(self) -> str | None:
+        leader = self._program.world.ensemble.leader
+        return cluster_id_in(lambda reads: [leader.answer(each, None) for each in reads])
 
     def reader(self) -> SparkParts:
         return self

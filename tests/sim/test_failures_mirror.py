@@ -1,4 +1,4 @@
-"""F152 to F156: topics from Kafka's metadata, told late, partly, by brokers that lag, or by another cluster."""
+"""F152 to F156, F223, F224: Kafka's metadata, told late, partly, by brokers that lag, or by another cluster."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tests.sim.script import QUIET, Script, Told, on_seeds
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.topic_mirror import ABSENT_MS, CONFIRM_MS, Kind
 from zkcoord.core.topics import DELETED_MS
-from zkcoord.errors import SchemaError
+from zkcoord.errors import SchemaError, UsageError
 from zkcoord.serving.topic_mirror import KAFKA
-from zkcoord.tree.paths import DRAFT, EPOCH, SCHEMA, TOPICS
+from zkcoord.tree.paths import CLUSTER_ID, DRAFT, EPOCH, SCHEMA, TOPICS
 from zkcoord.tree.schema import decode_schema, encode_schema
 from zkcoord.tree.writes import CreateNode, SetNode
 
@@ -265,6 +265,75 @@ def test_f156_the_brokers_of_another_cluster_change_nothing_and_it_is_told(seed:
     assert (group.stops(before_ms), sorted(group.mirrored()), len(group.field.holdings)) == ([], ["t"], 4)
     group.metadata.cluster_id = CLUSTER
     group.calm()
+
+
+class BesideAnotherCluster(Mirrored):
+    """A new tree in the ZooKeeper of one cluster; the bootstrap servers are of another."""
+
+    def begins(self) -> None:
+        super().begins()
+        self.world.ensemble.ensure("/cluster", b"")
+        self.world.ensemble.ensure(CLUSTER_ID, b'{"version":"1","id":"%s"}' % CLUSTER.encode())
+        self.metadata.cluster_id = "cluster-2"
+
+
+@on_seeds()
+def test_f223_a_new_tree_takes_no_topics_from_another_cluster_than_that_of_its_zookeeper(seed: int) -> None:
+    group = BesideAnotherCluster(seed, consumers=2)
+    ensemble = group.world.ensemble
+    group.world.run_for(10_000)
+    assert (decode_schema(ensemble.data(SCHEMA) or b"").cluster_id, group.mirrored(), group.field.holdings) == (
+        "",
+        {},
+        {},
+    )
+    [told] = [t.fields["why"] for t in group.world.events("unreadable") if t.fields["path"] == KAFKA]
+    assert "'cluster-2'" in told and "/cluster/id beside this tree names 'cluster-1'" in told
+    group.metadata.cluster_id = CLUSTER
+    group.settle()
+    assert decode_schema(ensemble.data(SCHEMA) or b"").cluster_id == CLUSTER
+    group.calm()
+
+
+@on_seeds()
+def test_f224_a_consumer_whose_brokers_are_of_another_cluster_never_registers(seed: int) -> None:
+    group = Group(seed)
+    since_ms = group.world.now_ms
+    group.consumers._in_kafka = {"cluster_id": lambda: "cluster-2", "bootstrap_servers": "k9:9092"}
+    group.join("stranger")
+    error = ended(group, "stranger")
+    assert "k9:9092" in str(error) and "'cluster-2'" in str(error) and f"{CLUSTER!r}" in str(error)
+    assert (group.stops(since_ms), group.journal("start", None, since_ms)) == ([], [])
+    group.calm()
+
+
+@on_seeds()
+def test_f224_a_consumer_that_is_told_late_that_its_brokers_are_of_another_cluster_commits_nothing(seed: int) -> None:
+    """Kafka was away when it began."""
+    group, told = Group(seed), list[str]()
+    group.consumers._in_kafka = {"cluster_id": lambda: told[0] if told else None, "bootstrap_servers": "k9:9092"}
+    group.join("stranger")
+    process = group.world.processes["stranger"]
+    assert isinstance(process.actor, ProductActor)
+    role = process.actor.role
+    group.world.run_until(lambda: bool(role.readable), what="it is given partitions")
+    mine = sorted(role.readable)
+    assert all(role.allowed(each, process.clock.now_ms()) for each in mine)
+    told.append("cluster-2")
+    assert [role.allowed(each, process.clock.now_ms()) for each in mine] == [False] * len(mine)
+    tried = len(group.world.tried)
+    assert isinstance(ended(group, "stranger"), UsageError)
+    writes = [repr(each) for each in group.world.tried[tried:] if each.client == process.client]
+    assert [each for each in writes if "/offsets/" in each] == []
+    group.calm()
+
+
+def ended(group: Group, name: str) -> BaseException | None:
+    """With what this consumer has ended by itself."""
+    actor = group.world.processes[name].actor
+    assert isinstance(actor, ProductActor)
+    group.world.run_until(lambda: actor.loop.fatal is not None, what="it ends")
+    return actor.loop.fatal
 
 
 @on_seeds()

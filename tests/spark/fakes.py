@@ -30,9 +30,11 @@ class FakeMembership:
     error: Exception | None = None
     stop_within_ms: int | None = None
 
-    def __init__(self, world: World, on_start: Any, on_stop: Any, on_lost: Any, on_replay: Any, reset: Any) -> None:
+    def __init__(
+        self, world: World, on_start: Any, on_stop: Any, on_lost: Any, on_replay: Any, reset: Any, cluster_id: Any
+    ) -> None:
         self.world = world
-        self.reset = reset
+        self.reset, self.cluster_id = reset, cluster_id
         self._on_start, self._on_stop, self._on_lost, self._on_replay = on_start, on_stop, on_lost, on_replay
         self.held: set[TopicPartition] = set()
         self._starts, self._started = 0, dict[TopicPartition, int]()  # so far; by which start each runs
@@ -130,6 +132,8 @@ class World:
         self.at_time: dict[TopicPartition, int] = {}  # the first record since any time
         self.high: dict[TopicPartition, int] | None = None  # ends with open transactions, where they differ
         self.away = False
+        self.cluster_id: str | None = None  # as Kafka tells it
+        self.named: str | None = None  # the cluster, by the tree
         self.incarnation = 0  # of every topic
         self.leased = True
         self.events: list[str] = []
@@ -166,6 +170,9 @@ class World:
 
     def incarnations(self, topics: Collection[str]) -> Mapping[str, int]:
         return dict.fromkeys(topics, self.incarnation) if self.incarnation else {}
+
+    def tree_cluster(self) -> str | None:
+        return self.named
 
     def reader(self) -> FakeReader:
         return FakeReader()

@@ -24,6 +24,12 @@ def test_the_session_is_warm_before_the_group_is_joined_and_left_before_the_end(
     assert world.closed == 2
 
 
+def test_f224_the_membership_is_told_the_cluster_that_the_first_answer_names(world: World) -> None:
+    world.cluster_id = "cluster-2"
+    world.consumer().run(lambda frame, batch: None, max_batches=1)
+    assert world.member is not None and world.member.cluster_id() == "cluster-2"
+
+
 def test_the_reader_is_checked_even_when_the_topic_is_missing(world: World) -> None:
     world.ends, world.given = {}, {}
     world.consumer().run(lambda frame, batch: None, idle_timeout_ms=0)

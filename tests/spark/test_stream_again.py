@@ -45,3 +45,16 @@ def test_f83_a_batch_that_is_run_again_reads_nothing_of_another_topic_of_that_na
         return
     assert read(source, EMPTY, broken) == ["1 0 5"]  # planned when nobody knew the number
     assert text in caplog.text
+
+
+def test_f224_a_batch_that_is_run_again_is_not_read_from_another_cluster_than_the_trees() -> None:
+    broken = offset_of("before", "g", Batch(id="", seq=0, generation=7, ranges=(OffsetRange("t", 0, 0, 4),)), {})
+    world = World()
+    world.starts, world.ends, world.named = {P0: 0}, {P0: 10}, "mine"
+    for told in ("mine", None):
+        world.cluster_id = told
+        assert read(source_of(world), EMPTY, broken) == ["0 0 4"]
+    world.cluster_id, world.requests = "other", []
+    with pytest.raises(UsageError, match=r"at k:1 are of the cluster 'other', the tree's topics of 'mine'"):
+        read(source_of(world), EMPTY, broken)
+    assert world.requests == []

@@ -1,4 +1,4 @@
-"""Decides which of Kafka's answers change the tree's mirror of its topics, and what Kafka is asked next.
+"""Decides which of Kafka's answers change the tree's mirror of its topics.
 
 Answers may come late, from a broker that lags, from another cluster, or with less than all. So what stands in the
 mirror is replaced only by what was confirmed:
@@ -35,12 +35,6 @@ with what it knew before: of twenty answers in a row some come from others. Nobo
 
 DESCRIBE_MAX = 500
 """Topics in one question: what a broker answers in some milliseconds, and librdkafka takes in within 150 ms of CPU."""
-
-RETRIED_MAX = 100
-"""Topics in one question because their last answer told nothing that counts. More of them are asked for in turn."""
-
-CLUSTER_MS = 30_000
-"""How often brokers and their racks are asked for. A new broker is asked for at once."""
 
 AS_KNOWN = "topics stay as they are known"
 
@@ -127,6 +121,7 @@ class Mirror:
     """
 
     cluster_id: str = ""  # "": not known yet
+    beside: str = ""  # the cluster whose brokers use the same ZooKeeper, by /cluster/id; "": none is named
     topics: Mapping[str, Topic] = field(default_factory=dict)
     brokers: Mapping[int, Broker] = field(default_factory=dict)
     over: tuple[tuple[str, str], ...] = ()
@@ -235,22 +230,6 @@ def shape_of(partitions: Partitions) -> str:
     return ";".join(f"{number}:{','.join(map(str, partitions[number]))}" for number in sorted(partitions))
 
 
-def next_question(mirror: Mirror, memory: Memory, now_ms: int) -> tuple[Question, Memory]:
-    """Return what to ask now. Lists alternate with a check of the ids of some topics, all of them in turn."""
-    if memory.lists and (memory.cluster_ms is None or now_ms >= memory.cluster_ms + CLUSTER_MS):
-        return Question(Kind.CLUSTER), memory
-    if memory.last is Kind.LIST or memory.urgent:
-        retried = sorted(memory.due & memory.left_out)[:RETRIED_MAX]
-        names = [*retried, *sorted(memory.due - memory.left_out)][:DESCRIBE_MAX]
-        known = sorted(mirror.topics.keys() | memory.left_out)
-        rest = [name for name in known if name > memory.checked][: DESCRIBE_MAX - len(names)]
-        if names or rest:
-            checked = rest[-1] if rest and rest[-1] != known[-1] else ""
-            topics = tuple(dict.fromkeys([*names, *rest]))
-            return Question(Kind.DESCRIBE, topics), replace(memory, last=Kind.DESCRIBE, checked=checked)
-    return Question(Kind.LIST), replace(memory, last=Kind.LIST)
-
-
 def take(mirror: Mirror, memory: Memory, answer: Answer, now_ms: int) -> tuple[Memory, tuple[Change, ...]]:
     """Take in an answer; return the changes that it makes to the mirror."""
     match answer:
@@ -267,6 +246,8 @@ def take(mirror: Mirror, memory: Memory, answer: Answer, now_ms: int) -> tuple[M
                 return replace(memory, cluster_ms=asked_ms).with_problem(Kind.LIST, why), ()
             if mirror.cluster_id and answer.cluster_id != mirror.cluster_id:
                 return Memory().with_problem(Kind.LIST, another_cluster(answer.cluster_id, mirror.cluster_id)), ()
+            if not mirror.cluster_id and mirror.beside and answer.cluster_id != mirror.beside:
+                return Memory().with_problem(Kind.LIST, strangers(answer.cluster_id, mirror.beside)), ()
             if isinstance(answer, Cluster):
                 return _cluster(mirror, memory, answer, now_ms)
             return _listed(mirror, memory, answer, now_ms)
@@ -277,6 +258,14 @@ def another_cluster(found: str, wanted: str) -> str:
     return (
         f"the brokers are of the cluster {found!r}, this tree's topics are of {wanted!r}: give --bootstrap-servers of "
         f"that cluster; {AS_KNOWN}"
+    )
+
+
+def strangers(found: str, beside: str) -> str:
+    """Say that a new tree takes no topics from a cluster that is not the one of its ZooKeeper."""
+    return (
+        f"the brokers are of the cluster {found!r}, and /cluster/id beside this tree names {beside!r}: give "
+        "--bootstrap-servers of that cluster, or correct ZooKeeper's address and chroot; no topic is taken from it"
     )
 
 

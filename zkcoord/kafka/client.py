@@ -18,10 +18,11 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.errors import RefusedError, UnavailableError, UnknownPartitionError, UsageError, ZkcoordError
 from zkcoord.kafka.coordinators import Coordinators
 from zkcoord.kafka.log_throttle import VARIES, LogThrottle, NativeLines
+from zkcoord.kafka.properties import Isolation as Isolation
+from zkcoord.kafka.properties import isolation_of as isolation_of
 from zkcoord.kafka.properties import load_command_config as load_command_config  # what a client is configured with
 from zkcoord.kafka.properties import settings_for_asking as settings_for_asking
 
-Isolation = Literal["read_committed", "read_uncommitted"]
 ResetPolicy = Literal["latest", "earliest"]
 Where = ResetPolicy | int  # a place in a log; a number is a time, in milliseconds since 1970
 
@@ -189,6 +190,7 @@ class KafkaClient:
         self._denied: Any = None  # the last KafkaError about credentials
         self._trouble: Any = None  # the last KafkaError about a connection
         self._down = False  # all brokers were away at once
+        self.cluster_id: str | None = None  # as brokers told it last; those of before 0.10.1 tell none
         asking = settings_for_asking(settings) | {"metadata.max.age.ms": LEADERS_MS}
         asking |= {"bootstrap.servers": bootstrap_servers, "error_cb": self._on_error}
         with native_errors(bootstrap_servers, "configure the Kafka client"):
@@ -214,7 +216,7 @@ class KafkaClient:
         deadline = time.monotonic() + self._timeout_ms / 1000
         for seconds in CHECK_SECONDS:
             try:
-                admin.list_topics(timeout=max(0.05, min(seconds, deadline - time.monotonic())))
+                self._list(max(0.05, min(seconds, deadline - time.monotonic())))
                 return None
             except module.KafkaException as error:
                 last = error.args[0]
@@ -271,13 +273,18 @@ class KafkaClient:
         deadline, denied = time.monotonic() + timeout_seconds, self._denied
         for seconds in (*CHECK_SECONDS, timeout_seconds):
             try:
-                return admin.list_topics(timeout=min(seconds, max(0.0, deadline - time.monotonic())))
+                return self._list(min(seconds, max(0.0, deadline - time.monotonic())))
             except module.KafkaException as error:
                 failure = error
             admin.poll(0)  # serves _on_error
             if self._denied is not denied or time.monotonic() >= deadline:
                 break
         raise self.as_error(failure.args[0], "list its topics") from failure
+
+    def _list(self, timeout_seconds: float) -> Any:
+        found = self.admin().list_topics(timeout=timeout_seconds)
+        self.cluster_id = found.cluster_id
+        return found
 
     def ask_offsets(
         self,
@@ -386,12 +393,3 @@ class KafkaClient:
         if self._denied is not None and error.name() in AWAY:
             error = self._denied
         return translate(error, self.servers, doing)
-
-
-def isolation_of(value: str) -> Isolation:
-    """Return the setting `isolation.level`; UsageError for what is none."""
-    if value == "read_committed":
-        return "read_committed"
-    if value == "read_uncommitted":
-        return "read_uncommitted"
-    raise UsageError(f"isolation.level is {value!r}; it must be read_committed or read_uncommitted")

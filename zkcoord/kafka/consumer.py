@@ -97,6 +97,7 @@ class KafkaConsumer:
             on_stop=self._on_stop,
             on_lost=self._on_lost,
             reset=self._resets.positions,
+            cluster_id=lambda: self._resets.cluster_id,
             bootstrap_servers=bootstrap_servers,
             kafka_config=kafka,
             **settings,

@@ -48,6 +48,9 @@ class Delivery:
         Questions to Kafka come before the fetch. An answer may take longer than a lease, and nobody checks again
         whether a message that is handed out may be read.
         """
+        if not self._resets.answered and self.reach.error is None:
+            self._resets.hear(self._fetcher.cluster_id)
+        heard = self._resets.answered  # else nothing is fetched: the membership must know whose records they are
         for partition in sorted(self._beyond):
             self._beyond.discard(partition)
             self._move_into_range(partition)
@@ -57,13 +60,13 @@ class Delivery:
                     self._holdings.unbar(partition)
                 else:
                     wait_seconds = min(wait_seconds, BARRED_SLICE_SECONDS)
-            wanted = self._holdings.wanted() if self._holdings.dirty else None
-            self._holdings.dirty = False
+            wanted = self._holdings.wanted() if self._holdings.dirty and heard else None
+            self._holdings.dirty = self._holdings.dirty and not heard
         if wanted is not None:
             self._fetcher.apply(wanted)
         if self._fetcher.idle:  # nothing can come: wait for a start instead, but let librdkafka speak
             with self._changed:
-                self._changed.wait_for(lambda: self._holdings.dirty or self._holdings.closed, wait_seconds)
+                self._changed.wait_for(lambda: (self._holdings.dirty and heard) or self._holdings.closed, wait_seconds)
             wait_seconds = 0.0
         fetched = self._fetcher.fetch(count, wait_seconds)
         self.reach.look(bool(fetched.messages))

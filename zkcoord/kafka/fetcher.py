@@ -53,6 +53,7 @@ class Fetcher:
         self._applied: dict[TopicPartition, int] = {}  # what librdkafka is assigned: partition -> epoch
         self._failed: ZkcoordError | None = None  # set by librdkafka inside a fetch, raised at its end
         self._trouble: UnavailableError | None = None  # the last about a connection
+        self.cluster_id: str | None = None  # as it was told last
         self._native: Any = open_consumer(bootstrap_servers, fetch_settings(group, config), self._on_error)
 
     def epoch_of(self, partition: TopicPartition) -> int | None:
@@ -112,9 +113,10 @@ class Fetcher:
         """True if a broker that this client is connected to answers a question within this time."""
         topic = next((partition.topic for partition in self._applied), None)
         try:
-            self._native.list_topics(*([] if topic is None else [topic]), timeout=seconds)
+            told = self._native.list_topics(*([] if topic is None else [topic]), timeout=seconds)
         except librdkafka().KafkaException:
             return False
+        self.cluster_id = told.cluster_id
         return True
 
     def close(self) -> None:

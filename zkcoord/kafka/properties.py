@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from zkcoord.errors import UsageError
+
+Isolation = Literal["read_committed", "read_uncommitted"]
 
 RENAMED = {  # Java -> librdkafka: the same thing under another name
     "fetch.max.wait.ms": "fetch.wait.max.ms",
@@ -198,3 +200,12 @@ def _keystore(java: Mapping[str, str]) -> dict[str, str]:
         f"ssl.keystore.location is a {kind or 'JKS'} store; convert it (keytool -importkeystore -srckeystore STORE "
         "-destkeystore client.p12 -deststoretype PKCS12) and set ssl.keystore.type=PKCS12"
     )
+
+
+def isolation_of(value: str) -> Isolation:
+    """Return the setting `isolation.level`; UsageError for what is none."""
+    if value == "read_committed":
+        return "read_committed"
+    if value == "read_uncommitted":
+        return "read_uncommitted"
+    raise UsageError(f"isolation.level is {value!r}; it must be read_committed or read_uncommitted")

@@ -31,11 +31,17 @@ class Resets:
     def __init__(self, servers: str, config: Mapping[str, str], policy: ResetPolicy) -> None:
         self._servers, self._config, self.policy = servers, config, policy
         self.timeout_ms = CLIENT_TIMEOUT_MS  # of every question, at most; set before the first
+        self.answered = False  # Kafka, once
+        self.cluster_id: str | None = None  # as it was told then
+
+    def hear(self, cluster_id: str | None) -> None:
+        """Note that Kafka has answered, and which cluster it is."""
+        self.answered, self.cluster_id = True, cluster_id
 
     def check_credentials(self) -> UnavailableError | None:
         """RefusedError if the brokers refuse us. Returns the error if nobody answers."""
         with self._client(CLIENT_TIMEOUT_MS) as client:
-            return client.check_credentials()
+            return self._check(client)
 
     def ask(self, partitions: Collection[TopicPartition]) -> UnavailableError | None:
         """Return why these, or the cluster, cannot be reached; None: the cluster and their leaders answer."""
@@ -50,6 +56,8 @@ class Resets:
     def positions(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Return where partitions without an offset start."""
         with self._client(CLIENT_TIMEOUT_MS) as client:
+            if not self.answered:  # no place in another cluster's log is told before its id
+                self._check(client)
             return client.reset_positions(partitions, self.policy)
 
     def log_of(self, partition: TopicPartition) -> Log:
@@ -60,6 +68,12 @@ class Resets:
                 end=client.end_offsets([partition], "read_uncommitted")[partition],
                 reset=client.reset_positions([partition], self.policy)[partition],
             )
+
+    def _check(self, client: KafkaClient) -> UnavailableError | None:
+        away = client.check_credentials()
+        if away is None:
+            self.hear(client.cluster_id)
+        return away
 
     def _client(self, timeout_ms: int) -> KafkaClient:
         return KafkaClient(self._servers, self._config, timeout_ms=min(timeout_ms, self.timeout_ms))

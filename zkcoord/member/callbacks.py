@@ -9,8 +9,10 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from zkcoord.core.given import given_function, given_offsets
+from zkcoord.core.member.status import ANNOUNCED_BYTES_MAX
 from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import UsageError
+from zkcoord.tree.status import announced_bytes
 
 Partitions = tuple[TopicPartition, ...]
 Positions = Mapping[TopicPartition, int]
@@ -92,6 +94,15 @@ class ApplicationCallbacks:
 def answered_offsets(answer: Positions | None) -> dict[TopicPartition, int]:
     """The offsets that a callback answered, None being none; UsageError for what are none."""
     return {} if answer is None else given_offsets(answer)
+
+
+def check_size(ranges: Ranges) -> None:
+    """UsageError for ranges that take more than a status can hold."""
+    size = announced_bytes(ranges)
+    if size > ANNOUNCED_BYTES_MAX:
+        raise UsageError(
+            f"{len(ranges)} ranges take {size} bytes, {ANNOUNCED_BYTES_MAX} are allowed: announce fewer at once"
+        )
 
 
 def _no_reset(partitions: Partitions) -> Positions:

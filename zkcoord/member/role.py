@@ -23,6 +23,7 @@ from zkcoord.core.view import Wildcard
 from zkcoord.errors import FencedError, SchemaError, ZkcoordError, invariant
 from zkcoord.member.absences import Absences
 from zkcoord.member.calls import Calls
+from zkcoord.member.cluster_check import ClusterCheck
 from zkcoord.member.joining import JOIN, Joining
 from zkcoord.member.lease import Lease
 from zkcoord.member.leaving import Parting, open_until_ms
@@ -51,6 +52,8 @@ class MemberSettings:
     wildcard: Wildcard | None = None  # or so: told of when there is no such topic
     log_patience_ms: int = 20_000  # so long Kafka's answer about commits is waited for
     checkpoint_ms: int = CHECKPOINT_MS  # what was committed to Kafka so long ago is committed again
+    cluster_id: Callable[[], str | None] | None = None  # of the brokers that are read, once they have told it
+    bootstrap_servers: str = ""  # their addresses
 
 
 class MembershipRole:
@@ -71,6 +74,7 @@ class MembershipRole:
         self.said: tuple[int, int] | None = None  # progress and lag, as the application last reported them
         self.may_join: Callable[[], bool] = lambda: True  # asked at least whenever the lease is looked at
         self._absences = Absences(settings.group, settings.topics, settings.wildcard, events)
+        self.cluster = ClusterCheck(settings.cluster_id, settings.bootstrap_servers)
         self.stop_needs_ms = 0  # the application: beside old members that wait less for it, it does not join
         self.generation = 0
         self.readable: frozenset[TopicPartition] = frozenset()
@@ -97,7 +101,8 @@ class MembershipRole:
     def allowed(self, partition: TopicPartition, now_ms: int) -> bool:
         """True while the partition may be read, whatever the loop is at: it runs, and the lease holds."""
         lease = self.lease
-        return partition in self.readable and lease is not None and lease.holds(now_ms)
+        here = partition in self.readable and lease is not None and lease.holds(now_ms)
+        return here and self.cluster.error is None
 
     @property
     def stop_within_ms(self) -> int | None:
@@ -112,6 +117,7 @@ class MembershipRole:
         self._session_id = session_id
         self.lease = Lease(session_timeout_ms)
         self._loop.tracker.want(SCHEMA, watch=True, scope=FIRST)
+        self.cluster.begin(self._loop.tracker, FIRST)
         self._absences.begin()
 
     def session_resumed(self, session_timeout_ms: int, now_ms: int) -> None:
@@ -157,6 +163,7 @@ class MembershipRole:
             nodes = [node for node in nodes if not others.take(node, now_ms)]
         for node in nodes if registered is None else registered.read(nodes):
             self._absences.take(node, self._loop.tracker)
+            self.cluster.take(node)
             if node.path == SCHEMA:
                 self._schema = node
                 self._tree_named(node)
@@ -228,6 +235,9 @@ class MembershipRole:
         """Do what can be done now; returns when the lease must be looked at again."""
         if self._parting.under_way:
             return self._parting.advance(now_ms)
+        if (confused := self.cluster.error) is not None:
+            self._loop.fail(confused, now_ms)
+            return None
         if self._parting.leaving and not self._can_leave_cleanly(now_ms):
             self._lost("left without a word to ZooKeeper")
             self._parting.end(now_ms)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zkcoord.errors import UsageError
+from zkcoord.core.one_cluster import two_clusters
 from zkcoord.kafka.client import TIMEOUT_MS, KafkaClient
 from zkcoord.migrate import current
 from zkcoord.offsets.ports import OffsetTree
@@ -18,8 +18,6 @@ def refuse_another_cluster(tree: OffsetTree, client: KafkaClient) -> None:
     """
     named = cluster_of(current(tree), tree.read([Read(CLUSTER_ID)])[0])
     told = None if named is None else client.list_topics(TIMEOUT_MS / 1000).cluster_id
-    if told and told != named:
-        raise UsageError(
-            f"the brokers at {client.servers} are of the cluster {told!r}, the tree's topics of {named!r}: correct "
-            "--bootstrap-servers, or ZooKeeper's address and chroot"
-        )
+    error = two_clusters(told, named, client.servers)
+    if error is not None:
+        raise error

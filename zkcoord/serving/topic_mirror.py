@@ -21,17 +21,18 @@ from zkcoord.core.topic_mirror import (
     RemoveTopic,
     Silent,
     Topic,
-    next_question,
     take,
 )
 from zkcoord.core.topic_mirror import Kind as Asked
+from zkcoord.core.topic_questions import next_question
 from zkcoord.errors import ZkcoordError
 from zkcoord.serving.asker import Asker
 from zkcoord.serving.topics import Problem
 from zkcoord.shell.loop import Loop
 from zkcoord.shell.ports import CallDone
 from zkcoord.tree.broker import broker_id
-from zkcoord.tree.paths import EPOCH, SCHEMA, Layout
+from zkcoord.tree.brokers_move import cluster_id_of
+from zkcoord.tree.paths import CLUSTER_ID, EPOCH, SCHEMA, Layout
 from zkcoord.tree.plan import Term
 from zkcoord.tree.schema import Schema, encode_schema
 from zkcoord.tree.snapshot import Kind, Node
@@ -70,6 +71,7 @@ class TopicMirror:
         self._brokers: dict[int, Broker] = {}
         self._listed: dict[str, frozenset[str]] = {}  # parent -> names below it that are followed
         self._root = MirrorRoot()
+        self._beside = ""  # the cluster whose brokers use this ZooKeeper, if it is named
         self._memory = Memory()
         self._token: int | None = None  # of the question that has no answer yet
         self._kind = Asked.LIST  # what was asked last
@@ -77,6 +79,7 @@ class TopicMirror:
         self._answer: Answer | None = None  # not taken in yet
         self._next_ms = 0  # when the next question is due
         tracker = loop.tracker
+        tracker.want(CLUSTER_ID, watch=True, scope=MIRROR)
         for parent in (layout.topics, layout.brokers):
             tracker.want(parent, scope=MIRROR, by_writes=True)
             tracker.want(parent, Kind.CHILDREN, watch=True, scope=parent)
@@ -94,6 +97,7 @@ class TopicMirror:
     def end(self) -> None:
         """Follow nothing more."""
         tracker = self._loop.tracker
+        tracker.unwant(CLUSTER_ID)
         for parent in (self._layout.topics, self._layout.brokers):
             tracker.unwant(parent)
             tracker.unwant(parent, Kind.CHILDREN)
@@ -106,6 +110,9 @@ class TopicMirror:
     def take(self, node: Node) -> None:
         """Take an answer of the tree in, if it is about the mirror."""
         topics, brokers = self._layout.topics, self._layout.brokers
+        if node.path == CLUSTER_ID:
+            self._beside = cluster_id_of(node) or ""
+            return
         if node.path in (topics, brokers):
             if node.kind is Kind.CHILDREN:
                 self._follow(node)
@@ -169,6 +176,7 @@ class TopicMirror:
         named = schema[0]
         mirror = Mirror(
             cluster_id=named.cluster_id,
+            beside=self._beside,
             topics=self._topics,
             brokers=self._brokers,
             over=self._root.over,

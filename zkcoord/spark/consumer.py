@@ -184,6 +184,7 @@ class SparkConsumer:
             on_lost=run.on_lost,
             on_replay=run.holdings.replay,
             reset=partial(self._options.starts().positions, log_ends),
+            cluster_id=lambda: log_ends.cluster_id,
         )
         run.allowed = membership.allowed
 

@@ -50,7 +50,9 @@ class Dependencies:
                 raise UsageError(f"{name} is {value!r}; it must be text")
         check_servers(self._bootstrap_servers)
         check_settings(self._kafka.librdkafka)
-        self.membership(on_start=_never, on_stop=_never, on_lost=_never, on_replay=_never, reset=_never)
+        self.membership(
+            on_start=_never, on_stop=_never, on_lost=_never, on_replay=_never, reset=_never, cluster_id=_never
+        )
 
     def membership(self, **callbacks: Unpack[MemberCallbacks]) -> Membership:
         """Make a `zkcoord.Consumer`, not started."""
@@ -76,6 +78,12 @@ class Dependencies:
         from zkcoord.incarnations import incarnations
 
         return incarnations(self._zookeeper, self._group, topics, self._options.zookeeper_config)
+
+    def tree_cluster(self) -> str | None:
+        """Read it in ZooKeeper."""
+        from zkcoord.incarnations import cluster_id
+
+        return cluster_id(self._zookeeper, self._options.zookeeper_config)
 
     def reader(self) -> Reader:
         """Make the reader: the Kafka connector, or confluent-kafka in Python workers."""

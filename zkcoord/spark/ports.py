@@ -92,6 +92,10 @@ class LogEnds(Protocol):
         self, partitions: Collection[TopicPartition], policy: Where
     ) -> Mapping[TopicPartition, int]: ...
     def partitions(self) -> tuple[TopicPartition, ...]: ...
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster as the last `partitions` was told it; None: it was not told. Asks nobody."""
+
     def close(self) -> None: ...
 
 
@@ -166,6 +170,7 @@ class MemberCallbacks(TypedDict):
     on_lost: Callable[[tuple[TopicPartition, ...]], None]
     on_replay: Callable[[Mapping[TopicPartition, tuple[int, int]]], None]
     reset: Callable[[tuple[TopicPartition, ...]], Mapping[TopicPartition, int]]
+    cluster_id: Callable[[], str | None]
 
 
 class Parts(Protocol):
@@ -177,6 +182,9 @@ class Parts(Protocol):
     def log_ends(self) -> LogEnds: ...
     def incarnations(self, topics: Collection[str]) -> Mapping[str, int]:
         """Return the numbers of these topics' incarnations as they are now; without those that are not known."""
+
+    def tree_cluster(self) -> str | None:
+        """Return the id of the cluster whose topics the tree has; None: the tree names none."""
 
     def reader(self) -> Reader: ...
     def jobs(self) -> Jobs: ...

@@ -183,6 +183,10 @@ class StreamParts:
         """Ask the real parts."""
         return self._parts.incarnations(topics)
 
+    def tree_cluster(self) -> str | None:
+        """Ask the real parts."""
+        return self._parts.tree_cluster()
+
     def log_ends(self) -> LogEnds:
         """Make a Kafka client whose answers are remembered; the caller closes it."""
         return HeardEnds(self._parts.log_ends(), self._known)
@@ -229,6 +233,10 @@ class HeardEnds(LogEnds):
 
     def partitions(self) -> tuple[TopicPartition, ...]:
         return self._client.partitions()
+
+    @property
+    def cluster_id(self) -> str | None:
+        return self._client.cluster_id
 
     def close(self) -> None:
         self._client.close()

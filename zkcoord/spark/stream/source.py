@@ -23,6 +23,7 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from zkcoord.clock import mono_ms
+from zkcoord.core.one_cluster import two_clusters
 from zkcoord.errors import UnavailableError, UnknownPartitionError, UsageError, ZkcoordError
 from zkcoord.spark.consumer import SparkConsumer
 from zkcoord.spark.ports import Parts
@@ -159,11 +160,15 @@ class Source:
         options allow it."""
         if not ranges:
             return ()
-        partitions = [each.topic_partition for each in ranges]
+        partitions, cluster_id = [each.topic_partition for each in ranges], self._parts.tree_cluster()
         numbered = {each.topic for each in ranges if each.incarnation}
         present = self._parts.incarnations(numbered) if numbered else {}
         client = self._parts.log_ends()
         try:
+            client.partitions()  # tells the cluster
+            confused = two_clusters(client.cluster_id, cluster_id, self._chosen.bootstrap_servers)
+            if confused is not None:
+                raise confused
             try:
                 starts = client.reset_positions(partitions, "earliest")  # waits for a broker that has just come back
             except UnknownPartitionError as gone:

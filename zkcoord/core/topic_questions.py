@@ -1,0 +1,29 @@
+"""Decides what Kafka is asked next, so that the mirror of its topics keeps up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from zkcoord.core.topic_mirror import DESCRIBE_MAX, Kind, Memory, Mirror, Question
+
+RETRIED_MAX = 100
+"""Topics in one question because their last answer told nothing that counts. More of them are asked for in turn."""
+
+CLUSTER_MS = 30_000
+"""How often brokers and their racks are asked for. A new broker is asked for at once."""
+
+
+def next_question(mirror: Mirror, memory: Memory, now_ms: int) -> tuple[Question, Memory]:
+    """Return what to ask now. Lists alternate with a check of the ids of some topics, all of them in turn."""
+    if memory.lists and (memory.cluster_ms is None or now_ms >= memory.cluster_ms + CLUSTER_MS):
+        return Question(Kind.CLUSTER), memory
+    if memory.last is Kind.LIST or memory.urgent:
+        retried = sorted(memory.due & memory.left_out)[:RETRIED_MAX]
+        names = [*retried, *sorted(memory.due - memory.left_out)][:DESCRIBE_MAX]
+        known = sorted(mirror.topics.keys() | memory.left_out)
+        rest = [name for name in known if name > memory.checked][: DESCRIBE_MAX - len(names)]
+        if names or rest:
+            checked = rest[-1] if rest and rest[-1] != known[-1] else ""
+            topics = tuple(dict.fromkeys([*names, *rest]))
+            return Question(Kind.DESCRIBE, topics), replace(memory, last=Kind.DESCRIBE, checked=checked)
+    return Question(Kind.LIST), replace(memory, last=Kind.LIST)
