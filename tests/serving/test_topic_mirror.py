@@ -8,7 +8,7 @@ import pytest
 
 from zkcoord.core.topic_mirror import CONFIRM_MS, Answer, Cluster, Described, Kind, Listed, Question, Told, shape_of
 from zkcoord.serving.asker import Asker
-from zkcoord.serving.topic_mirror import IDLE_SHARE, TopicMirror
+from zkcoord.serving.topic_mirror import IDLE_SHARE, PAUSE_MS_MAX, TopicMirror
 from zkcoord.shell.loop import Loop
 from zkcoord.shell.ports import CallDone
 from zkcoord.tree.paths import EPOCH, layout_named
@@ -134,11 +134,14 @@ def test_the_next_question_comes_an_interval_after_the_last_one(interval_ms: int
     assert play.answer(t=T) == asked_ms + interval_ms
 
 
-def test_the_next_question_waits_four_times_as_long_as_the_answer_took() -> None:
+@pytest.mark.parametrize(("took_ms", "pause_ms"), [(500, IDLE_SHARE * 500), (9_000, PAUSE_MS_MAX)])
+def test_the_next_question_waits_four_times_as_long_as_the_answer_took_and_never_for_most_of_a_minute(
+    took_ms: int, pause_ms: int
+) -> None:
     play = Play()
     play.until(Kind.DESCRIBE, t=T)
-    play.now_ms += 500
-    assert play.answer(t=T) == play.now_ms + IDLE_SHARE * 500
+    play.now_ms += took_ms
+    assert play.answer(t=T) == play.now_ms + pause_ms
 
 
 def test_a_topic_that_leaves_the_mirror_is_followed_on_while_a_group_wants_it() -> None:

@@ -1,4 +1,5 @@
-"""Kafka's metadata as a coordinator is told it: brokers that lag, answers that are late, partial, or do not come.
+"""Kafka's metadata as a coordinator is told it: brokers that lag, answers that are late, partial, of another cluster,
+or do not come.
 
 What `/brokers/topics` holds is the truth of the simulated cluster. A broker tells what was true some time ago.
 """
@@ -6,7 +7,8 @@ What `/brokers/topics` holds is the truth of the simulated cluster. A broker tel
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tests.sim.process import SimProcess
@@ -19,6 +21,11 @@ from zkcoord.shell.ports import CallDone
 CLUSTER = "cluster-1"
 TOPICS = "/brokers/topics"
 SILENT_MS = 3_000  # how long a client waits for an answer that does not come
+LATE_MS = 8_000  # a late answer: a coordinator asked meanwhile, or another one serves
+
+STRANGER = "cluster-of-others"
+STRANGE = {"t": (0,), "x": (0, 1)}
+"""Topic -> partitions of another cluster, one of whose brokers is in the bootstrap list."""
 
 
 class Seen(NamedTuple):
@@ -41,6 +48,14 @@ class Metadata:
         self.silent_rate = 0.0  # of questions that nobody answers
         self.partial_rate = 0.0  # of answers that leave topics, or a topic's partitions, out
         self.no_ids = False  # brokers of before 2.8
+        self.no_controller_rate = 0.0  # of lists that are not whole, with any topics
+        self.few_brokers_rate = 0.0  # of answers that leave brokers out
+        self.late_rate = 0.0  # of answers that come LATE_MS later
+        self.stranger_rate = 0.0  # of connections to a broker of another cluster, which is in the bootstrap list
+        self.strange_next: list[Kind] = []  # the next answer to such a question is that broker's
+        self._strange = False  # the client is connected to that one: it stays so until its next list
+        self.reached: Counter[str] = Counter()  # fault -> how often it came
+        self._told = 0  # which state was told last
         self.asked: list[tuple[int, Question]] = []
         self._truth: list[tuple[int, dict[str, Seen]]] = [(0, self._now())]
         world.ensemble.on_applied.append(self._applied)
@@ -57,11 +72,23 @@ class Metadata:
             found[name] = Seen(document.get("topic_id"), {int(n): tuple(ids) for n, ids in numbered.items()})
         return found
 
+    @property
+    def now(self) -> Mapping[str, Seen]:
+        """The topics as they are."""
+        return self._truth[-1][1]
+
+    @property
+    def states(self) -> Iterator[Mapping[str, Seen]]:
+        """The topics as they were, one state after the other."""
+        return (state for _, state in self._truth)
+
     def seen(self, broker: int) -> dict[str, Seen]:
         """The topics as this broker knows them."""
         at_ms = self.world.now_ms - self.lag_ms[broker]
-        states = [state for time_ms, state in self._truth if time_ms <= at_ms]
-        return states[-1] if states else self._truth[0][1]
+        number = max(sum(time_ms <= at_ms for time_ms, _ in self._truth) - 1, 0)
+        self.reached["older than the answer before"] += number < self._told
+        self._told = number
+        return self._truth[number][1]
 
     def connect(self, process: SimProcess) -> Line:
         """The thread of a process that asks."""
@@ -72,16 +99,58 @@ class Metadata:
         self.asked.append((self.world.now_ms, question))
         if self.away or draw() < self.silent_rate:
             return None
+        if self._by_stranger(question.kind, draw):
+            return self._strangers(question)
         known = self.seen(int(draw() * len(self.brokers)))
+        match question.kind:
+            case Kind.CLUSTER:
+                return Cluster(self.cluster_id, self._brokers_told(draw))
+            case Kind.LIST:
+                return self._list(known, draw)
+            case Kind.DESCRIBE:
+                return self._description(question.topics, known, draw)
+
+    def _by_stranger(self, kind: Kind, draw: Any) -> bool:
+        if kind is Kind.LIST and self.stranger_rate:
+            self._strange = draw() < self.stranger_rate
+        once = kind in self.strange_next
+        if once:
+            self.strange_next.remove(kind)
+        strange = once or (self._strange and self.stranger_rate > 0)
+        self.reached["another cluster"] += strange
+        return strange
+
+    def _strangers(self, question: Question) -> Answer:
+        """What the broker of another cluster answers."""
+        own: dict[str, Told] = {
+            name: Told(f"strange-{name}", dict.fromkeys(numbers, (9,))) for name, numbers in STRANGE.items()
+        }
         if question.kind is Kind.CLUSTER:
-            return Cluster(self.cluster_id, self.brokers)
+            return Cluster(STRANGER, {9: Broker("b9", 9092)})
         if question.kind is Kind.LIST:
-            shapes = {name: shape_of(seen.partitions) for name, seen in known.items()}
-            if draw() < self.partial_rate:
-                shapes = {name: shape for name, shape in shapes.items() if draw() < 0.5}
-            return Listed(self.cluster_id, frozenset(self.brokers), shapes)
+            return Listed(STRANGER, frozenset({9}), {name: shape_of(one.partitions or {}) for name, one in own.items()})
+        return Described({name: own.get(name, Told(missing=True)) for name in question.topics})
+
+    def _brokers_told(self, draw: Any) -> dict[int, Broker]:
+        if draw() >= self.few_brokers_rate:
+            return self.brokers
+        self.reached["few brokers"] += 1
+        return {number: broker for number, broker in self.brokers.items() if draw() < 0.5}
+
+    def _list(self, known: Mapping[str, Seen], draw: Any) -> Listed:
+        shapes = {name: shape_of(seen.partitions) for name, seen in known.items()}
+        if draw() < self.partial_rate:
+            self.reached["part of the list"] += 1
+            shapes = {name: shape for name, shape in shapes.items() if draw() < 0.5}
+        if draw() < self.no_controller_rate:
+            self.reached["no controller"] += 1
+            some = {name: shape for name, shape in shapes.items() if draw() < 0.3}
+            return Listed(self.cluster_id, frozenset(self.brokers), some, whole=False)
+        return Listed(self.cluster_id, frozenset(self._brokers_told(draw)), shapes)
+
+    def _description(self, topics: Sequence[str], known: Mapping[str, Seen], draw: Any) -> Described:
         told = {}
-        for name in question.topics:
+        for name in topics:
             if draw() < self.partial_rate:
                 told[name] = Told()
                 continue
@@ -92,6 +161,7 @@ class Metadata:
             some = draw() < self.partial_rate
             partitions = {n: ids for n, ids in seen.partitions.items() if not some or draw() < 0.5}
             no_id = self.no_ids or draw() < self.partial_rate
+            self.reached["no id"] += no_id
             told[name] = Told(None if no_id else seen.topic_id, partitions)
         return Described(told)
 
@@ -108,6 +178,9 @@ class Line:
         rng = world.rng
         early = metadata.answer(argument, rng.random) if rng.random() < 0.5 else False
         delay_ms = 1 + int(rng.random() * metadata.answer_ms_max)
+        if metadata.late_rate and rng.random() < metadata.late_rate:
+            delay_ms += LATE_MS
+            metadata.reached["late"] += 1
 
         def done() -> None:
             answer = metadata.answer(argument, rng.random) if early is False else early

@@ -6,11 +6,12 @@ from typing import Any
 
 from tests.sim.actors import ProductActor, coordinator, topic_json
 from tests.sim.field import parse_json
-from tests.sim.metadata import Metadata
+from tests.sim.metadata import CLUSTER, Metadata
+from tests.sim.mirror_checker import MirrorChecker
 from tests.sim.options import Options
 from tests.sim.process import SimProcess
 from tests.sim.script import QUIET, Script
-from zkcoord.tree.paths import DRAFT, TOPICS, Layout, layout_named
+from zkcoord.tree.paths import CLUSTER_ID, DRAFT, TOPICS, Layout, layout_named
 from zkcoord.tree.writes import ANY_VERSION, DeleteNode, SetNode
 
 MIRRORED = layout_named(DRAFT.name, "kafka")
@@ -20,10 +21,16 @@ class Mirrored(Script):
     """Every topic has an id; one that is created again has another. Partitions have three replicas at most."""
 
     metadata: Metadata
+    mirror_checker: MirrorChecker
 
     def __init__(self, seed: int, options: Options | None = QUIET, *, layout: Layout = MIRRORED, **size: Any) -> None:
         self._made = 0
         super().__init__(seed, options, layout=layout, coordinates=self._coordinate, **size)
+
+    def name_cluster(self) -> None:
+        """Write the cluster's id beside the tree, as brokers do that use this ZooKeeper."""
+        self.world.ensemble.ensure("/cluster", b"")
+        self.world.ensemble.ensure(CLUSTER_ID, b'{"version":"1","id":"%s"}' % CLUSTER.encode())
 
     def _coordinate(self, process: SimProcess) -> ProductActor:
         return coordinator(process, kafka=self.metadata.connect(process))
@@ -33,6 +40,7 @@ class Mirrored(Script):
         for topic in self.world.ensemble.names(TOPICS):
             self._set(topic, len(self.partitions_of(topic)), self.new_id())
         self.metadata = Metadata(self.world)
+        self.mirror_checker = MirrorChecker(self.world, MIRRORED, self.metadata)
 
     def new_id(self) -> str:
         """An id that no other topic has."""
@@ -71,6 +79,9 @@ class Mirrored(Script):
         self.world.at(self.world.now_ms, self.mend)
         super().calm()
         known = {name: self._id_of(name) for name in sorted(self.world.ensemble.names(TOPICS))}
+        if self.mirrored() != known:  # an answer was late, and the next question waits for it
+            self.world.run_until(lambda: self.mirrored() == known, what="the mirror is as the cluster")
+            super().calm()
         assert self.mirrored() == known
         for name in known:
             data = self.world.ensemble.data(MIRRORED.topic(name)) or b""
@@ -82,11 +93,15 @@ class Mirrored(Script):
         metadata.away, metadata.silent_rate, metadata.partial_rate, metadata.no_ids = False, 0.0, 0.0, False
         metadata.lag_ms = dict.fromkeys(metadata.brokers, 0)
         metadata.answer_ms_max = 5
+        metadata.no_controller_rate = metadata.few_brokers_rate = metadata.late_rate = metadata.stranger_rate = 0.0
+        metadata.strange_next.clear()
 
     def lose_mirror(self) -> None:
         """Remove the mirror from the tree."""
         ensemble = self.world.ensemble
+        self.mirror_checker.lost = True
         for above in (MIRRORED.topics, MIRRORED.brokers):
             for name in sorted(ensemble.names(above)):
                 ensemble.operate(DeleteNode(f"{above}/{name}", ANY_VERSION))
             ensemble.operate(DeleteNode(above, ANY_VERSION))
+        self.mirror_checker.lost = False

@@ -1,4 +1,4 @@
-"""F152 to F156, F223, F224: Kafka's metadata, told late, partly, by brokers that lag, or by another cluster."""
+"""F152 to F156, F223 to F225: Kafka's metadata, told late, partly, by brokers that lag, or by another cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zkcoord.core.topic_mirror import ABSENT_MS, CONFIRM_MS, Kind
 from zkcoord.core.topics import DELETED_MS
 from zkcoord.errors import SchemaError, UsageError
 from zkcoord.serving.topic_mirror import KAFKA
-from zkcoord.tree.paths import CLUSTER_ID, DRAFT, EPOCH, SCHEMA, TOPICS
+from zkcoord.tree.paths import DRAFT, EPOCH, SCHEMA, TOPICS
 from zkcoord.tree.schema import decode_schema, encode_schema
 from zkcoord.tree.writes import CreateNode, SetNode
 
@@ -188,12 +188,11 @@ def test_f154_an_id_that_was_replaced_never_returns_however_often_a_broker_tells
     group.settle()
     group.world.run_for(3_000)
     mirrored, before_ms = group.mirrored(), group.world.now_ms
-    group.metadata.lag_ms = dict.fromkeys(group.metadata.brokers, before_ms - long_ago_ms)
-    group.world.run_for(2_000)
-    group.world.crash(group.leader(), exact=True)  # nor does another coordinator believe it
-    for _ in range(10):
+    for step in range(100):
         group.metadata.lag_ms = dict.fromkeys(group.metadata.brokers, group.world.now_ms - long_ago_ms)
-        group.world.run_for(2_000)
+        group.world.run_for(200)  # brokers get on meanwhile: by less than to where the topic was deleted
+        if step == 50:
+            group.world.crash(group.leader(), exact=True)  # nor does another coordinator believe it
     assert group.mirrored() == mirrored
     assert (group.stops(before_ms), group.mark()["incarnation"]) == ([], 2)
     group.calm()
@@ -267,13 +266,26 @@ def test_f156_the_brokers_of_another_cluster_change_nothing_and_it_is_told(seed:
     group.calm()
 
 
+@on_seeds()
+def test_f225_one_answer_of_another_cluster_among_this_ones_changes_nothing(seed: int) -> None:
+    """A broker of another cluster is in the bootstrap list: a description names no cluster."""
+    group = Group(seed, coordinators=1)
+    before_ms, offsets = group.world.now_ms, group.offsets()
+    for kind in (Kind.DESCRIBE, Kind.LIST, Kind.CLUSTER, Kind.DESCRIBE):
+        group.metadata.strange_next.append(kind)
+        group.world.run_until(lambda: not group.metadata.strange_next, what="it answers")
+        group.world.run_for(3_000)
+    assert (group.stops(before_ms), group.offsets().keys(), group.mark()["incarnation"]) == ([], offsets.keys(), 1)
+    assert group.metadata.reached["another cluster"] == 4
+    group.calm()
+
+
 class BesideAnotherCluster(Mirrored):
     """A new tree in the ZooKeeper of one cluster; the bootstrap servers are of another."""
 
     def begins(self) -> None:
         super().begins()
-        self.world.ensemble.ensure("/cluster", b"")
-        self.world.ensemble.ensure(CLUSTER_ID, b'{"version":"1","id":"%s"}' % CLUSTER.encode())
+        self.name_cluster()
         self.metadata.cluster_id = "cluster-2"
 
 

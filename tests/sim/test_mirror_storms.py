@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from random import Random
 
@@ -22,6 +23,7 @@ def mirrored_storm(seed: int) -> Mirrored:
     layout = layout_named(LEGACY.name, "kafka") if drawn.random() < 0.25 else MIRRORED
     scene = Mirrored(seed, None, layout=layout, coordinators=2, consumers=3, topics={"t": 5, "u": 3})
     world, metadata = scene.world, scene.metadata
+    scene.name_cluster()  # else a new tree takes the first answer's, a stranger's as well
     if drawn.random() < 0.5:
         scene.share()
     metadata.answer_ms_max = drawn.choice((5, 200, 2_000))
@@ -33,6 +35,10 @@ def mirrored_storm(seed: int) -> Mirrored:
         metadata.silent_rate = drawn.choice((0.0, 0.0, 0.3))
         metadata.partial_rate = drawn.choice((0.0, 0.0, 0.1, 0.4))
         metadata.no_ids = drawn.random() < 0.1
+        metadata.no_controller_rate = drawn.choice((0.0, 0.0, 0.3))
+        metadata.few_brokers_rate = drawn.choice((0.0, 0.0, 0.3))
+        metadata.late_rate = drawn.choice((0.0, 0.0, 0.05))
+        metadata.stranger_rate = drawn.choice((0.0, 0.0, 0.3))
         for broker in metadata.lag_ms:
             metadata.lag_ms[broker] = drawn.choice((0, 0, 300, 900, 3_000, 10_000))
 
@@ -65,9 +71,12 @@ def test_a_storm_over_mirrored_topics_ends_in_a_calm(seed: int) -> None:
     mirrored_storm(seed)
 
 
-def test_the_storm_reaches_replaced_topics_stale_answers_and_drops() -> None:
+def test_the_storm_reaches_replaced_topics_drops_and_every_fault_of_the_answers() -> None:
     scenes = [mirrored_storm(seed) for seed in range(12)]
     assert any(scene.world.events("topic_dropped") for scene in scenes)
     over = [scene.world.ensemble.data(MIRRORED.topics) or b"" for scene in scenes]
     assert any(b'"over":[[' in data for data in over)
     assert any(told.fields["path"] == "Kafka's metadata" for s in scenes for told in s.world.events("unreadable"))
+    reached = sum((scene.metadata.reached for scene in scenes), Counter())
+    parts = {"few brokers", "part of the list", "no controller", "no id"}
+    assert {*parts, "another cluster", "late", "older than the answer before"} <= (+reached).keys(), reached

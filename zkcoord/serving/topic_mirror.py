@@ -54,6 +54,9 @@ IDLE_SHARE = 4
 cluster is."""
 
 
+PAUSE_MS_MAX = 10_000
+"""The longest such pause: one answer that came late does not keep changes from being seen for most of a minute."""
+
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
@@ -184,7 +187,8 @@ class TopicMirror:
         )
         if self._answer is not None:
             answer, self._answer = self._answer, None
-            pause_ms = 0 if isinstance(answer, Silent) else IDLE_SHARE * (now_ms - self._asked_ms)
+            took_ms = 0 if isinstance(answer, Silent) else now_ms - self._asked_ms
+            pause_ms = min(IDLE_SHARE * took_ms, PAUSE_MS_MAX)
             self._memory, changes = take(mirror, self._memory, answer, now_ms)
             due_ms = self._asked_ms if self._memory.urgent else self._asked_ms + self._asker.interval_ms
             self._next_ms = max(due_ms, now_ms + pause_ms)
