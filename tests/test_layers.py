@@ -71,7 +71,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"zkcoord.core.topic_mirror"},
     "zkcoord.shell.journal.files": PURE | {"fcntl", "json", "pathlib", "time", "zkcoord.errors"},
     "zkcoord.shell.zk": (STDLIB - {"time"})
-    | {"kazoo", "zkcoord.tree", "zkcoord.shell", "zkcoord.errors", "zkcoord.settings"},
+    | {"kazoo", "zkcoord.tree", "zkcoord.shell", "zkcoord.errors", "zkcoord.settings", "zkcoord.logs"},
     "zkcoord.kafka": STDLIB
     | {"zkcoord.kafka", "zkcoord.consumer", "zkcoord.core", "zkcoord.errors", "zkcoord.settings", "zkcoord.clock"}
     | {"zkcoord.logs", "zkcoord.option_help"},

@@ -23,6 +23,10 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.words import shortened
 
 EVENTS = logging.getLogger("zkcoord.events")
+NOTICE = 25
+"""The level of the end of an outage that a warning told: commands show it, as they show warnings, and it is none."""
+
+logging.addLevelName(NOTICE, "NOTICE")
 DEBUG_EVENTS = frozenset({"fetched"})  # one for each batch of messages
 FORMATS = ("text", "json")
 SHOWN_MAX = (12, 6, 3, 1)  # partitions or entries that a line for people spells out: fewer, if it would be too long
@@ -37,7 +41,8 @@ def emit(event: str, /, **fields: Any) -> None:
 
 
 def emit_fields(event: str, fields: Mapping[str, Any]) -> None:
-    """Report an event now. Its level is INFO, of `fetched` DEBUG; a field `level` ("warning") says another.
+    """Report an event now. Its level is INFO, of `fetched` DEBUG; a field `level` ("warning", "notice") says
+    another.
 
     Fields may hold partitions, mappings with partitions as keys, collections (sets come out sorted) and enums. A field
     `mono_ms` is kept: the caller knows better when it happened.
@@ -47,7 +52,7 @@ def emit_fields(event: str, fields: Mapping[str, Any]) -> None:
         level = logging.DEBUG if event in DEBUG_EVENTS else logging.INFO
     if EVENTS.isEnabledFor(level):
         known = {"mono_ms": mono_ms(), **{key: value for key, value in fields.items() if key != "level"}}
-        message = event if level < logging.WARNING else sentence(event, known)
+        message = event if level < NOTICE else sentence(event, known)
         EVENTS.log(level, "%s", message, extra={"zkcoord_event": event, "zkcoord_fields": known})
 
 

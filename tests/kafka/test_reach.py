@@ -68,7 +68,7 @@ def test_f64_a_kafka_that_is_away_is_told_once_and_its_return_once(said: pytest.
     clock[0] += CHECK_MS
     seen.look(heard=False)
     assert cluster.asked == 6
-    assert events(said) == [("WARNING", "kafka_away"), ("INFO", "kafka_back")]
+    assert events(said) == [("WARNING", "kafka_away"), ("NOTICE", "kafka_back")]
     assert said.messages[0] == f'kafka_away group=g why="{REFUSED}; still trying"'
 
 
@@ -78,7 +78,7 @@ def test_f64_a_message_tells_that_kafka_is_back(said: pytest.LogCaptureFixture) 
     seen.failed(REFUSED)
     seen.look(heard=True)
     assert (seen.error, cluster.asked) == (None, 0)
-    assert events(said) == [("WARNING", "kafka_away"), ("INFO", "kafka_back")]
+    assert events(said) == [("WARNING", "kafka_away"), ("NOTICE", "kafka_back")]
 
 
 def test_f64_one_broker_of_several_that_is_away_is_told_but_kafka_is_not_away(said: pytest.LogCaptureFixture) -> None:
@@ -128,7 +128,7 @@ def test_f64_a_consumer_waits_for_a_kafka_that_goes_away_and_reads_on(
             wait_until(lambda: consumer.poll(0) is None and consumer.away is None, "it is back")
             assert consumer.ask_kafka() is None
     assert events(said)[0] == ("WARNING", "kafka_away")
-    assert ("INFO", "kafka_back") in events(said)
+    assert ("NOTICE", "kafka_back") in events(said)
 
 
 def test_f64_a_closed_port_is_told_before_the_group_is_joined(

@@ -59,7 +59,7 @@ def test_an_absent_server_is_logged_once_and_its_return_is_logged(
             zk.close()
 
     told = [(record.levelname, record.message) for record in caplog.records]
-    assert [level for level, _ in told] == ["WARNING", "INFO"]
+    assert [level for level, _ in told] == ["WARNING", "NOTICE"]
     assert told[0][1].startswith(f"ZooKeeper cannot be reached at {proxy.hosts} (")
     assert told[1][1] == f"ZooKeeper can be reached again at {proxy.hosts}"
 

@@ -11,6 +11,7 @@ from tests.spark.fakes import DEADLINE_S, FakeMembership, InThread, World
 from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError, UnknownPartitionError
+from zkcoord.logs import NOTICE
 from zkcoord.spark.ports import Limits
 from zkcoord.spark.ranges import Batch, OffsetRange
 from zkcoord.spark.stream.offsets import EMPTY, offset_of, ranges_in
@@ -36,9 +37,14 @@ def source_of(world: World, join_wait_ms: int = 60_000) -> Source:
     return Source(stream_options({**OPTIONS, "joinWaitMs": str(join_wait_ms)}), world, "run")
 
 
+def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    """The events of outages, each with its level."""
+    events = [(getattr(each, "zkcoord_event", ""), each.levelname) for each in caplog.records]
+    return [each for each in events if each[0].startswith("kafka_")]
+
+
 def await_warning(caplog: pytest.LogCaptureFixture) -> None:
-    events = [getattr(each, "zkcoord_event", "") for each in caplog.records]
-    wait_until(lambda: "kafka_away" in [getattr(each, "zkcoord_event", "") for each in caplog.records], str(events))
+    wait_until(lambda: told(caplog) == [("kafka_away", "WARNING")], str(told(caplog)))
 
 
 def test_a_restarted_query_whose_last_batch_is_incomplete_waits_for_kafka(
@@ -48,8 +54,10 @@ def test_a_restarted_query_whose_last_batch_is_incomplete_waits_for_kafka(
     assert source.tasks(BROKEN, BROKEN) == []
     asking = InThread(lambda: source.tasks(EMPTY, BROKEN))
     await_warning(caplog)
-    away.away = False
-    assert asking.result() == [RANGES]
+    with caplog.at_level(NOTICE, "zkcoord.spark"):
+        away.away = False
+        assert asking.result() == [RANGES]
+    assert told(caplog) == [("kafka_away", "WARNING"), ("kafka_back", "NOTICE")]
     source.stop()
 
 

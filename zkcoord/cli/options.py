@@ -213,7 +213,7 @@ def _keep(context: click.Context, option: click.Parameter, value: Any) -> None:
     if name == "config" and known.config == value:
         use_file(context, value)
     if name == "log_format":  # now: also what is wrong with the rest of the line is told in it
-        known.configure_log(logging.WARNING)
+        known.configure_log(logs.NOTICE)
 
 
 def use_file(context: click.Context, path: str) -> None:
@@ -269,7 +269,7 @@ class _Listed(click.Command):
 class Command(_Listed):
     """A command with the common options; sets the log up before it runs."""
 
-    def __init__(self, *args: Any, usual_log_level: int = logging.WARNING, **attributes: Any) -> None:
+    def __init__(self, *args: Any, usual_log_level: int = logs.NOTICE, **attributes: Any) -> None:
         attributes.setdefault("context_settings", HELP)
         super().__init__(*args, **attributes)
         self.params += common_options()

@@ -68,4 +68,4 @@ class Reach:
         self._suspicion = None
         if self.error is not None:
             self.error = None
-            logs.emit("kafka_back", group=self._group)
+            logs.emit("kafka_back", group=self._group, level="notice")

@@ -63,7 +63,7 @@ class CoordinatorCheck:
 
     def _serves(self, serves: bool) -> None:
         if serves and self._told:
-            self._events("coordinator_elected", {"group": self._group})
+            self._events("coordinator_elected", {"group": self._group, "level": "notice"})
         elif not serves and not self._told:
             why = "no coordinator is elected, so nothing is given to this consumer: start one; waiting for it"
             self._events("no_coordinator", {"group": self._group, "why": why, "level": "warning"})

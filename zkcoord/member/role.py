@@ -77,6 +77,7 @@ class MembershipRole:
         self.cluster = ClusterCheck(settings.cluster_id, settings.bootstrap_servers)
         self.stop_needs_ms = 0  # the application: beside old members that wait less for it, it does not join
         self.generation = 0
+        self._waited = False  # it was told why this consumer could not register
         self.readable: frozenset[TopicPartition] = frozenset()
         self._forget()
 
@@ -287,7 +288,8 @@ class MembershipRole:
             self.registered.following.begin()
             if self._neighbourhood is not None:
                 self._neighbourhood.begin()
-            self.registered.event("registered", {})
+            self.registered.event("registered", {"level": "notice"} if self._waited else {})
+            self._waited = False
             return
         if self._joining.spent:
             self._joining.end()
@@ -335,6 +337,7 @@ class MembershipRole:
     def _tell_waiting(self, why: str | None) -> None:
         """Tell once why this consumer cannot register, and who must act."""
         if why is not None and why != self._told_waiting:
+            self._waited = True
             self._events("waiting", {"why": why, "group": self._settings.group, "level": "warning"})
         self._told_waiting = why
 

@@ -41,7 +41,7 @@ def failed(why: str, *partitions: TopicPartition) -> Report:
     return Report(event="kafka_commits_failed", fields={"partitions": list(partitions), "why": why, "level": "warning"})
 
 
-WORKS = Report(event="kafka_commits_work", fields={})
+WORKS = Report(event="kafka_commits_work", fields={"level": "notice"})
 
 
 def done(*partitions: TopicPartition) -> CommitOutcome:

@@ -358,7 +358,7 @@ def _committed(view: MemberView, memory: Memory, exchange: Exchange, outcome: Co
     memory = fast_replace(memory, held={**held, **moved} if moved else held, mirror=mirror)
     decisions: list[Decision] = []
     if before.failing and not mirror.failing:
-        decisions.append(Report(event="kafka_commits_work", fields={}))
+        decisions.append(Report(event="kafka_commits_work", fields={"level": "notice"}))
     told, memory = _adopt(view, memory, exchange, outcome)
     decisions += told
     failed = {p: goal for p, goal in targets.items() if p not in done}

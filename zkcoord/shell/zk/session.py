@@ -20,6 +20,7 @@ from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
 
 from zkcoord.errors import UnavailableError, UsageError, ZkcoordError
+from zkcoord.logs import NOTICE
 from zkcoord.shell.ports import Heard, Link, LinkChanged, StoreInput, WatchFired
 from zkcoord.shell.zk import jute, multiread
 from zkcoord.shell.zk.config import Address, ZooKeeperConfig
@@ -273,7 +274,7 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
             self._linked = True
             told, self.abilities.told_unreachable = self.abilities.told_unreachable, False
             if told:
-                _LOG.info("ZooKeeper can be reached again at %s", self.address.hosts_text)
+                _LOG.log(NOTICE, "ZooKeeper can be reached again at %s", self.address.hosts_text)
             self.post(LinkChanged(Link.CONNECTED, self._session_id, self._negotiated_ms))
 
     def _lose(self) -> None:

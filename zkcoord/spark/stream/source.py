@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 from zkcoord.clock import mono_ms
 from zkcoord.core.one_cluster import two_clusters
 from zkcoord.errors import UnavailableError, UnknownPartitionError, UsageError, ZkcoordError
+from zkcoord.logs import NOTICE
 from zkcoord.spark.consumer import SparkConsumer
 from zkcoord.spark.ports import Parts
 from zkcoord.spark.progress import in_vain, log_event, tell_in_vain
@@ -63,6 +64,7 @@ class Source:
         self._thread: threading.Thread | None = None
         self._stopped = threading.Event()
         self._was_away = False  # Kafka, at the query's start
+        self._told_away = False  # and nobody was told yet that it answers
         self._answered_ms = 0  # when Spark was answered last
         self._last: Offset = EMPTY  # what Spark has: answered again while there is nothing new
         self._runs = {EMPTY["run"], self._run_id}  # whose offsets were known when the first batch was planned
@@ -115,14 +117,20 @@ class Source:
         deadline_ms = mono_ms() + patience_ms
         while True:
             try:
-                return ask()
+                answer = ask()
             except UnavailableError as error:
                 if begun() or mono_ms() >= deadline_ms or self._stopped.wait(self._parts.limits.kafka_again_ms / 1000):
                     raise
                 if not self._was_away:
                     text = f"the query begins when Kafka answers, which is waited for {patience_ms} ms: {error}"
                     log_event(logging.WARNING, "kafka_away", text, group=self._chosen.group)
+                    self._told_away = True
                 self._was_away = True
+                continue
+            if self._told_away:
+                self._told_away = False
+                log_event(NOTICE, "kafka_back", "Kafka answers: the query begins", group=self._chosen.group)
+            return answer
 
     def _next(self, wait_ms: int) -> Offset:
         batch = self._handover.next(wait_ms)
