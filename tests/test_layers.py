@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -28,6 +29,7 @@ PURE = {
 }
 STDLIB = set(sys.stdlib_module_names)
 FILE_LINES_MAX, FUNCTION_LINES_MAX = 400, 60
+FILE_LINES_MEDIAN = 130
 
 ALLOWED: dict[str, set[str]] = {
     "zkcoord.errors": PURE,
@@ -248,6 +250,11 @@ def test_files_and_functions_are_short(path: Path) -> None:
     functions = [n for n in ast.walk(parsed(path)) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
     too_long = [f.name for f in functions if (f.end_lineno or 0) - f.lineno + 1 > FUNCTION_LINES_MAX]
     assert too_long == []
+
+
+def test_half_of_the_products_files_are_short() -> None:
+    lines = [path.read_text(encoding="utf-8").count("\n") for path in sources("zkcoord")]
+    assert median(lines) < FILE_LINES_MEDIAN
 
 
 @pytest.mark.parametrize("path", sources("zkcoord"), ids=module_of)

@@ -1,30 +1,53 @@
-"""A step of a coordinator changes nothing that it is handed: in storms, whatever they come to."""
+"""A step of a coordinator or of a member changes nothing that it is handed: in storms, whatever they come to."""
 
 from __future__ import annotations
 
 import pickle
+from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.sim.mutations import group_storm
-from zkcoord.core.coordinate import Decided, decide
+from tests.sim.scenarios import announcing_storm
+from tests.sim.store_scene import store_storm
+from zkcoord.core.coordinate import decide
+from zkcoord.core.member import decide as deciding
+from zkcoord.member import registered
 from zkcoord.serving import role as coordinating
 
 
-def test_in_storms_decide_changes_nothing_and_answers_twice_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    steps = 0
+def checked(step: Callable[..., Any], made: Counter[str]) -> Callable[..., Any]:
+    """The step; it must leave its view and memory as they are, and answer the same a second time. `made` counts its
+    decisions by their kind."""
 
-    def checked(view: Any, memory: Any, *given: Any) -> Decided:
-        nonlocal steps
-        steps += 1
+    def twice(view: Any, memory: Any, *given: Any) -> Any:
         before = pickle.dumps((view, memory))
-        first = decide(view, memory, *given)
+        first = step(view, memory, *given)
         assert pickle.dumps((view, memory)) == before
-        assert decide(view, memory, *given) == first
+        assert step(view, memory, *given) == first
+        made["steps"] += 1
+        made.update(type(decision).__name__ for decision in first.decisions)
         return first
 
-    monkeypatch.setattr(coordinating, "decide", checked)
+    return twice
+
+
+def test_in_storms_decide_changes_nothing_and_answers_twice_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: Counter[str] = Counter()
+    monkeypatch.setattr(coordinating, "decide", checked(decide, made))
     for seed in range(10):
         group_storm(seed)
-    assert steps > 100
+    assert made["steps"] > 100
+
+
+def test_in_storms_what_a_member_decides_changes_nothing_and_is_twice_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: Counter[str] = Counter()
+    monkeypatch.setattr(registered, "decide", checked(deciding.decide, made))
+    for seed in range(3):
+        group_storm(seed)
+        announcing_storm(seed)
+        store_storm(seed, "kafka", steps=0)
+    assert made["steps"] > 1_000
+    assert made.keys() >= {"AskStart", "AcknowledgeStarts", "AskStop", "ReleasePartitions", "LosePartitions", "Rejoin"}

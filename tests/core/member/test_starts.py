@@ -138,6 +138,24 @@ def test_what_the_application_cannot_start_is_given_back_in_the_acknowledgement(
     assert member.memory.refused == {T1: refusal(why)}  # it is tried again
 
 
+def test_partitions_that_fail_for_different_reasons_are_told_apart_each_with_its_own() -> None:
+    member = looked_up()
+    member.reads({T0: Position(None, 2, "/offsets/t/0: not a number"), T1: Position(7, 2)})
+    assert member.decides() == [AskStart(positions={T1: 7}, incarnations={T1: 0})]
+    member.called("start", T1, number=1)
+    member.answers(error=RuntimeError("disk full"))
+    unreadable, failed = "unreadable offset: /offsets/t/0: not a number", "start: RuntimeError: disk full"
+    status = MemberStatus(refused={T0: refusal(unreadable), T1: refusal(failed)})
+    assert member.decides() == [AcknowledgeStarts(commands={FIRST: 0}, first={}, refused={T0: 0, T1: 0}, status=status)]
+    member.finds()
+    member.reads({}, {T0: Owner("", 1), T1: Owner("", 1)})
+    assert member.decides() == [
+        LetGo(partitions=(T0, T1), parents=True),
+        Report(event="start_refused", fields={"partitions": [T0], "why": unreadable, "level": "warning"}),
+        Report(event="start_refused", fields={"partitions": [T1], "why": failed, "level": "warning"}),
+    ]
+
+
 def test_an_offset_that_nobody_can_read_is_refused_with_its_path_and_the_rest_starts() -> None:
     member = looked_up()
     member.reads({T0: Position(None, 2, "/offsets/t/0: not a number"), T1: Position(7, 2)})
