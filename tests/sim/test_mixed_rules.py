@@ -7,7 +7,10 @@ from dataclasses import replace
 import pytest
 
 from tests.sim.actors import GROUP
+from tests.sim.batches import BatchApplication, Sink
 from tests.sim.mixed_scene import ADOPTION, RECORD, MixedScene
+from tests.sim.moments import Entry
+from tests.sim.old_rules import is_old
 from tests.sim.process import SimProcess
 from tests.sim.script import SESSION_MS, on_seeds
 from tests.sim.test_mixed_storms import unread
@@ -212,3 +215,42 @@ def test_a_name_as_one_of_ours_alone_is_an_old_members(seed: int, monkeypatch: p
         scene.start("old0")
     scene.await_shared("consumer0", "consumer1", "old0")
     scene.world.run_until(lambda: scene.mode() is Mode.MIXED, what="it is mixed")
+
+
+class OfOurs(Sink):
+    """A sink of what consumers of ours process of topic `t`, which no old member takes."""
+
+    def _take(self, entry: Entry) -> None:
+        if entry.partition.topic == "t" and not is_old(entry.process):
+            super()._take(entry)
+
+
+@on_seeds(4)
+@pytest.mark.parametrize("coordinators", [0, 1])
+def test_f217_a_range_is_done_as_it_was_announced_though_who_claimed_it_next_died_before_it_had_taken_it_over(
+    seed: int, coordinators: int
+) -> None:
+    """The dead consumer's channel stands until then: the coordinator had removed it at the claim."""
+    scene = MixedScene(seed, {"t": 2, "u": 3}, coordinators=coordinators)
+    scene.ours.announce(BatchApplication)
+    sink = OfOurs(scene.world, lambda group, topic: 0)
+    scene.world.rest_checks.append(sink.complete)
+    scene.start("old0", topics={"u": 1})
+    scene.start_ours("consumer0", "consumer1")
+    scene.await_shared("old0", "consumer0", "consumer1")
+    world, working = scene.world, scene.application("consumer0")
+    assert isinstance(working, BatchApplication)
+
+    def in_a_batch() -> bool:
+        return working._act == working._work and any(p.topic == "t" for p in working._processed)
+
+    world.run_until(in_a_batch, what="a batch of which something is processed")
+    scene.end("consumer0")
+    world.strike("consumer1", lambda t: t.why == "claim" and "/owners/t/" in str(t), "after_applied_reply_lost")
+    world.run_until(lambda: world.struck, what="its claim, and its death")
+    scene.await_shared("old0", "consumer1")
+    world.run_for(5_000)
+    assert sink.again > 0
+    scene.calm()
+    if coordinators:  # what is over goes
+        assert len(world.ensemble.names(LEGACY.channels_of(GROUP))) == 1

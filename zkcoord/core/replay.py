@@ -13,6 +13,10 @@ the receiver compares it with the offset at which it starts.
 
 Of several that count, the highest generation's is handed on. The owner's own announcements are its own affair while it
 lives, so only partitions that no living member owns are looked at: nobody can commit those meanwhile.
+
+Beside old members nobody hands ranges on: whoever of ours claims a partition reads the statuses for them, and only its
+acknowledgement takes them into its own status. It may die in between. So there a claim of ours is not enough: a range
+counts until a commit has passed it, where the coordinator knows commits (F217).
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 
 from zkcoord.core.decisions import SetState, StateEvent
+from zkcoord.core.mode import COORDINATED, GroupMode
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.record import ZOOKEEPER
 from zkcoord.core.replay_quota import KEPT_BYTES_MAX, range_bytes
@@ -40,7 +45,7 @@ _Open = tuple[tuple[TopicPartition, Announced], ...]
 
 @dataclass(frozen=True, slots=True)
 class OpenRanges:
-    """The announced ranges of partitions that no living member owns.
+    """The announced ranges of partitions that nobody has taken over yet.
 
     Invariant: `found` is the answer to the view's parts that are kept here, `_of` that of each channel. A channel's is
     made anew when the channel is another one, and all are when members or owners are.
@@ -51,11 +56,12 @@ class OpenRanges:
     _owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)
     _replay: Mapping[TopicPartition, Announced] = field(default_factory=dict)
     _channels: Mapping[str, Channel] = field(default_factory=dict)
+    _mode: GroupMode = COORDINATED
     _of: Mapping[str, tuple[Channel, _Open]] = field(default_factory=dict)  # of channels in which something stands
 
     def seen(self, view: GroupView) -> OpenRanges:
         """With the answer to this view."""
-        same = view.members is self._members and view.owners is self._owners
+        same = view.members is self._members and view.owners is self._owners and view.mode is self._mode
         if same and view.state.replay is self._replay and view.channels is self._channels:
             return self
         standing = {c: channel for c, channel in view.channels.items() if channel.announced or _handed(channel)}
@@ -63,20 +69,28 @@ class OpenRanges:
         if standing.keys() == known.keys() and all(known[c][0] is channel for c, channel in standing.items()):
             of = known
         else:
-            living = cache(lambda thread: consumer_of(thread) in view.members)  # few threads own many partitions
+            has_taken = cache(lambda thread: has_taken_over(view, thread))  # few threads own many partitions
             of = {
-                c: known[c] if c in known and known[c][0] is channel else (channel, _open(view, living, channel))
+                c: known[c] if c in known and known[c][0] is channel else (channel, _open(view, has_taken, channel))
                 for c, channel in standing.items()
             }
         found: dict[TopicPartition, list[Announced]] = {}
         for partition, announced in view.state.replay.items():
             owner = view.owners.get(partition)
-            if owner is None or consumer_of(owner.thread) not in view.members:
+            if owner is None or not has_taken_over(view, owner.thread):
                 found.setdefault(partition, []).append(announced)
         for _, ranges in of.values():
             for partition, announced in ranges:
                 found.setdefault(partition, []).append(announced)
-        return OpenRanges(found, view.members, view.owners, view.state.replay, view.channels, of)
+        return OpenRanges(found, view.members, view.owners, view.state.replay, view.channels, view.mode, of)
+
+
+def has_taken_over(view: GroupView, thread: str) -> bool:
+    """True when this owner of a partition is alive, and was handed what was announced of it, or never can be."""
+    consumer_id = consumer_of(thread)
+    if consumer_id not in view.members:
+        return False
+    return view.mode.coordinated or consumer_id in view.mode.old or not _knows_commits(view)
 
 
 def _handed(channel: Channel) -> bool:
@@ -84,15 +98,15 @@ def _handed(channel: Channel) -> bool:
     return bool(channel.commands) and any(command.replay for command in channel.commands)
 
 
-def _open(view: GroupView, living: Callable[[str], bool], channel: Channel) -> _Open:
-    """The announced ranges in a channel, of partitions without a living owner."""
+def _open(view: GroupView, has_taken: Callable[[str], bool], channel: Channel) -> _Open:
+    """The announced ranges in a channel, of partitions that nobody has taken over."""
     owners = view.owners
     all_of = [channel.announced, *(command.replay for command in channel.commands if command.replay)]
     return tuple(
         (partition, announced)
         for ranges in all_of
         for partition, announced in ranges.items()
-        if not living(owners.get(partition, _NOBODY).thread)
+        if not has_taken(owners.get(partition, _NOBODY).thread)
     )
 
 

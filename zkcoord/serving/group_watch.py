@@ -223,7 +223,8 @@ class GroupWatch:
         """Put the offsets of announced partitions without a living owner into the view; read those that are unknown.
 
         Asked when everything is clean. Nobody commits such a partition, so one reading is enough until it is granted,
-        or other ranges are announced: who reads on under an owner that somebody set empty commits.
+        or other ranges are announced: who reads on under an owner that somebody set empty commits. Beside old members
+        an owner of ours is looked at until it has committed: those offsets are watched.
         """
         self.nodes = self.claims.know_offsets(self.nodes, self._offsets | self._announced.keys())
         view = self.nodes.view
@@ -241,6 +242,8 @@ class GroupWatch:
             self._announced[partition] = versions[partition]
             path = self.layout.offset(self.group, partition)
             self.tracker.want(path, scope=self.group)
+            if partition in view.owners and not view.mode.coordinated:
+                self.tracker.watch(path, Kind.DATA, True)
             self.tracker.touch(path)
         known = committed(self.nodes, self._announced)
         if not new and known != view.committed:
