@@ -40,15 +40,17 @@ class MixedScene(OldScene):
         topics: Mapping[str, int] = TOPICS,
         *,
         coordinators: int = 1,
-        adoption: Adoption = ADOPTION,
+        adoption: Adoption | None = ADOPTION,
         options: Any = QUIET,
+        world: ScriptWorld | None = None,
     ) -> None:
-        world = ScriptWorld(seed, options)
+        """`adoption` None: the group is not adopted yet. `world`: one that was made already, in place of the seed's."""
+        world = ScriptWorld(seed, options) if world is None else world
         world.layout = LEGACY
         super().__init__(world, topics)
-        world.ensemble.ensure(
-            RECORD, encode_record(replace(DEFAULT_RECORD, adoption=adoption, store_name=adoption.store_name))
-        )
+        if adoption is not None:
+            record = replace(DEFAULT_RECORD, adoption=adoption, store_name=adoption.store_name)
+            world.ensemble.ensure(RECORD, encode_record(record))
         self.ours = ConsumerFactory(self.logs, dict.fromkeys(topics, 1), reset="earliest")
         self.all = {TopicPartition(topic, n) for topic, size in topics.items() for n in range(size)}
         for n in range(coordinators):
@@ -92,6 +94,10 @@ class MixedScene(OldScene):
                 self.world.fail(f"{change.client} commits {change.partition} without its tenure")
             if covered is not None and offset > covered:
                 self.world.fail(f"{change.client} commits {change.partition} at {offset}, beyond {covered}")
+
+    def start_coordinator(self, name: str = "coordinator0") -> None:
+        """A coordinator starts."""
+        self.world.spawn(name, partial(coordinator, layout=LEGACY))
 
     def start_ours(self, *names: str) -> None:
         """Consumers of ours start."""

@@ -16,6 +16,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
@@ -28,6 +29,8 @@ LOSSES = ("request_lost", "reply_lost")
 
 Scenario = Callable[[World], None]
 """Spawns, runs and judges one world; raises when something is wrong."""
+Make = Callable[[int, Options], World]
+"""What kind of world a scenario is played on."""
 
 CHILDREN_MAX = os.cpu_count() or 1
 ANSWER_SECONDS = 900
@@ -137,6 +140,7 @@ def crash_points(
     *,
     processes: Iterable[str] | None = None,
     moments: Iterable[str] = KILLS + LOSSES,
+    make: Make = World,
 ) -> list[Point]:
     """Play the scenario, and every write of the named processes (None: of all) at every moment to its end.
 
@@ -146,13 +150,14 @@ def crash_points(
     context = get_context("forkserver")
     context.set_forkserver_preload([__name__])
     with ProcessPoolExecutor(1, mp_context=context) as apart:
-        return apart.submit(_played, scenario, seed, options or Options(), processes, tuple(moments)).result()
+        world = partial(make, seed, options or Options())
+        return apart.submit(_played, scenario, world, processes, tuple(moments)).result()
 
 
 def _played(
-    scenario: Scenario, seed: int, options: Options, processes: Iterable[str] | None, moments: tuple[str, ...]
+    scenario: Scenario, make: Callable[[], World], processes: Iterable[str] | None, moments: tuple[str, ...]
 ) -> list[Point]:
-    world = World(seed, options)
+    world = make()
     forks = Forks(world, moments, processes)
     world.at_write = forks.at_write
     try:
@@ -169,9 +174,11 @@ def _played(
         forks.abandon()
 
 
-def play_again(scenario: Scenario, plan: CrashPlan, seed: int = 0, options: Options | None = None) -> Point:
+def play_again(
+    scenario: Scenario, plan: CrashPlan, seed: int = 0, options: Options | None = None, make: Make = World
+) -> Point:
     """One crash point from the start, in this process: to look into it."""
-    world = World(seed, options or Options())
+    world = make(seed, options or Options())
     world.plan(plan)
     scenario(world)
     return Point(plan, str(world.random_fingerprint()))

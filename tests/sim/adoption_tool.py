@@ -1,0 +1,99 @@
+"""`zkcoord group adopt` and `group release` in the simulated world, and what holds of a group that is not adopted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tests.sim.actors import GROUP
+from tests.sim.old_rules import is_old
+from tests.sim.old_scene import OldScene
+from tests.sim.store_tool import ToolDiedError, ToolTree
+from tests.sim.zookeeper import Session, Txn
+from zkcoord.cli.inventory import inventories
+from zkcoord.core.adoption import Adoption
+from zkcoord.operating.adopting import Result, adopt_group
+from zkcoord.operating.releasing import release
+from zkcoord.tree.paths import LEGACY
+from zkcoord.tree.record import decode_record
+
+RECORD, CHANNELS = LEGACY.record(GROUP), LEGACY.channels_of(GROUP)
+PLACES = (LEGACY.group(GROUP), RECORD, CHANNELS)
+TURN_MS = 300
+
+
+class NotAdopted:
+    """No program of ours writes anything of a group from the moment at which its release is through until it is adopted
+    again. Attach it behind the scene's rules.
+
+    A release is through when the record has no adoption and nobody of ours is a member or an owner: one that registered
+    just before has the release put the adoption back.
+    """
+
+    def __init__(self, scene: OldScene) -> None:
+        self._scene, self._world = scene, scene.world
+        self._adopted = _adopts(scene.world.ensemble.data(RECORD))
+        self._closed = self._is_closed()
+        self.closed = 0  # how often a group came to that
+        self.reopened = 0  # how often it was adopted again
+        scene.world.ensemble.on_applied.append(self._applied)
+
+    def _applied(self, txn: Txn) -> None:
+        if self._closed and self._is_ours(txn.session):
+            for change in txn.changes:
+                if change.path.startswith(PLACES):
+                    self._world.fail(f"{txn.session.client} wrote {change.path} of a group that is not adopted")
+        for change in txn.changes:
+            if change.path == RECORD:
+                self._adopted = _adopts(change.after and change.after.data)
+        closed = self._is_closed()
+        self.closed += closed > self._closed
+        self.reopened += closed < self._closed
+        self._closed = closed
+
+    def _is_closed(self) -> bool:
+        rules = self._scene.rules
+        sessions = [*rules.registered.values(), *(claim.session for claim in rules.claims.values())]
+        return not self._adopted and not any(map(self._is_ours, sessions))
+
+    def _is_ours(self, session: Session) -> bool:
+        return not is_old(session.process) and session is not self._world.ensemble.operator
+
+
+def _adopts(data: bytes | None) -> bool:
+    return bool(data) and decode_record(data or b"").adoption is not None
+
+
+def adopt(tree: ToolTree, adoption: Adoption) -> Result:
+    """Run the command once. ToolDiedError where its tree says so."""
+    (found,) = inventories(tree, [GROUP], None)
+    return adopt_group(tree, LEGACY, GROUP, adoption, found, force=False)
+
+
+def release_while(scene: OldScene, tree: ToolTree, waits: Callable[[Sequence[str]], None]) -> int:
+    """Run the command until it has ended, and return how many nodes went. While some of ours are there `waits` is told,
+    and time goes by."""
+
+    def told(there: Sequence[str]) -> None:
+        waits(there)
+        scene.world.run_for(TURN_MS)
+
+    return release(tree, LEGACY, GROUP, told)
+
+
+def again_if_it_dies(scene: OldScene, run: Callable[[ToolTree], object], dies_at: int | None, behind: bool) -> bool:
+    """Run a tool that dies before or behind its `dies_at`-th write, and then once more; True if it died."""
+    tree = ToolTree(scene.world.ensemble, dies_at, behind=behind)
+    try:
+        run(tree)
+    except ToolDiedError:
+        scene.world.run_for(TURN_MS)
+        run(ToolTree(scene.world.ensemble))
+        return True
+    return False
+
+
+def left_of_ours(scene: OldScene) -> list[str]:
+    """The nodes of the group that only zkcoord makes, and that stand."""
+    ensemble = scene.world.ensemble
+    names = [path for path in (RECORD, CHANNELS) if ensemble.stat(path) is not None]
+    return [*names, *(name for name, session in scene.rules.registered.items() if not is_old(session.process))]
