@@ -15,8 +15,8 @@ from zkcoord.tree.topic_filter import taken
 
 SCOPE = "topics"
 BUT_WHERE = {
-    False: "or the chroot (it must be that of Kafka's brokers)",
-    True: "or the coordinator's --bootstrap-servers (they must be those of this cluster)",
+    False: "or the chroot (that of Kafka's brokers)",
+    True: "or the coordinator's --bootstrap-servers",
 }
 """By whether the coordinator mirrors the topics: what is wrong where the topic exists."""
 
@@ -66,10 +66,7 @@ class TopicCheck:
             self._told.discard(topic)
         elif topic not in self._told:
             self._told.add(topic)
-            why = (
-                f"there is no {node.path} in ZooKeeper: create the topic in Kafka, or correct its name, "
-                f"{self._but_where}; waiting for it"
-            )
+            why = f"no {node.path}: create the topic in Kafka, or correct its name, {self._but_where}"
             self._events("topic_missing", {"group": self._group, "topic": topic, "why": why, "level": "warning"})
 
     @property
