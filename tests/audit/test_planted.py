@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import pytest
 
@@ -12,6 +12,7 @@ from tests.cli.group_tree import P0, P1, A, B, World
 from tests.cli.program import Run, Spawn
 from zkcoord.audit.audit import Audit
 from zkcoord.audit.auditor import Auditor, no_logs
+from zkcoord.audit.checks import DROPPED_WITHIN_MS
 from zkcoord.audit.seen import read_seen
 from zkcoord.cli.audit import FOUND
 from zkcoord.core.model import TopicPartition
@@ -27,13 +28,18 @@ from zkcoord.tree.status import Status, encode_status
 pytestmark = pytest.mark.zookeeper
 PATIENCE_MS = 60_000
 ENDS = {P0: Log(0, 200), P1: Log(0, 50)}
+GONE, BEYOND = TopicPartition("gone", 0), TopicPartition("clicks", 7)
+"""Of a topic that is not there, and of one that has two partitions."""
 
 
 class Healthy(World):
     """A owns and reads all of clicks, a coordinator is elected, and offsets move."""
 
     ends: Mapping[TopicPartition, Log] = ENDS
-    moves = True
+    offsets: Sequence[int] = range(100, 120)
+    """Committed for clicks-0 at one reading after the other."""
+    lasts_ms = PATIENCE_MS  # how long it is looked at
+    grows = 0  # by so much the log of clicks-0 grows between two readings
 
     def begin(self) -> None:
         self.settle()
@@ -61,9 +67,10 @@ def world(chroot: str) -> Iterator[Healthy]:
 def audited(world: Healthy) -> list[tuple[str, str]]:
     """Check and subject of what is found after readings that cover patience and window."""
     auditor = Auditor(world.tree, world.address, Audit(PATIENCE_MS, PATIENCE_MS), logs=world.logs)
-    for n, at_ms in enumerate(range(0, PATIENCE_MS + 1, 20_000)):
-        if world.moves:
-            world.put(DRAFT.offset("g", P0), str(100 + n).encode())
+    for n, at_ms in enumerate(range(0, world.lasts_ms + 1, 20_000)):
+        if world.offsets:
+            world.put(DRAFT.offset("g", P0), str(world.offsets[n]).encode())
+        world.ends = {**world.ends, P0: Log(0, ENDS[P0].end + n * world.grows)}
         auditor.read(lambda at_ms=at_ms: at_ms)  # type: ignore[misc]
         if at_ms == 0:
             assert [f for f in auditor.audit.findings if f.of.check != "offset-outside"] == []
@@ -124,7 +131,33 @@ def before_the_log(world: Healthy) -> None:
 
 
 def does_not_commit(world: Healthy) -> None:
-    world.moves = False
+    world.offsets = ()
+
+
+def commits_the_same_offset(world: Healthy) -> None:
+    world.offsets = (100,) * 20
+
+
+def falls_behind(world: Healthy) -> None:
+    world.grows = 10
+
+
+def owner_of_a_topic_that_is_gone(world: Healthy) -> None:
+    """A coordinator would have dropped it after a minute."""
+    world.put(DRAFT.owner("g", GONE))
+    world.lasts_ms = PATIENCE_MS + DROPPED_WITHIN_MS
+
+
+def offset_of_a_topic_that_is_gone(world: Healthy) -> None:
+    world.put(DRAFT.offset("g", GONE), b"7")
+
+
+def owner_of_a_partition_that_is_gone(world: Healthy) -> None:
+    world.put(DRAFT.owner("g", BEYOND))
+
+
+def offset_of_a_partition_that_is_gone(world: Healthy) -> None:
+    world.put(DRAFT.offset("g", BEYOND), b"7")
 
 
 def failed(world: Healthy) -> None:
@@ -147,6 +180,12 @@ PLANTED: dict[Callable[[Healthy], None], list[tuple[str, str]]] = {
     beyond_the_log: [("offset-outside", "clicks-1")],
     before_the_log: [("offset-outside", "clicks-1")],
     does_not_commit: [("lag-stop", "clicks-0")],
+    commits_the_same_offset: [("lag-stall", "clicks-0")],
+    falls_behind: [("lag-warn", "clicks-0")],
+    owner_of_a_topic_that_is_gone: [("orphan", DRAFT.topic_owners("g", GONE.topic))],
+    offset_of_a_topic_that_is_gone: [("orphan", DRAFT.topic_offsets("g", GONE.topic))],
+    owner_of_a_partition_that_is_gone: [("orphan", DRAFT.owner("g", BEYOND))],
+    offset_of_a_partition_that_is_gone: [("orphan", DRAFT.offset("g", BEYOND))],
     failed: [("failed", "")],
 }
 
@@ -160,6 +199,13 @@ def test_a_planted_fault_is_found_and_nothing_else(world: Healthy, plant: Callab
     plant(world)
 
     assert audited(world) == PLANTED[plant]
+
+
+def test_what_is_left_of_a_topic_that_was_just_deleted_is_the_coordinators(world: Healthy) -> None:
+    owner_of_a_topic_that_is_gone(world)
+    world.lasts_ms -= 20_000
+
+    assert audited(world) == []
 
 
 def test_two_readers_are_found_by_the_second_reading(world: Healthy) -> None:

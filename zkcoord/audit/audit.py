@@ -72,7 +72,8 @@ class Audit:
         lasting = [
             Finding(each, known[each.key])
             for each in found
-            if now_ms - known[each.key] >= (self.patience_ms if each.lasts else 0) and each.key in self._known
+            if now_ms - known[each.key] >= (self.patience_ms + each.longer_ms if each.lasts else 0)
+            and each.key in self._known
         ]
         judged = {place: each for place, each in verdicts.items() if each is not None}
         before = {each.of.key: each.since_ms for each in self.findings}
@@ -89,6 +90,10 @@ class Audit:
             known,
             readings,
         )
+
+    def _patience_ms(self, of: Suspicion) -> int:
+        """How long it may last."""
+        return self.patience_ms + of.longer_ms if of.lasts else 0
 
     def _lag_readings(self, groups: Sequence[Seen], now_ms: int) -> dict[Place, tuple[LagReading, ...]]:
         """Of what somebody owns: nobody has to read the rest now."""

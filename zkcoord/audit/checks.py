@@ -9,10 +9,14 @@ from dataclasses import dataclass
 from zkcoord.audit.seen import Seen
 from zkcoord.core.model import Phase, TopicPartition, consumer_of
 from zkcoord.core.severity import Severity
+from zkcoord.core.topics import DELETED_MS
 from zkcoord.core.view import START, GroupView
 
 RESTING = (Phase.PAUSED, Phase.DEAD, Phase.OBSERVED, Phase.EMPTY)
 """In these nobody has to read."""
+
+DROPPED_WITHIN_MS = 2 * DELETED_MS
+"""A coordinator drops what is left of a deleted topic a minute later, once its readers have stopped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,7 @@ class Suspicion:
     todo: str
     severity: Severity = Severity.ERR
     lasts: bool = True  # it may last as long as a hand-over; False: it is wrong if two readings show it
+    longer_ms: int = 0  # than a hand-over it may last
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -44,7 +49,8 @@ def suspicions(seen: Seen) -> Iterator[Suspicion]:
         yield Suspicion("unreadable", group, path, what, "mend the node, as this says", Severity.WARN)
     for path, what in sorted(seen.strays.items()):
         todo = "if nobody knows it, remove it by hand; a coordinator leaves it alone"
-        yield Suspicion("orphan", group, path, what, todo, Severity.WARN)
+        longer_ms = DROPPED_WITHIN_MS if path in seen.dropped else 0
+        yield Suspicion("orphan", group, path, what, todo, Severity.WARN, longer_ms=longer_ms)
     if view.observed or view.unreadable is not None:
         if view.unreadable is not None:
             yield Suspicion("unreadable", group, group, view.unreadable, "mend the node, as this says")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.words import count
 from zkcoord.errors import CorruptError
 from zkcoord.group_report import GroupReport, read_group
 from zkcoord.migrate import BlockingTree
@@ -15,6 +17,7 @@ from zkcoord.offsets.verdict import Log
 from zkcoord.offsets.verify import Logs
 from zkcoord.tree.paths import Layout, Place
 from zkcoord.tree.snapshot import Kind, Read
+from zkcoord.tree.topic import topic_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +36,7 @@ class Seen:
     offsets: Mapping[TopicPartition, Offset] = field(default_factory=dict)
     logs: Mapping[TopicPartition, Log] = field(default_factory=dict)
     strays: Mapping[str, str] = field(default_factory=dict)  # path -> what is odd about it
+    dropped: Collection[str] = ()  # those of them that a coordinator drops by itself, a minute after their topic
     served: bool = True  # a coordinator is elected
 
 
@@ -46,7 +50,11 @@ def read_seen(
     except CorruptError:  # the report has it as a problem
         offsets = {}
     known = logs(sorted(offsets)) if offsets else {}
-    return Seen(report=report, offsets=offsets, logs=known, strays=_strays(tree, layout, report), served=served)
+    strays, changed = _strays(tree, layout, report), sorted(report.view.changed)
+    dropped = {
+        path for topic in changed for path in (layout.topic_owners(group, topic), layout.topic_offsets(group, topic))
+    }
+    return Seen(report=report, offsets=offsets, logs=known, strays=strays, dropped=dropped, served=served)
 
 
 def _counting(seen: GroupSeen, commits: Commits, tree_id: str) -> dict[TopicPartition, Offset]:
@@ -65,18 +73,39 @@ def _counting(seen: GroupSeen, commits: Commits, tree_id: str) -> dict[TopicPart
 def _strays(tree: BlockingTree, layout: Layout, report: GroupReport) -> dict[str, str]:
     """Nodes below the group that belong to nothing that is there."""
     group, found = report.view.group, dict[str, str]()
-    below, owned, topics = tree.read(
-        [Read(path, Kind.CHILDREN) for path in (layout.group(group), layout.owners(group), layout.topics)]
+    below, owned, kept, topics = tree.read(
+        [
+            Read(path, Kind.CHILDREN)
+            for path in (layout.group(group), layout.owners(group), layout.offsets(group), layout.topics)
+        ]
     )
     for name in below.children:
         address = layout.parse(f"{layout.group(group)}/{name}")
         if address is None or address.place is Place.OTHER:
             found[f"{layout.group(group)}/{name}"] = "no program of zkcoord makes such a node"
     existing = set(topics.children)
-    for topic in owned.children:
-        if topic not in existing and topic not in report.view.changed:
-            found[layout.topic_owners(group, topic)] = f"there is no topic {topic}"
+    for folder, path_of in ((owned, layout.topic_owners), (kept, layout.topic_offsets)):
+        gone = [topic for topic in folder.children if topic not in existing]
+        found |= {path_of(group, topic): f"there is no topic {topic}" for topic in gone}
+    found |= _beyond(tree, layout, report, existing)
     for consumer, channel in sorted(report.view.channels.items()):
         if consumer not in report.view.members and channel.evicted_ms is None:
             found[layout.channel(group, consumer)] = "nobody is registered under this id"
+    return found
+
+
+def _beyond(tree: BlockingTree, layout: Layout, report: GroupReport, existing: Collection[str]) -> dict[str, str]:
+    """Owners and offsets of partitions that their topic does not have; of a topic that changes nobody can tell yet."""
+    view, found = report.view, dict[str, str]()
+    having = {partition.topic for partition in report.partitions()}
+    topics = sorted(having.intersection(existing) - view.changed.keys())
+    for topic, node in zip(topics, tree.read([Read(layout.topic(t)) for t in topics]) if topics else (), strict=True):
+        with suppress(CorruptError):  # the report has it as a problem, or nobody reads the topic
+            numbers = set(topic_of(topic, node.data).partitions) if node.exists else set[int]()
+            gone = [p for p in report.partitions() if p.topic == topic and p.partition not in numbers and numbers]
+            what = f"topic {topic} has {count(len(numbers), 'partition')}"
+            found |= {layout.owner(view.group, p): f"{what}, and no {p.partition}" for p in gone if p in view.owners}
+            found |= {
+                layout.offset(view.group, p): f"{what}, and no {p.partition}" for p in gone if p in report.offsets
+            }
     return found
