@@ -9,9 +9,9 @@ from click.testing import CliRunner, Result
 
 from tests.cli.printed import check_printed
 from tests.cli.program import Program, Run, Spawn
-from zkcoord.cli.config_show import OTHER_VARIABLES
 from zkcoord.cli.main import cli
 from zkcoord.cli.options import Limits, Settings
+from zkcoord.cli.variables import OTHER_VARIABLES
 
 
 @pytest.fixture(autouse=True)

@@ -192,6 +192,23 @@ def test_a_variable_that_nothing_reads_and_an_unknown_command_are_named_with_the
     assert wrong.stderr.endswith("error: there is no command 'group descrbe': did you mean describe?\n")
 
 
+def test_every_command_warns_of_a_mistyped_variable_and_of_no_other(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container beside a service named zkcoord gets variables that nobody typed."""
+    for name in ("ZKCOORD_SERVICE_HOST", "ZKCOORD_PORT_2181_TCP", "ZKCOORD_OUTPT", "ZKCOORD_GROUP_DESCRIBE_SROT"):
+        monkeypatch.setenv(name, "json")
+    warned = (
+        "warning: ZKCOORD_GROUP_DESCRIBE_SROT is no setting: did you mean ZKCOORD_GROUP_DESCRIBE_SORT?\n"
+        "warning: ZKCOORD_OUTPT is no setting: did you mean ZKCOORD_OUTPUT?\n"
+    )
+
+    assert run("completion", "zsh").stderr == warned
+    assert run("group", "list").stderr.startswith(f"{warned}error: where is ZooKeeper?")
+    shown = run("config", "show").stderr
+    assert shown.startswith(warned) and "ZKCOORD_SERVICE_HOST is no setting: nothing reads it" in shown
+    events = [json.loads(line) for line in run("group", "list", "--log-format", "json").stderr.splitlines()]
+    assert [each["event"] for each in events] == ["warning", "warning", "error"]
+
+
 def test_a_wrong_value_in_the_environment_is_refused_when_it_is_shown(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import click
 from click.core import ParameterSource
 
-from zkcoord.cli.options import COMMON, PREFIX, Group, Origin, Settings, common_options, name_variables, pass_settings
+from zkcoord.cli.options import COMMON, Group, Origin, Settings, common_options, name_variables, pass_settings
 from zkcoord.cli.output import print_json, table
-from zkcoord.cli.settings_file import file_name, nearest, settable
+from zkcoord.cli.settings_file import file_name, settable
+from zkcoord.cli.variables import commands_below, mistyped, unknown_variables
 from zkcoord.errors import UsageError
 from zkcoord.operating.saying import warn
 
 COLUMNS = ("COMMAND", "SETTING", "VALUE", "FROM")
-OTHER_VARIABLES = ("ZKCOORD_CACHE", "ZKCOORD_VENV", "ZKCOORD_IVY_SETTINGS")
-"""Variables of the embedded servers and the scripts, which are no settings of a command."""
-
 FROM_ENVIRONMENT, FROM_FILE, DEFAULT = "environment", "file", "default"
 
 
@@ -49,11 +46,12 @@ def show(settings: Settings, words: Sequence[str], all_: bool) -> None:
     """
     context = click.get_current_context()
     found = list(_common(settings))
-    for command in _commands(context.find_root(), words):
+    for command in commands_below(context.find_root(), words):
         own = list(_own(command))
         found += own if all_ or words else [each for each in own if each.source != DEFAULT]
-    for warning in unknown_variables(context.find_root()):
-        warn(warning)
+    for name in unknown_variables(context):
+        if mistyped(name, context) is None:  # else every command says so
+            warn(f"{name} is no setting: nothing reads it")
     if settings.json:
         for each in found:
             keys = {"command": each.command or None, "setting": each.name, "value": each.value}
@@ -95,26 +93,6 @@ def _known(value: Any) -> Any:
     return value if isinstance(value, bool | int | str) else None
 
 
-def _commands(root: click.Context, words: Sequence[str] = ()) -> Iterator[click.Context]:
-    """The contexts of all commands, or of one, with the environment and the file that they would have."""
-    at = root
-    for word in words:
-        commands = _below(at)
-        if word not in commands:
-            near = nearest(word, commands)
-            hint = f"did you mean {near}?" if near else f"`{at.command_path} --help` shows them"
-            raise UsageError(f"there is no command {' '.join(words)!r}: {hint}")
-        at = click.Context(commands[word], parent=at, info_name=word)
-    if not isinstance(at.command, click.Group):
-        yield at
-    for name, command in sorted(_below(at).items()):
-        yield from _commands(click.Context(command, parent=at, info_name=name))
-
-
-def _below(context: click.Context) -> Mapping[str, click.Command]:
-    return context.command.commands if isinstance(context.command, click.Group) else {}
-
-
 def _where(shown: Shown, settings: Settings) -> str:
     if shown.source == FROM_ENVIRONMENT:
         return shown.variable
@@ -127,17 +105,3 @@ def _text(value: Any) -> str | None:
     if isinstance(value, list):
         return ", ".join(value) or None
     return str(value).lower() if isinstance(value, bool) else None if value is None else str(value)
-
-
-def unknown_variables(root: click.Context) -> list[str]:
-    """Describe environment variables that look like settings and are none."""
-    known = {str(option.envvar) for option in common_options()}
-    for context in _commands(root):
-        name_variables(context)
-        known |= {str(option.envvar) for option in settable(context.command).values()}
-    found = []
-    for name in sorted(os.environ):
-        if name.startswith(f"{PREFIX}_") and name not in known and name not in OTHER_VARIABLES:
-            near = nearest(name, known)
-            found.append(f"{name} is no setting: " + (f"did you mean {near}?" if near else "nothing reads it"))
-    return found

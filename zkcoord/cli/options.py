@@ -282,7 +282,10 @@ class Command(_Listed):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run it."""
+        from zkcoord.cli.variables import warn_of_variables  # which asks the commands, and so imports this
+
         ctx.ensure_object(Settings).configure_log(self._usual_log_level)
+        warn_of_variables(ctx)
         for option in self.params:
             if isinstance(option, click.Option):
                 _refuse_empty(option, ctx.params.get(option.name or ""))

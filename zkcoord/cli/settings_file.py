@@ -130,10 +130,10 @@ def _wrong_key(where: str, full: str, value: Any, options: Collection[str], comm
     return f"{where}: there is no setting {full}: {hint}"
 
 
-def nearest(name: str, known: Collection[str]) -> str | None:
-    """Return the known name that is most like this one, if any is.
+def nearest(name: str, known: Collection[str], alike: float = 0.6) -> str | None:
+    """Return the known name that is most like this one, if any is: of difflib's ratio `alike` or more.
 
     >>> nearest("zokeeper", ["zookeeper", "output"]), nearest("x", ["zookeeper"])
     ('zookeeper', None)
     """
-    return next(iter(get_close_matches(name, sorted(known), n=1)), None)
+    return next(iter(get_close_matches(name, sorted(known), n=1, cutoff=alike)), None)

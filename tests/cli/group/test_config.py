@@ -120,8 +120,10 @@ def test_keys_are_changed_together_and_taken_back_and_what_others_wrote_stays(wo
         ),
         (["racks.clicks-0=a\nb"], "racks.clicks-0: 'a\\nb' is no printable text"),
         (["rebalance"], "'rebalance': write KEY=VALUE; KEY= takes a key back to its default"),
-        (["weights.clicks=5"], "'weights.clicks' is no key of a group; choose from rebalance, assignor, policy."),
-        (["wish.pause=1"], "'wish.pause' is no key of a group; choose from rebalance, assignor, policy."),
+        (["weights.clicks=5"], "'weights.clicks' is no key of a group: did you mean weights.TOPIC-PARTITION?"),
+        (["polcy.max_moves=5"], "'polcy.max_moves' is no key of a group: did you mean policy.max_moves?"),
+        (["rebalence=eager"], "'rebalence' is no key of a group: did you mean rebalance?"),
+        (["wish.pause=1"], "'wish.pause' is no key of a group: choose from rebalance, assignor, policy."),
     ],
 )
 def test_what_is_not_allowed_changes_nothing(world: World, run: Run, pairs: list[str], why: str) -> None:

@@ -11,6 +11,7 @@ import click
 
 from zkcoord.cli.options import Command, Settings, pass_settings
 from zkcoord.cli.output import show
+from zkcoord.cli.settings_file import nearest
 from zkcoord.core.record import DEFAULT_RECORD, GroupRecord
 from zkcoord.errors import CorruptError, UsageError
 from zkcoord.group_report import group_names, no_such_group, read_tree
@@ -124,12 +125,26 @@ def _chosen(pairs: Sequence[str]) -> dict[str, str]:
             raise UsageError(f"{pair!r}: write KEY=VALUE; KEY= takes a key back to its default")
         section, _, rest = key.partition(".")
         if key not in PLAIN_KEYS and not (section in BY_PARTITION and partition_of(rest)):
-            known = ", ".join([*PLAIN_KEYS, *(f"{name}.TOPIC-PARTITION" for name in BY_PARTITION)])
-            raise UsageError(f"{key!r} is no key of a group; choose from {known}")
+            raise UsageError(f"{key!r} is no key of a group: {_meant(key)}")
         if not value.isprintable():
             raise UsageError(f"{key}: {value!r} is no printable text")
         chosen[key] = value
     return chosen
+
+
+def _meant(key: str) -> str:
+    """What to write instead: the nearest key, or all of them.
+
+    >>> _meant("policy.max_move"), _meant("weight.clicks-0"), _meant("max_moves")
+    ('did you mean policy.max_moves?', 'did you mean weights.TOPIC-PARTITION?', 'did you mean policy.max_moves?')
+    """
+    by_partition = {name: f"{name}.TOPIC-PARTITION" for name in BY_PARTITION}
+    section, dot, _ = key.partition(".")
+    if dot and (near := nearest(section, BY_PARTITION)) is not None:
+        return f"did you mean {by_partition[near]}?"
+    short = {known.rpartition(".")[2]: known for known in PLAIN_KEYS}
+    near = nearest(key, PLAIN_KEYS) or short.get(nearest(key, short) or "")
+    return f"did you mean {near}?" if near else f"choose from {', '.join([*PLAIN_KEYS, *by_partition.values()])}"
 
 
 def _absent(tree: BlockingTree, layout: Layout, chosen: Mapping[str, str]) -> list[str]:
