@@ -15,7 +15,7 @@ from zkcoord.errors import UsageError
 from zkcoord.spark.dependencies import Dependencies
 from zkcoord.spark.options import Options
 from zkcoord.spark.ports import Report
-from zkcoord.spark.progress import LiveLine, LogLines, Reports, log_event, progress_to
+from zkcoord.spark.progress import BAR, LiveLine, LogLines, Reports, log_event, progress_to, warn_of_bar
 from zkcoord.spark.ranges import Batch, OffsetRange
 from zkcoord.spark.readers.kafka import KafkaReader, assignment, connector_options, reader_options
 from zkcoord.spark.settings import split_settings
@@ -253,6 +253,25 @@ def test_where_the_logs_lines_are_on_the_terminal_there_is_no_live_line(caplog: 
         live.close()
     finally:
         logging.getLogger("zkcoord").removeHandler(handler)
+
+
+@pytest.mark.parametrize(
+    ("stream", "bar", "told"),
+    [(Terminal(), "true", 1), (Terminal(), "false", 0), (Terminal(), None, 0), (io.StringIO(), "true", 0)],
+)
+def test_sparks_own_bar_beside_the_live_line_is_warned_of_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, stream: Any, bar: str | None, told: int
+) -> None:
+    monkeypatch.setattr("sys.stderr", stream)
+    warn_of_bar.cache_clear()
+    session: Any = SimpleNamespace(sparkContext=SimpleNamespace(getConf=lambda: {BAR: bar}))
+    parts = Dependencies(session, "127.0.0.1:1", "127.0.0.1:2", "g", ["t"], Options())
+
+    for _ in range(2):
+        parts.progress().close()
+
+    warned = [each.getMessage() for each in caplog.records if each.__dict__["zkcoord_event"] == "progress_bar_on"]
+    assert warned == [f"Spark's own bar runs into the consumer's line: build the session with {BAR}=false"] * told
 
 
 def draft(folder: Path, name: str, *rows: tuple[str, int, int]) -> None:

@@ -10,11 +10,11 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError
 from zkcoord.logs import json_log
 from zkcoord.settings import MemberOptions, settings_of
-from zkcoord.spark.jobs import jobs_of
+from zkcoord.spark.jobs import jobs_of, shows_bar
 from zkcoord.spark.meter import meter_of
 from zkcoord.spark.options import Options
 from zkcoord.spark.ports import Jobs, Limits, LogEnds, MemberCallbacks, Membership, Meter, Progress, Reader
-from zkcoord.spark.progress import progress_to
+from zkcoord.spark.progress import LiveLine, progress_to, warn_of_bar
 from zkcoord.spark.readers.kafka import KafkaReader, connector_options
 
 if TYPE_CHECKING:
@@ -102,8 +102,14 @@ class Dependencies:
         return meter_of(self._spark, measure_bytes=self._options.measure_bytes)
 
     def progress(self) -> Progress:
-        """Return a live line when standard error is a terminal that takes more than JSON."""
-        return progress_to(None if json_log() else sys.stderr, self._group)
+        """Return a live line when standard error is a terminal that takes more than JSON.
+
+        Warns once in a process when Spark's own progress bar is shown there, too.
+        """
+        shown = progress_to(None if json_log() else sys.stderr, self._group)
+        if isinstance(shown, LiveLine) and self._spark is not None and shows_bar(self._spark):
+            warn_of_bar()
+        return shown
 
     def await_turn(self) -> None:
         """Return at once: the loop sets its own pace."""

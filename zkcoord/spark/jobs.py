@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from zkcoord.spark.ports import Jobs
+from zkcoord.spark.progress import BAR
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,6 +18,11 @@ DESCRIPTION = "spark.job.description"
 def is_connect(spark: SparkSession) -> bool:
     """True for a remote session, which has no SparkContext."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def shows_bar(spark: SparkSession) -> bool:
+    """True when Spark draws its progress bar on this process's terminal: a remote session's is its server's."""
+    return not is_connect(spark) and spark.sparkContext.getConf().get(BAR) == "true"
 
 
 def jobs_of(spark: SparkSession) -> Jobs:

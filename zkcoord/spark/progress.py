@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TextIO
 
 from zkcoord.spark.ports import Progress, Report
@@ -20,6 +21,9 @@ LOGS = (LOG, logging.getLogger("zkcoord.events"), logging.getLogger("zkcoord.zk"
 CLEARED = "\r\x1b[K"  # the line that the cursor is in
 REDRAW_MS = 100  # ten times a second is as much as an eye follows
 TIMES = ("drain_ms", "plan_ms", "process_ms", "commit_ms", "acknowledge_ms")  # of a report
+BAR = "spark.ui.showConsoleProgress"
+"""Spark's setting of its own progress bar; the shells of Spark, and so PySpark, switch it on."""
+
 SAME_MS = 1_000  # what has not changed is drawn again for who wrote over it: Spark's own line is on this terminal, too
 
 
@@ -34,6 +38,13 @@ def progress_to(stream: TextIO | None, group: str) -> Progress:
     if stream is None or not stream.isatty() or _lines_on_terminal():
         return LogLines(group)
     return LiveLine(stream, group)
+
+
+@cache
+def warn_of_bar() -> None:
+    """Log, once in a process, that Spark's bar and the live line are written over each other."""
+    why = f"Spark's own bar runs into the consumer's line: build the session with {BAR}=false"
+    log_event(logging.WARNING, "progress_bar_on", why)
 
 
 def _lines_on_terminal() -> bool:
