@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,9 @@ OF_PROMETHEUS = {"le", "instance", "job"}
 RULES = yaml.safe_load((DEPLOY / "prometheus/alerts.yml").read_text(encoding="utf-8"))
 DASHBOARD = json.loads((DEPLOY / "grafana/zkcoord.json").read_text(encoding="utf-8"))
 ALERTS = [rule for group in RULES["groups"] for rule in group["rules"]]
+ALERTS_FILE, FIRING = DEPLOY / "prometheus/alerts.yml", Path(__file__).parent / "alerts_fire.yml"
+NAME = re.compile(r"Zkcoord([A-Z][a-z]+)+")
+TEMPLATE = re.compile(r"\{\{ (\$labels\.[a-z_]+|\$value \| humanize(Duration|Percentage)?) \}\}")
 DURATION = re.compile(r"\d+[smhd]")
 
 
@@ -89,6 +95,31 @@ def test_an_alert_says_how_bad_it_is_and_what_to_do_and_the_page_has_it(rule: di
     labels = {label for each in selectors(promql_parser.parse(rule["expr"])) for label in SERVED[each.name].labels}
     used = set(re.findall(r"\$labels\.(\w+)", str(rule["annotations"])))
     assert used <= labels | OF_PROMETHEUS
+
+
+@pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
+def test_an_alerts_name_and_texts_are_as_prometheus_has_them(rule: dict[str, Any]) -> None:
+    assert NAME.fullmatch(rule["alert"]) and [each["alert"] for each in ALERTS].count(rule["alert"]) == 1
+    for text in rule["annotations"].values():
+        assert all(TEMPLATE.fullmatch(each) for each in re.findall(r"\{\{.*?\}\}", text)), text
+        assert not re.search(r"[{}]", re.sub(r"\{\{.*?\}\}", "", text)), text
+    top = promql_parser.parse(rule["expr"])
+    kept = {label.strip() for labels in re.findall(r"\bby \(([^)]*)\)", rule["expr"]) for label in labels.split(",")}
+    used = set(re.findall(r"\$labels\.(\w+)", str(rule["annotations"])))
+    assert not kept or isinstance(top, promql_parser.VectorSelector) or used <= kept, "the sum has no such label"
+
+
+@pytest.mark.parametrize(
+    "arguments", [("check", "rules", str(ALERTS_FILE)), ("test", "rules", str(FIRING))], ids=" ".join
+)
+def test_prometheus_takes_the_rules_and_alerts_fire_when_they_should(arguments: tuple[str, ...]) -> None:
+    """promtool evaluates the rules over the series in tests/metrics/alerts_fire.yml."""
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        assert "CI" not in os.environ, "scripts/test installs promtool (Debian: prometheus), as root"
+        pytest.skip("promtool is not here: install Debian's package prometheus")
+    done = subprocess.run([promtool, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_dashboards_legends_and_variables_name_labels_that_are_served() -> None:
