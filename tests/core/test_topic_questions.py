@@ -21,7 +21,7 @@ from zkcoord.core.topic_mirror import (
     Topic,
     shape_of,
 )
-from zkcoord.core.topic_questions import CLUSTER_MS, RETRIED_MAX
+from zkcoord.core.topic_questions import CLUSTER_MS, NAMED_MAX, RETRIED_MAX, question_between
 
 
 @pytest.mark.parametrize("first", [T, NOTHING, ABSENT])
@@ -137,3 +137,59 @@ def test_a_broker_goes_when_no_partition_has_a_replica_there() -> None:
     play.listed(t=T)
     new = Broker("h3", 9092)
     assert play.take(Cluster("c", {3: new})) == (PutBroker(3, new), RemoveBroker(2))
+
+
+# what is asked between two of these
+
+
+def test_between_two_questions_what_has_news_is_asked_for_and_the_topics_that_groups_name() -> None:
+    play = Play(t=T, u=U)
+    assert question_between(play.memory, {"t"}) is None  # nothing of this cluster was seen
+    play.listed(t=T, u=U)
+    play.take(Cluster("c", play.mirror.brokers))
+    assert question_between(play.memory, frozenset()) is None
+    asked = question_between(play.memory, {"t", "nowhere"})
+    assert asked is not None and asked[0] == (Kind.DESCRIBE, ("nowhere", "t"))
+    play.listed(t=T, u=grown(U, range(2)))
+    found = question_between(play.memory, {"t"})
+    assert found is not None and found[0].topics == ("u", "t")
+    play.told(u=NOTHING)  # asking again can wait
+    found = question_between(play.memory, {"t"})
+    assert found is not None and found[0].topics == ("t",)
+
+
+def test_of_many_topics_that_groups_name_each_is_asked_for_in_turn() -> None:
+    named = [f"a{n:05}" for n in range(2 * NAMED_MAX + 5)]
+    play = Play(t=T)
+    play.listed(t=T)
+    seen: list[str] = []
+    for _ in range(3):
+        asked = question_between(play.memory, set(named))
+        assert asked is not None and len(asked[0].topics) <= NAMED_MAX
+        seen += asked[0].topics
+        play.memory = asked[1]
+    assert seen == named
+    assert play.memory.named == ""
+
+
+def test_a_question_between_two_others_changes_none_of_them() -> None:
+    many = {f"a{n:05}": U for n in range(3 * DESCRIBE_MAX)}
+    one, other = Play(t=T, **many), Play(t=T, **many)
+    for play in (one, other):
+        play.listed(t=T, **many)
+        play.take(Cluster("c", play.mirror.brokers))
+    questions = []
+    for play in (one, other):
+        for _ in range(8):
+            if play is other:
+                asked = question_between(play.memory, {"t", "a00001"})
+                assert asked is not None
+                play.memory = asked[1]
+                play.told(t=T, a00001=U)
+            question = play.question()
+            questions.append(question)
+            if question.kind is Kind.LIST:
+                play.listed(t=T, **many)
+            else:
+                play.told(**{name: T if name == "t" else U for name in question.topics})
+    assert questions[:8] == questions[8:]

@@ -54,11 +54,13 @@ class Tree:
 class Play:
     """A mirror with the topic `t`; its questions are answered by hand."""
 
-    def __init__(self, wanted: str = "", interval_ms: int = 400) -> None:
+    def __init__(self, wanted: str = "", interval_ms: int = 400, named: frozenset[str] = frozenset()) -> None:
         self.tree, self.asked, self.now_ms = Tree(), list[tuple[int, Question]](), 1_000
         asker = Asker(cast("Any", self), interval_ms=interval_ms)
         loop = cast("Loop", self.tree)
-        self.mirror = TopicMirror(loop, LAYOUT, asker, lambda _what, _why: None, lambda path: path == wanted)
+        self.mirror = TopicMirror(
+            loop, LAYOUT, asker, lambda _what, _why: None, lambda path: path == wanted, lambda: named
+        )
         topic = b'{"version":3,"topic_id":"idT","partitions":{"0":[1]}}'
         for node in (
             Node(LAYOUT.topics, NodeKind.DATA, STAT, encode_root(MirrorRoot(whole=True))),
@@ -149,3 +151,29 @@ def test_a_topic_that_leaves_the_mirror_is_followed_on_while_a_group_wants_it() 
         play = Play(wanted)
         play.mirror.take(Node(LAYOUT.topics, NodeKind.CHILDREN, STAT, children=()))
         assert play.tree.unwanted == ([] if wanted else [LAYOUT.topic("t")])
+
+
+def test_while_a_list_is_paused_for_the_topics_that_groups_name_are_asked_for_at_each_poll() -> None:
+    play = Play(named=frozenset({"t"}))
+    play.until(Kind.DESCRIBE, t=T)
+    play.answer(t=T)
+    play.until(Kind.LIST, t=T)
+    play.now_ms += 500
+    play.answer(t=T)  # the next list may come after a pause of 2 s
+    paused_ms, times = play.now_ms + IDLE_SHARE * 500, list[int]()
+    while play.now_ms < paused_ms - 400:
+        assert play.asked[-1][1] == Question(Kind.DESCRIBE, ("t",))
+        times.append(play.now_ms)
+        play.now_ms = play.answer(t=T) or 0
+        play.advance()
+    assert times == [paused_ms - 2_000 + 400 * n for n in range(4)]
+
+
+def test_a_question_between_two_others_pauses_as_long_as_its_own_answer_takes() -> None:
+    play = Play(named=frozenset({"t"}))
+    play.until(Kind.LIST, t=T)
+    play.now_ms += 2_000
+    play.answer(t=T)
+    assert play.asked[-1][1] == Question(Kind.DESCRIBE, ("t",))
+    play.now_ms += 300
+    assert play.answer(t=T) == play.now_ms + IDLE_SHARE * 300

@@ -44,6 +44,7 @@ class Metadata:
         self.brokers = {number: Broker(f"b{number}", 9092, f"rack{number % 2}") for number in range(brokers)}
         self.lag_ms = dict.fromkeys(range(brokers), 0)  # how old the state is that a broker tells
         self.answer_ms_max = 5
+        self.list_ms = 0  # how much longer a list takes
         self.away = False
         self.silent_rate = 0.0  # of questions that nobody answers
         self.partial_rate = 0.0  # of answers that leave topics, or a topic's partitions, out
@@ -178,6 +179,8 @@ class Line:
         rng = world.rng
         early = metadata.answer(argument, rng.random) if rng.random() < 0.5 else False
         delay_ms = 1 + int(rng.random() * metadata.answer_ms_max)
+        if argument.kind is Kind.LIST:
+            delay_ms += metadata.list_ms
         if metadata.late_rate and rng.random() < metadata.late_rate:
             delay_ms += LATE_MS
             metadata.reached["late"] += 1

@@ -92,7 +92,7 @@ class Mirrored(Script):
         metadata = self.metadata
         metadata.away, metadata.silent_rate, metadata.partial_rate, metadata.no_ids = False, 0.0, 0.0, False
         metadata.lag_ms = dict.fromkeys(metadata.brokers, 0)
-        metadata.answer_ms_max = 5
+        metadata.answer_ms_max, metadata.list_ms = 5, 0
         metadata.no_controller_rate = metadata.few_brokers_rate = metadata.late_rate = metadata.stranger_rate = 0.0
         metadata.strange_next.clear()
 

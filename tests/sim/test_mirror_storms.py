@@ -11,7 +11,10 @@ import pytest
 from tests.sim.mirror_scene import MIRRORED, Mirrored
 from tests.sim.options import seeds
 from tests.sim.scenarios import STORM_MS
+from tests.sim.script import on_seeds
+from zkcoord.core.topic_mirror import Kind
 from zkcoord.core.topics import DELETED_MS
+from zkcoord.serving.asker import INTERVAL_MS
 from zkcoord.tree.paths import LEGACY, layout_named
 
 SEEDS = 25
@@ -26,7 +29,7 @@ def mirrored_storm(seed: int) -> Mirrored:
     scene.name_cluster()  # else a new tree takes the first answer's, a stranger's as well
     if drawn.random() < 0.5:
         scene.share()
-    metadata.answer_ms_max = drawn.choice((5, 200, 2_000))
+    metadata.answer_ms_max, metadata.list_ms = drawn.choice((5, 200, 2_000)), drawn.choice((0, 0, 700))
 
     def trouble() -> None:
         if not world.stormy:
@@ -69,6 +72,25 @@ def mirrored_storm(seed: int) -> Mirrored:
 @pytest.mark.parametrize("seed", seeds(SEEDS))
 def test_a_storm_over_mirrored_topics_ends_in_a_calm(seed: int) -> None:
     mirrored_storm(seed)
+
+
+@on_seeds()
+def test_f226_where_a_list_takes_long_a_change_of_a_topic_that_a_group_names_is_seen_within_a_second(seed: int) -> None:
+    """Lists are asked for with long pauses there: 700 ms each means that 2.8 s pass to the next one."""
+    scene = Mirrored(seed, coordinators=1, consumers=2, topics={"t": 4, "u": 3})
+    scene.settle()
+    world, scene.metadata.list_ms = scene.world, 700
+    world.run_for(10_000)
+    for partitions in (5, 6, 7):
+        since_ms = world.now_ms
+        scene.grow("t", partitions)
+        grown = partial(len, scene.field.holdings)
+        world.run_until(lambda grown=grown, count=partitions + 3: grown() == count, what="the new partition is read")  # type: ignore[misc]
+        assert world.now_ms - since_ms < 700 + INTERVAL_MS + 300  # a list may be under way
+        world.run_for(3_333)
+    asked = [question.kind for time_ms, question in scene.metadata.asked if time_ms > world.now_ms - 10_000]
+    assert 2 <= asked.count(Kind.LIST) <= 4
+    scene.calm()
 
 
 def test_the_storm_reaches_replaced_topics_drops_and_every_fault_of_the_answers() -> None:

@@ -193,6 +193,7 @@ class Memory:
     left_out: frozenset[str] = frozenset()  # the last answer told nothing of them that counts: asking again can wait
     nameless: frozenset[str] = frozenset()  # topics without an id
     checked: str = ""  # the last name of the running check of all ids
+    named: str = ""  # the last name of the running turn through the topics that groups name
     last: Kind = Kind.DESCRIBE
     cluster_ms: int | None = None  # when the brokers were last told; None: ask
     problems: Mapping[Kind, str] = field(default_factory=dict)  # what is wrong with answers of a kind, and who must act

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import replace
 
 from zkcoord.core.topic_mirror import DESCRIBE_MAX, Kind, Memory, Mirror, Question
 
 RETRIED_MAX = 100
 """Topics in one question because their last answer told nothing that counts. More of them are asked for in turn."""
+
+NAMED_MAX = 200
+"""Topics in one question between two others: librdkafka takes them in within 50 ms of CPU. Of more topics that groups
+name each poll asks for the next ones."""
 
 CLUSTER_MS = 30_000
 """How often brokers and their racks are asked for. A new broker is asked for at once."""
@@ -27,3 +32,19 @@ def next_question(mirror: Mirror, memory: Memory, now_ms: int) -> tuple[Question
             topics = tuple(dict.fromkeys([*names, *rest]))
             return Question(Kind.DESCRIBE, topics), replace(memory, last=Kind.DESCRIBE, checked=checked)
     return Question(Kind.LIST), replace(memory, last=Kind.LIST)
+
+
+def question_between(memory: Memory, named: Set[str]) -> tuple[Question, Memory] | None:
+    """Return what to ask while the next question of `next_question` waits, as it does for long in a large cluster.
+
+    That is about few topics: those with news, then those that groups name (`named`), all of them in turn. None: nothing
+    of this cluster was seen yet, or there is no such topic. The order of the other questions is as if it was not asked.
+    """
+    if memory.shapes is None:
+        return None
+    names = sorted(memory.due - memory.left_out)[:NAMED_MAX]
+    others = sorted(named)
+    ahead = [name for name in others if name > memory.named][: NAMED_MAX - len(names)]
+    turned = ahead[-1] if ahead and ahead[-1] != others[-1] else ""
+    topics = tuple(dict.fromkeys([*names, *ahead]))
+    return (Question(Kind.DESCRIBE, topics), replace(memory, named=turned)) if topics else None

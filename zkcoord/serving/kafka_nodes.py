@@ -29,7 +29,7 @@ class KafkaNodes:
         if layout.mirrored:
             invariant(asker is not None, "topics come from Kafka's metadata, and nobody asks Kafka")
         if layout.mirrored and asker is not None:
-            self.mirror = TopicMirror(loop, layout, asker, problem, self._in_tables)
+            self.mirror = TopicMirror(loop, layout, asker, problem, self._in_tables, lambda: self.topics.named)
         else:
             self._roots = KafkaRoots(tracker, problem)
             self._watch = BrokersWatch(tracker, problem, asker)

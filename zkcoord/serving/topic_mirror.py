@@ -6,7 +6,7 @@ always compared with what stands. What an answer means is decided in `core/topic
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import replace
 from typing import TypeVar
 
@@ -18,13 +18,14 @@ from zkcoord.core.topic_mirror import (
     Mirror,
     NameCluster,
     PutTopic,
+    Question,
     RemoveTopic,
     Silent,
     Topic,
     take,
 )
 from zkcoord.core.topic_mirror import Kind as Asked
-from zkcoord.core.topic_questions import next_question
+from zkcoord.core.topic_questions import next_question, question_between
 from zkcoord.errors import ZkcoordError
 from zkcoord.serving.asker import Asker
 from zkcoord.serving.topics import Problem
@@ -50,8 +51,8 @@ MIRROR = "mirror"  # the scope of its parents and brokers, and the lane of its w
 KAFKA = "Kafka's metadata"  # what a problem with the answers is told about
 
 IDLE_SHARE = 4
-"""The least pause after an answer, in its own duration: asking takes a fifth of the time at the most, however large the
-cluster is."""
+"""The least pause after an answer, in its own duration: lists and checks of all ids take a fifth of the time at the
+most, however large the cluster is, and so do the small questions between them."""
 
 
 PAUSE_MS_MAX = 10_000
@@ -65,10 +66,18 @@ class TopicMirror:
     """The mirror of one term. Nothing below its parents is written by anybody else."""
 
     def __init__(
-        self, loop: Loop, layout: Layout, asker: Asker, problem: Problem, wanted: Callable[[str], bool]
+        self,
+        loop: Loop,
+        layout: Layout,
+        asker: Asker,
+        problem: Problem,
+        wanted: Callable[[str], bool],
+        named: Callable[[], Set[str]] = frozenset,
     ) -> None:
-        """`problem` is told what is wrong with Kafka's answers, or None; `wanted(path)`: a table wants this topic."""
-        self._loop, self._layout, self._asker, self._problem, self._wanted = loop, layout, asker, problem, wanted
+        """`problem` is told what is wrong with Kafka's answers, or None; `wanted(path)`: a table wants this topic;
+        `named`: the topics that groups subscribe to by name."""
+        self._loop, self._layout, self._asker, self._problem = loop, layout, asker, problem
+        self._wanted, self._named = wanted, named
         self._nodes: dict[str, Node] = {}
         self._topics: dict[str, Topic] = {}
         self._brokers: dict[int, Broker] = {}
@@ -80,7 +89,9 @@ class TopicMirror:
         self._kind = Asked.LIST  # what was asked last
         self._asked_ms = 0
         self._answer: Answer | None = None  # not taken in yet
+        self._between = False  # what was asked last is a question between two others
         self._next_ms = 0  # when the next question is due
+        self._between_ms = 0  # ... between two others
         tracker = loop.tracker
         tracker.want(CLUSTER_ID, watch=True, scope=MIRROR)
         for parent in (layout.topics, layout.brokers):
@@ -188,20 +199,35 @@ class TopicMirror:
         if self._answer is not None:
             answer, self._answer = self._answer, None
             took_ms = 0 if isinstance(answer, Silent) else now_ms - self._asked_ms
-            pause_ms = min(IDLE_SHARE * took_ms, PAUSE_MS_MAX)
             self._memory, changes = take(mirror, self._memory, answer, now_ms)
-            due_ms = self._asked_ms if self._memory.urgent else self._asked_ms + self._asker.interval_ms
-            self._next_ms = max(due_ms, now_ms + pause_ms)
+            self._plan(now_ms, min(IDLE_SHARE * took_ms, PAUSE_MS_MAX), silent=isinstance(answer, Silent))
             self._problem(KAFKA, self._memory.problem)
             if changes:
                 self._write(term, changes, schema, now_ms)
                 return None
-        if now_ms < self._next_ms:
+        self._between = now_ms < self._next_ms
+        if not self._between:
+            asked: tuple[Question, Memory] | None = next_question(mirror, self._memory, now_ms)
+        elif now_ms < self._between_ms:
+            return min(self._next_ms, self._between_ms)
+        else:
+            asked = question_between(self._memory, self._named())
+        if asked is None:
             return self._next_ms
-        question, self._memory = next_question(mirror, self._memory, now_ms)
+        question, self._memory = asked
         self._kind, self._asked_ms = question.kind, now_ms
         self._token = self._asker.ask(question)
         return None
+
+    def _plan(self, now_ms: int, pause_ms: int, *, silent: bool) -> None:
+        """Set when the next questions are due, after an answer. Each kind pauses for its own answers only, but a broker
+        that did not answer is asked for a list next."""
+        due_ms = self._asked_ms if self._memory.urgent else self._asked_ms + self._asker.interval_ms
+        paused_ms = max(due_ms, now_ms + pause_ms)
+        if self._between and not silent:
+            self._between_ms, self._next_ms = paused_ms, max(self._next_ms, due_ms)
+        else:
+            self._between_ms, self._next_ms = due_ms, paused_ms
 
     def _settled(self, now_ms: int) -> bool:
         """True when all of the mirror is read, and no write of it is under way or put off."""

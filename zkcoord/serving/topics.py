@@ -37,6 +37,7 @@ class TopicTable(KnownTopics):
         self._wanted: dict[str, set[str]] = {}  # topic -> groups; invariant: exactly these topics are followed
         self._topics_of: dict[str, frozenset[str]] = {}  # group -> topics
         self._wildcards_of: dict[str, frozenset[Wildcard]] = {}  # group -> wildcards
+        self._named: frozenset[str] | None = frozenset()  # as `named`; None: to be found anew
         self._taken: dict[Wildcard, Mapping[str, int]] = {}  # invariant: of those in use, what they take of `listed`
         self._wants.want(layout.topics, Kind.CHILDREN, watch=True, scope=layout.topics)
 
@@ -57,6 +58,7 @@ class TopicTable(KnownTopics):
 
     def use(self, group: str, wildcards: frozenset[Wildcard]) -> None:
         """Set the group's wildcards."""
+        self._named = None
         self._wildcards_of[group] = wildcards
         used = frozenset[Wildcard]().union(*self._wildcards_of.values())
         for wildcard in self._taken.keys() - used:
@@ -72,6 +74,8 @@ class TopicTable(KnownTopics):
     def want(self, group: str, topics: frozenset[str]) -> None:
         """Set the topics that the group wants. A topic that no group wants is not followed."""
         before = self._topics_of.get(group, frozenset())
+        if before != topics:
+            self._named = None
         self._topics_of[group] = topics
         for topic in sorted(before - topics):
             self._wanted[topic].discard(group)
@@ -84,6 +88,17 @@ class TopicTable(KnownTopics):
             path = self.layout.topic(topic)
             self._wanted.setdefault(topic, set()).add(group)
             self._wants.want(path, watch=True, scope=path)
+
+    @property
+    def named(self) -> frozenset[str]:
+        """The topics that groups want for another reason than that a wildcard takes them: by name, as a rule."""
+        if self._named is None:
+            found = set[str]()
+            for group, topics in self._topics_of.items():
+                taken_by = [self._taken[wildcard] for wildcard in self._wildcards_of.get(group, ())]
+                found |= topics.difference(*taken_by)
+            self._named = frozenset(found)
+        return self._named
 
     def read_again(self, topics: Iterable[str]) -> None:
         """Read the list and these topics once more."""
