@@ -27,7 +27,7 @@ HERE = Path(__file__).parent
 #   pytest-xdist     the suites side by side
 #   testcontainers   ZooKeeper in containers
 #   psycopg          a driver of PostgreSQL, on which the SQL sink is tested
-#   duckdb           reads the tables that the sinks wrote, as another engine
+#   duckdb, polars   read the tables that the sinks wrote, as other engines
 #   sqlalchemy       the catalog of Iceberg tables in SQLite, which the tests use
 #   PyYAML, promql-parser  read the alert rules and queries in deploy/, which the tests check
 #   pyte             a terminal, in which the tests run `zkcoord top`
@@ -51,7 +51,7 @@ DOCS = ["mkdocs-material>=9.5,<10", "mkdocstrings[python]>=1,<2"]
 CONNECT = ["pandas>=2,<3", "grpcio>=1.67", "grpcio-status>=1.67", "googleapis-common-protos>=1.65"]
 TEST = ["pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6", "testcontainers>=4.8", "ruff>=0.6", "mypy>=1.11"]
 TEST += ["psycopg[binary]>=3.2,<4", *CONNECT, *PLOT, *METRICS, *OTEL]
-TEST += ["PyYAML>=6", "promql-parser>=0.5", "duckdb>=1.2", "deltalake>=1.4,<2"]
+TEST += ["PyYAML>=6", "promql-parser>=0.5", "duckdb>=1.2", "polars>=2,<3", "deltalake>=1.4,<2"]
 TEST += ["pyte>=0.8,<0.9", "jsonschema>=4.18,<5", "pure-sasl>=0.6.2"]
 TEST += [*WEB, "httpx2>=2", "selenium>=4.20"]
 TEST += ["pyiceberg>=0.12,<0.13", "sqlalchemy>=2,<3"]

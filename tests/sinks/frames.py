@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import duckdb
 import pyarrow as pa
@@ -176,9 +176,9 @@ class DeltaLog:
         for file in sorted((table / "_delta_log").glob("*.json")):
             for line in map(json.loads, file.read_text().splitlines()):
                 if "add" in line:
-                    self.files[line["add"]["path"]] = line["add"]
+                    self.files[unquote(line["add"]["path"])] = line["add"]
                 if "remove" in line:
-                    self.files.pop(line["remove"]["path"], None)
+                    self.files.pop(unquote(line["remove"]["path"]), None)
                 if "txn" in line:
                     self.ends[line["txn"]["appId"]] = line["txn"]["version"]
                 if "commitInfo" in line:
@@ -188,7 +188,8 @@ class DeltaLog:
         paths = [str(self._table / path) for path in self.files]
         if not paths:
             return []
-        found = duckdb.sql(f"SELECT {columns} FROM read_parquet({paths!r}, union_by_name = true) ORDER BY {order}")
+        files = f"read_parquet({paths!r}, union_by_name = true, hive_partitioning = false)"  # the log has the values
+        found = duckdb.sql(f"SELECT {columns} FROM {files} ORDER BY {order}")
         return [*found.fetchall()]
 
     def counted(self) -> int:

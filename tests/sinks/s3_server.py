@@ -16,8 +16,9 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from html import unescape
 from pathlib import Path
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from zkcoord.embedded.child import Child
 from zkcoord.embedded.java import cache_dir
@@ -95,7 +96,7 @@ class S3:
             status, body = self.request("GET", where)
             assert status == 200, body
             text = body.decode()
-            found += [unquote(each).removeprefix(f"{folder}/") for each in re.findall(r"<Key>(.*?)</Key>", text)]
+            found += [unescape(each).removeprefix(f"{folder}/") for each in re.findall(r"<Key>(.*?)</Key>", text)]
             token = re.search(r"<NextContinuationToken>(.*?)</NextContinuationToken>", text)
             if token is None:
                 return sorted(each for each in found if each)  # without the mark of the folder itself
@@ -128,6 +129,12 @@ def delta_options(endpoint: str) -> Mapping[str, str]:
     """How delta-rs does."""
     names = {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": "tests", "AWS_REGION": "us-east-1"}
     return {**names, "AWS_ENDPOINT_URL": endpoint, "AWS_ALLOW_HTTP": "true"}
+
+
+def iceberg_options(endpoint: str) -> Mapping[str, str]:
+    """How pyiceberg does."""
+    names = {"s3.access-key-id": "tests", "s3.secret-access-key": "tests", "s3.region": "us-east-1"}
+    return {**names, "s3.endpoint": endpoint}
 
 
 @contextmanager

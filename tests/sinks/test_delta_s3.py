@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import polars
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
@@ -53,6 +55,22 @@ def test_each_record_is_in_the_store_once_however_a_batch_comes_again(table: Tab
     assert (found.rows(), found.ends) == (records(A._replace(end=20), B), {PA: 20, PB: 8})
     ends = delta_ends(table.uri, storage_options=table.options)()
     assert (ends(PA), ends(PB), ends("other")) == (20, 8, None)
+
+
+def test_f227_files_of_a_partitioned_table_in_a_store_lie_in_folders_that_name_their_values(
+    table: Table, s3: S3, tmp_path: Path
+) -> None:
+    rows = Frame.of(A).rows.append_column("word", pa.array(["a b/ü", None, "x%20=:#+?", "plain"]))
+    frame: Any = Frame(rows)
+    write_delta(frame, batch(A), table.uri, storage_options=table.options, partition_by=["word"])
+    read = DeltaTable(table.uri, storage_options=table.options).to_pyarrow_table().sort_by("offset")
+    assert read["word"].to_pylist() == rows["word"].to_pylist()
+    files = [key for key in s3.keys(tmp_path.name) if key.endswith(".parquet") and not key.startswith("_delta_log")]
+    assert any(key.startswith("word=plain/") for key in files)
+    assert any(key.startswith("word=__HIVE_DEFAULT_PARTITION__/") for key in files)
+    scanned = polars.scan_delta(table.uri, storage_options=table.options).sort("offset").collect()
+    assert scanned["word"].to_list() == rows["word"].to_pylist()
+    assert sorted(table.log().files) == sorted(files)
 
 
 def test_of_two_that_write_the_same_ranges_to_the_store_at_once_one_writes(table: Table) -> None:

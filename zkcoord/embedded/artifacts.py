@@ -29,6 +29,7 @@ KAFKA_4_VERSION = "4.1.0"
 # JSON by Jackson, and escapes regexes twice.
 OLD_KAFKA_VERSIONS = ("0.8.2.2", "0.11.0.2", "1.1.1")
 DELTA_VERSION = "4.0.0"  # for Spark 4.0
+ICEBERG_VERSION = "1.10.0"  # the first for Spark 4.0
 COMPILER_VERSION = "3.36.0"  # Eclipse's, the first for Java 21: a Java runtime has no compiler of its own
 
 
@@ -116,8 +117,13 @@ def connector_jars() -> tuple[Path, ...]:
 
 
 def delta_jars() -> tuple[Path, ...]:
-    """Return the jars of Delta's own sink for Spark, which a benchmark compares with; fetched if absent (8 MB)."""
+    """Return the jars of Delta for Spark: a benchmark has its sink, a test its reader; fetched if absent (8 MB)."""
     return ensure(load_bundle("delta-spark", DELTA_VERSION), cache_dir())
+
+
+def iceberg_jars() -> tuple[Path, ...]:
+    """Return the jar of Iceberg for Spark, which a test reads tables with; fetched if absent (47 MB)."""
+    return ensure(load_bundle("iceberg-spark", ICEBERG_VERSION), cache_dir())
 
 
 def fetch_with_ivy(bundle: Bundle, work: Path, keep: Path) -> Path:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pyarrow.parquet import FileMetaData
     from pyspark.sql import DataFrame
 
-NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # Spark's folder of nulls
 MARK = "="  # before a value in its folder's name: Spark would put empty texts into the folder of nulls
 SPELLED_BY_ZONE = ("timestamp", "timestamp_ntz")  # in the name of a folder
 
@@ -117,20 +116,21 @@ def _by_spark(rows: DataFrame, folder: Path, names: Sequence[str], *, kept: bool
     try:
         with times_in_microseconds(rows):
             files = write_drafts(rows, drafts, [*split])
-        return tuple(_moved(folder, split, draft, footer) for draft, footer in files.items() if footer.num_rows)
+        return tuple(_moved(folder, split, kept, *each) for each in files.items() if each[1].num_rows)
     finally:
         shutil.rmtree(drafts, ignore_errors=True)
 
 
-def _moved(folder: Path, split: Mapping[str, str], draft: Path, footer: FileMetaData) -> DataFile:
+def _moved(folder: Path, split: Mapping[str, str], kept: bool, draft: Path, footer: FileMetaData) -> DataFile:
     """Give a file its name in the table."""
-    from zkcoord.spark.sinks.files_in_tasks import statistics
+    from zkcoord.spark.sinks.files_in_tasks import NO_VALUE, folder_of, statistics
 
     folders = dict(each.name.split("=", 1) for each in draft.parents if "=" in each.name)
     values = {  # an empty text is a null in Delta's log
         name: None if folders[key] == NO_VALUE else unquote(folders[key]).removeprefix(MARK) or None
         for key, name in split.items()
     }
-    named = draft.replace(folder / f"zkcoord-{uuid.uuid4().hex}.parquet")
-    size = named.stat().st_size
-    return DataFile(named.name, size, footer.num_rows, json.dumps(values), json.dumps(statistics(footer)))
+    path = f"{'' if kept else folder_of(values)}zkcoord-{uuid.uuid4().hex}.parquet"
+    (folder / path).parent.mkdir(parents=True, exist_ok=True)
+    size = draft.replace(folder / path).stat().st_size
+    return DataFile(path, size, footer.num_rows, json.dumps(values), json.dumps(statistics(footer)))

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,6 +26,7 @@ ROWS_MAX = 250_000  # of a row group
 OPEN_MAX = 64  # files of one task at a time: one for each value of the table's partition columns
 TEXT_MAX = 64  # characters of a least or greatest value; longer ones help nobody and fill the log
 COMPRESSION = "snappy"
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # the folder of nulls
 LACKING = "the Python workers of Spark lack"  # how the driver recognises it in a Java trace
 
 
@@ -45,7 +47,8 @@ def write_files(plan: Mapping[str, Any], batches: Iterable[pa.RecordBatch]) -> I
                 if len(opened) >= OPEN_MAX:
                     yield told(opened.values())
                     opened = {}
-                opened[values] = _File(filesystem, dict(zip(plan["partition_by"], values, strict=True)))
+                named = dict(zip(plan["partition_by"], values, strict=True))
+                opened[values] = _File(filesystem, named, "" if plan["kept"] else folder_of(named))
             opened[values].add(rows)
     if opened:
         yield told(opened.values())
@@ -89,9 +92,11 @@ class ParquetRows:
 class _File:
     """One data file of a table."""
 
-    def __init__(self, filesystem: fs.FileSystem, values: Mapping[str, str | None]) -> None:
-        self._path = f"zkcoord-{uuid.uuid4().hex}.parquet"
+    def __init__(self, filesystem: fs.FileSystem, values: Mapping[str, str | None], folder: str) -> None:
+        self._path = f"{folder}zkcoord-{uuid.uuid4().hex}.parquet"
         self._values = values
+        if folder:
+            filesystem.create_dir(folder.rstrip("/"), recursive=True)
         self._sink = filesystem.open_output_stream(self._path)
         self._rows = ParquetRows(self._sink)
 
@@ -152,6 +157,19 @@ def by_values(
             same = pc.fill_null(same, False)
             mask = same if mask is None else pc.and_(mask, same)
         yield tuple(as_text(row[name]) for name in names), rest.filter(mask)
+
+
+def folder_of(values: Mapping[str, str | None]) -> str:
+    """Return where a file with these values lies, below a table whose files do not have them. Nothing but the table's
+    log counts by Delta's protocol, yet some readers (Polars) take the values from the path.
+
+    >>> folder_of({"day": "2026-01-02", "word": "a b/ü"}), folder_of({"day": None}), folder_of({})
+    ('day=2026-01-02/word=a%20b%2F%C3%BC/', 'day=__HIVE_DEFAULT_PARTITION__/', '')
+    """
+    return "".join(
+        f"{quote(name, safe='')}={NO_VALUE if value is None else quote(value, safe='')}/"
+        for name, value in values.items()
+    )
 
 
 def as_text(value: Any) -> str | None:
