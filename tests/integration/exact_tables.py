@@ -1,4 +1,4 @@
-"""The places of the exactness tests where a table or a store has each record once: Delta, Iceberg, and ranges on S3."""
+"""The places of the exactness tests where a table or a store has each record once: ranges on S3, Delta and Iceberg."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import duckdb
 
 from tests.integration.exact_driver import Sinks
 from tests.sinks.frames import DeltaLog
-from tests.sinks.s3_server import BUCKET, S3, arrow_options, delta_options
+from tests.sinks.s3_server import BUCKET, S3, arrow_options, delta_options, iceberg_options
 from zkcoord import logs
 from zkcoord.demo.consumer import Job
 from zkcoord.demo.output import NUMBER
@@ -34,7 +34,7 @@ class TableSinks(Sinks):
         self._key = folder.name  # of the store's folder
 
     def process(self, frame: DataFrame, batch: Batch) -> None:
-        """Write a batch four times."""
+        """Write a batch five times."""
         logs.emit("batch_started", seq=batch.seq, ranges=[str(r) for r in batch.ranges], replayed=batch.replayed)
         rows = Job.columns(frame).select(*COLUMNS)
         endpoint = self._store.endpoint
@@ -46,40 +46,51 @@ class TableSinks(Sinks):
         logs.emit("batch_in_delta_s3", seq=batch.seq)
         with self._catalog() as catalog:
             write_iceberg(rows, batch, TABLE, catalog=catalog)
+        logs.emit("batch_in_iceberg", seq=batch.seq)
+        with self._catalog(in_store=True) as catalog:
+            write_iceberg(rows, batch, TABLE, catalog=catalog)
         logs.emit("batch_written", seq=batch.seq)
 
     @contextmanager
-    def _catalog(self) -> Iterator[Any]:
+    def _catalog(self, *, in_store: bool = False) -> Iterator[Any]:
         from pyiceberg.catalog.sql import SqlCatalog
 
-        where = {"uri": f"sqlite:///{self._folder}/catalog.db", "warehouse": f"file://{self._folder}/warehouse"}
-        catalog = SqlCatalog("tests", **where)
+        name = "catalog-s3" if in_store else "catalog"
+        files = f"s3://{BUCKET}/{self._key}/iceberg" if in_store else f"file://{self._folder}/warehouse"
+        where = {"uri": f"sqlite:///{self._folder}/{name}.db", "warehouse": files}
+        catalog = SqlCatalog("tests", **where, **iceberg_options(self._store.endpoint))
         try:
             yield catalog
         finally:
             catalog.close()
 
     def prepare(self) -> None:
-        """Make the Iceberg table; the drivers make the others."""
+        """Make the Iceberg tables; the drivers make the others."""
         import pyarrow as pa
 
         kinds = (pa.string(), pa.int32(), pa.int64(), pa.int64())
-        with self._catalog() as catalog:
-            catalog.create_namespace("db")
-            catalog.create_table(TABLE, pa.schema([*zip(COLUMNS, kinds, strict=True)]))
+        for in_store in (False, True):
+            with self._catalog(in_store=in_store) as catalog:
+                catalog.create_namespace("db")
+                catalog.create_table(TABLE, pa.schema([*zip(COLUMNS, kinds, strict=True)]))
 
     def written(self) -> dict[str, Rows]:
         """Partition, offset and number of all rows, in order, of each place; read by DuckDB."""
         columns, copies = f'"partition", "offset", {NUMBER}', self._folder / "copies"
-        with self._catalog() as catalog:
-            files = [each.file.file_path for each in catalog.load_table(TABLE).scan().plan_files()]
+        files = {}
+        for in_store in (False, True):
+            with self._catalog(in_store=in_store) as catalog:
+                files[in_store] = [each.file.file_path for each in catalog.load_table(TABLE).scan().plan_files()]
+        stored = f"s3://{BUCKET}/{self._key}/iceberg"
+        iceberg_s3 = self._store.download(f"{self._key}/iceberg", copies / "iceberg")
         ranges = self._store.download(f"{self._key}/ranges", copies / "ranges")
         delta_s3 = self._store.download(f"{self._key}/delta", copies / "delta")
         return {
             "ranges": _read([str(each) for each in ranges.glob("*.parquet")]),
             "delta": DeltaLog(self._folder / "delta").rows(columns, "ALL"),
             "delta_s3": DeltaLog(delta_s3).rows(columns, "ALL"),
-            "iceberg": _read([each.removeprefix("file://") for each in files]),
+            "iceberg": _read([each.removeprefix("file://") for each in files[False]]),
+            "iceberg_s3": _read([each.replace(stored, str(iceberg_s3)) for each in files[True]]),
         }
 
 

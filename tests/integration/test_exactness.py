@@ -60,7 +60,7 @@ def test_each_record_is_there_once_whatever_dies(tmp_path: Path, seed: int, seco
 @pytest.mark.zookeeper
 @pytest.mark.s3
 def test_each_record_is_in_tables_and_in_a_store_once_whatever_dies(tmp_path: Path, seed: int, s3: S3) -> None:
-    """Ranges by key; Delta below a path and in the store; Iceberg."""
+    """Ranges by key; Delta and Iceberg, each below a path and in the store."""
     scene = TablesScene(tmp_path, seed, s3.port)
     counts = stormed(scene, int(os.environ.get("ZKCOORD_EXACTNESS_S") or 300))
     expected = Counter((partition, n, n) for partition, count in counts.items() for n in range(count))
