@@ -26,6 +26,7 @@ from zkcoord.core.given import (
     given_partitions,
     given_ranges,
 )
+from zkcoord.core.member.application import FirstRecords
 from zkcoord.core.member.requests import AnnounceRequest, CommitRequest
 from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.core.record import STORES
@@ -271,6 +272,12 @@ class Consumer:
         """
         self._role.said = (given_number("progress", progress), given_number("lag", lag))
 
+    def reading(self, partitions: Iterable[TopicPartition]) -> None:
+        """Tell that records of these are handed out now. The first time after each start is its first record, which
+        `zkcoord group timeline` shows; every other call changes nothing. Cheap; may be called from any thread."""
+        if fresh := self._callbacks.first_of(partitions):
+            self._role.firsts.append(FirstRecords(fresh, self._driver.clock.now_ms()))
+
     def join_when(self, ready: Callable[[], bool], stop_needs_ms: int = 0) -> None:
         """Register, at first and after each loss, only when `ready()` is true: one that registers must be able to obey.
 
@@ -341,19 +348,6 @@ class Consumer:
 def new_consumer_id(group: str, instance: str | None) -> str:
     """A name that is never used twice: `<group>_<host or instance>-<ms>-<8 hex>` (as the old consumers spell it)."""
     return f"{group}_{instance or socket.gethostname()}-{_wall_ms()}-{uuid.uuid4().hex[:8]}"
-
-
-def why_nothing_is_held(consumer_id: str | None) -> str:
-    """For people: what may be missing when a consumer waited in vain for a partition. None: it is not registered."""
-    if consumer_id is None:
-        return (
-            "it is not registered: ZooKeeper must answer, a coordinator must have set the tree up, and not have sent it"
-            " away (a warning says why)"
-        )
-    return (
-        f"{consumer_id} is registered: a coordinator must serve, a topic must exist and have a partition for each"
-        " consumer, and the group must not be paused; see `zkcoord group describe`"
-    )
 
 
 def _settings(group: str, document: Registration, offset_checkpoint_ms: int) -> MemberSettings:

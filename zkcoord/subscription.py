@@ -110,3 +110,16 @@ def check_instance(name: str | None, hold_ms: int) -> None:
         raise UsageError("hold_ms is for static members: give this consumer an instance, its own stable name")
     if name is not None:
         check_name("instance", name)
+
+
+def why_nothing_is_held(consumer_id: str | None) -> str:
+    """For people: what may be missing when a consumer waited in vain for a partition. None: it is not registered."""
+    if consumer_id is None:
+        return (
+            "it is not registered: ZooKeeper must answer, a coordinator must have set the tree up, and not have sent it"
+            " away (a warning says why)"
+        )
+    return (
+        f"{consumer_id} is registered: a coordinator must serve, a topic must exist and have a partition for each"
+        " consumer, and the group must not be paused; see `zkcoord group describe`"
+    )

@@ -58,6 +58,7 @@ class Coordinator:
         self.commits: list[dict[TopicPartition, int]] = []
         self.released: list[dict[TopicPartition, int]] = []  # early, while a stop waits for the rest
         self.held: set[TopicPartition] = set()
+        self.begun: set[TopicPartition] = set()  # records of these were handed out
         self.starts = 0  # so far
         self.started: dict[TopicPartition, int] = {}  # by which start each was named last
         self.lease = True
@@ -110,6 +111,10 @@ class Coordinator:
     def report(self, progress: int, lag: int) -> None:
         """How the work goes, as it was told."""
         self.reported = (progress, lag)
+
+    def reading(self, partitions: Iterable[TopicPartition]) -> None:
+        """Of these records are handed out now."""
+        self.begun.update(partitions)
 
     def join_when(self, ready: Callable[[], bool], stop_needs_ms: int = 0) -> None:
         self.stop_needs_ms = stop_needs_ms

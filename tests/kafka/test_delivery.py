@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tests.sim.kafka import SimMessage
@@ -35,6 +35,9 @@ class Around:
         return partition in self.holdings.partitions()
 
     def report(self, progress: int, lag: int) -> None:
+        """Nobody listens."""
+
+    def reading(self, partitions: Iterable[TopicPartition]) -> None:
         """Nobody listens."""
 
     def epoch_of(self, partition: TopicPartition) -> int | None:

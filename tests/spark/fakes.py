@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -37,6 +37,7 @@ class FakeMembership:
         self.reset, self.cluster_id = reset, cluster_id
         self._on_start, self._on_stop, self._on_lost, self._on_replay = on_start, on_stop, on_lost, on_replay
         self.held: set[TopicPartition] = set()
+        self.begun: set[TopicPartition] = set()  # records of these were handed out
         self._starts, self._started = 0, dict[TopicPartition, int]()  # so far; by which start each runs
         self._one_worker = threading.Lock()
 
@@ -52,6 +53,10 @@ class FakeMembership:
     def report(self, progress: int, lag: int) -> None:
         """How the work goes, as it was told."""
         self.reported = (progress, lag)
+
+    def reading(self, partitions: Iterable[TopicPartition]) -> None:
+        """A batch of these is about to be processed."""
+        self.begun.update(partitions)
 
     def join_when(self, ready: Callable[[], bool], stop_needs_ms: int = 0) -> None:
         self.ready, self.stop_needs_ms = ready, stop_needs_ms

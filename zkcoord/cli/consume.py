@@ -170,7 +170,7 @@ class Printing:
 
     def _never_began(self, waited_ms: int) -> UnavailableError:
         """Say that there was nothing to read from, which is not the end of the records."""
-        from zkcoord.consumer import why_nothing_is_held
+        from zkcoord.subscription import why_nothing_is_held
 
         why = why_nothing_is_held(self._consumer.consumer_id)
         return UnavailableError(f"waited {waited_ms} ms in vain for {self._wanted}; {why}")

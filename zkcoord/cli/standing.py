@@ -27,7 +27,7 @@ class Standing:
         elif printed and held:
             self._since_ms = None
         elif self._since_ms is not None and now_ms - self._since_ms >= QUIET_MS:
-            from zkcoord.consumer import why_nothing_is_held
+            from zkcoord.subscription import why_nothing_is_held
 
             self._since_ms = None
             text = (

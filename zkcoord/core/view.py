@@ -11,6 +11,7 @@ from zkcoord.core.mode import COORDINATED, GroupMode
 from zkcoord.core.model import Phase, TopicPartition, consumer_of
 from zkcoord.core.record import DEFAULT_RECORD, GroupRecord
 from zkcoord.core.state import Announced, GroupState
+from zkcoord.core.timing import Timing
 
 REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS = 60_000, 10_000
 """Defaults of a registration without these keys: part of its format, whatever this version's consumers choose."""
@@ -147,10 +148,19 @@ class Channel:
     store_name: str = ""  # the offset store that its consumer uses; "": ZooKeeper, it was never told
     store_step: int = 0  # the step that it obeyed last
     status_unreadable: bool = False
+    timing: tuple[Timing, ...] = field(default=(), compare=False)  # of its last commands, for people only
+    written_ms: int = field(default=0, compare=False)  # when its status was written, by ZooKeeper's clock; likewise
 
     def outstanding(self, option: str) -> bool:
         """True when a command of this kind stands in it."""
         return option in [command.option for command in self.commands]
+
+    @property
+    def reading(self) -> bool:
+        """True when its consumer tells of first records of its last start."""
+        starts = [each for each in self.timing if not each.stops]
+        last = max((each.sequence for each in starts), default="")
+        return any(each.first_record_ms is not None and each.sequence == last for each in starts)
 
     def names(self, partition: TopicPartition) -> bool:
         """True when any command in it is about this partition."""

@@ -78,6 +78,7 @@ class Delivery:
         if not fetched.messages:
             return []
         handed: list[Message] = []
+        begun: set[TopicPartition] = set()
         known: dict[tuple[str, int], tuple[TopicPartition, int | None, bool]] = {}
         with self._changed:
             for message in fetched.messages:
@@ -88,9 +89,11 @@ class Delivery:
                 partition, epoch, allowed = known[name]
                 if self._holdings.hand_out(partition, epoch, message.offset(), allowed):
                     handed.append(message)
+                    begun.add(partition)
             if handed:
                 self._membership.report(self.handed, len(handed))  # what is in work is known to be left
                 self.handed += len(handed)
+                self._membership.reading(begun)
             if handed and logs.EVENTS.isEnabledFor(logging.DEBUG):
                 self._report(handed)  # before a stop can be answered
         return handed

@@ -5,7 +5,7 @@ Callbacks run on the worker's thread, one after the other; other threads only lo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from zkcoord.core.given import given_function, given_offsets
@@ -39,6 +39,7 @@ class ApplicationCallbacks:
         self._reset = reset or _no_reset
         self._started: dict[TopicPartition, int] = {}  # by which start each runs; only what runs is remembered
         self._incarnations: dict[TopicPartition, int] = {}  # of the topics of what starts or runs, where it is known
+        self._read: dict[TopicPartition, int] = {}  # the start since which a record of each was handed out
         self._announced: dict[TopicPartition, tuple[int, int]] = {}  # of the start that comes next
 
     def functions(self) -> dict[str, Callable[[Any], Any]]:
@@ -57,6 +58,13 @@ class ApplicationCallbacks:
     def started(self, partition: TopicPartition) -> int:
         """The number of the start by which the partition runs; 0: it does not run."""
         return self._started.get(partition, 0)
+
+    def first_of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return those of which no record was handed out since their start, with its number; from now on one was."""
+        started, read = self._started, self._read
+        fresh = {p: number for p in partitions if (number := started.get(p, 0)) and read.get(p) != number}
+        read |= fresh
+        return fresh
 
     def incarnation(self, partition: TopicPartition) -> int:
         """The number of the topic's incarnation for which the partition was started; 0: unknown, or it is not."""
@@ -88,6 +96,7 @@ class ApplicationCallbacks:
     def _forget(self, partitions: Collection[TopicPartition]) -> None:
         for partition in partitions:
             self._started.pop(partition, None)
+            self._read.pop(partition, None)
             self._incarnations.pop(partition, None)
 
 

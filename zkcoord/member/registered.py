@@ -12,7 +12,7 @@ from operator import is_
 from typing import Any, assert_never
 
 from zkcoord.core.fast_replace import fast_replace
-from zkcoord.core.member.application import Application, Call
+from zkcoord.core.member.application import Application, Call, FirstRecords
 from zkcoord.core.member.commands import sent_away
 from zkcoord.core.member.decide import decide
 from zkcoord.core.member.decisions import (
@@ -90,6 +90,7 @@ class Registered:
         self._numbers = count(1)
         self._asked: tuple[Asked, ...] = ()  # bounded by the program's threads, which wait for their futures
         self._futures: dict[int, Future[None]] = {}
+        self._firsts: tuple[FirstRecords, ...] = ()  # that no decision has seen
         self._rested: tuple[object, ...] = ()  # what the last step depended on, if it decided nothing; else ()
         self._wake_at_ms: int | None = None  # by that step
 
@@ -122,6 +123,10 @@ class Registered:
         self._asked = (*self._asked, Asked(number, request))
         self._futures[number] = future
 
+    def reading(self, first: FirstRecords) -> None:
+        """The application was handed first records: told with what is written next."""
+        self._firsts = (*self._firsts, first)
+
     # what is decided
 
     def view(
@@ -146,6 +151,7 @@ class Registered:
             said=said,
             neighbours=neighbours,
             announced=self.statuses.found,
+            firsts=self._firsts,
         )
 
     def advance(
@@ -162,6 +168,7 @@ class Registered:
             self.memory = decided.memory
             self.following.taken_in(decided.memory.held)
             self.application = self.application.heard()
+            self._firsts = ()
             if self._log is not None:
                 self._log.heard()
             for decision in decided.decisions:
@@ -251,7 +258,7 @@ class Registered:
 
     def _write(self, decision: Write, now_ms: int) -> None:
         status = getattr(decision, "status", None)
-        data = b"" if status is None else encode_member_status(status)
+        data = b"" if status is None else encode_member_status(status, now_ms)
         if status is not None:
             self.following.saying(data, status)
         for transaction in plan(decision, self.following.nodes, data):

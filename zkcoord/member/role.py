@@ -7,11 +7,13 @@ versions that only a stranger can have moved.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from zkcoord.core.given import given_offsets, given_ranges
+from zkcoord.core.member.application import FirstRecords
 from zkcoord.core.member.decisions import Rejoin
 from zkcoord.core.member.log import CHECKPOINT_MS, CommitLog
 from zkcoord.core.member.neighbours import ALONE
@@ -72,6 +74,7 @@ class MembershipRole:
         self._calls = Calls(callbacks)
         self._parting = Parting(loop, self._calls, lambda: self.may_join())
         self.said: tuple[int, int] | None = None  # progress and lag, as the application last reported them
+        self.firsts: deque[FirstRecords] = deque()  # first records that the application was handed; any thread adds
         self.may_join: Callable[[], bool] = lambda: True  # asked at least whenever the lease is looked at
         self._absences = Absences(settings.group, settings.topics, settings.wildcard, events)
         self.cluster = ClusterCheck(settings.cluster_id, settings.bootstrap_servers)
@@ -257,6 +260,8 @@ class MembershipRole:
             self._rejoin("the tree has another id than the one that its commits in Kafka name", now_ms)
         registered, wake_at_ms = self.registered, None
         if self.member and registered is not None:
+            while self.firsts:
+                registered.reading(self.firsts.popleft())
             idle = not registered.memory.held
             self._absences.member(loop.tracker, registered.paths.layout, now_ms, idle=idle)
             wake_at_ms = self._decide_as_member(registered, lease, now_ms)

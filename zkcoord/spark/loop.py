@@ -306,6 +306,7 @@ class DriverLoop:
             ):
                 if not self._allowed_still(batch, tag):
                     return False
+                self._membership.reading(each.topic_partition for each in batch.ranges)
                 process(self._meter.watch(self._reader.read(batch.ranges)), batch)
         except Exception as error:
             if not self._holdings.fenced:

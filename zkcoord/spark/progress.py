@@ -66,7 +66,7 @@ def tell_in_vain(group: str, consumer_id: str | None, waited_ms: int) -> None:
 
 def in_vain(consumer_id: str | None, waited_ms: int) -> str:
     """Say to a person what may be missing. `consumer_id`: None if the consumer is not registered."""
-    from zkcoord.consumer import why_nothing_is_held
+    from zkcoord.subscription import why_nothing_is_held
 
     return f"nothing was read: waited {waited_ms} ms in vain for a partition; {why_nothing_is_held(consumer_id)}"
 

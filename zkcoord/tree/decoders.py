@@ -123,6 +123,8 @@ def with_status(channel: Channel, node: Node) -> tuple[Channel, str | None]:
         store_name=status.store_name,
         store_step=status.store_step,
         status_unreadable=False,
+        timing=status.timing,
+        written_ms=0 if node.stat is None else node.stat.mtime_ms,
     )
     return read, None
 

@@ -190,10 +190,13 @@ def release(
 
 
 def commit(
-    paths: MemberPaths, held: Mapping[TopicPartition, Held], offsets: Mapping[TopicPartition, int]
+    paths: MemberPaths,
+    held: Mapping[TopicPartition, Held],
+    offsets: Mapping[TopicPartition, int],
+    status: tuple[bytes, int] | None = None,
 ) -> list[Transaction]:
-    """Set offsets of held partitions, each by its version."""
-    transactions = []
+    """Set offsets of held partitions, each by its version. `status`: the last multi sets it, too, by its version."""
+    transactions: list[Transaction] = []
     for part in _parts(paths, sorted(offsets)) if paths.layout.ownership.claimed else _offset_parts(paths, offsets):
         writes: list[Write] = [paths.check()]
         for partition in part:
@@ -201,6 +204,9 @@ def commit(
             writes += paths.guard(partition, mine.owner_version)
             writes += paths.store.commit(paths.offset(partition), offsets[partition], mine.offset_version)
         transactions.append(Transaction(writes=tuple(writes), why="commit"))
+    if status is not None and transactions:
+        last = (*transactions.pop().writes, SetNode(paths.channel, *status))
+        transactions.append(Transaction(writes=last, why="commit"))
     return transactions
 
 

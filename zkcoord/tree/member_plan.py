@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from zkcoord.core.command import Command
+from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member.decisions import (
     AcknowledgeStarts,
     Announce,
@@ -17,9 +18,11 @@ from zkcoord.core.member.decisions import (
     Write,
 )
 from zkcoord.core.member.status import ACKNOWLEDGED_BYTES_MAX, Batch, Held, MemberStatus, standing
+from zkcoord.core.member.told import Told
 from zkcoord.core.member.view import NOWHERE
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.replay_quota import range_bytes
+from zkcoord.core.timing import Timing, bounds_of
 from zkcoord.tree import claims, member
 from zkcoord.tree.member import Acknowledgement, MemberPaths
 from zkcoord.tree.member_view import MemberNodes
@@ -63,14 +66,19 @@ def plan(decision: Write, nodes: MemberNodes, status: bytes) -> list[Transaction
             ]
         case RefuseCommand(sequence=sequence, why=why):
             return [member.refuse(paths, nodes.commands[sequence], why)]
-        case CommitOffsets(held=held, offsets=offsets):
-            return member.commit(paths, held, offsets)
+        case CommitOffsets(held=held, offsets=offsets, status=said):
+            return member.commit(paths, held, offsets, None if said is None else (status, version))
         case Announce():
             return [member.announce(paths, status, version)]
 
 
-def encode_member_status(status: MemberStatus) -> bytes:
-    """The status as the channel's data."""
+TOLD_MS = 300_000
+"""So long a status tells the times of a command. A first record is told with the commit behind it: that of a Spark
+batch comes within Spark's rebalance timeout."""
+
+
+def encode_member_status(status: MemberStatus, now_ms: int = 0) -> bytes:
+    """The status as the channel's data. `now_ms`: from when the ages in its `timing` are counted back."""
     numbers: dict[tuple[int, str], list[int]] = {}  # by generation and topic
     for (topic, number), mine in status.held.items():
         numbers.setdefault((mine.generation, topic), []).append(number)
@@ -88,8 +96,15 @@ def encode_member_status(status: MemberStatus) -> bytes:
             progress=progress,
             lag=lag,
             pinged=status.pinged,
+            timing=tuple(_timing(told, now_ms) for told in status.timing if now_ms - told.last_ms <= TOLD_MS),
         )
     )
+
+
+def _timing(told: Told, now_ms: int) -> Timing:
+    times = (told.seen_ms, told.stopped_ms, told.committed_ms, told.first_record_ms)
+    ages = (None if at_ms is None else max(0, now_ms - at_ms) for at_ms in times)
+    return Timing(told.command.sequence, told.stops, told.command.made_ms, bounds_of(told.partitions), *ages)
 
 
 class MemberSizes:
@@ -99,8 +114,8 @@ class MemberSizes:
         self._paths = paths
 
     def status_bytes(self, status: MemberStatus) -> int:
-        """Of the status as the channel's data."""
-        return len(encode_member_status(status))
+        """Of the status as the channel's data; `timing` is in none that is large."""
+        return len(encode_member_status(fast_replace(status, timing=())))
 
     def room(self, partitions: list[TopicPartition]) -> int:
         """How many of these, from the first on, one multi can acknowledge or release."""

@@ -184,7 +184,7 @@ class _Folder:
             self._map("commands").pop(sequence, None)
             self._kept("commands").pop(sequence, None)
             return
-        self._map("commands")[sequence] = _received(sequence, node, node.stat.version)
+        self._map("commands")[sequence] = _received(sequence, node, node.stat)
         self._kept("commands")[sequence] = node
 
     def _list(self, node: Node) -> None:
@@ -220,9 +220,13 @@ def _position(node: Node, stat: Stat) -> Position:
         return Position(None, stat.version, problem, stat.mzxid)
 
 
-def _received(sequence: str, node: Node, version: int) -> Received:
+def _received(sequence: str, node: Node, stat: Stat) -> Received:
+    command, error = None, ""
     try:
-        return Received(sequence=sequence, version=version, command=decode_command(node.data), size=len(node.data))
-    except CorruptError as error:
-        why = "" if is_refused(node.data) else str(error)
-        return Received(sequence=sequence, version=version, error=why, size=len(node.data))
+        command = decode_command(node.data)
+    except CorruptError as wrong:
+        error = "" if is_refused(node.data) else str(wrong)
+    size = len(node.data)
+    return Received(
+        sequence=sequence, version=stat.version, command=command, error=error, size=size, made_ms=stat.mtime_ms
+    )

@@ -2,27 +2,31 @@
 
 The coordinator reads `batch` (ranges that were announced and perhaps half processed), `refused`, `held` (should
 somebody set an owner empty under its reader), and, if it probes the member, `pinged`, `progress` and `lag`. `store`
-(the offset store that it commits to) is for people.
+(the offset store that it commits to) and `timing` (when it saw its last commands) are for people.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, pairwise, repeat
 from typing import Any
 
 from zkcoord.core.model import TopicPartition, as_partitions
 from zkcoord.core.state import Announced
+from zkcoord.core.timing import Timing
 from zkcoord.core.view import Refusal
+from zkcoord.errors import CorruptError
 from zkcoord.tree.codec import INT32_MAX, Document, compact, corrupt, read_document
 
 STATUS_BYTES_MAX = 64 * 1024  # above it `held` is cut
 REASON_CHARS_MAX = 200
 REFUSED_BYTES_MAX = 128 * 1024  # above it refusals are written by their starts; above it still the oldest are left out
+TIMING_BYTES_MAX = 8 * 1024  # above it the oldest entries are left out; all of them where `held` would be cut
 PARTITIONS_MAX = 1_000_000  # what one ranges text may unfold into
 RANGE_NUMBERS = ("generation", "incarnation")  # of an announced range, beside start and end; the last may be missing
+AGES = ("seen", "stopped", "committed", "first_record")  # of a timing's entry, in the order of Timing's fields
 _WHAT = "status"
 _RANGES = re.compile(r"(?:[0-9]{1,10}(?:-[0-9]{1,10})?(?:,[0-9]{1,10}(?:-[0-9]{1,10})?)*)?")
 
@@ -40,6 +44,7 @@ class Status:
     progress: int | None = None
     lag: int | None = None
     pinged: str = ""  # the sequence of the last ping that was answered
+    timing: tuple[Timing, ...] = ()  # of the last commands, oldest first
 
 
 def encode_status(status: Status) -> bytes:
@@ -60,11 +65,35 @@ def encode_status(status: Status) -> bytes:
     if status.pinged:
         rest["pinged"] = status.pinged
     held = {str(generation): dict(topics) for generation, topics in status.held.items()}
+    if status.timing:
+        told = {"timing": _kept(status.timing)}
+        data = compact(_document(held, status.held_cut, {**rest, **told}))
+        if len(data) <= STATUS_BYTES_MAX:
+            return data
     data = compact(_document(held, status.held_cut, rest))
     if len(data) <= STATUS_BYTES_MAX:
         return data
     held, cut = _cut_held(status.held, STATUS_BYTES_MAX - len(compact(_document({}, 2**31, rest))))
     return compact(_document(held, status.held_cut + cut, rest))
+
+
+def _kept(timing: Iterable[Timing]) -> list[dict[str, Any]]:
+    """The entries as JSON has them, oldest first: the newest that have room."""
+    kept: list[dict[str, Any]] = []
+    room = TIMING_BYTES_MAX
+    for each in reversed(list(timing)):
+        ages = dict(zip(AGES, each[4:], strict=True))
+        entry = {
+            "stop" if each.stops else "start": each.sequence,
+            **({"made": str(each.made_ms)} if each.made_ms else {}),
+            "partitions": {topic: _bounds_text(bounds) for topic, bounds in sorted(each.partitions.items())},
+            **{name: age_ms for name, age_ms in ages.items() if age_ms is not None},
+        }
+        room -= len(compact(entry))
+        if room < 0:
+            break
+        kept.append(entry)
+    return kept[::-1]
 
 
 def announced_bytes(ranges: Mapping[TopicPartition, tuple[int, int]]) -> int:
@@ -132,7 +161,33 @@ def decode_status(data: bytes) -> Status:
         progress=document.optional_integer("progress"),
         lag=document.optional_integer("lag"),
         pinged=document.text("pinged", default=""),
+        timing=_timing(document.fields.get("timing")),
     )
+
+
+def _timing(entries: object) -> tuple[Timing, ...]:
+    """The entries that can be understood: no decision depends on them, so nothing else is left out for their sake."""
+    told = [_told(each) for each in entries if isinstance(each, dict)] if isinstance(entries, list) else []
+    return tuple(each for each in told if each is not None)
+
+
+def _told(entry: dict[str, Any]) -> Timing | None:
+    document = Document(_WHAT, b"", entry)
+    try:
+        stops = "stop" in entry
+        partitions = document.section("partitions").all_texts()
+        if not all(map(_RANGES.fullmatch, partitions.values())):
+            return None
+        ages = [document.optional_integer(name) for name in AGES]
+        return Timing(
+            document.text("stop" if stops else "start"),
+            stops,
+            document.integer("made", default=0),
+            {topic: tuple(_bounds(text)) for topic, text in partitions.items()},
+            *ages,
+        )
+    except CorruptError:
+        return None
 
 
 def _held(section: Document) -> dict[int, dict[str, str]]:
@@ -220,6 +275,10 @@ def ranges_text(numbers: Iterable[int]) -> str:
             runs[-1][1] = number
         else:
             runs.append([number, number])
+    return _bounds_text(runs)
+
+
+def _bounds_text(runs: Iterable[Sequence[int]]) -> str:
     return ",".join(f"{low}" if low == high else f"{low}-{high}" for low, high in runs)
 
 

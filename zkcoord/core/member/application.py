@@ -21,6 +21,14 @@ class Call(NamedTuple):
     resumes: bool = False  # a start of what is held already
 
 
+class FirstRecords(NamedTuple):
+    """The first record of each of these since its start was handed out at this time. `starts`: partition -> the number
+    of that start."""
+
+    starts: Mapping[TopicPartition, int]
+    at_ms: int
+
+
 class Answer(NamedTuple):
     """What the application answered: a value, or an error; `part`: it is still at the rest."""
 

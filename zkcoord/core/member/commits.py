@@ -14,6 +14,7 @@ from zkcoord.core.member.compare import at_rest, lose
 from zkcoord.core.member.decisions import AnswerRequest, CommitOffsets, Decision, Report
 from zkcoord.core.member.memory import Commit, Memory
 from zkcoord.core.member.requests import CommitRequest
+from zkcoord.core.member.status import MemberStatus
 from zkcoord.core.member.view import MemberView
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import KAFKA
@@ -101,7 +102,11 @@ def _send(view: MemberView, memory: Memory, active: Requests, now_ms: int) -> tu
                 return mirroring.commit(view, fast_replace(memory, commit=sent), offsets, now_ms)
             offsets = untaken or offsets
         mine = {p: held[p] for p in offsets}
-        return [CommitOffsets(held=mine, offsets=offsets)], fast_replace(memory, commit=sent, writing=offsets)
+        status: MemberStatus | None = None
+        if view.channel_read and memory.times.untold(view):  # it has no write of its own
+            status, memory = memory.saying(view)
+        memory = fast_replace(memory, commit=sent, writing=offsets)
+        return [CommitOffsets(held=mine, offsets=offsets, status=status)], memory
     memory = fast_replace(memory, commit=None)
     if not active:
         return [], memory

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member import commands, commits, mirroring, resume, sharing, starts, stops, switching
 from zkcoord.core.member.announcements import announced, announcements
 from zkcoord.core.member.compare import compare
@@ -45,12 +46,17 @@ def decide(view: MemberView, memory: Memory, now_ms: int, sizes: Sizes) -> Decid
 def _take_in(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decision], Memory]:
     """What was read and answered, and whether the lease has ended."""
     decisions: list[Decision] = []
+    times = memory.times.seeing(view, now_ms)
+    if view.firsts:
+        times = times.reading(view, view.firsts)
+    if times is not memory.times:
+        memory = fast_replace(memory, times=times)
     for answer in view.application.answers:
         told: list[Decision] = []
         if answer.call.resumes:
             told, memory = resume.answered(memory, answer)
         elif answer.call.name == "stop":
-            told, memory = stops.answered(memory, answer)
+            told, memory = stops.answered(memory, answer, now_ms)
         else:
             memory = starts.answered(view, memory, answer, now_ms)
         decisions += told

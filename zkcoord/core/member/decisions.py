@@ -165,10 +165,11 @@ class RefuseCommand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitOffsets:
-    """Set offsets of held partitions."""
+    """Set offsets of held partitions; with a status, say that in the same multi (the last one)."""
 
     held: Mapping[TopicPartition, Held]
     offsets: Mapping[TopicPartition, int]
+    status: MemberStatus | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

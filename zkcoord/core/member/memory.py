@@ -10,6 +10,7 @@ from zkcoord.core.command import Command
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member.mirror import NO_MIRROR, Mirror
 from zkcoord.core.member.status import IN_ZOOKEEPER, Batch, Held, MemberStatus, Store, standing
+from zkcoord.core.member.timing import NO_TIMES, Times
 from zkcoord.core.member.view import MemberView
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.tenure import KafkaCommit
@@ -64,6 +65,7 @@ class Stop:
     left: frozenset[TopicPartition]  # what is still to be released
     early: frozenset[TopicPartition] = frozenset()  # of these: stopped already, in the middle of the call
     finals: Mapping[TopicPartition, int] = field(default_factory=dict)
+    rested: Mapping[TopicPartition, int] = field(default_factory=dict)  # since when the application has stopped each
     answered: bool = False  # the application has stopped all
     committed: frozenset[TopicPartition] = frozenset()  # to Kafka, or tried, before their release
     released: bool = False  # something of it was written
@@ -124,6 +126,7 @@ class Memory:
     put_off: Mapping[TopicPartition, int] = field(default_factory=dict)  # not claimed before this time
     restoring: Mapping[TopicPartition, int] = field(default_factory=dict)  # overwritten by an old member's late commit
     generation: int = 0  # the highest among the commands taken up
+    times: Times = NO_TIMES  # of its commands
 
     def counting(self, view: MemberView) -> Memory:
         """With `readable` and `idle` as they are now: they change with the keys of what is held and runs only."""
@@ -174,4 +177,5 @@ class Memory:
             said=view.said,
             store=self.store.name,
             step=self.store.step,
+            timing=self.times.told,
         )

@@ -6,7 +6,7 @@ partition is the application's exactly from the acknowledgement of its start to 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from zkcoord.core.command import Command, Option
 from zkcoord.core.fast_replace import fast_replace
@@ -292,6 +292,8 @@ def _acknowledge(
     able = _not_refused(start, granted)
     holds = _holds(view, memory, start, able)
     tenured = memory.store.tenured  # each start begins a tenure there
+    if not start.planned:
+        memory = fast_replace(memory, times=memory.times.acknowledged(view, _by_start(start, holds)))
     status, memory = memory.saying(view, {**memory.held, **holds})
     if start.planned:
         memory = fast_replace(memory, start=fast_replace(start, said=status))
@@ -304,6 +306,13 @@ def _acknowledge(
         record_version=view.neighbours.record_version if start.planned else None,
     )
     return [acknowledged], memory
+
+
+def _by_start(start: Start, holds: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    found: dict[str, list[TopicPartition]] = {}
+    for partition in holds:
+        found.setdefault(start.grants[partition].sequence, []).append(partition)
+    return found
 
 
 def _not_refused(start: Start, granted: Mapping[TopicPartition, Position]) -> Mapping[TopicPartition, Position]:
@@ -335,7 +344,9 @@ def _finish(
     holds = _holds(view, memory, start, mine)
     running = view.application.running
     unknown = {p: tried for p, tried in memory.unknown.items() if p not in holds} if memory.unknown else memory.unknown
-    memory = fast_replace(memory.holding(holds), start=None, unknown=unknown)
+    memory = memory.holding(holds)
+    times = memory.times.holding(start.commands, memory.held)
+    memory = fast_replace(memory, start=None, unknown=unknown, times=times)
     if start.planned:
         again_ms = start.begun_ms + PUT_OFF_MS
         put_off = {p: at_ms for p, at_ms in memory.put_off.items() if at_ms > start.begun_ms and p not in holds}

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from zkcoord.core.command import Command
+from zkcoord.core.member.told import Told
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import ZOOKEEPER
 from zkcoord.core.state import Announced
@@ -77,6 +78,7 @@ class MemberStatus:
     said: tuple[int, int] | None = None  # progress and lag, as the application reported them
     store: str = ZOOKEEPER  # "" before the first start
     step: int = 0  # of the store's change
+    timing: tuple[Told, ...] = field(default=(), compare=False)  # for people: no decision depends on it
 
 
 class Sizes(Protocol):

@@ -30,7 +30,7 @@ def begin(
     return [AskStop(partitions=running)] if running else [], memory
 
 
-def answered(memory: Memory, answer: Answer) -> tuple[list[Decision], Memory]:
+def answered(memory: Memory, answer: Answer, now_ms: int) -> tuple[list[Decision], Memory]:
     """The application stopped, all or a part, with final offsets; one that raised keeps what was committed."""
     stop = memory.stop
     if stop is None:
@@ -43,6 +43,7 @@ def answered(memory: Memory, answer: Answer) -> tuple[list[Decision], Memory]:
         early=stop.early | mine if answer.part else stop.early,
         answered=stop.answered or not answer.part,
         finals={**stop.finals, **finals},
+        rested={**dict.fromkeys(mine, now_ms), **stop.rested},
     )
     decisions: list[Decision] = []
     if answer.error is not None:
@@ -106,6 +107,10 @@ def advance(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decisio
     release = ReleasePartitions(held=held, offsets=finals, tenured=memory.store.tenured)
     if stop.sequence is None or (received is None and stop.answered and stop.sequence != PLANNED):
         return [release], memory
+    if stop.sequence != PLANNED:
+        rested = {p: stop.rested.get(p) for p in held}
+        times = memory.times.stopped(view, stop.sequence, rested, now_ms)
+        memory = fast_replace(memory, times=times)
     status, memory = memory.saying(view, memory.without(held).held)
     if received is None or not stop.answered:
         return [fast_replace(release, status=status)], memory

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from zkcoord.core.command import Command, Option
 from zkcoord.core.fast_replace import fast_replace
-from zkcoord.core.member.application import Application
+from zkcoord.core.member.application import Application, FirstRecords
 from zkcoord.core.member.log import CommitLog
 from zkcoord.core.member.neighbours import ALONE, Neighbours
 from zkcoord.core.member.requests import Asked
@@ -54,6 +54,7 @@ class Received:
     command: Command | None = None  # None: it cannot be understood, or was refused
     error: str = ""  # why it cannot be understood; of a refused one empty
     size: int = 0  # of its data, in bytes
+    made_ms: int = 0  # when it was written, by ZooKeeper's clock; for people only
 
     def asks(self, option: Option) -> bool:
         """True when it asks for this."""
@@ -90,6 +91,7 @@ class MemberView:
     requests: tuple[Asked, ...] = ()
     leaving: bool = False  # the consumer was asked to leave
     said: tuple[int, int] | None = None  # progress and lag, as the application reported them
+    firsts: tuple[FirstRecords, ...] = ()  # first records that no decision has seen
 
     @property
     def gone(self) -> bool:

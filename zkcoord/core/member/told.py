@@ -1,0 +1,44 @@
+"""What a member's status tells of the times of one command."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from zkcoord.core.model import TopicPartition
+
+
+class Named(NamedTuple):
+    """A command: its sequence, and when it was written, by ZooKeeper's clock (0: not known)."""
+
+    sequence: str
+    made_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What became of a part of a command. Times are the member's monotonic clock, in ms."""
+
+    command: Named
+    stops: bool
+    partitions: frozenset[TopicPartition]
+    seen_ms: int | None = None
+    stopped_ms: int | None = None
+    committed_ms: int | None = None
+    first_record_ms: int | None = None
+
+    @property
+    def first(self) -> bool:
+        """True when it is about first records."""
+        return self.first_record_ms is not None
+
+    def replaces(self, other: Told) -> bool:
+        """True when it tells anew of what the other one tells."""
+        same = self.command.sequence == other.command.sequence and self.first is other.first
+        return same and not self.partitions.isdisjoint(other.partitions)
+
+    @property
+    def last_ms(self) -> int:
+        """The latest of its times."""
+        times = (self.seen_ms, self.stopped_ms, self.committed_ms, self.first_record_ms)
+        return max((at_ms for at_ms in times if at_ms is not None), default=0)

@@ -1,0 +1,52 @@
+"""What a member's status tells of the times of its last commands. For people only: no decision depends on it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from zkcoord.core.model import TopicPartition
+
+Bounds = tuple[tuple[int, int], ...]
+"""Partition numbers as ranges: lowest and highest of each, ascending."""
+
+
+class Timing(NamedTuple):
+    """A part of one command. Ages are in ms, counted back from the moment when the status was written; None: not told.
+
+    `seen_ms`: the member had read the command; `stopped_ms`: its application read nothing of these any more;
+    `committed_ms`: no commit held their release back any more, and it was sent; `first_record_ms`: the application was
+    handed the first record of these.
+    """
+
+    sequence: str  # ten digits
+    stops: bool  # a stop; else a start
+    made_ms: int  # when the command was written, by ZooKeeper's clock; 0: not known
+    partitions: Mapping[str, Bounds]  # by topic
+    seen_ms: int | None = None
+    stopped_ms: int | None = None
+    committed_ms: int | None = None
+    first_record_ms: int | None = None
+
+    def names(self, partition: TopicPartition) -> bool:
+        """True when this is about the partition."""
+        bounds = self.partitions.get(partition.topic, ())
+        place = bisect_right(bounds, (partition.partition, 2**63)) - 1
+        return place >= 0 and bounds[place][1] >= partition.partition
+
+
+def bounds_of(partitions: Iterable[TopicPartition]) -> dict[str, Bounds]:
+    """Return partitions as ranges, by topic.
+
+    >>> bounds_of([TopicPartition("t", 3), TopicPartition("t", 0), TopicPartition("t", 1)])
+    {'t': ((0, 1), (3, 3))}
+    """
+    runs: dict[str, list[tuple[int, int]]] = {}
+    for topic, number in sorted(partitions):
+        found = runs.setdefault(topic, [])
+        if found and found[-1][1] == number - 1:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return {topic: tuple(found) for topic, found in runs.items()}
