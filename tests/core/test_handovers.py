@@ -1,9 +1,11 @@
 """Hand-overs as a coordinator's views and decisions show them; times are its own clock."""
 
 from zkcoord.core.decisions import GrantPartitions, StopFetching
-from zkcoord.core.handovers import HandOver, KeptHandOvers
+from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.handovers import MOMENTS, HandOver, KeptHandOvers
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.state import GroupState
+from zkcoord.core.timing import Timing
 from zkcoord.core.view import START, STOP, Channel, GroupView, Member, Owner, QueuedCommand
 
 A, B = "g_h-1-aaaaaaaa", "g_h-2-bbbbbbbb"
@@ -38,7 +40,9 @@ def test_a_move_has_each_of_its_stages_at_the_moment_when_the_coordinator_saw_it
     assert kept.completed == ()
     kept = kept.after(view(f"{B}-0"), [], 2_000)
 
-    done = HandOver(P, A, B, 7, stop_ms=1_000, released_ms=1_800, granted_ms=1_810, acknowledged_ms=2_000)
+    done = HandOver(
+        P, A, B, 7, decided_ms=1_000, sent_ms=1_100, released_ms=1_800, granted_ms=1_810, acknowledged_ms=2_000
+    )
     assert (kept.completed, kept.open) == ((done,), {})
     assert (done.begun_ms, done.unowned_ms) == (1_000, 200)
     assert kept.after(view(f"{B}-0"), [], 3_000) == KeptHandOvers()
@@ -48,14 +52,14 @@ def test_a_partition_of_a_dead_reader_is_granted_without_a_stop() -> None:
     kept = KeptHandOvers().after(view(f"{A}-0", members=(B,)), [STARTS], 500)
     kept = kept.after(view(f"{B}-0", members=(B,)), [], 700)
 
-    assert kept.completed == (HandOver(P, "", B, 7, None, released_ms=500, granted_ms=500, acknowledged_ms=700),)
+    assert kept.completed == (HandOver(P, "", B, 7, released_ms=500, granted_ms=500, acknowledged_ms=700),)
 
 
 def test_a_giver_that_dies_before_it_obeys_counts_as_having_released() -> None:
     kept = KeptHandOvers().after(view(f"{A}-0"), [STOPS], 100)
     kept = kept.after(view(f"{A}-0", command=(A, STOP), members=(B,)), [STARTS], 900)
 
-    assert kept.open[P] == HandOver(P, A, B, 7, stop_ms=100, released_ms=900, granted_ms=900)
+    assert kept.open[P] == HandOver(P, A, B, 7, decided_ms=100, released_ms=900, granted_ms=900)
 
 
 def test_a_start_that_is_refused_leaves_the_partition_without_a_reader_until_another_obeys() -> None:
@@ -79,3 +83,117 @@ def test_what_a_topic_takes_along_when_it_goes_is_not_waited_for() -> None:
     gone = GroupView(group="g", members=view().members)
 
     assert kept.after(gone, [], 200).open == {}
+
+
+# what members tell
+
+
+def told(
+    *entries: Timing, written_ms: int = 0, of: str = A, base: GroupView | None = None, version: int = 2
+) -> GroupView:
+    """The view with this status of a consumer."""
+    seen = base or view()
+    channel = fast_replace(seen.channels[of], timing=entries, written_ms=written_ms, version=version)
+    return fast_replace(seen, channels={**seen.channels, of: channel})
+
+
+def stopped(sequence: str, ages: tuple[int, int, int], made_ms: int = 0, numbers: tuple[int, int] = (0, 3)) -> Timing:
+    return Timing(sequence, True, made_ms, {"clicks": (numbers,)}, *ages)
+
+
+def started(sequence: str, seen_ms: int | None, first_ms: int | None = None, made_ms: int = 0) -> Timing:
+    return Timing(sequence, False, made_ms, {"clicks": ((0, 0),)}, seen_ms, first_record_ms=first_ms)
+
+
+def sent() -> KeptHandOvers:
+    """A stop that was decided at 1,000 and stands at 1,020."""
+    kept = KeptHandOvers().after(view(f"{A}-0"), [STOPS], 1_000)
+    return kept.after(view(f"{A}-0", command=(A, STOP)), [], 1_020)
+
+
+def moments(kept: KeptHandOvers) -> list[int | None]:
+    (each,) = kept.open.values()
+    return [getattr(each, name) for name in MOMENTS[:6]]
+
+
+def test_what_the_giver_tells_is_counted_back_from_when_it_wrote_its_status_by_zookeepers_clock() -> None:
+    """The command was written at 70,000, the status 780 ms later: the coordinator sees it after another 20."""
+    kept = sent().after(told(stopped("0000000001", (700, 50, 0), made_ms=70_000), written_ms=70_780), [], 1_800)
+
+    assert moments(kept) == [1_000, 1_020, 1_080, 1_730, 1_780, 1_800]
+
+
+def test_where_zookeepers_clock_was_set_or_is_not_told_the_ages_count_back_from_when_they_were_seen() -> None:
+    for made_ms, written_ms in ((0, 0), (70_000, 60_000), (70_000, 90_000)):
+        entry = stopped("0000000001", (700, 50, 0), made_ms=made_ms)
+        kept = sent().after(told(entry, written_ms=written_ms), [], 1_800)
+
+        assert moments(kept) == [1_000, 1_020, 1_100, 1_750, 1_800, 1_800]
+
+
+def test_nothing_is_seen_before_it_is_sent_however_late_the_coordinator_took_in_that_it_was() -> None:
+    """The coordinator was busy: it takes the answer in at 1,900, when the consumer has seen the stop long since."""
+    kept = KeptHandOvers().after(view(f"{A}-0"), [STOPS], 1_000)
+    kept = kept.after(view(f"{A}-0", command=(A, STOP)), [], 1_900)
+    kept = kept.after(told(stopped("0000000001", (60, 20, 0), made_ms=70_000), written_ms=70_100), [], 1_920)
+    assert moments(kept) == [1_000, 1_860, 1_860, 1_900, 1_920, 1_920]
+
+    unseen = KeptHandOvers().after(view(f"{A}-0"), [STOPS], 1_000)  # obeyed before anybody looked
+    unseen = unseen.after(told(stopped("0000000001", (60, 20, 0), made_ms=70_000), written_ms=70_100), [], 1_920)
+    assert moments(unseen) == [1_000, 1_040, 1_040, 1_080, 1_100, 1_920]
+
+
+def test_a_member_that_tells_nothing_has_only_the_moments_that_the_coordinator_sees() -> None:
+    assert moments(sent().after(view(), [], 1_800)) == [1_000, 1_020, None, None, None, 1_800]
+
+
+def test_what_is_told_of_an_earlier_stop_or_of_other_partitions_is_not_taken_for_this_one() -> None:
+    before = told(stopped("0000000001", (9_000, 8_000, 7_000)), base=view(f"{A}-0"))
+    kept = KeptHandOvers().after(before, [STOPS], 1_000)
+    entries = (
+        stopped("0000000001", (100, 90, 80)),
+        stopped("0000000002", (50, 40, 30), numbers=(1, 9)),
+        started("0000000003", 10),
+    )
+    assert moments(kept.after(told(*entries), [], 1_800)) == [1_000, None, None, None, None, 1_800]
+    mine = (*entries, stopped("0000000002", (500, 40, 0)))
+    assert moments(kept.after(told(*mine), [], 1_800)) == [1_000, 1_300, 1_300, 1_760, 1_800, 1_800]
+
+
+def granted() -> KeptHandOvers:
+    """A partition that was granted at 500 without a stop."""
+    return KeptHandOvers().after(view(), [STARTS], 500)
+
+
+def test_the_taker_tells_when_it_saw_the_start_and_later_its_first_record() -> None:
+    entry = started("0000000001", 30, made_ms=70_000)
+    kept = granted().after(told(entry, of=B, base=view(f"{B}-0"), written_ms=70_080), [], 600)
+    (done,) = kept.completed
+    assert (done.granted_ms, done.start_seen_ms, done.acknowledged_ms) == (500, 550, 600)
+    assert [(stage.name, [part.name for part in stage.parts]) for stage in done.stages()] == [
+        ("grant", []),
+        ("start", ["start_see", "prepare"]),
+    ]
+
+    again = told(entry, of=B, base=view(f"{B}-0"), written_ms=70_080)
+    kept = kept.after(again, [], 700)
+    assert kept.after(again, [], 800) is kept
+    first = started("0000000001", None, 4_000, made_ms=70_000)
+    kept = kept.after(told(entry, first, of=B, base=view(f"{B}-0"), written_ms=75_000, version=3), [], 5_600)
+    assert kept.amended == (done._replace(first_record_ms=1_500),)
+    assert kept.after(view(f"{B}-0"), [], 6_000) == KeptHandOvers()
+
+
+def test_a_first_record_that_is_told_with_the_acknowledgement_is_known_at_once() -> None:
+    both = started("0000000001", 100), started("0000000001", None, 20)
+    kept = granted().after(told(*both, of=B, base=view(f"{B}-0")), [], 600)
+
+    assert ([each.first_record_ms for each in kept.completed], kept.reading) == ([600], {})
+
+
+def test_no_first_record_is_awaited_of_what_has_gone_on() -> None:
+    entry = started("0000000001", 30)
+    kept = granted().after(told(entry, of=B, base=view(f"{B}-0")), [], 600)
+    assert list(kept.reading) == [B]
+    assert kept.after(told(entry, of=B, base=view(f"{A}-0"), version=3), [], 700).reading == {}
+    assert kept.after(view(f"{B}-0", members=(A,)), [], 700).reading == {}

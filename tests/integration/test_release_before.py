@@ -10,13 +10,20 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile
 
 import pytest
 
-from tests.integration.processes import COORDINATOR, GROUP, READER, Scene, judge, share
+from tests.integration.processes import COORDINATOR, GROUP, PARTITIONS, READER, Scene, judge, share
+from tests.metrics.test_endpoint import free_address
 from tests.waiting import wait_until
+from zkcoord import Coordinator
+from zkcoord.core.handovers import MOMENTS
+from zkcoord.operating.handovers import fetch_handovers
 from zkcoord.tree.paths import CANDIDATES, DRAFT
 
 pytestmark = pytest.mark.zookeeper
@@ -62,6 +69,42 @@ def test_coordinators_and_members_of_both_releases_serve_each_other_in_either_or
         wait_until(scene.owners_are_members, "every owner is a member")
         wait_until(lambda: not _commands(scene), "no command is left")
         judge([*readers, returned])
+
+
+@contextmanager
+def serving(chroot: str, metrics: str) -> Iterator[None]:
+    """A coordinator of this release in this process."""
+    coordinator = Coordinator(chroot, metrics=metrics)
+    coordinator.start()
+    try:
+        yield
+    finally:
+        coordinator.stop()
+
+
+def test_a_member_of_the_earlier_release_has_the_moments_that_the_coordinator_sees_itself(
+    chroot: str, before: Path
+) -> None:
+    address = free_address()
+    with Scene(chroot) as scene, serving(chroot, address):
+        earlier = scene.child(READER, package=before)
+        wait_until(share([earlier]), "the earlier one has all")
+        readers = [earlier, scene.child(READER)]
+        wait_until(share(readers), "it has handed half of it over")
+
+        def told() -> list[dict[str, Any]]:
+            return [each for each in fetch_handovers([address], GROUP, 100) if each["acknowledged_ms"]]
+
+        wait_until(lambda: len(told()) == PARTITIONS * 3 // 2, "all hand-overs are known")
+        begun, moved = told()[:PARTITIONS], told()[PARTITIONS:]
+        judge(readers)
+    own = {"decided_ms", "sent_ms", "released_ms", "granted_ms", "acknowledged_ms"}
+    assert [{name for name in MOMENTS if each[name] is not None} for each in begun] == (
+        [{"released_ms", "granted_ms", "acknowledged_ms"}] * PARTITIONS
+    )
+    for each in moved:  # the taker tells when it saw the start
+        known = {name for name in MOMENTS if each[name] is not None}
+        assert known - {"sent_ms"} == own - {"sent_ms"} | {"start_seen_ms"}
 
 
 def _commands(scene: Scene) -> list[str]:

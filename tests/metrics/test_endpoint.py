@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.obedient import obedient
 from tests.waiting import wait_until
 from zkcoord import Coordinator, UsageError
+from zkcoord.core.handovers import MOMENTS
 from zkcoord.metrics import endpoint, names
 from zkcoord.metrics.address import parse_address
 from zkcoord.metrics.endpoint import Endpoint, Part
@@ -108,6 +109,7 @@ def check_coordinator(found: Samples) -> None:
     assert of("zkcoord_group_commands", group="g", older="0") == 0
     assert of("zkcoord_group_evictions_total", group="g") == 0
     assert of("zkcoord_handover_stage_seconds_count", group="g", stage="stop") == 2
+    assert of("zkcoord_handover_stage_seconds_count", group="g", stage="finish") == 2
     assert of("zkcoord_handover_stage_seconds_count", group="g", stage="start") == 6
     assert of("zkcoord_events_total", role="coordinator", event="elected") == 1
     assert (of("zkcoord_zookeeper_requests_total", role="coordinator", kind="commit", outcome="committed") or 0) > 5
@@ -130,10 +132,12 @@ def check_consumer(found: Samples) -> None:
 def check_handovers(text: str) -> None:
     told = [json.loads(line) for line in text.splitlines()]
     assert [each["group"] for each in told] == ["g"] * 6
-    moved = [each for each in told if each["stop_ms"] is not None]
+    moved = [each for each in told if each["decided_ms"] is not None]
     assert len(moved) == 2
     for each in moved:
-        assert each["stop_ms"] <= each["released_ms"] <= each["granted_ms"] <= each["acknowledged_ms"]
+        moments = [each[name] for name in MOMENTS[:-1]]
+        assert moments == sorted(moments)
+        assert each["first_record_ms"] is None  # nobody told
         assert each["from"] != each["to"]
 
 

@@ -16,7 +16,7 @@ DIED = (None, 1_500, 1_510, 1_580)
 
 
 def moved(partition: int, giver: str, taker: str, times_ms: tuple[int | None, ...]) -> dict[str, object]:
-    names = ("stop_ms", "released_ms", "granted_ms", "acknowledged_ms")
+    names = ("decided_ms", "released_ms", "granted_ms", "acknowledged_ms")
     times = dict(zip(names, times_ms, strict=True))
     return {"topic": "clicks", "partition": partition, "from": giver, "to": taker, **times}
 

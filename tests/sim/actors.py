@@ -155,7 +155,7 @@ class ConsumerFactory:
         def allowed(partition: TopicPartition) -> bool:
             return role.allowed(partition, process.clock.now_ms())
 
-        application.allowed = allowed
+        application.allowed, application.reading = allowed, role.firsts.append
         loop.run_role(role, events)
         return ProductActor(loop, role)
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from tests.sim.process import SimProcess
 from tests.sim.world import World
+from zkcoord.core.member.application import FirstRecords
 from zkcoord.core.member.requests import CommitRequest
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnknownPartitionError, ZkcoordError
@@ -80,6 +81,8 @@ class Application:
         self.starts: dict[TopicPartition, int] = {}  # the number of the start that named each last
         self.allowed: Callable[[TopicPartition], bool] = lambda partition: False
         self.commit: Callable[[dict[TopicPartition, int]], Future[Any]] = self._request_commit
+        self.reading: Callable[[FirstRecords], None] = lambda first: None  # told of first records
+        self._begun: dict[TopicPartition, int] = {}  # the start since which a record of each was read
         self.unknown: set[TopicPartition] = set()  # what its Kafka does not know
         self.commits = True  # whether it commits while it reads
         self.hung = False
@@ -212,6 +215,10 @@ class Application:
         if not draining:
             end = min(end, start + 1 + int(self._world.rng.random() * READ_RECORDS_MAX))
         self.positions[partition] = end
+        number = self.starts.get(partition, 0)
+        if self._begun.get(partition) != number:
+            self._begun[partition] = number
+            self.reading(FirstRecords({partition: number}, self._process.clock.now_ms()))
         self._note("read", partition, start, end)
 
     def _commit_positions(self) -> None:

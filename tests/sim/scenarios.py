@@ -164,14 +164,14 @@ class Scene:
         self.world.ensemble.operate(SetNode(f"{BROKER_TOPICS}/{topic}", topic_json(partitions), ANY_VERSION))
 
 
-def storm(seed: int) -> World:
+def storm(seed: int, coordinates: Callable[[SimProcess], ProductActor] = coordinator) -> World:
     """One seed: two coordinators and three consumers in a storm, then the calm; returns the world at rest.
 
     In every other group each consumer has its share before the storm. While it blows a consumer joins, one leaves, a
     topic grows, another is deleted; it may be created again, or not.
     """
     world = World(seed)
-    scene = Scene(world)
+    scene = Scene(world, coordinates=coordinates)
     if seed % 2:
         scene.share()
     kinds = tuple(kind for kind in ("eager", "cooperative") if world.rng.random() < world.options.eager_rate)

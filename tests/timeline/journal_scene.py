@@ -56,6 +56,7 @@ class Journaled:
         def watched(inputs: Sequence[Input], now_ms: int) -> int | None:
             wake_at_ms = step(inputs, now_ms)
             self._see(live.after_step(actor.role))
+            self._amend(live.amended)
             return wake_at_ms
 
         actor.step = watched
@@ -68,6 +69,11 @@ class Journaled:
 
     def _see(self, found: Any) -> None:
         self.seen += [document(group, each, WALL_MS) for group, each in found]
+
+    def _amend(self, found: Any) -> None:
+        for group, each in found:
+            told = document(group, each, WALL_MS)
+            self.seen[self.seen.index({**told, "first_record_ms": None})] = told
 
     @property
     def files(self) -> list[Path]:

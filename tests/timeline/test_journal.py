@@ -10,6 +10,7 @@ import pytest
 from tests.sim.actors import GROUP
 from tests.timeline.journal_scene import Journaled, journal_of_moves
 from zkcoord.core.ack_timeouts import AckTimeouts
+from zkcoord.core.handovers import MOMENTS
 from zkcoord.errors import CorruptError
 from zkcoord.timeline.journal import files_within, journaled
 
@@ -31,6 +32,7 @@ def test_a_journal_in_many_files_of_two_runs_has_each_handover_as_it_was_seen(ke
     assert sorted(map(str, found.handovers)) == sorted(map(str, kept.seen))
     assert {each["acknowledged_ms"] is None for each in found.handovers} == {True, False}
     assert [each for each in found.handovers if each["from"] is not None and each["acknowledged_ms"]] != []
+    assert [each for each in found.handovers if None not in [each[name] for name in MOMENTS]] != []
     assert found.groups == {GROUP}
     assert journaled(kept.files, "other", refuse).handovers == []
 

@@ -17,6 +17,7 @@ from tests.sim.actors import GROUP, ProductActor, coordinator
 from tests.sim.process import SimProcess
 from tests.sim.script import Script
 from tests.waiting import wait_until
+from zkcoord.core.handovers import PARTS
 from zkcoord.shell.ports import Input
 from zkcoord.tracing.start import handover_traces
 from zkcoord.tracing.traces import NS_PER_MS, HandOverTraces
@@ -69,7 +70,10 @@ def test_each_handover_is_a_trace_with_a_span_for_each_stage() -> None:
 
     spans = kept.get_finished_spans()
     wholes = [span for span in spans if span.parent is None]
-    assert Counter(span.name for span in spans) == {"hand-over": 3, "stop": 1, "grant": 3, "start": 3}
+    stopped, started = dict.fromkeys(PARTS["stop"], 1), dict.fromkeys(PARTS["start"], 3)
+    assert (
+        Counter(span.name for span in spans) == {"hand-over": 3, "stop": 1, "grant": 3, "start": 3} | stopped | started
+    )
     moved = next(span for span in wholes if "zkcoord.from" in (span.attributes or {}))
     assert dict(moved.attributes or {}) == {
         "messaging.system": "kafka",
@@ -92,6 +96,11 @@ def test_each_handover_is_a_trace_with_a_span_for_each_stage() -> None:
         "grant": {},
         "start": {"zkcoord.consumer": second},
     }
+    for name in ("stop", "start"):
+        parts = [s for s in spans if s.parent is not None and s.parent.span_id == span_id(stages[name])]
+        assert [part.name for part in parts] == list(PARTS[name])
+        ends = [stages[name].start_time, *(part.end_time for part in parts)]
+        assert ([part.start_time for part in parts], ends[-1]) == (ends[:-1], stages[name].end_time)
     assert moved.resource.attributes["service.name"] == "zkcoord-coordinator"
 
 

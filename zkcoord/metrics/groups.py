@@ -21,6 +21,9 @@ from zkcoord.serving.decided import DecidedGroup
 HANDOVERS_MAX = 10_000
 """So many hand-overs of a group are kept for its timeline."""
 
+FIRST_RECORD = "first_record"
+"""The stage behind a hand-over: from its acknowledgement until the application is handed a record."""
+
 OF_A_GROUP = (names.UNOWNED_TIME, names.HANDOVER, names.STAGE, names.RETRIES, names.EVICTIONS)
 
 
@@ -31,6 +34,8 @@ class _Group:
     last: DecidedGroup
     handovers: KeptHandOvers = field(default_factory=KeptHandOvers)
     done: deque[HandOver] = field(default_factory=lambda: deque(maxlen=HANDOVERS_MAX))  # the last ones, oldest first
+    amended: dict[tuple[TopicPartition, int | None], HandOver] = field(default_factory=dict)
+    # of these, by partition and acknowledgement: those whose first record is known since; the last HANDOVERS_MAX
     unowned: Mapping[TopicPartition, int] = field(default_factory=dict)  # wanted, without a living owner -> since
     retried: dict[tuple[str, str], int] = field(default_factory=dict)  # outstanding command -> periods counted
 
@@ -74,6 +79,11 @@ class GroupMetrics:
             for done in known.handovers.completed:
                 self._completed(group, done)
             known.done.extend(known.handovers.completed)
+            for read in known.handovers.amended:
+                self._first_record(group, read)
+                known.amended[read.partition, read.acknowledged_ms] = read
+            for oldest in list(islice(known.amended, max(0, len(known.amended) - HANDOVERS_MAX))):
+                del known.amended[oldest]
         for decision in of.decisions:
             if isinstance(decision, EvictMember):
                 self._instruments.count(names.EVICTIONS, group)
@@ -85,7 +95,14 @@ class GroupMetrics:
         measure(names.HANDOVER, (done.acknowledged_ms - done.begun_ms) / 1000, group)
         self._instruments.count(names.UNOWNED_TIME, group, by=done.unowned_ms / 1000)
         for stage in done.stages():
-            measure(names.STAGE, (stage.ended_ms - stage.begun_ms) / 1000, group, stage.name)
+            for each in (stage, *stage.parts):
+                measure(names.STAGE, (each.ended_ms - each.begun_ms) / 1000, group, each.name)
+        self._first_record(group, done)
+
+    def _first_record(self, group: str, of: HandOver) -> None:
+        if of.first_record_ms is not None and of.acknowledged_ms is not None:
+            seconds = (of.first_record_ms - of.acknowledged_ms) / 1000
+            self._instruments.observe(names.STAGE, seconds, group, FIRST_RECORD)
 
     def _count_retries(self, group: str, known: _Group, now_ms: int) -> None:
         """Count each further period of an outstanding command once."""
@@ -109,8 +126,8 @@ class GroupMetrics:
             if known is None:
                 return None
             under_way = list(known.handovers.open.values())
-            newest_first = islice(chain(reversed(under_way), reversed(known.done)), last)
-            return list(newest_first)[::-1]
+            newest_first = list(islice(chain(reversed(under_way), reversed(known.done)), last))
+            return [known.amended.get((each.partition, each.acknowledged_ms), each) for each in newest_first[::-1]]
 
     def samples(self, now_ms: int) -> Iterator[Sample]:
         """Look up what holds now."""

@@ -82,7 +82,7 @@ HANDOVER = Name(
 STAGE = Name(
     "zkcoord_handover_stage_seconds",
     HISTOGRAM,
-    "The stages of it: stop (until it is released), grant (until the start is sent), start (until that is obeyed).",
+    "The stages of it: stop (until released), grant (until the start is sent), start (until obeyed); and their parts.",
     ("group", "stage"),
     SLOW,
 )

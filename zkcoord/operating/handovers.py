@@ -8,17 +8,30 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
-from zkcoord.core.handovers import MOMENTS
+from zkcoord.core.handovers import MOMENTS, PARTS, STAGES
 from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.metrics.address import parse_address
 
-COLUMNS = ("AT", "PARTITION", "STOP-MS", "GRANT-MS", "START-MS", "UNREAD-MS", "FROM", "TO")
+COLUMNS = ("AT", "PARTITION", "STOP", "SEE", "FINISH", "COMMIT", "GRANT", "START", "UNREAD", "FIRST", "FROM", "TO")
+NUMBERS = COLUMNS[2:10]
+"""Those of COLUMNS that are times, in ms."""
+
+TIMES = (
+    ("decided_ms", "released_ms"),
+    ("decided_ms", "seen_ms"),
+    ("seen_ms", "stopped_ms"),
+    ("stopped_ms", "released_ms"),
+    ("released_ms", "granted_ms"),
+    ("granted_ms", "acknowledged_ms"),
+    ("released_ms", "acknowledged_ms"),
+    ("acknowledged_ms", "first_record_ms"),
+)
+"""From which moment to which each of NUMBERS counts."""
+
 ANSWER_SECONDS = 10.0
 NOT_THERE = 404
-STAGES = tuple(pairwise(MOMENTS))
 
 
 def fetch_handovers(
@@ -56,8 +69,8 @@ def _reason(error: OSError) -> str:
 
 
 def begun_ms_of(handover: Mapping[str, Any]) -> int:
-    """When the first command about it was sent."""
-    return next((int(handover[begun]) for begun, _ in STAGES if handover[begun] is not None), 0)
+    """When it began."""
+    return next((int(at_ms) for name in MOMENTS if (at_ms := handover.get(name)) is not None), 0)
 
 
 def row(handover: Mapping[str, Any], *, dated: bool = False) -> list[Any]:
@@ -65,13 +78,20 @@ def row(handover: Mapping[str, Any], *, dated: bool = False) -> list[Any]:
     begun_ms = begun_ms_of(handover)
     shape = "%Y-%m-%d %H:%M:%S" if dated else "%H:%M:%S"
     at = time.strftime(shape, time.localtime(begun_ms / 1000)) + f".{begun_ms % 1000:03d}"
-    stages = [_between(handover, *each) for each in STAGES]
-    unread = _between(handover, "released_ms", "acknowledged_ms")
+    times = [_between(handover, *each) for each in TIMES]
     partition = f"{handover['topic']}-{handover['partition']}"
-    return [at, partition, *stages, unread, handover["from"], handover["to"]]
+    return [at, partition, *times, handover["from"], handover["to"]]
+
+
+def why_stopped(handover: Mapping[str, Any]) -> str:
+    """What the time of its stop went into, in words; "" where its consumer does not tell."""
+    took = {name: _between(handover, *moments) for name, moments in PARTS["stop"].items()}
+    told = ", ".join(f"{name} {took_ms}" for name, took_ms in took.items() if took_ms is not None)
+    whole_ms = _between(handover, *STAGES["stop"])
+    return f"its stop took {whole_ms} ms: {told}" if whole_ms is not None and took["finish"] is not None else ""
 
 
 def _between(handover: Mapping[str, Any], begun: str, ended: str) -> int | None:
-    if handover[begun] is None or handover[ended] is None:
-        return None
-    return int(handover[ended] - handover[begun])
+    """A coordinator of another release may not tell a moment."""
+    begun_ms, ended_ms = handover.get(begun), handover.get(ended)
+    return None if begun_ms is None or ended_ms is None else int(ended_ms - begun_ms)

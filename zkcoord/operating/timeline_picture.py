@@ -11,6 +11,7 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from zkcoord.core.handovers import MOMENTS
+from zkcoord.operating.handovers import why_stopped
 
 COLOURS = ("#4477aa", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#ee8866", "#44bb99")
 NOBODY = "#dd0000"
@@ -21,12 +22,13 @@ LEFT, ROW, WIDTH, TOP = 180, 18, 900, 40
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Who had a partition from when to when; `owner` None: nobody read it."""
+    """Who had a partition from when to when; `owner` None: nobody read it. `why`: what its stop took so long for."""
 
     partition: str
     owner: str | None
     begun_ms: int
     ended_ms: int
+    why: str = ""
 
 
 def spans(handovers: Sequence[Mapping[str, Any]], tail_percent: int = TAIL_PERCENT) -> list[Span]:
@@ -48,14 +50,14 @@ def spans(handovers: Sequence[Mapping[str, Any]], tail_percent: int = TAIL_PERCE
         moves.sort(key=lambda one: min(_moments(one)))
         name, since_ms, owner = f"{topic}-{number}", first_ms, moves[0]["from"]
         for place, move in enumerate(moves):
-            released_ms, ended_ms, taker = move["released_ms"], move["acknowledged_ms"], move["to"]
+            released_ms, ended_ms, taker = move.get("released_ms"), move.get("acknowledged_ms"), move["to"]
             if released_ms is None:
                 continue
             if ended_ms is None:  # nobody, until the next one tells more
                 following = moves[place + 1] if place + 1 < len(moves) else None
                 ended_ms = last_ms if following is None else min(_moments(following))
                 taker = None if following is None else following["from"]
-            found += [Span(name, owner, since_ms, released_ms)] if owner is not None else []
+            found += [Span(name, owner, since_ms, released_ms, why_stopped(move))] if owner is not None else []
             found.append(Span(name, None, released_ms, ended_ms))
             since_ms, owner = ended_ms, taker
         found += [Span(name, owner, since_ms, last_ms)] if owner is not None else []
@@ -63,7 +65,8 @@ def spans(handovers: Sequence[Mapping[str, Any]], tail_percent: int = TAIL_PERCE
 
 
 def _moments(handover: Mapping[str, Any]) -> list[int]:
-    return [handover[name] for name in MOMENTS if handover[name] is not None]
+    """Between the decision and the acknowledgement: the first record changes no owner."""
+    return [at_ms for name in MOMENTS[:-1] if (at_ms := handover.get(name)) is not None]
 
 
 def rows(found: Sequence[Span]) -> list[str]:
@@ -98,6 +101,7 @@ def svg(group: str, found: Sequence[Span]) -> str:
         wide = max(0.5, WIDTH * (each.ended_ms - each.begun_ms) / length_ms)
         fill = NOBODY if each.owner is None else colour[each.owner]
         said = f"{each.partition}: {each.owner or 'nobody'}, {each.ended_ms - each.begun_ms} ms"
+        said = f"{said}; {each.why}" if each.why else said
         lines.append(
             f'<rect x="{x:.2f}" y="{place[each.partition]}" width="{wide:.2f}" height="{ROW - 3}" fill="{fill}">'
             f"<title>{escape(said)}</title></rect>"

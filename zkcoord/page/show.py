@@ -17,6 +17,7 @@ from zkcoord.core.severity import Severity
 from zkcoord.group_report import GroupReport, TreeReport
 from zkcoord.operating.documents import sentence, state_of
 from zkcoord.operating.handovers import COLUMNS as TIMELINE_COLUMNS
+from zkcoord.operating.handovers import NUMBERS as TIMELINE_NUMBERS
 from zkcoord.operating.handovers import row as timeline_row
 from zkcoord.operating.members import members_of
 from zkcoord.operating.partitions import partitions_of
@@ -150,6 +151,7 @@ def timeline(name: str, found: HandOvers) -> dict[str, Any]:
         "number": len(rows),
         "svg": Markup(svg(printable(name), drawn)) if drawn else None,
         "columns": TIMELINE_COLUMNS,
+        "numbers": TIMELINE_NUMBERS,
     }
 
 

@@ -36,6 +36,7 @@ class Channels:
     layout: Layout
     tracker: Tracker
     claims: ClaimWatch = field(init=False)
+    started: set[str] = field(default_factory=set)  # consumers that acknowledged starts; whoever follows that clears it
     _owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)  # the owners that `_owned` was made of
     _owned: Mapping[str, Sequence[TopicPartition]] = field(default_factory=dict)
     # consumer -> its partitions, sorted; invariant: by `_owners`
@@ -112,6 +113,7 @@ class Channels:
             self.tracker.unwant(f"{node.path}/{sequence}")
             self._touch_status(consumer_id)
             if command.option == Option.START_FETCHER.value and command.error is None:
+                self.started.add(consumer_id)
                 self.claims.touch(command.threads or ())  # its status says what its consumer could not start
             elif command.threads is None:
                 self.touch_owners_of({consumer_id}, after)
@@ -187,6 +189,7 @@ class Channels:
             channel = nodes.view.channels.get(consumer_id)
             unseen = [p for p in partitions if channel is None or not channel.names(p)]
             if unseen:
+                self.started.add(consumer_id)
                 self._touch_owners(unseen)
                 self._touch_status(consumer_id)
 

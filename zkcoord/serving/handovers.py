@@ -13,12 +13,14 @@ class ServedHandOvers:
 
     def __init__(self) -> None:
         self._kept: dict[str, KeptHandOvers] = {}
+        self.amended: list[tuple[str, HandOver]] = []  # completed before; the last step knew their first record
 
     def after_step(self, role: CoordinatorRole) -> list[tuple[str, HandOver]]:
         """Take in what the step decided. Return the hand-overs that it completed, each with its group.
 
         When this coordinator does not serve, those under way are forgotten: another one completes them.
         """
+        self.amended = []
         if role.term is None:
             self._kept.clear()
             return []
@@ -27,7 +29,8 @@ class ServedHandOvers:
             group = of.view.group
             now = self._kept.pop(group, KeptHandOvers()).after(of.view, of.decisions, of.now_ms)
             completed += [(group, done) for done in now.completed]
-            if now.open:
+            self.amended += [(group, done) for done in now.amended]
+            if now.open or now.reading:
                 self._kept[group] = now
         if self._kept:
             for group in self._kept.keys() - role.groups:

@@ -1,5 +1,9 @@
-"""Reads the owners of all groups again, slowly. Nobody watches owner nodes: there may be very many of them, and
-programs of this protocol change them only together with a node that is watched. Somebody else may write one anyway."""
+"""Reads again what nobody watches: the owners of all groups, slowly, and statuses, some seconds behind a start.
+
+There may be very many owner nodes, and programs of this protocol change them only together with a node that is watched.
+Somebody else may write one anyway. A status tells the first record of a start behind its acknowledgement, with what its
+member writes next. No decision depends on that; one that is due during this read is made when it is answered.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +19,25 @@ ROUND_MS = 600_000
 PAUSE_MS, OWNERS_MAX = 1_000, 1_000
 """At most OWNERS_MAX owners are read in PAUSE_MS, of all groups together: half of a request, so others have room."""
 
+STATUS_AFTER_MS = (10_000, 60_000)
+"""So long after the acknowledgement of a start the status is read again. By then a consumer has committed once, and has
+told its first record. It is read a second time only where nothing was told of one, as while a batch is long."""
+
 
 class OwnerRounds:
     """The rounds of one term."""
 
     def __init__(self) -> None:
+        self._statuses: dict[tuple[str, str], tuple[int, int]] = {}
+        # group and consumer -> when its start was acknowledged, and how often its status was read again since
+        self._statuses_at_ms = 0  # none of them is due before
         self._at_ms: int | None = None  # when owners are read next
         self._left: Iterator[str] | None = None  # of the round that has begun
 
     def advance(self, groups: Mapping[str, GroupWatch], tracker: Tracker, now_ms: int) -> int:
-        """Have the next owners read when it is time; returns when to ask again."""
+        """Have the next owners and statuses read when it is time; returns when to ask again."""
+        if self._statuses and now_ms >= self._statuses_at_ms:
+            self._read_statuses(groups, tracker, now_ms)
         if self._at_ms is None:
             self._at_ms = now_ms + ROUND_MS
         elif now_ms >= self._at_ms:
@@ -36,7 +49,31 @@ class OwnerRounds:
             if len(paths) < OWNERS_MAX:
                 self._left = None
             self._at_ms = now_ms + (ROUND_MS if self._left is None else PAUSE_MS)
-        return self._at_ms
+        return min(self._at_ms, self._statuses_at_ms) if self._statuses else self._at_ms
+
+    def started(self, following: GroupWatch, now_ms: int) -> None:
+        """Note that consumers of this group have acknowledged starts."""
+        for consumer_id in sorted(following.channels.started):
+            due_ms = now_ms + STATUS_AFTER_MS[0]
+            self._statuses_at_ms = min(due_ms, self._statuses_at_ms) if self._statuses else due_ms
+            self._statuses[following.group, consumer_id] = now_ms, 0
+        following.channels.started.clear()
+
+    def _read_statuses(self, groups: Mapping[str, GroupWatch], tracker: Tracker, now_ms: int) -> None:
+        """Have those read that are due, of consumers that tell times, and note when the next are."""
+        for (group, consumer_id), (since_ms, times) in list(self._statuses.items()):
+            if now_ms < since_ms + STATUS_AFTER_MS[times]:
+                continue
+            del self._statuses[group, consumer_id]
+            following = groups.get(group)
+            channel = following.nodes.view.channels.get(consumer_id) if following is not None else None
+            if following is None or channel is None or not channel.timing or (times and channel.reading):
+                continue
+            tracker.touch(following.layout.channel(group, consumer_id))
+            if times + 1 < len(STATUS_AFTER_MS):
+                self._statuses[group, consumer_id] = since_ms, times + 1
+        dues_ms = (since_ms + STATUS_AFTER_MS[times] for since_ms, times in self._statuses.values())
+        self._statuses_at_ms = min(dues_ms, default=0)
 
 
 def _owners(groups: Mapping[str, GroupWatch]) -> Iterator[str]:

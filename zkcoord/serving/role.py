@@ -392,6 +392,7 @@ class CoordinatorRole:
         if view.state_version is not None and view.unreadable is None:
             self.decided.append(DecidedGroup(view, memory, decisions, now_ms))
             self._report.decided(self.decided[-1])
+            self._rounds.started(following, now_ms)
 
     def _marks(self, decisions: Sequence[Decision]) -> dict[str, Mark]:
         """The marks that these decisions write, of the topics as they stand."""

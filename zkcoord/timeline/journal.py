@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from zkcoord.core.handovers import HandOver
+from zkcoord.core.model import TopicPartition
 from zkcoord.errors import CorruptError
 from zkcoord.operating.handovers import begun_ms_of
 from zkcoord.serving.handovers import ServedHandOvers, document
@@ -85,6 +86,7 @@ class _Player:
         self.groups: set[str] = set()
         self.steps = 0  # taken
         self._group, self._last = group, 0
+        self._told: dict[tuple[TopicPartition, int | None], dict[str, Any]] = {}  # of this run, by acknowledgement
         self._kept, self._shifts_ms = ServedHandOvers(), deque[int](maxlen=SHIFTS)
 
     def take(self, file: Path, played: Played) -> None:
@@ -97,15 +99,28 @@ class _Player:
         self._shifts_ms.append(played.time_ms - played.mono_ms)
         self.groups.update(of.view.group for of in played.role.decided)
         self._add(self._kept.after_step(played.role))
+        self._amend(self._kept.amended)
 
     def run_ends(self) -> None:
         """Nothing follows the last step: what is under way remains so."""
         self._add(self._kept.under_way)
         self._kept = ServedHandOvers()
+        self._told.clear()
         self._shifts_ms.clear()
 
     def _add(self, handovers: Iterable[tuple[str, HandOver]]) -> None:
-        self.found += [document(name, each, min(self._shifts_ms)) for name, each in handovers if name == self._group]
+        for name, each in handovers:
+            if name == self._group:
+                told = document(name, each, min(self._shifts_ms))
+                self.found.append(told)
+                self._told[each.partition, each.acknowledged_ms] = told
+
+    def _amend(self, handovers: Iterable[tuple[str, HandOver]]) -> None:
+        """Take in first records that are known since: by the distance of clocks with which the rest was told."""
+        for name, each in handovers:
+            told = self._told.get((each.partition, each.acknowledged_ms)) if name == self._group else None
+            if told is not None and each.first_record_ms is not None and each.acknowledged_ms is not None:
+                told["first_record_ms"] = told["acknowledged_ms"] + each.first_record_ms - each.acknowledged_ms
 
 
 def _steps(file: Path) -> Iterator[Played]:

@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from queue import Empty, Full, Queue
 
+from opentelemetry.context import Context
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.trace import set_span_in_context
 
 from zkcoord.clock import mono_ms
-from zkcoord.core.handovers import HandOver
+from zkcoord.core.handovers import HandOver, Stage
 from zkcoord.logs import emit
 from zkcoord.serving.handovers import ServedHandOvers
 from zkcoord.serving.role import CoordinatorRole
@@ -123,7 +124,7 @@ class HandOverTraces:
             emit("traces_dropped", handovers=dropped, why=why, level="warning")
 
     def _make(self, group: str, of: HandOver, shift_ms: int) -> None:
-        """Make the trace: the whole hand-over, with a span for each stage."""
+        """Make the trace: the whole hand-over, with a span for each stage, and below it one for each part."""
         if of.acknowledged_ms is None:
             return
         about: dict[str, str | int] = {
@@ -139,10 +140,16 @@ class HandOverTraces:
         whole = self._tracer.start_span("hand-over", attributes=about, start_time=_ns(of.begun_ms, shift_ms))
         inside = set_span_in_context(whole)
         for stage in of.stages():
-            said = {"zkcoord.consumer": stage.consumer} if stage.consumer else None
-            begun_ns, ended_ns = _ns(stage.begun_ms, shift_ms), _ns(stage.ended_ms, shift_ms)
-            self._tracer.start_span(stage.name, inside, attributes=said, start_time=begun_ns).end(ended_ns)
+            self._span(stage, inside, shift_ms)
         whole.end(_ns(of.acknowledged_ms, shift_ms))
+
+    def _span(self, stage: Stage, inside: Context, shift_ms: int) -> None:
+        said = {"zkcoord.consumer": stage.consumer} if stage.consumer else None
+        begun_ns, ended_ns = _ns(stage.begun_ms, shift_ms), _ns(stage.ended_ms, shift_ms)
+        span = self._tracer.start_span(stage.name, inside, attributes=said, start_time=begun_ns)
+        for part in stage.parts:
+            self._span(part, set_span_in_context(span, inside), shift_ms)
+        span.end(ended_ns)
 
 
 def _ns(at_ms: int, shift_ms: int) -> int:

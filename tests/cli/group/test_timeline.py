@@ -16,27 +16,37 @@ from matplotlib.image import imread
 
 from tests.cli.program import Run
 from tests.timeline.journal_scene import journal_of_moves
+from zkcoord.cli.group.timeline import fitted
+from zkcoord.core.handovers import MOMENTS
 from zkcoord.metrics.endpoint import Endpoint, Part
-from zkcoord.operating.handovers import begun_ms_of
+from zkcoord.operating.handovers import begun_ms_of, row
 from zkcoord.operating.timeline_picture import COLOURS, NOBODY, Span, spans
 from zkcoord.operating.words import at
 
 A, B = "g_h-1-aaaaaaaa", "g_h-2-bbbbbbbb"
 T = 1_790_000_000_000
+TOLD = ("sent_ms", "seen_ms", "stopped_ms", "committed_ms", "start_seen_ms", "first_record_ms")
 NOBODY_RGB, *OWNERS_RGB = [tuple(bytes.fromhex(colour[1:])) for colour in (NOBODY, *COLOURS[:2])]
 
 
-def moved(partition: int, giver: str | None, taker: str, *times_ms: int | None) -> dict[str, Any]:
-    names = ("stop_ms", "released_ms", "granted_ms", "acknowledged_ms")
-    times = {name: None if at is None else T + at for name, at in zip(names, times_ms, strict=True)}
+def moved(
+    partition: int, giver: str | None, taker: str, *times_ms: int | None, told: tuple[int, ...] = ()
+) -> dict[str, Any]:
+    """A hand-over as a coordinator tells it. `told`: what the consumers told of it, in the order of moments."""
+    names = ("decided_ms", "released_ms", "granted_ms", "acknowledged_ms")
+    known = dict(zip(names, times_ms, strict=True)) | dict(zip(TOLD, told, strict=False))
+    times = {name: None if (at := known.get(name)) is None else T + at for name in MOMENTS}
     return {"group": "g", "topic": "t", "partition": partition, "from": giver, "to": taker, "generation": 7, **times}
 
 
 HANDOVERS = [
     moved(0, None, A, None, 0, 0, 50),
-    moved(1, A, B, 1_000, 1_700, 1_710, 1_800),
+    moved(1, A, B, 1_000, 1_700, 1_710, 1_800, told=(1_005, 1_020, 1_650, 1_690, 1_720, 2_000)),
     moved(0, A, B, 1_000, 1_050, 1_060, None),
 ]
+
+
+WHY = "its stop took 700 ms: send 5, see 15, finish 630, commit 40, release 10"
 
 
 @pytest.fixture
@@ -61,12 +71,23 @@ def test_each_stage_has_its_time(address: str, run: Run) -> None:
     assert result.exit_code == 0, result.stderr
     rows = [line.split()[1:] for line in result.stdout.splitlines()]
     assert rows == [
-        ["PARTITION", "STOP-MS", "GRANT-MS", "START-MS", "UNREAD-MS", "FROM", "TO"],
-        ["t-0", "-", "0", "50", "50", "-", A],
-        ["t-1", "700", "10", "90", "100", A, B],
-        ["t-0", "50", "10", "-", "-", A, B],
+        ["PARTITION", "STOP", "SEE", "FINISH", "COMMIT", "GRANT", "START", "UNREAD", "FIRST", "FROM", "TO"],
+        ["t-0", "-", "-", "-", "-", "0", "50", "50", "-", "-", A],
+        ["t-1", "700", "20", "630", "50", "10", "90", "100", "200", A, B],
+        ["t-0", "50", "-", "-", "-", "10", "-", "-", "-", A, B],
     ]
     assert len(run("group", "timeline", "g", "--from", address, "--last", "1").stdout.splitlines()) == 2
+
+
+def test_a_terminal_of_80_columns_has_room_for_the_times_and_says_what_is_left_out() -> None:
+    rows = [row({**HANDOVERS[1], "topic": "page.views"}, dated=False)] * 2
+    drawn, lacking = fitted(rows, 80)
+    assert lacking == ("GRANT", "FROM", "TO")
+    assert max(map(len, drawn.splitlines())) <= 80
+    header, first, _ = (line.split()[1:] for line in drawn.splitlines())
+    assert header == ["PARTITION", "STOP", "SEE", "FINISH", "COMMIT", "START", "UNREAD", "FIRST"]
+    assert first == ["page.views-1", "700", "20", "630", "50", "90", "100", "200"]
+    assert [fitted(rows, width)[1] for width in (None, 200)] == [(), ()]
 
 
 def test_the_picture_is_red_where_nobody_reads(address: str, run: Run, tmp_path: Path) -> None:
@@ -76,9 +97,11 @@ def test_the_picture_is_red_where_nobody_reads(address: str, run: Run, tmp_path:
     root = ET.fromstring(picture.read_text(encoding="utf-8"))
     bars = [each for each in root.iter("{http://www.w3.org/2000/svg}rect") if len(each)]
     red = [each[0].text for each in bars if each.get("fill") == NOBODY]
+    titles = [each[0].text for each in bars if each[0].text is not None]
+    assert f"t-1: {A}, 1700 ms; {WHY}" in titles
     assert red == ["t-0: nobody, 50 ms", "t-0: nobody, 930 ms", "t-1: nobody, 100 ms"]
     assert [each for each in spans(HANDOVERS) if each.partition == "t-1"] == [
-        Span("t-1", A, T, T + 1_700),
+        Span("t-1", A, T, T + 1_700, WHY),
         Span("t-1", None, T + 1_700, T + 1_800),
         Span("t-1", B, T + 1_800, T + 1_980),
     ]
@@ -130,7 +153,7 @@ def test_only_handovers_of_the_time_that_is_asked_for_are_shown(address: str, ru
 
 def test_a_journals_handovers_are_shown_as_a_coordinators_are(run: Run, tmp_path: Path) -> None:
     kept = journal_of_moves(tmp_path / "journal")
-    moved_ms = min(each["stop_ms"] for each in kept.seen if each["stop_ms"] is not None)
+    moved_ms = min(each["decided_ms"] for each in kept.seen if each["decided_ms"] is not None)
     of_it = ("group", "timeline", "g", "--journal", str(kept.folder), "--last", "1000")
 
     shown = [json.loads(line) for line in run(*of_it, "--output", "json", "--since", str(moved_ms)).stdout.splitlines()]

@@ -1,10 +1,12 @@
-"""A real coordinator's journal tells the hand-overs that its endpoint tells."""
+"""A real coordinator's journal tells the hand-overs that its endpoint tells, which say what a stop's time went into."""
 
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,19 @@ from tests.cli.program import Run
 from tests.metrics.test_endpoint import free_address, make_topic
 from tests.obedient import obedient
 from tests.waiting import wait_until
-from zkcoord import Coordinator, UsageError
+from zkcoord import Coordinator, TopicPartition, UsageError
+from zkcoord.clock import mono_ms
+from zkcoord.core.handovers import MOMENTS, PARTS
 from zkcoord.errors import UnavailableError
 from zkcoord.operating.handovers import fetch_handovers, row
 
 APART_MS = 5_000
 """The journal's lines have the wall clock of the end of a step, which a slow machine makes long."""
+
+PATIENCE_SECONDS = 60.0  # only what fails takes so long
+HELD_MS = 500
+"""So long an application is at work: longer than all else takes, also on a slow machine."""
+PARTITIONS = (TopicPartition("clicks", 0), TopicPartition("clicks", 1))
 
 
 @pytest.mark.zookeeper
@@ -49,6 +58,59 @@ def test_a_journal_and_the_endpoint_tell_the_same_handovers(chroot: str, tmp_pat
     assert stages(journaled) == stages(live)
     for one, other in zip(in_order(journaled), in_order(live), strict=True):
         assert abs(one["granted_ms"] - other["granted_ms"]) < APART_MS
+
+
+@pytest.mark.zookeeper
+def test_a_consumer_that_is_slow_to_stop_is_told_from_one_that_sees_the_stop_late_and_from_a_slow_commit(
+    chroot: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zkcoord.serving.owner_rounds.STATUS_AFTER_MS", (500, 3_000))
+    make_topic(chroot, 2)
+    address, asked, may_stop, started = free_address(), threading.Event(), threading.Event(), list[TopicPartition]()
+    coordinator = Coordinator(chroot, metrics=address, journal=tmp_path / "journal")
+    coordinator.start()
+
+    def stops_slowly(partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        asked.set()
+        may_stop.wait(PATIENCE_SECONDS)
+        return {}
+
+    def told() -> dict[str, Any]:
+        """The hand-over with a stop."""
+        moved = [each for each in fetch_handovers([address], "g", 100) if each["from"]]
+        return moved[0] if moved else {}
+
+    try:
+        with obedient(chroot, "clicks", on_stop=stops_slowly) as first:
+            wait_until(lambda: any(map(first.allowed, PARTITIONS)), "the first reads")
+            with obedient(chroot, "clicks", on_start=started.extend) as second:
+                wait_until(asked.is_set, "it is asked to stop")
+                since_ms = mono_ms()
+                wait_until(lambda: mono_ms() - since_ms > HELD_MS, "its application is at work")
+                may_stop.set()
+                wait_until(lambda: any(map(second.allowed, started)), "the second reads")
+                second.reading(started)
+                offsets = count(1)
+
+                def first_record_known() -> bool:
+                    """A commit that is made while the channel is being read does not tell it: the next one does."""
+                    second.commit(dict.fromkeys(started, next(offsets)))
+                    return told().get("first_record_ms") is not None
+
+                wait_until(first_record_known, "its first record is known")
+                live = told()
+    finally:
+        may_stop.set()
+        coordinator.stop()
+
+    moments = [live[name] for name in MOMENTS]
+    assert moments == sorted(moments)
+    took = {name: live[ended] - live[begun] for name, (begun, ended) in PARTS["stop"].items()}
+    assert took["finish"] >= HELD_MS - 1
+    assert max(took, key=lambda name: took[name]) == "finish"
+    printed = run("group", "timeline", "g", "--journal", str(tmp_path / "journal"), "--output", "json").stdout
+    journaled = next(each for each in map(json.loads, printed.splitlines()) if each["from"])
+    assert [journaled[name] - journaled["decided_ms"] for name in MOMENTS] == [at - moments[0] for at in moments]
 
 
 def in_order(handovers: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
