@@ -11,6 +11,10 @@ from click.testing import CliRunner, Result
 
 from tests.cli.program import Spawn
 from zkcoord.cli.replay import main
+from zkcoord.settings import version
+
+BEFORE = Path(__file__).resolve().parents[1] / "data" / "journal_before"
+"""Pages of a coordinator of `tests/data/release_before.zip`: its election, a member that joins, one that dies."""
 
 
 def replayed(*arguments: object) -> Result:
@@ -54,7 +58,7 @@ def test_what_came_out_otherwise_is_shown(journal: Path) -> None:
     [
         (b"hello\n", "line 1 is no JSON"),
         (b"[]\n", "line 1 is none of a journal's"),
-        (b'{"checkpoint":"bm8="}\n', "a checkpoint that this version cannot read"),
+        (b'{"checkpoint":"bm8="}\n', "cannot read"),
         (b'{"step":1,"mono_ms":1,"inputs":[],"outputs":[]}\n', "a journal's file begins with a checkpoint"),
         (b"\xff\xfe\n", "this is no journal"),
     ],
@@ -64,6 +68,30 @@ def test_what_is_no_journal_is_told_so(content: bytes, says: str, tmp_path: Path
     result = replayed(tmp_path)
     assert result.exit_code == 6
     assert says in result.output
+
+
+def before_with(name: str, version: str, folder: Path) -> Path:
+    """A page of the earlier release, which says that this version wrote it."""
+    first, *rest = (BEFORE / name).read_text().splitlines(keepends=True)
+    line = json.loads(first)
+    assert line["version"] == "0.1.0"
+    page = folder / name
+    page.write_text("".join([json.dumps({**line, "version": version}) + "\n", *rest]))
+    return page
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in BEFORE.iterdir()))
+def test_f209_a_journal_of_the_release_before_comes_out_the_same_or_is_refused_with_both_versions(
+    page: str, tmp_path: Path
+) -> None:
+    result = replayed(before_with(page, "0.0.9", tmp_path))
+
+    if result.exit_code == 0:
+        assert result.output.strip().endswith(": the same")
+        return
+    assert result.exit_code == 6
+    assert result.output.startswith(f"error: {tmp_path / page}: a checkpoint that this program, zkcoord {version()}, ")
+    assert result.output.strip().endswith(": replay with what wrote the journal, zkcoord 0.0.9")
 
 
 def test_a_folder_without_a_journal_is_a_wrong_call(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """The release before beside this one: coordinators and members of both share a tree, and take over from each other.
 
 `tests/data/release_before.zip` holds the earlier release's `zkcoord` (what a coordinator and a member need) and
-`migrations`.
+`migrations`; `tests/data/journal_before` some pages of a journal that its coordinator wrote.
 """
 
 from __future__ import annotations
@@ -105,6 +105,18 @@ def test_a_member_of_the_earlier_release_has_the_moments_that_the_coordinator_se
     for each in moved:  # the taker tells when it saw the start
         known = {name for name in MOMENTS if each[name] is not None}
         assert known - {"sent_ms"} == own - {"sent_ms"} | {"start_seen_ms"}
+
+
+def test_f209_the_release_before_plays_its_own_journal_again(before: Path) -> None:
+    """So the pages with which `cli/test_replay.py` tries this release are sound."""
+    command = [sys.executable, "-m", "zkcoord.cli.replay", str(ARCHIVE.parent / "journal_before")]
+    environment = {**os.environ, "PYTHONPATH": str(before)}
+
+    told = subprocess.run(command, cwd=before, env=environment, capture_output=True, text=True, check=True)
+
+    lines = told.stdout.splitlines()
+    assert len(lines) == 3
+    assert all(line.endswith(": the same") for line in lines)
 
 
 def _commands(scene: Scene) -> list[str]:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol
 
 from zkcoord.errors import CorruptError
 from zkcoord.logs import plain
+from zkcoord.settings import version
 from zkcoord.shell.journal import answers, lines
 from zkcoord.shell.loop import Events, Loop
 from zkcoord.shell.ports import Callbacks, Input, StoreFactory, StoreInput, TreeStore
@@ -166,7 +167,8 @@ class Recorder:
         ) as error:
             wrote = f"zkcoord {line.get('version', 'of a version that it does not say')}"
             raise CorruptError(
-                f"a checkpoint that this version cannot read ({error}): replay with what wrote the journal, {wrote}"
+                f"a checkpoint that this program, zkcoord {version()}, cannot read ({error}): "
+                f"replay with what wrote the journal, {wrote}"
             ) from error
         if not isinstance(loop, Loop):
             raise CorruptError(f"a checkpoint of something else: {type(loop).__name__}")
