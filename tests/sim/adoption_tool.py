@@ -11,6 +11,7 @@ from tests.sim.store_tool import ToolDiedError, ToolTree
 from tests.sim.zookeeper import Session, Txn
 from zkcoord.cli.inventory import inventories
 from zkcoord.core.adoption import Adoption
+from zkcoord.errors import ZkcoordError
 from zkcoord.operating.adopting import Result, adopt_group
 from zkcoord.operating.releasing import release
 from zkcoord.tree.paths import LEGACY
@@ -90,6 +91,37 @@ def again_if_it_dies(scene: OldScene, run: Callable[[ToolTree], object], dies_at
         run(ToolTree(scene.world.ensemble))
         return True
     return False
+
+
+class _NotYetError(Exception):
+    """Some of ours are there still."""
+
+
+class ReleasedForAWhile:
+    """In the background: somebody asks all of ours to leave and releases the group, and adopts it again later."""
+
+    def __init__(self, scene: OldScene, from_ms: int, until_ms: int, adopts_again: Callable[[], None]) -> None:
+        self._scene, self._world, self._until_ms, self._adopts_again = scene, scene.world, until_ms, adopts_again
+        self.released = False
+        self._world.at(from_ms, self._try)
+
+    def _try(self) -> None:
+        world = self._world
+        if world.now_ms >= self._until_ms:  # too late: the group stays adopted
+            return
+        for name in [name for name in world.processes if name.startswith("consumer")]:
+            self._scene.ask_to_leave(name)
+        try:
+            release(ToolTree(world.ensemble), LEGACY, GROUP, self._not_yet)
+        except (_NotYetError, ZkcoordError):
+            world.at(world.now_ms + TURN_MS, self._try)
+            return
+        self.released = True
+        world.trace("the group is released")
+        world.at(self._until_ms, self._adopts_again)
+
+    def _not_yet(self, there: Sequence[str]) -> None:
+        raise _NotYetError(there)
 
 
 def left_of_ours(scene: OldScene) -> list[str]:

@@ -7,6 +7,7 @@ everything is read that old members did not give up, and after a poke that is re
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from functools import cache, partial
 from random import Random
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.sim.actors import GROUP
+from tests.sim.adoption_tool import NotAdopted, ReleasedForAWhile
 from tests.sim.beside_scene import BesideScene
 from tests.sim.old_settings import VERSIONS
 from tests.sim.options import seeds
@@ -21,6 +23,7 @@ from tests.sim.scenarios import STORM_MS
 from tests.sim.script import ScriptWorld
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.mode import Mode
+from zkcoord.core.record import DEFAULT_RECORD, GroupRecord
 from zkcoord.legacy.planning import RANGE, ROUND_ROBIN
 from zkcoord.tree.paths import LEGACY
 from zkcoord.tree.writes import ANY_VERSION, CreateNode, DeleteNode
@@ -47,6 +50,7 @@ class Reached(NamedTuple):
     scene: BesideScene
     modes: tuple[Mode, ...]  # at the end, and those on the way
     left_over: tuple[str, ...]
+    releases: int  # after which it was adopted again
 
 
 @cache
@@ -92,6 +96,9 @@ def beside(seed: int) -> Reached:
         world.at(world.now_ms + int(drawn.random() * STORM_MS), action)
     if drawn.random() < 0.4:
         stranger_comes_and_goes(world, drawn)
+    guard = NotAdopted(scene)
+    if drawn.random() < 0.4:
+        released_for_a_while(scene, drawn, replace(DEFAULT_RECORD, adoption=adoption))
     world.storm(STEPS)
     scene.bring_coordinator()
     world.rest_checks.append(lambda: [why for why in _told(scene) if not why.endswith(OLD_LEFTOVERS)])
@@ -100,7 +107,7 @@ def beside(seed: int) -> Reached:
     world.rest_checks.append(lambda: _told(scene))
     scene.poke()
     scene.calm()
-    return Reached(scene, tuple(modes), left_over)
+    return Reached(scene, tuple(modes), left_over, guard.reopened)
 
 
 def stranger_comes_and_goes(world: ScriptWorld, drawn: Random) -> None:
@@ -110,6 +117,18 @@ def stranger_comes_and_goes(world: ScriptWorld, drawn: Random) -> None:
     comes_ms, goes_ms = sorted(int(drawn.random() * STORM_MS) for _ in range(2))
     world.at(world.now_ms + comes_ms, lambda: world.ensemble.operate(CreateNode(path, data)))
     world.at(world.now_ms + goes_ms, lambda: world.ensemble.operate(DeleteNode(path, ANY_VERSION)))
+
+
+def released_for_a_while(scene: BesideScene, drawn: Random, record: GroupRecord) -> None:
+    """The group is released in the storm, and adopted again before its end; then some of ours come again."""
+    world = scene.world
+    from_ms, until_ms = sorted(world.now_ms + int(drawn.random() * STORM_MS) for _ in range(2))
+
+    def again() -> None:
+        scene.decide_on(record)
+        scene.enter("consumer8", "consumer9")
+
+    ReleasedForAWhile(scene, from_ms, until_ms, again)
 
 
 def _told(scene: BesideScene) -> list[str]:
@@ -125,10 +144,12 @@ def test_a_storm_of_old_members_and_ours_ends_in_a_calm(seed: int) -> None:
 
 def test_such_storms_switch_modes_and_meet_what_old_members_do() -> None:
     """Else the test above would show nothing."""
-    modes, excused = Counter[tuple[Mode, ...]](), Counter[str]()
+    modes, excused, releases = Counter[tuple[Mode, ...]](), Counter[str](), 0
     for seed in range(SEEDS):
         reached = beside(seed)
         modes[reached.modes] += 1
+        releases += reached.releases
         excused += reached.scene.rules.excused
     assert set(Mode) == {mode for seen in modes for mode in seen}
     assert excused
+    assert releases >= 2

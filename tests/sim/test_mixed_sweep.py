@@ -11,9 +11,11 @@ from functools import partial
 
 import pytest
 
+from tests.sim.actors import GROUP
 from tests.sim.adoption_tool import NotAdopted, adopt, again_if_it_dies, left_of_ours, release_while
 from tests.sim.batches import BatchApplication, Sink
 from tests.sim.mixed_scene import ADOPTION, MixedScene
+from tests.sim.moments import SimulationError
 from tests.sim.script import ScriptWorld
 from tests.sim.store_tool import ToolTree
 from tests.sim.sweep import KILLS, LOSSES, crash_points
@@ -22,6 +24,8 @@ from tests.sim.test_mixed_storms import unread
 from tests.sim.world import Entry, World
 from zkcoord.core.mode import Mode
 from zkcoord.operating.adopting import ADOPTED, UNCHANGED, Result
+from zkcoord.tree.paths import LEGACY
+from zkcoord.tree.writes import CreateNode
 
 SMALL = {"t": 3}
 CONSUMERS = ("consumer0", "consumer1")
@@ -234,3 +238,14 @@ def test_a_tool_that_died_before_or_behind_any_of_its_writes_is_run_again(
         while tool(ScriptWorld(0, OPTIONS), coordinators, dies_at, behind):
             dies_at += 1
         assert dies_at > 1
+
+
+def test_a_write_of_ours_in_a_group_that_is_not_adopted_is_complained_of() -> None:
+    scene = scene_of(ScriptWorld(0, OPTIONS), adoption=None)
+    NotAdopted(scene)
+    scene.start_ours("consumer0")
+    scene.world.run_until(lambda: bool(scene.world.events("waiting")), what="ours waits")
+    session = scene.world.processes["consumer0"].stores[0].session
+    assert session is not None
+    with pytest.raises(SimulationError, match="of a group that is not adopted"):
+        scene.world.ensemble.submit(session, (CreateNode(f"{LEGACY.ids(GROUP)}/{GROUP}_h-1-z0000000"),))
