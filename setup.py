@@ -37,6 +37,7 @@ HERE = Path(__file__).parent
 #   selenium         steers a real browser, which opens the page
 #   mkdocs-material, mkdocstrings  the documentation as a site; an extra, which the tests need, too
 #   check-jsonschema  brings the schema of compose, against which the tests hold deploy/compose.yaml
+#   kubernetes-validate  brings Kubernetes' schemas, against which the tests hold deploy/kubernetes
 #   pandas, grpc…    PySpark's client of Spark Connect, which the tests of remote sessions use; zkcoord itself does not
 KAFKA = ["confluent-kafka>=2.5,<3"]
 SPARK = [*KAFKA, "pyspark>=4.0,<5", "pyarrow>=18"]
@@ -55,7 +56,7 @@ TEST += ["PyYAML>=6", "promql-parser>=0.5", "duckdb>=1.2", "polars>=2,<3", "delt
 TEST += ["pyte>=0.8,<0.9", "jsonschema>=4.18,<5", "pure-sasl>=0.6.2"]
 TEST += [*WEB, "httpx2>=2", "selenium>=4.20"]
 TEST += ["pyiceberg>=0.12,<0.13", "sqlalchemy>=2,<3"]
-TEST += [*DOCS, "check-jsonschema>=0.30"]
+TEST += [*DOCS, "check-jsonschema>=0.30", "kubernetes-validate>=1.34"]
 
 setup(
     name="zkcoord",

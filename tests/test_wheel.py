@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -33,11 +34,11 @@ pytestmark = pytest.mark.wheel
 class Installed:
     """A virtual environment with the wheel, outside of the checkout."""
 
-    def __init__(self, folder: Path, wheel: Path, extras: str = "") -> None:
+    def __init__(self, folder: Path, wheel: Path, extras: str = "", *others: str) -> None:
         self.folder = folder
         venv.create(folder / "venv", symlinks=True)  # without pip, whose installation takes seconds
         pip = [sys.executable, "-m", "pip", "--python", str(folder / "venv"), "install", "--quiet"]
-        told = ["--disable-pip-version-check", "-c", str(ROOT / "constraints.txt"), f"{wheel}{extras}"]
+        told = ["--disable-pip-version-check", "-c", str(ROOT / "constraints.txt"), f"{wheel}{extras}", *others]
         subprocess.run([*pip, *told], check=True, timeout=SECONDS, env=self.env())
 
     def env(self) -> dict[str, str]:
@@ -97,6 +98,14 @@ def test_the_wheel_brings_dashboard_rules_unit_and_schemas(bare: Installed) -> N
         expected.add(name)
     expected.add("systemd/zkcoord-coordinator.service")
     assert {str(path.relative_to(brought)) for path in brought.rglob("*") if path.is_file()} == expected
+
+
+def test_pytest_finds_the_fixtures_of_an_installed_wheel(wheel: Path, tmp_path: Path) -> None:
+    installed = Installed(tmp_path, wheel, "", "pytest")
+    done = installed.run("pytest", "--fixtures", "-q")
+    listed = set(re.findall(r"^(zkcoord_\w+)", done.stdout, re.MULTILINE))
+    page = (ROOT / "docs/testing.md").read_text("utf-8")
+    assert listed == set(re.findall(r"`(zkcoord_\w+)`", page)) != set(), done.stdout + done.stderr
 
 
 def test_every_command_shows_its_help_without_extras(bare: Installed) -> None:
