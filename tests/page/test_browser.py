@@ -16,6 +16,7 @@ from selenium.webdriver.common.keys import Keys
 
 from tests.integration.world import Member, World
 from tests.metrics.test_endpoint import free_address
+from tests.page.test_pictures import fingerprint
 from tests.waiting import wait_until
 from zkcoord import Coordinator
 from zkcoord.page.reading import Reader
@@ -93,6 +94,7 @@ def picture(browser: Browser, name: str) -> None:
     assert shown.startswith(b"\x89PNG")
     if PICTURES:
         (Path(PICTURES) / f"{name}.png").write_bytes(shown)
+        (Path(PICTURES) / "page.sha256").write_text(f"{fingerprint()}\n", "utf-8")
 
 
 @contextmanager

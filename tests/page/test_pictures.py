@@ -1,13 +1,20 @@
-"""Pictures in the pages that the program draws. `ZKCOORD_PICTURES=docs/images` writes them."""
+"""Pictures in the pages: those that the program draws, and whether those of the page show the page as it is.
+
+`ZKCOORD_PICTURES=docs/images` writes them.
+"""
 
 from __future__ import annotations
 
+import ast
+import hashlib
 import os
 from pathlib import Path
 
 from zkcoord.operating.timeline_picture import spans, svg
 
 IMAGES = Path(__file__).parents[2] / "docs/images"
+PAGE = Path(__file__).parents[2] / "zkcoord/page"
+MAKE_ANEW = "ZKCOORD_PICTURES=docs/images .venv/bin/python -m pytest -n 0 tests/page/test_browser.py"
 A, B = "etl_host1-1790000000000-z1a2b3c4", "etl_host2-1790000060000-z5d6e7f8"
 JOINED = (0, 180, 185, 240)
 """The second consumer joins: the stop is sent, released 180 ms later, granted and acknowledged."""
@@ -27,3 +34,20 @@ def test_the_pages_picture_of_hand_overs_is_what_the_program_draws() -> None:
     if folder := os.environ.get("ZKCOORD_PICTURES"):
         (Path(folder) / "hand-over.svg").write_text(drawn, encoding="utf-8")
     assert (IMAGES / "hand-over.svg").read_text("utf-8") == drawn
+
+
+def fingerprint() -> str:
+    """A sum over what the page looks like: its templates, style, script, and the words that are put into them."""
+    files = [path for name in ("templates", "static") for path in sorted((PAGE / name).iterdir())]
+    looks = [path.read_text("utf-8") for path in files]
+    for node in ast.walk(ast.parse((PAGE / "show.py").read_text("utf-8"))):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            looks.append(node.value)
+    return hashlib.sha256("\0".join(looks).encode()).hexdigest()
+
+
+def test_the_pictures_of_the_page_show_the_page_as_it_is() -> None:
+    made_of = (IMAGES / "page.sha256").read_text("utf-8").strip()
+    assert made_of == fingerprint(), (
+        f"the page looks otherwise than docs/images/page-*.png; make them anew: {MAKE_ANEW}"
+    )
