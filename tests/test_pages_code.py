@@ -1,8 +1,7 @@
-"""The code in the pages: each Python block uses names and options that exist, each command line is one that is taken.
+"""The code in the pages: Python blocks are run by some test, and name what exists; each command line is taken.
 
-Blocks that are run as they stand: those of docs/testing.md (tests/embedded/test_testing.py), docs/tutorial.md and the
-examples in plain Python (tests/cli/test_as_printed.py). Formats in docs/protocol.md are held against the codecs
-(tests/test_docs.py).
+Which tests run a block is read from them: they ask for it by its page and heading (tests/pages.py). What no test runs
+stands in NOT_RUN and ONLY_PARSED, with the reason.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.cli.calls import parse_call
-from tests.test_docs import PAGES, ROOT
+from tests.pages import PAGES, ROOT, asked_for, blocks
 from zkcoord.cli.main import cli
 from zkcoord.errors import UsageError
 
@@ -33,24 +32,82 @@ OTHERS = {
     "(umask",
 }
 """Programs of others, whose command lines nobody here can check."""
-SYNOPSIS = "commands.md", "Every command takes"
-"""Where the syntax of all commands stands, up to this sentence; tests/test_docs.py checks its options."""
 NO_COMMANDS = {
     "drawing": r"[│▼─]",
     "JSON": r"\A\{",
     "TOML, properties": r"(?m)\A(\[.*\]|[\w.-]+ *=)",
     "nginx": r"\Alocation ",
 }
+NOT_RUN = {"consumers.md, Structured streaming, 1", "consumers.md, At the connector's speed, 1"}
+"""Python blocks whose names are only checked: the same calls are made by tests/spark/test_real_stream.py."""
+ONLY_PARSED = {
+    "played by tests of the commands themselves, in lines of their own (tests/cli/group, tests/cli/offsets)": (
+        "commands.md, What old members would settle on, 1",
+        "commands.md, What old members would settle on, 2",
+        "commands.md, Offsets in both stores, 1",
+        "commands.md, The groups of a deployment, 1",
+        "migrating.md, 1 See what there is, 1",
+        "migrating.md, 2 Add what the tree does not show, 1",
+        "migrating.md, 4 Set up the tree, 2",
+        "migrating.md, 8 Go back, 2",
+        "migrating.md, Leave for Kafka's own group protocol, 1",
+        "migrating.md, Leave for Kafka's own group protocol, 2",
+        "offsets.md, Moving a group from store to store, 1",
+        "offsets.md, Moving a group from store to store, 2",
+        "offsets.md, Reset, 1",
+        "offsets.md, Backup and restore, 1",
+        "offsets.md, Export and import, 1",
+        "operations.md, Mending what nobody can parse, 1",
+        "operations.md, The group record, 1",
+    ),
+    "needs brokers that move (tests/integration/test_topics_source.py)": (
+        "kraft.md, 4 Take topics from Kafka, 1",
+        "topics.md, An existing tree, before its brokers move, 1",
+        "topics.md, An existing tree, before its brokers move, 2",
+    ),
+    "makes an environment, or runs checks, tests and the demo themselves (tests/test_wheel.py, .ci/run)": (
+        "CONTRIBUTING.md, Run, check, test, 1",
+        "CONTRIBUTING.md, The simulated world, 1",
+        "README.md, Try it, 1",
+        "README.md, Installation, 1",
+    ),
+    "tests/test_site.py builds the site": ("CONTRIBUTING.md, Documentation as a site, 1",),
+    "needs a Docker engine with images of others (tests/metrics/test_compose.py)": (
+        "monitoring.md, All of it in containers, 1",
+    ),
+    "needs a collector of traces (tests/tracing/test_export.py)": ("monitoring.md, Traces, 1",),
+    "needs old consumers in a tree of their layout (tests/legacy)": (
+        "migrating.md, 4 Set up the tree, 1",
+        "migrating.md, 5 Adopt groups, in waves, 1",
+        "migrating.md, 8 Go back, 1",
+    ),
+    "needs Spark on Kafka's topic of offsets (tests/spark/test_real_offset_log.py)": (
+        "commands.md, What groups committed, and when, 1",
+    ),
+    "needs a second tree, with brokers of its own or topics from Kafka (tests/integration/test_migrate_real.py)": (
+        "operations.md, Moving groups to another chroot, layout or ensemble, 1",
+        "kraft.md, 7 Give coordination an ensemble of its own, 1",
+        "topics.md, A new tree, 1",
+    ),
+    "programs and files of Kafka or nginx (tests/integration/test_kraft_topics.py moves brokers)": (
+        "kraft.md, 1 Start the controllers, 1",
+        "kraft.md, 1 Start the controllers, 2",
+        "kraft.md, 2 Restart the brokers for the migration, 1",
+        "kraft.md, 3 Restart the brokers without ZooKeeper, 1",
+        "kraft.md, 6 Go to Kafka 4, 1",
+        "page.md, Who can see it, 1",
+    ),
+    "needs a journal folder of an incident (tests/sim/test_journal.py)": ("operations.md, The journal, 1",),
+}
+"""Blocks that no test plays: why."""
 ASSIGNMENT = re.compile(r"[A-Z_]+=\S*")
 
 
 def python_blocks() -> Iterator[Any]:
     """Each block of each page; those about Spark need PySpark."""
-    for page in PAGES:
-        found = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
-        for number, block in enumerate(found, 1):
-            marks = [pytest.mark.spark] if "spark" in block else []
-            yield pytest.param(block, id=f"{page.name}-{number}", marks=marks)
+    for block in (block for page in PAGES for block in blocks(page) if block.python):
+        marks = [pytest.mark.spark] if "spark" in block.text else []
+        yield pytest.param(block.text, id=block.name, marks=marks)
 
 
 def wrong_names(code: str) -> list[str]:
@@ -107,19 +164,6 @@ def _wrong_call(node: ast.Call, known: dict[str, Any]) -> list[str]:
     return []
 
 
-def blocks(page: Path) -> Iterator[list[str]]:
-    """The blocks of a page that are neither Python nor a diagram, as lines."""
-    text = page.read_text("utf-8")
-    if page.name == SYNOPSIS[0]:
-        text = text[text.index(SYNOPSIS[1]) :]
-    text = re.sub(r"```(python|mermaid)\n.*?```", "", text, flags=re.DOTALL)
-    found = re.findall(r"```\w*\n(.*?)```", text, re.DOTALL)
-    text = re.sub(r"```\w*\n.*?```", "", text, flags=re.DOTALL)
-    found += re.findall(r"(?<=\n\n)((?:    .*\n)+)", text)
-    for block in found:
-        yield [line.strip() for line in block.splitlines()]
-
-
 def wrong_command(line: str) -> str | None:
     """What is wrong with a line that people type."""
     words = shlex.split(re.split(r" {2,}", line)[0], comments=True)  # what follows is said about it
@@ -146,6 +190,35 @@ def wrong_command(line: str) -> str | None:
     return None if program in OTHERS or line == ". .venv/bin/activate" else f"{line}: what is that?"
 
 
+def is_commands(lines: list[str]) -> bool:
+    """True for what people type; False for a drawing or a file."""
+    return not kinds(lines)
+
+
+def test_every_python_block_is_run_by_a_test_or_is_known_not_to_be() -> None:
+    written = {block.name for page in PAGES for block in blocks(page) if block.python}
+    assert asked_for("python_block") & NOT_RUN == set()
+    assert asked_for("python_block") | NOT_RUN == written
+
+
+def test_every_other_block_is_played_or_has_a_reason_to_be_parsed_only() -> None:
+    written = {
+        block.name
+        for page in PAGES
+        if page.name not in ("protocol.md", "tutorial.md")  # the codecs of test_docs.py; tests/cli/test_as_printed.py
+        for block in blocks(page)
+        if not block.python and "drawing" not in kinds(block.lines)
+    }
+    played, only_parsed = asked_for("shell_block"), {name for names in ONLY_PARSED.values() for name in names}
+    assert played & only_parsed == set()
+    assert played | only_parsed == written
+
+
+def kinds(lines: list[str]) -> set[str]:
+    """What these lines are, if they are no commands."""
+    return {kind for kind, pattern in NO_COMMANDS.items() if re.search(pattern, "\n".join(lines))}
+
+
 @pytest.mark.parametrize("block", list(python_blocks()))
 def test_python_in_a_page_uses_names_and_options_that_exist(block: str) -> None:
     assert wrong_names(block) == []
@@ -156,8 +229,8 @@ def test_each_line_of_a_shell_block_is_a_command_that_is_taken(page: Path, monke
     monkeypatch.delenv("ZKCOORD_CONFIG", raising=False)
     lines = []
     for block in blocks(page):
-        if not any(re.search(pattern, "\n".join(block)) for pattern in NO_COMMANDS.values()):
-            lines += block
+        if not block.python and is_commands(block.lines):
+            lines += block.lines
     assert [wrong for line in lines if (wrong := wrong_command(line))] == []
 
 

@@ -9,14 +9,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.pages import python_block
+
 PAGE = Path(__file__).parent.parent.parent / "docs" / "testing.md"
+BLOCKS = {
+    "records": python_block("testing.md", "Testing your own consumers"),
+    "servers": python_block("testing.md", "Testing your own consumers", 2),
+}
 SECONDS = 300.0  # only what fails takes so long
 
 
 def played(folder: Path, *words: str) -> str:
     """Run the page's tests in a pytest of their own, as a user's; returns what it printed."""
-    for number, block in enumerate(re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)):
-        (folder / f"test_{number}.py").write_text(block, encoding="utf-8")
+    for name, block in BLOCKS.items():
+        (folder / f"test_{name}.py").write_text(block, encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "zkcoord.testing", "--rootdir", str(folder), *words]
     done = subprocess.run([*command, str(folder)], cwd=folder, capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode == 0, done.stdout + done.stderr
