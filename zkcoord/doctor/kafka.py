@@ -63,6 +63,10 @@ def _brokers(tree: TreeFacts, kafka: KafkaFacts, groups: Sequence[GroupFacts]) -
         evidence = f"the tree says {tree.cluster_id}, the brokers say {kafka.cluster_id}"
         remedy = "correct --zookeeper or --bootstrap-servers"
         yield Finding(Severity.ERR, AREA, "these brokers belong to another cluster", evidence, remedy)
+    if not kafka.config:
+        remedy = f"look up {RETENTION_CONFIG} in their server.properties; newer brokers tell it"
+        what = "the brokers do not tell their configuration: they are older than Kafka 0.11"
+        yield Finding(Severity.INFO, AREA, what, f"{kafka.brokers} brokers answer", remedy)
     version = kafka.config.get(VERSION_CONFIG)
     if version is not None:
         yield Finding(Severity.OK, AREA, "protocol version of the brokers", f"{VERSION_CONFIG}={version}")

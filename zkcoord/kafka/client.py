@@ -57,7 +57,8 @@ UNHEARD.addHandler(logging.NullHandler())
 
 DENIED = {"_AUTHENTICATION", "_SSL", "SASL_AUTHENTICATION_FAILED", "UNSUPPORTED_SASL_MECHANISM", "ILLEGAL_SASL_STATE"}
 UNKNOWN = {"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_ID", "TOPIC_EXCEPTION"}
-SETTING = {"_INVALID_ARG", "_CONFLICT", "_UNSUPPORTED_FEATURE"}
+SETTING = {"_INVALID_ARG", "_CONFLICT"}
+OLD = {"_UNSUPPORTED_FEATURE", "UNSUPPORTED_VERSION"}
 BROKER = re.compile(
     r"(?:(?:SASL_)?(?:PLAINTEXT|SSL)://)?(?:\[[0-9a-zA-Z:.%]+\]|[^\[\]:/\s]+)(?::(?P<port>[0-9]{1,9}))?", re.IGNORECASE
 )
@@ -148,6 +149,8 @@ def translate(error: Any, servers: str, doing: str) -> ZkcoordError:
         return RefusedError(f"Kafka at {servers} refused to {doing}: {text}; check the client's credentials and rights")
     if name in UNKNOWN:
         return UnknownPartitionError(f"Kafka at {servers} could not {doing}: {text}; check the topic's name")
+    if name in OLD:
+        return UsageError(f"could not {doing}: {text}; Kafka at {servers} is too old for it")
     if name in SETTING:
         return UsageError(f"could not {doing}: {text}; check the Kafka client's settings")
     if name in AWAY or error.retriable():

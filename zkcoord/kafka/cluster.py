@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from zkcoord.kafka.client import KafkaClient, librdkafka
 
 ANSWER_SECONDS = 10.0
+VERSION_CONFIG = "inter.broker.protocol.version"
 
 
 class Cluster(NamedTuple):
@@ -15,7 +17,19 @@ class Cluster(NamedTuple):
 
     brokers: int
     cluster_id: str | None
-    config: Mapping[str, str]  # of the broker with the smallest id; values that nobody may see are left out
+    config: Mapping[str, str]
+    """Of the broker with the smallest id; values that nobody may see are left out. Empty: brokers before 0.11, which do
+    not tell it."""
+
+
+def protocol_line(cluster: Cluster) -> str | None:
+    """Return the line of versions whose protocol the brokers speak to each other; None if they do not tell it.
+
+    >>> protocol_line(Cluster(1, None, {VERSION_CONFIG: "0.11.0-IV2"})), protocol_line(Cluster(1, None, {}))
+    ('0.11', None)
+    """
+    found = re.match(r"[0-9]+\.[0-9]+", cluster.config.get(VERSION_CONFIG, ""))
+    return None if found is None else found[0]
 
 
 def describe_cluster(client: KafkaClient) -> Cluster:
@@ -31,6 +45,8 @@ def describe_cluster(client: KafkaClient) -> Cluster:
     try:
         entries = future.result(ANSWER_SECONDS + 1)
     except module.KafkaException as error:
+        if error.args[0].name() == "_UNSUPPORTED_FEATURE":
+            return Cluster(len(brokers), listed.cluster_id, {})
         raise client.as_error(error.args[0], "describe a broker") from error
     config = {name: entry.value for name, entry in entries.items() if entry.value is not None}
     return Cluster(len(brokers), listed.cluster_id, config)

@@ -14,7 +14,9 @@ from concurrent.futures import Future, wait
 from typing import Any
 
 from zkcoord.errors import UsageError
+from zkcoord.kafka.old_brokers import check_deletes_groups
 
+DELETES = "delete_consumer_groups"
 NEVER_SECONDS = 3_600.0
 """So long librdkafka itself would wait: its maximum. Nobody waits for so long here."""
 
@@ -33,7 +35,8 @@ class Coordinators:
     def ask(self, question: str, groups: Mapping[str, Any], seconds: float) -> dict[str, Future[Any]]:
         """Return what has an answer within this time. The rest is given up: it may still have been done.
 
-        `question`: a method of AdminClient; `groups`: each group, as that method takes it.
+        `question`: a method of AdminClient; `groups`: each group, as that method takes it. UsageError for what these
+        brokers are known to be too old for.
         """
         if self._closed:
             raise UsageError("this Kafka client is closed; open another")
@@ -41,6 +44,8 @@ class Coordinators:
             admin = self._idle.pop()
         except IndexError:
             admin = self._opens()
+        if question == DELETES:
+            check_deletes_groups(admin, seconds)
         asks, futures = getattr(admin, question), dict[str, Future[Any]]()
         unanswered: Collection[Future[Any]] | bool = True
         try:

@@ -12,10 +12,14 @@ ANSWER_SECONDS = 15.0
 REPLICATED_SECONDS = 10.0
 """So long the controller waits until brokers know the topic."""
 
+NO_DEFAULT = "these brokers have no default replication factor (that needs Kafka 2.4): give --replication-factor"
+NO_DEFAULT_TOLD = "_UNSUPPORTED_FEATURE"
+"""Told by librdkafka, before it asks the brokers. With a factor it means brokers before 0.10.1."""
+
 REFUSED = {
     "TOPIC_ALREADY_EXISTS": "it exists already: `zkcoord topic describe {0}` shows it",
     "INVALID_REPLICATION_FACTOR": "{1}; start more brokers, or give a smaller --replication-factor",
-    "UNSUPPORTED_VERSION": "these brokers have no default replication factor for it: give --replication-factor",
+    "UNSUPPORTED_VERSION": NO_DEFAULT,
     "INVALID_PARTITIONS": "{1}; give another number of partitions",
     "POLICY_VIOLATION": "{1}; ask whoever runs Kafka what its policy allows",
 }
@@ -40,7 +44,8 @@ def create_topic(client: KafkaClient, name: str, partitions: int, replication_fa
     try:
         client.admin().create_topics([wanted], **times)[name].result(ANSWER_SECONDS + 1)
     except module.KafkaException as error:
-        refused = REFUSED.get(error.args[0].name())
+        told = error.args[0].name()
+        refused = NO_DEFAULT if (told, replication_factor) == (NO_DEFAULT_TOLD, None) else REFUSED.get(told)
         if refused is None:
             raise client.as_error(error.args[0], f"create topic {name}") from error
         said = error.args[0].str().strip().rstrip(".")

@@ -1,0 +1,35 @@
+"""What brokers are too old for, where librdkafka does not say so but ends the process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zkcoord.errors import UsageError
+
+OF_1_1 = "max.incremental.fetch.session.cache.slots"
+"""A setting that brokers have since 1.1, as they delete groups since then (KIP-229). It tells more than
+`inter.broker.protocol.version`, which stays behind until somebody raises it."""
+
+
+def check_deletes_groups(admin: Any, seconds: float) -> None:
+    """UsageError when the brokers are known to be older than 1.1: librdkafka 2.16 aborts when it asks these.
+
+    Nothing is known of brokers that do not answer, or refuse to tell their configuration. `seconds`: for each question.
+    """
+    from zkcoord.kafka.client import librdkafka
+
+    module = librdkafka()
+    try:
+        broker = min(admin.list_topics(timeout=seconds).brokers)
+        resource = module.admin.ConfigResource(module.admin.ConfigResource.Type.BROKER, str(broker))
+        (future,) = admin.describe_configs([resource], request_timeout=seconds).values()
+        old = OF_1_1 not in future.result(seconds + 1)
+    except module.KafkaException as error:
+        old = error.args[0].name() == "_UNSUPPORTED_FEATURE"  # it came with 0.11
+    except TimeoutError:
+        return
+    if old:
+        raise UsageError(
+            "these brokers cannot delete a group's offsets: that needs Kafka 1.1. Leave out --offsets; brokers remove"
+            " what is not committed again after offsets.retention.minutes"
+        )
