@@ -20,6 +20,7 @@ from tests.kafka.helpers import PATIENCE_SECONDS, QUIET
 from tests.kafka.topics import create_topic
 from tests.old_members.groups import A, B, static
 from zkcoord.embedded import EmbeddedKafka
+from zkcoord.embedded.artifacts import KAFKA_VERSION
 from zkcoord.legacy.walk import GROUPS_AT_ONCE
 from zkcoord.shell.zk.blocking import Tree
 
@@ -208,6 +209,19 @@ def test_offsets_in_kafka_are_shown_where_kafka_is_given(world: OldWorld, run: R
     first, second = documents(run, world, "--bootstrap-servers", kafka.bootstrap_servers)
     assert (first["store"], first["kafka_offsets"]) == ("none", {})
     assert (second["store"], second["kafka_offsets"]) == ("kafka", {f"{topic}-0": 2})
+
+
+@pytest.mark.kafka
+def test_the_brokers_version_is_suggested_where_kafka_is_given(
+    world: OldWorld, run: Run, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    world.group("g", ETL)
+    file = tmp_path / "groups.toml"
+    told = [f'broker = "{KAFKA_VERSION.rpartition(".")[0]}"'] * isinstance(kafka, EmbeddedKafka)  # KRaft tells none
+    where = ("--write", str(file), "--zookeeper", world.address, "--bootstrap-servers", kafka.bootstrap_servers)
+    assert run("inventory", *where).exit_code == 0
+    lines = [line.partition("#")[0].strip() for line in file.read_text().splitlines()]
+    assert [line for line in lines if line.startswith("broker")] == told
 
 
 def test_without_kafka_the_rest_is_shown_and_the_reason_told(world: OldWorld, run: Run) -> None:

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -17,6 +17,7 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.words import count
 from zkcoord.errors import UsageError, ZkcoordError
 from zkcoord.kafka.client import KafkaClient, librdkafka
+from zkcoord.kafka.cluster import describe_cluster, protocol_line
 from zkcoord.legacy.findings import Question, problems_of, questions_of
 from zkcoord.legacy.inventory import GroupInventory, OldMember, take_inventory
 from zkcoord.legacy.walk import GROUPS_AT_ONCE, group_names, read_cluster, read_groups
@@ -31,7 +32,14 @@ WIDTH = 80  # of a terminal
 GROUP_WIDTH_MIN = 12
 KAFKA_TIMEOUT_MS = 10_000
 
-Kafka = Callable[[Sequence[str]], Mapping[str, Mapping[TopicPartition, int]]]
+Offsets = Mapping[str, Mapping[TopicPartition, int]]
+
+
+class Kafka(NamedTuple):
+    """`offsets` asks for those of some groups. `broker`: the version that the brokers tell, None: none."""
+
+    offsets: Callable[[Sequence[str]], Offsets]
+    broker: str | None
 
 
 @click.command(cls=Command)
@@ -53,17 +61,18 @@ def inventory(settings: Settings, names: tuple[str, ...], write: str | None) -> 
     sections: list[str] = []
     with ExitStack() as stack:
         tree = stack.enter_context(settings.tree())
-        kafka = kafka_offsets(settings, stack)
+        kafka = ask_kafka(settings, stack)
+        broker = None if kafka is None else kafka.broker
         wanted = _wanted(group_names(tree.read), names)
         for found in inventories(tree, wanted, kafka):
             problems = problems_of(found)
             if settings.json:
-                print_json(_document(found, problems))
+                print_json(_document(found, problems, broker))
             else:
                 shown.append(_row(found, len(problems)))
                 texts += _text(found, problems, members=bool(names))
             if write is not None:
-                sections.append(_section(found, problems))
+                sections.append(_section(found, problems, broker))
     if not settings.json:
         click.echo(_table(shown))
         if texts:
@@ -84,7 +93,7 @@ def inventories(tree: Any, names: Sequence[str], kafka: Kafka | None) -> Iterato
     cluster = read_cluster(tree.read)
     for first in range(0, len(names), GROUPS_AT_ONCE):
         batch = names[first : first + GROUPS_AT_ONCE]
-        there = {} if kafka is None else kafka(batch)
+        there = {} if kafka is None else kafka.offsets(batch)
         for nodes in read_groups(tree.read, batch):
             if isinstance(nodes, tuple):
                 warn(f"group {nodes[0]} cannot be read: {nodes[1]}")
@@ -92,8 +101,8 @@ def inventories(tree: Any, names: Sequence[str], kafka: Kafka | None) -> Iterato
                 yield take_inventory(nodes, cluster, there.get(nodes.group))
 
 
-def kafka_offsets(settings: Settings, stack: ExitStack) -> Kafka | None:
-    """Asks Kafka for offsets; None when nobody said where it is, or it cannot be asked."""
+def ask_kafka(settings: Settings, stack: ExitStack) -> Kafka | None:
+    """What Kafka is asked for; None when nobody said where it is, or it cannot be asked."""
     servers = settings.kafka_address()
     if servers is None:
         return None
@@ -110,7 +119,7 @@ def kafka_offsets(settings: Settings, stack: ExitStack) -> Kafka | None:
 
     store = KafkaCommits(client, timeout_ms=KAFKA_TIMEOUT_MS)
 
-    def ask(groups: Sequence[str]) -> Mapping[str, Mapping[TopicPartition, int]]:
+    def ask(groups: Sequence[str]) -> Offsets:
         answer = store.read(groups)
         alike: dict[str, ZkcoordError] = {}
         for group, error in sorted(answer.unknown.items()):
@@ -119,7 +128,16 @@ def kafka_offsets(settings: Settings, stack: ExitStack) -> Kafka | None:
             warn(f"{error}; where its offsets stand is not known")
         return {group: {p: commit.offset for p, commit in found.items()} for group, found in answer.found.items()}
 
-    return ask
+    return Kafka(ask, _broker(client))
+
+
+def _broker(client: KafkaClient) -> str | None:
+    """The line of versions whose protocol the brokers speak; None where they do not tell it."""
+    try:
+        return protocol_line(describe_cluster(client))
+    except ZkcoordError as error:
+        warn(f"{error}; the brokers' version is not known")
+        return None
 
 
 # what is printed for people
@@ -189,7 +207,7 @@ def _member_text(found: GroupInventory, member: OldMember) -> str:
 # what is printed for programs
 
 
-def _document(found: GroupInventory, problems: Sequence[str]) -> dict[str, Any]:
+def _document(found: GroupInventory, problems: Sequence[str], broker: str | None) -> dict[str, Any]:
     """All that is known of the group."""
     return {
         "group": found.group,
@@ -211,7 +229,7 @@ def _document(found: GroupInventory, problems: Sequence[str]) -> dict[str, Any]:
             "gone_topics": found.gone_topics(),
             "gone_partitions": [str(partition) for partition in found.gone_partitions()],
         },
-        "questions": [{"key": q.key, "suggested": q.suggested, "why": q.why} for q in questions_of(found)],
+        "questions": [{"key": q.key, "suggested": q.suggested, "why": q.why} for q in questions_of(found, broker)],
         "problems": list(problems),
     }
 
@@ -235,7 +253,7 @@ def _member(found: GroupInventory, member: OldMember) -> dict[str, Any]:
 # the file to fill in
 
 
-def _section(found: GroupInventory, problems: Sequence[str]) -> str:
+def _section(found: GroupInventory, problems: Sequence[str], broker: str | None) -> str:
     """The group as TOML; one that nothing can be told of is a comment."""
     heading = _toml(found.group)
     notes = [f"# {line}" for line in textwrap.wrap(cell(_summary(found)), 110, break_on_hyphens=False)]
@@ -244,7 +262,7 @@ def _section(found: GroupInventory, problems: Sequence[str]) -> str:
     if found.kind not in ("old", "mixed", "empty"):
         return "\n".join([f"# {heading} is left out: its members are {found.kind}", *notes, ""])
     wave = Question(WAVE, 1, "`zkcoord group adopt --from FILE --wave N` adopts the groups of one wave")
-    return "\n".join([f"[groups.{heading}]", *notes, *map(_setting, (*questions_of(found), wave)), ""])
+    return "\n".join([f"[groups.{heading}]", *notes, *map(_setting, (*questions_of(found, broker), wave)), ""])
 
 
 def _setting(question: Question) -> str:

@@ -7,9 +7,14 @@ from collections.abc import Iterator
 
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.given import shown
+from zkcoord.core.record import ZOOKEEPER
 from zkcoord.legacy.clients import MIXES, Library
 from zkcoord.legacy.inventory import GroupInventory
 from zkcoord.legacy.versions import OldVersion, old_version
+
+CLIENTS_NEED, DELETION_NEEDS = (0, 10), (1, 1)
+"""Brokers that confluent-kafka and Spark's connector read from, and those that delete a group's offsets. A line such as
+0.10 may be any version of it."""
 
 _RANGE = re.compile(r"([0-9.]+)(?:-([0-9.]+))?")
 
@@ -19,6 +24,25 @@ def objections(found: GroupInventory, adoption: Adoption) -> tuple[str, ...]:
     if found.kind == "0.7":
         return ("its members are of Kafka 0.7, which no later one can join: upgrade them first",)
     return (*_strangers(found), *_versions(found, adoption), *_strategy(found, adoption), *_stores(found, adoption))
+
+
+def remarks_on_brokers(adoption: Adoption) -> tuple[str, ...]:
+    """What does not work with brokers of the version that was told: each a sentence. None where nobody told it.
+
+    >>> remarks_on_brokers(Adoption(offsets="zookeeper", strategy="range", kafka="1.1", broker="1.0"))
+    ()
+    """
+    if adoption.broker is None:
+        return ()
+    version = tuple(map(int, adoption.broker.split(".")))
+    if version < CLIENTS_NEED:
+        return (
+            f"its brokers are {adoption.broker}: KafkaConsumer, PySpark and offsets in Kafka are not tried with brokers"
+            " before 0.10.2, only zkcoord.Consumer, which asks no broker",
+        )
+    if adoption.store_name != ZOOKEEPER and version < DELETION_NEEDS:
+        return (f"its brokers are {adoption.broker}: `zkcoord group delete --offsets` needs 1.1",)
+    return ()
 
 
 def _strangers(found: GroupInventory) -> Iterator[str]:

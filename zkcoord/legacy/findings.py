@@ -14,7 +14,7 @@ from zkcoord.tree.topic_filter import INTERNAL, matches
 
 NAMED_MAX = 3  # of many alike, those that a sentence spells out
 
-_OFFSETS, _DUAL, _STRATEGY, _VERSION = "offsets", "dual_commit", "strategy", "kafka"
+_OFFSETS, _DUAL, _STRATEGY, _VERSION, _BROKER = "offsets", "dual_commit", "strategy", "kafka", "broker"
 
 
 class Question(NamedTuple):
@@ -41,8 +41,12 @@ def problems_of(found: GroupInventory) -> tuple[str, ...]:
     )
 
 
-def questions_of(found: GroupInventory) -> tuple[Question, ...]:
-    """What must be told before the group can be adopted, in the order of the file."""
+def questions_of(found: GroupInventory, broker: str | None = None) -> tuple[Question, ...]:
+    """What must be told before the group can be adopted, in the order of the file.
+
+    `broker`: the version that the brokers tell of themselves; None: they were not asked, or do not tell it.
+    """
+    brokers = () if broker is None else (Question(_BROKER, broker, "as the brokers tell it: their protocol version"),)
     return (
         *_stores(found),
         _strategy(found),
@@ -51,6 +55,7 @@ def questions_of(found: GroupInventory) -> tuple[Question, ...]:
         Question("backoff_ms", 2_000, "their rebalance.backoff.ms (zookeeper.sync.time.ms, 2000, unless they set it)"),
         Question("auto_commit_interval_ms", 60_000, "their auto.commit.interval.ms (60000 unless they set it)"),
         _internal(found),
+        *brokers,
     )
 
 

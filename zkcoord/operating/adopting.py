@@ -9,7 +9,7 @@ from zkcoord.core.adoption import Adoption
 from zkcoord.core.record import ZOOKEEPER, GroupRecord
 from zkcoord.errors import UnavailableError, UsageError, ZkcoordError
 from zkcoord.group_report import read_tree
-from zkcoord.legacy.adopting import objections
+from zkcoord.legacy.adopting import objections, remarks_on_brokers
 from zkcoord.legacy.findings import problems_of
 from zkcoord.legacy.inventory import GroupInventory
 from zkcoord.migrate import BlockingTree
@@ -79,4 +79,5 @@ def adopt_group(
     if adoption.store_name != ZOOKEEPER:
         store = adoption.store_name
         remarks.append(f"its consumers of zkcoord use the store {store!r}, too: give them brokers' addresses")
+    remarks += remarks_on_brokers(adoption)
     return Result(group, result, notes, "; ".join(remarks))

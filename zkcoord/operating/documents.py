@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from zkcoord.core.adoption import Adoption
 from zkcoord.core.model import Phase
 from zkcoord.core.record import ZOOKEEPER
 from zkcoord.core.stores import lagging
@@ -15,6 +16,7 @@ from zkcoord.operating.partitions import Ends, partitions_of
 from zkcoord.operating.saying import Tone
 from zkcoord.operating.waiting import requested_words, waits_for
 from zkcoord.operating.words import at, cell
+from zkcoord.tree.adoption import KEYS
 
 CHANGED = {
     TopicChange.RECREATED: "was deleted and created again: its earlier owners and offsets are dropped before it starts",
@@ -100,7 +102,13 @@ def document(above: TreeReport, report: GroupReport, ends: Ends) -> dict[str, An
         "partitions": partitions_of(report, ends),
         "problems": dict(sorted(report.problems.items())),
         "brokers": above.brokers,
+        "adoption": _adoption(report.view.record.adoption),
     }
+
+
+def _adoption(told: Adoption | None) -> dict[str, Any] | None:
+    """What was told of the group's old members; None: nothing was."""
+    return None if told is None else {key: getattr(told, key) for key in KEYS}
 
 
 def state_of(above: TreeReport, report: GroupReport) -> dict[str, Any]:

@@ -159,6 +159,21 @@ def test_a_group_that_is_not_adopted_is_shown_as_observed_and_nothing_is_asked_o
     assert record_of(world, "g") is None
 
 
+def test_the_version_of_the_brokers_is_shown_and_what_does_not_work_with_it_is_told(world: OldWorld, run: Run) -> None:
+    for broker, store, told in (
+        ("0.9", ("--offsets", "zookeeper"), "KafkaConsumer, PySpark and offsets in Kafka are not tried"),
+        ("0.11.0.2", ("--offsets", "zookeeper"), None),
+    ):
+        words = (*store, *RANGE[2:], "--broker", broker, "--zookeeper", world.address)
+        why = json.loads(run("group", "adopt", "g", *words, "--output", "json").stdout)["why"]
+        assert (told in why) if told else why == ""
+        described = run("group", "describe", "g", "--output", "json", "--zookeeper", world.address)
+        adoption = json.loads(described.stdout)["adoption"]
+        assert (adoption["offsets"], adoption["kafka"], adoption["broker"]) == ("zookeeper", "0.11", broker)
+    words = ("--offsets", "kafka", *RANGE[2:], "--broker", "1.0", "--zookeeper", world.address)
+    assert "`zkcoord group delete --offsets` needs 1.1" in run("group", "adopt", "new", *words).stdout
+
+
 def test_f221_a_group_with_a_member_that_nobody_can_read_is_shown_as_observed(world: OldWorld, run: Run) -> None:
     """A coordinator observes it after a grace. A tool, which looks once, cannot know how long the node is there."""
     assert results(run, world, "g", *RANGE) == ({"g": "adopted"}, 0)

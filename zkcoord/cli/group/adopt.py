@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from zkcoord.cli.inventory import inventories, kafka_offsets
+from zkcoord.cli.inventory import ask_kafka, inventories
 from zkcoord.cli.options import Command, Settings, at_least, number_option, pass_settings
 from zkcoord.cli.output import show, tell
 from zkcoord.core.adoption import OLD_STORES, OLD_STRATEGIES, Adoption
@@ -80,7 +80,7 @@ def adopt(
         into = Rehearsal(tree) if dry_run else tree
         results = [
             adopt_group(into, layout, found.group, wanted.pop(found.group), found, force=force)
-            for found in inventories(tree, sorted(wanted), kafka_offsets(settings, stack))
+            for found in inventories(tree, sorted(wanted), ask_kafka(settings, stack))
         ]
         results += [adopt_group(into, layout, group, wanted[group], None, force=force) for group in sorted(wanted)]
     _print(settings, results, dry_run=dry_run)
