@@ -1,82 +1,80 @@
-"""zkcoord's own clients on brokers of other versions: the plain consumer, and both of Spark's readers."""
+"""PySpark consumers in a real group on brokers of other versions, with both readers, and each store of offsets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
+from tests.integration.test_old_brokers import STORES, VERSIONS
 from tests.spark.conftest import Topic
-from tests.spark.fakes import World
-from tests.spark.played import consumer_of
-from tests.spark.together import ON_REAL_SERVERS, coordinating
+from tests.spark.test_real_stores import in_kafka, keep_in
+from tests.spark.together import ON_REAL_SERVERS, Seen, coordinating
 from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
-from zkcoord.kafka.consumer import KafkaConsumer
+from zkcoord.kafka.client import KafkaClient
+from zkcoord.offsets.kafka_store import KafkaCommits
+from zkcoord.shell.zk.blocking import Tree
+from zkcoord.spark import SparkConsumer
+from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.snapshot import Read
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from zkcoord.spark import Batch
+    from pyspark.sql import SparkSession
 
 pytestmark = [*ON_REAL_SERVERS, pytest.mark.legacy, pytest.mark.long]
 
-VERSIONS = ("0.10.2.2", "0.11.0.2", "1.1.1", "2.8.2", "3.9.1")
 COUNTS = {0: 25, 1: 3}
+MORE = 4
+GROUPS = (f"spark-{number}" for number in itertools.count(1))
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
 def servers(request: pytest.FixtureRequest) -> Iterator[tuple[str, EmbeddedKafka]]:
-    """A ZooKeeper, and a broker of this version."""
+    """A ZooKeeper with a coordinator, and a broker of this version."""
     with (
         EmbeddedZooKeeper(fsync=False) as zookeeper,
         EmbeddedKafka(zookeeper.hosts, version=request.param, heap="256m") as kafka,
+        coordinating(zookeeper.hosts),
     ):
         yield zookeeper.hosts, kafka
 
 
-def filled(kafka: EmbeddedKafka) -> Topic:
-    """A topic of the test's own with all records in it."""
-    topic = Topic(kafka.bootstrap_servers, len(COUNTS))
-    for partition, count in COUNTS.items():
-        topic.fill(partition, count)
-    return topic
+def nodes(zookeeper: str, group: str, topic: Topic) -> dict[int, int]:
+    """The offsets in ZooKeeper."""
+    with Tree(zookeeper) as tree:
+        read = tree.read([Read(DRAFT.offset(group, TopicPartition(topic.name, number))) for number in COUNTS])
+    return {number: int(node.data) for number, node in zip(COUNTS, read, strict=True) if node.data}
 
 
-def test_the_plain_consumer_reads_every_record_and_commits(servers: tuple[str, EmbeddedKafka]) -> None:
-    zookeeper, kafka = servers
-    topic = filled(kafka)
-    seen: set[tuple[int, int]] = set()
-    with (
-        coordinating(zookeeper),
-        KafkaConsumer(zookeeper, kafka.bootstrap_servers, "plain", [topic.name], from_beginning=True) as consumer,
-    ):
-
-        def all_seen() -> bool:
-            message = consumer.poll(0.2)
-            if message is not None:
-                seen.add((message.partition(), message.offset()))
-            return len(seen) == sum(COUNTS.values())
-
-        wait_until(all_seen, "it reads every record")
-        consumer.poll(0)
-        consumer.commit()
-    assert seen == {(partition, offset) for partition, count in COUNTS.items() for offset in range(count)}
-
-
+@pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("reader", ["kafka", "python"])
-def test_spark_reads_every_record(
-    world: World, spark: SparkSession, servers: tuple[str, EmbeddedKafka], reader: str
+def test_spark_reads_every_record_once_commits_and_goes_on_there(
+    spark: SparkSession, servers: tuple[str, EmbeddedKafka], reader: Literal["kafka", "python"], store: str
 ) -> None:
-    topic = filled(servers[1])
-    world.given = {TopicPartition(topic.name, partition): 0 for partition in COUNTS}
-    found: list[Any] = []
+    (zookeeper, kafka), group, seen = servers, next(GROUPS), Seen()
+    topic = Topic(kafka.bootstrap_servers, len(COUNTS))
+    if store != "zookeeper":
+        keep_in(zookeeper, group, store)
+    with KafkaClient(kafka.bootstrap_servers) as client:
+        commits = KafkaCommits(client)
 
-    def process(df: DataFrame, batch: Batch) -> None:
-        found.extend((row.partition, row.offset, bytes(row.value)) for row in df.collect())
+        def committed(ends: Mapping[int, int]) -> bool:
+            in_zookeeper, told = nodes(zookeeper, group, topic), in_kafka(commits, group)
+            return told == ({} if store == "zookeeper" else ends) and (store == "kafka" or in_zookeeper == ends)
 
-    assert consumer_of(world, spark, topic, reader=reader).run(process, idle_timeout_ms=0) == 1
-    assert sorted(found) == [(p, n, b"value-%d" % n) for p, count in COUNTS.items() for n in range(count)]
-    assert world.final == {TopicPartition(topic.name, partition): count for partition, count in COUNTS.items()}
+        for ends, new in ((COUNTS, COUNTS), ({0: COUNTS[0] + MORE, 1: COUNTS[1]}, {0: MORE})):
+            for partition, count in new.items():
+                topic.fill(partition, count)
+            consumer = SparkConsumer(
+                *(spark, zookeeper, kafka.bootstrap_servers, group, [topic.name]),
+                starting_offsets="earliest",
+                session_timeout_ms=6_000,
+                reader=reader,
+            )
+            consumer.run(seen.process_as("a"), idle_timeout_ms=3_000)
+            assert seen.records == dict.fromkeys(((p, n) for p, end in ends.items() for n in range(end)), 1)
+            wait_until(lambda ends=ends: committed(ends), f"{store} has {ends}")  # type: ignore[misc]
