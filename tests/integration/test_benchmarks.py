@@ -15,6 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 BENCHMARKS = ROOT / "benchmarks"
 OF_SPARK = ("spark_loop", "spark_latency", "spark_rebalance", "spark_reader", "spark_sinks", "offset_log")
+OF_OFFSETS = ("offsets", "stores", "migration", "topics")
 MEASURE = re.compile(r"(\w+) (-?\d+\.\d+) (-|[\d.]+) (ok|short)")
 TIMEOUT_S = 600
 
@@ -53,6 +54,14 @@ def test_every_kind_of_a_settled_groups_step_can_be_measured(monkeypatch: pytest
 @pytest.mark.long
 @pytest.mark.parametrize("name", OF_SPARK)
 def test_a_quick_run_ends_with_its_measures(name: str, tmp_path: Path, spark_java: None) -> None:
+    run_quickly(name, tmp_path)
+
+
+@pytest.mark.zookeeper
+@pytest.mark.kafka
+@pytest.mark.long
+@pytest.mark.parametrize("name", OF_OFFSETS)
+def test_a_quick_run_with_offsets_and_topics_ends_with_its_measures(name: str, tmp_path: Path) -> None:
     run_quickly(name, tmp_path)
 
 
