@@ -1,0 +1,45 @@
+"""A program on a consumer of Kafka's own protocol: prints `partition offset` of each record, commits every third one.
+
+    python kafkas_reader.py SERVERS GROUP TOPIC PROTOCOL
+
+It ends at SIGTERM, and commits what it has read.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+from confluent_kafka import Consumer
+
+COMMITTED_EVERY = 3
+SESSION_MS = "6000"
+
+
+def main(servers: str, group: str, topic: str, protocol: str) -> None:
+    """Read until told to end."""
+    leaving: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _frame: leaving.append(number))
+    settings = {"bootstrap.servers": servers, "group.id": group, "group.protocol": protocol}
+    settings |= {"enable.auto.commit": "false", "auto.offset.reset": "error"}
+    if protocol == "classic":
+        settings["session.timeout.ms"] = SESSION_MS
+    consumer = Consumer(settings)
+    consumer.subscribe([topic])
+    count = 0
+    while not leaving:
+        message = consumer.poll(0.1)
+        if message is None:
+            continue
+        assert message.error() is None, message.error()
+        print(message.partition(), message.offset(), flush=True)
+        count += 1
+        if count % COMMITTED_EVERY == 0:
+            consumer.commit(asynchronous=False)
+    if count % COMMITTED_EVERY:
+        consumer.commit(asynchronous=False)
+    consumer.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
