@@ -9,8 +9,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import duckdb
 import pytest
 
+from tests.sinks.frames import DeltaLog
+from tests.sinks.s3_server import S3
 from tests.spark.streams import committed
 from tests.spark.together import coordinating, run_program
 from tests.waiting import wait_until
@@ -82,3 +85,16 @@ def test_a_remote_session_reads_cancels_reports_activity_and_streams_without_its
         "ran": [[True, None]] * 2,
         "rows": [[0, *each, "0:0:20,1:0:5"] for each in records] + [[1, 1, offset, "1:5:8"] for offset in range(5, 8)],
     }
+
+
+@pytest.mark.s3
+def test_a_remote_session_writes_ranges_and_tables_into_a_store(server: str, s3: S3, tmp_path: Path) -> None:
+    told = run_program("tests.spark.on_connect_store", server, tmp_path, s3.endpoint)
+    files = [["clicks-0-0-5.parquet", 5], ["clicks-1-10-14.parquet", 4]]
+    assert told == {"ranges": [files, files], "delta": [9, 0], "iceberg": [9, 0]}
+    place = s3.download(tmp_path.name, tmp_path / "copies")
+    expected = [("clicks", 0, n, n) for n in range(5)] + [("clicks", 1, n + 5, n) for n in range(5, 9)]
+    assert DeltaLog(place / "delta").rows() == expected
+    for files_of in ("ranges/*.parquet", "iceberg/data/*.parquet"):
+        question = f'SELECT topic, "partition", "offset", n FROM read_parquet(\'{place}/{files_of}\') ORDER BY ALL'
+        assert duckdb.sql(question).fetchall() == expected
