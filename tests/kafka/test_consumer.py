@@ -77,9 +77,12 @@ def test_reads_what_it_is_given_from_where_it_is_given(
     consumer = open_consumer()
     assert consumer.poll(0) is None
     coordinator.give({a: 15})
+    assert coordinator.begun == set()
     assert read(consumer, 5) == [(0, offset) for offset in range(15, 20)]
     coordinator.give({b: 18})
+    assert coordinator.begun == {a}
     assert read(consumer, 2) == [(1, 18), (1, 19)]
+    assert coordinator.begun == {a, b}
     assert (consumer.poll(0.1), consumer.assignment(), consumer.position(b)) == (None, (a, b), 20)
 
 

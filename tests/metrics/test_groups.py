@@ -78,6 +78,22 @@ def test_a_dead_members_partitions_are_counted_until_others_have_them(seed: int)
 
 
 @on_seeds()
+def test_a_first_record_that_is_told_later_stands_in_the_timeline_and_is_counted_once(seed: int) -> None:
+    measured = Measured()
+    script = Script(seed, coordinators=1, consumers=1, topics={"t": 4}, coordinates=measured)
+    script.settle()
+    script.world.run_for(1_000)
+    groups = measured.groups[script.leader()]
+    assert {each.first_record_ms for each in groups.handovers(GROUP) or ()} == {None}
+    script.world.run_for(12_000)
+    done = groups.handovers(GROUP) or []
+    assert (len(done), [each for each in done if each.first_record_ms is None]) == (4, [])
+    script.world.run_for(60_000)
+    assert measured.counted(script, "zkcoord_handover_stage_seconds_count", stage="first_record") == 4
+    assert groups.handovers(GROUP) == done
+
+
+@on_seeds()
 def test_a_member_that_hangs_shows_as_an_old_command_then_retries_then_an_eviction(seed: int) -> None:
     measured = Measured()
     script = Script(seed, consumers=2, topics={"t": 4}, coordinates=measured)

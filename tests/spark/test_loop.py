@@ -39,6 +39,7 @@ def test_batches_follow_each_other_without_gap_and_are_committed_in_order(world:
     assert world.final == {A: 25, B: 100}
     assert [each.lag for each in world.reports] == [15, 5, 0]
     assert world.member.reported == (25, 0)  # offsets done, offsets left
+    assert world.member.begun == {A}
 
 
 def test_a_batch_asks_for_all_ends_at_once_and_once_for_the_starts_of_new_partitions(
