@@ -268,7 +268,7 @@ class Consumer:
         """Tell how the work goes: `progress` grows with what was done (in any unit), `lag` is what is known to be left.
 
         It is shown, and answered to the coordinator's probes: a member that has partitions, lag, and no progress
-        at several probes is taken for dead inside, and evicted. Cheap; may be called from any thread.
+        at several probes counts as stalled, and is evicted. Cheap; may be called from any thread.
         """
         self._role.said = (given_number("progress", progress), given_number("lag", lag))
 

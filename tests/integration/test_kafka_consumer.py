@@ -238,7 +238,7 @@ def test_a_commit_under_a_stop_goes_through_and_lets_the_stop_end(world: World) 
 
         wait_until(all_in_work, "messages of every partition are in work")
         second = start(stack, Reader(world, "second"))
-        wait_until(lambda: len(first._holdings.wanted()) < PARTITIONS, "a stop has begun")
+        wait_until(lambda: len(first._positions.wanted()) < PARTITIONS, "a stop has begun")
         assert second.held() == 0
         first.commit()
         assert world.stored() == dict.fromkeys(range(PARTITIONS), 5)

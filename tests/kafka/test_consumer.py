@@ -123,7 +123,7 @@ def test_a_stop_waits_for_the_message_in_work_until_the_next_poll(
     working, other = (a, b) if seen[0][0] == 0 else (b, a)
     assert finals(coordinator.take([other])) == {other: 0}  # nobody works on it: at once
     stop = coordinator.take([working])
-    wait_until(lambda: consumer._holdings.wanted() == {}, "the stop has begun")
+    wait_until(lambda: consumer._positions.wanted() == {}, "the stop has begun")
     assert not stop.done()
     assert consumer.poll(0.2) is None  # finishes the first; nothing more of a stopping partition
     assert finals(stop) == {working: 1}
@@ -181,7 +181,7 @@ def test_a_commit_finishes_what_is_in_work_and_a_stop_waits_for_it(at_work: AtWo
     commit.start()
     assert coordinator.committing.wait(PATIENCE_SECONDS)
     stop = coordinator.take([a])
-    wait_until(lambda: consumer._holdings.wanted() == {}, "the stop has begun")
+    wait_until(lambda: consumer._positions.wanted() == {}, "the stop has begun")
     assert not stop.done()
     coordinator.gate.set()
     commit.join(PATIENCE_SECONDS)
@@ -215,7 +215,7 @@ def test_nothing_fetched_before_a_stop_is_handed_out_after_a_new_start(
         coordinator.give({a: start})
         assert [where(m)[1] for m in more(consumer, 20)] == list(range(start, start + 20))
         stop = coordinator.take([a])
-        wait_until(lambda: consumer._holdings.wanted() == {}, "the stop has begun")
+        wait_until(lambda: consumer._positions.wanted() == {}, "the stop has begun")
         assert consumer.poll(0) is None
         assert finals(stop) == {a: start + 20}
 

@@ -25,14 +25,14 @@ class Around:
     answering = False
 
     def __init__(self) -> None:
-        self.holdings = FetchPositions()
+        self.positions = FetchPositions()
         self.asked: list[TopicPartition] = []
         self.told: list[str | None] = []
         self._epochs: dict[TopicPartition, int] = {}
         self._fetched = [Fetched(messages=(SimMessage(GOOD, 5),), out_of_range=(BEYOND,))]
 
     def allowed(self, partition: TopicPartition) -> bool:
-        return partition in self.holdings.partitions()
+        return partition in self.positions.partitions()
 
     def report(self, progress: int, lag: int) -> None:
         """Nobody listens."""
@@ -61,19 +61,19 @@ class Around:
 
     def log_of(self, partition: TopicPartition) -> Log:
         self.asked.append(partition)
-        self.holdings.lose([GOOD])
+        self.positions.lose([GOOD])
         return Log(start=0, end=3, reset=3)
 
 
 def test_f69_messages_are_of_held_partitions_also_after_a_slow_question_to_kafka() -> None:
     around = Around()
-    around.holdings.start(Starting({GOOD: 5, BEYOND: 9}, 1))
-    delivery = Delivery("g", around, around, around, around.holdings, threading.Condition())  # type: ignore[arg-type]
+    around.positions.start(Starting({GOOD: 5, BEYOND: 9}, 1))
+    delivery = Delivery("g", around, around, around, around.positions, threading.Condition())  # type: ignore[arg-type]
     for _ in range(3):
         for message in delivery.turn(10, 0.0):
-            assert message.partition() in [held.partition for held in around.holdings.partitions()]
+            assert message.partition() in [held.partition for held in around.positions.partitions()]
     assert around.asked == [BEYOND]
-    assert around.holdings.position(BEYOND) == 3
+    assert around.positions.position(BEYOND) == 3
     assert delivery.handed == 1
 
 
@@ -81,8 +81,8 @@ def test_f224_nothing_is_fetched_before_a_kafka_that_was_away_has_told_which_clu
     """Its records may be of another cluster than the tree's topics: the membership compares, and ends."""
     around = Around()
     around.answered, around.cluster_id, around._fetched = False, "cluster-2", []
-    around.holdings.start(Starting({GOOD: 5}, 1))
-    delivery = Delivery("g", around, around, around, around.holdings, threading.Condition())  # type: ignore[arg-type]
+    around.positions.start(Starting({GOOD: 5}, 1))
+    delivery = Delivery("g", around, around, around, around.positions, threading.Condition())  # type: ignore[arg-type]
     delivery.reach.failed(UnavailableError("it does not answer"))
     for _ in range(3):
         delivery.turn(10, 0.0)

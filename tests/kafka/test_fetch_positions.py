@@ -15,208 +15,208 @@ A, B = TopicPartition("clicks", 0), TopicPartition("clicks", 1)
 
 def holding(**positions: int) -> FetchPositions:
     """Holdings of clicks-0 (`a`) and clicks-1 (`b`), from these offsets."""
-    holdings = FetchPositions()
-    start(holdings, {{"a": A, "b": B}[name]: offset for name, offset in positions.items()})
-    return holdings
+    tracked = FetchPositions()
+    start(tracked, {{"a": A, "b": B}[name]: offset for name, offset in positions.items()})
+    return tracked
 
 
-def start(holdings: FetchPositions, positions: dict[TopicPartition, int]) -> None:
+def start(tracked: FetchPositions, positions: dict[TopicPartition, int]) -> None:
     """Started and acknowledged."""
-    holdings.start(Starting(positions, 1))
+    tracked.start(Starting(positions, 1))
     for partition in positions:
-        holdings.unbar(partition)
+        tracked.unbar(partition)
 
 
-def hand_out(holdings: FetchPositions, partition: TopicPartition, offset: int, allowed: bool = True) -> bool:
-    """As the fetcher does that follows the holdings at once."""
-    epoch = holdings.wanted().get(partition, (None, 0))[0]
-    return holdings.hand_out(partition, epoch, offset, allowed)
+def hand_out(tracked: FetchPositions, partition: TopicPartition, offset: int, allowed: bool = True) -> bool:
+    """As the fetcher does that follows the tracked at once."""
+    epoch = tracked.wanted().get(partition, (None, 0))[0]
+    return tracked.hand_out(partition, epoch, offset, allowed)
 
 
 def test_a_message_is_in_work_until_it_is_finished() -> None:
-    holdings = holding(a=5, b=0)
-    assert hand_out(holdings, A, 5)
-    assert (holdings.at_rest([A, B]), holdings.position(A)) == ({B}, 6)
-    holdings.finish()
-    assert (holdings.at_rest([A]), holdings.stop([A, B])) == ({A}, {A: 6, B: 0})
+    tracked = holding(a=5, b=0)
+    assert hand_out(tracked, A, 5)
+    assert (tracked.at_rest([A, B]), tracked.position(A)) == ({B}, 6)
+    tracked.finish()
+    assert (tracked.at_rest([A]), tracked.stop([A, B])) == ({A}, {A: 6, B: 0})
 
 
 def test_a_partition_is_given_back_before_its_message_in_work_and_the_user_hears_it_once() -> None:
-    holdings = holding(a=5)
-    hand_out(holdings, A, 5)
-    assert holdings.stop([A]) == {A: 5}
-    assert (holdings.take_forfeited(), holdings.take_forfeited()) == ((A,), ())
+    tracked = holding(a=5)
+    hand_out(tracked, A, 5)
+    assert tracked.stop([A]) == {A: 5}
+    assert (tracked.take_forfeited(), tracked.take_forfeited()) == ((A,), ())
 
 
 def test_a_closed_consumer_hands_nothing_out_and_gives_finished_offsets_back() -> None:
-    holdings = holding(a=5)
-    hand_out(holdings, A, 5)
-    holdings.finish()
-    holdings.closed = True
-    assert not hand_out(holdings, A, 6)
-    assert holdings.stop([A]) == {A: 6}
+    tracked = holding(a=5)
+    hand_out(tracked, A, 5)
+    tracked.finish()
+    tracked.closed = True
+    assert not hand_out(tracked, A, 6)
+    assert tracked.stop([A]) == {A: 6}
 
 
 def test_what_was_committed_is_not_forfeited_by_a_loss() -> None:
-    holdings = holding(a=5)
-    hand_out(holdings, A, 5)
-    assert holdings.begin_commit(None) == {A: 6}
-    holdings.end_commit(True)
-    holdings.lose([A])
-    assert (holdings.partitions(), holdings.take_forfeited()) == ((), ())
+    tracked = holding(a=5)
+    hand_out(tracked, A, 5)
+    assert tracked.begin_commit(None) == {A: 6}
+    tracked.end_commit(True)
+    tracked.lose([A])
+    assert (tracked.partitions(), tracked.take_forfeited()) == ((), ())
 
 
 def test_a_partition_that_came_back_and_was_read_again_is_not_told() -> None:
-    holdings = holding(a=5)
-    hand_out(holdings, A, 5)
-    holdings.lose([A])
-    start(holdings, {A: 5})
-    hand_out(holdings, A, 5)
-    holdings.finish()
-    assert holdings.take_forfeited() == ()
+    tracked = holding(a=5)
+    hand_out(tracked, A, 5)
+    tracked.lose([A])
+    start(tracked, {A: 5})
+    hand_out(tracked, A, 5)
+    tracked.finish()
+    assert tracked.take_forfeited() == ()
 
 
 def test_what_a_refused_commit_told_as_gone_is_not_told_again() -> None:
-    holdings = holding(a=5, b=0)
+    tracked = holding(a=5, b=0)
     for partition, offset in ((A, 5), (B, 0)):
-        hand_out(holdings, partition, offset)
-    assert holdings.begin_commit(None) == {A: 6, B: 1}
-    holdings.end_commit(False, {A})
-    holdings.lose([A, B])
-    assert holdings.take_forfeited() == (B,)  # of which the user has not heard
+        hand_out(tracked, partition, offset)
+    assert tracked.begin_commit(None) == {A: 6, B: 1}
+    tracked.end_commit(False, {A})
+    tracked.lose([A, B])
+    assert tracked.take_forfeited() == (B,)  # of which the user has not heard
 
 
 def test_what_was_lost_during_the_commit_that_told_it_is_not_told_again() -> None:
-    holdings = holding(a=5)
-    hand_out(holdings, A, 5)
-    holdings.begin_commit(None)
-    holdings.lose([A])
-    holdings.end_commit(False, {A})
-    assert holdings.take_forfeited() == ()
+    tracked = holding(a=5)
+    hand_out(tracked, A, 5)
+    tracked.begin_commit(None)
+    tracked.lose([A])
+    tracked.end_commit(False, {A})
+    assert tracked.take_forfeited() == ()
 
 
 def test_what_was_handed_out_after_a_refused_commit_is_told() -> None:
-    holdings = holding(a=5)
-    hand_out(holdings, A, 5)
-    holdings.begin_commit(None)
-    holdings.end_commit(False, {A})
-    hand_out(holdings, A, 6)
-    holdings.lose([A])
-    assert holdings.take_forfeited() == (A,)
+    tracked = holding(a=5)
+    hand_out(tracked, A, 5)
+    tracked.begin_commit(None)
+    tracked.end_commit(False, {A})
+    hand_out(tracked, A, 6)
+    tracked.lose([A])
+    assert tracked.take_forfeited() == (A,)
 
 
 @pytest.mark.parametrize(("offset", "told_later"), [(7, ()), (6, (A,))])
 def test_own_offsets_of_a_lost_partition_tell_as_much_as_they_name(offset: int, told_later: tuple[object]) -> None:
-    holdings = holding(a=5)
+    tracked = holding(a=5)
     for number in (5, 6):
-        hand_out(holdings, A, number)
-    holdings.lose([A])
+        hand_out(tracked, A, number)
+    tracked.lose([A])
     with pytest.raises(FencedError, match="clicks-0"):
-        holdings.begin_commit({A: offset})
-    assert holdings.take_forfeited() == told_later
+        tracked.begin_commit({A: offset})
+    assert tracked.take_forfeited() == told_later
 
 
 def test_a_message_of_an_earlier_epoch_is_dropped() -> None:
-    holdings = holding(a=5)
-    old = holdings.wanted()[A][0]
-    holdings.stop([A])
-    start(holdings, {A: 2})
-    assert not holdings.hand_out(A, old, 5, True)
-    assert holdings.position(A) == 2
+    tracked = holding(a=5)
+    old = tracked.wanted()[A][0]
+    tracked.stop([A])
+    start(tracked, {A: 2})
+    assert not tracked.hand_out(A, old, 5, True)
+    assert tracked.position(A) == 2
 
 
 @pytest.mark.parametrize("change", ["seek", "pause", "take_back"])
 def test_each_change_of_the_user_makes_what_was_fetched_before_old(change: str) -> None:
-    holdings = holding(a=5)
-    old = holdings.wanted()[A][0]
+    tracked = holding(a=5)
+    old = tracked.wanted()[A][0]
     if change == "seek":
-        holdings.seek(A, 5)
+        tracked.seek(A, 5)
     elif change == "pause":
-        holdings.pause([A], True)
-        holdings.pause([A], False)
+        tracked.pause([A], True)
+        tracked.pause([A], False)
     else:
-        holdings.take_back()
-    assert not holdings.hand_out(A, old, 5, True)
-    assert holdings.wanted()[A][1] == 5
+        tracked.take_back()
+    assert not tracked.hand_out(A, old, 5, True)
+    assert tracked.wanted()[A][1] == 5
 
 
 def test_nothing_is_fetched_before_the_start_is_acknowledged() -> None:
-    holdings = FetchPositions()
-    holdings.start(Starting({A: 5}, 1))
-    assert (holdings.barred(), holdings.wanted(), holdings.partitions()) == ((A,), {}, (A,))
+    tracked = FetchPositions()
+    tracked.start(Starting({A: 5}, 1))
+    assert (tracked.barred(), tracked.wanted(), tracked.partitions()) == ((A,), {}, (A,))
 
 
 def test_what_the_lease_keeps_back_is_fetched_again_when_it_holds() -> None:
-    holdings = holding(a=5)
-    assert not hand_out(holdings, A, 5, allowed=False)
-    assert (holdings.barred(), holdings.wanted()) == ((A,), {})
-    holdings.unbar(A)
-    assert holdings.wanted()[A][1] == 5
-    assert hand_out(holdings, A, 5)
+    tracked = holding(a=5)
+    assert not hand_out(tracked, A, 5, allowed=False)
+    assert (tracked.barred(), tracked.wanted()) == ((A,), {})
+    tracked.unbar(A)
+    assert tracked.wanted()[A][1] == 5
+    assert hand_out(tracked, A, 5)
 
 
 def test_a_stopping_partition_hands_out_nothing_and_can_still_be_committed() -> None:
-    holdings = holding(a=5)
-    hand_out(holdings, A, 5)
-    holdings.begin_stop([A])
-    assert not hand_out(holdings, A, 6)
-    assert holdings.begin_commit(None) == {A: 6}
-    assert holdings.at_rest([A]) == set()
-    holdings.end_commit(True)
-    assert holdings.at_rest([A]) == {A}
-    assert holdings.stop([A]) == {A: 6}
+    tracked = holding(a=5)
+    hand_out(tracked, A, 5)
+    tracked.begin_stop([A])
+    assert not hand_out(tracked, A, 6)
+    assert tracked.begin_commit(None) == {A: 6}
+    assert tracked.at_rest([A]) == set()
+    tracked.end_commit(True)
+    assert tracked.at_rest([A]) == {A}
+    assert tracked.stop([A]) == {A: 6}
 
 
 def test_own_offsets_finish_what_is_before_them() -> None:
-    holdings = holding(a=5, b=0)
+    tracked = holding(a=5, b=0)
     for offset in (5, 6):
-        hand_out(holdings, A, offset)
-    hand_out(holdings, B, 0)
-    assert holdings.begin_commit({A: 6}) == {A: 6}
-    holdings.end_commit(True)
-    assert holdings.at_rest([A, B]) == set()
-    assert holdings.stop([A, B]) == {A: 6, B: 0}
+        hand_out(tracked, A, offset)
+    hand_out(tracked, B, 0)
+    assert tracked.begin_commit({A: 6}) == {A: 6}
+    tracked.end_commit(True)
+    assert tracked.at_rest([A, B]) == set()
+    assert tracked.stop([A, B]) == {A: 6, B: 0}
 
 
 def test_own_offsets_are_refused_whole() -> None:
-    holdings = holding(a=5)
-    hand_out(holdings, A, 5)
+    tracked = holding(a=5)
+    hand_out(tracked, A, 5)
     with pytest.raises(FencedError, match="clicks-1"):
-        holdings.begin_commit({A: 6, B: 1})
+        tracked.begin_commit({A: 6, B: 1})
     with pytest.raises(UsageError, match="cannot commit 7 of clicks-0"):
-        holdings.begin_commit({A: 7})
-    assert holdings.at_rest([A, B]) == {B}
-    holdings.finish()
-    assert holdings.at_rest([A, B]) == {A, B}
+        tracked.begin_commit({A: 7})
+    assert tracked.at_rest([A, B]) == {B}
+    tracked.finish()
+    assert tracked.at_rest([A, B]) == {A, B}
 
 
 def test_a_commit_under_way_says_nothing_of_a_later_tenure() -> None:
-    holdings = holding(a=5)
-    hand_out(holdings, A, 5)
-    holdings.begin_commit(None)
-    holdings.lose([A])
-    start(holdings, {A: 5})
-    holdings.end_commit(True)
-    hand_out(holdings, A, 5)
-    assert holdings.begin_commit(None) == {A: 6}
+    tracked = holding(a=5)
+    hand_out(tracked, A, 5)
+    tracked.begin_commit(None)
+    tracked.lose([A])
+    start(tracked, {A: 5})
+    tracked.end_commit(True)
+    hand_out(tracked, A, 5)
+    assert tracked.begin_commit(None) == {A: 6}
 
 
 def test_a_commit_names_the_last_start_of_each_partition() -> None:
-    holdings = FetchPositions()
-    holdings.start(Starting({A: 0}, 1))
-    holdings.lose([A])
-    holdings.start(Starting({A: 5, B: 0}, 4))
-    holdings.start(Starting({A: 6}, 7))
-    assert holdings.starts_of([A, B]) == {A: 7, B: 4}
+    tracked = FetchPositions()
+    tracked.start(Starting({A: 0}, 1))
+    tracked.lose([A])
+    tracked.start(Starting({A: 5, B: 0}, 4))
+    tracked.start(Starting({A: 6}, 7))
+    assert tracked.starts_of([A, B]) == {A: 7, B: 4}
 
 
 def test_a_seek_is_the_position_for_commits_too() -> None:
-    holdings = holding(a=5)
-    hand_out(holdings, A, 5)
-    holdings.seek(A, 2)
-    assert holdings.begin_commit(None) == {A: 2}
+    tracked = holding(a=5)
+    hand_out(tracked, A, 5)
+    tracked.seek(A, 2)
+    assert tracked.begin_commit(None) == {A: 2}
     with pytest.raises(FencedError):
-        holdings.seek(B, 0)
+        tracked.seek(B, 0)
 
 
 class Story:
@@ -224,15 +224,15 @@ class Story:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.holdings = FetchPositions()
+        self.tracked = FetchPositions()
         self.store = 0  # the offset store
-        self.fetched: list[tuple[int, int]] = []  # epoch, offset: in flight between librdkafka and the holdings
+        self.fetched: list[tuple[int, int]] = []  # epoch, offset: in flight between librdkafka and the tracked
         self.fetching: tuple[int, int] | None = None  # epoch, next offset
         self.work: list[int] = []  # handed out, not finished
         self.finished: set[int] = set()
 
     def held(self) -> bool:
-        return bool(self.holdings.partitions())
+        return bool(self.tracked.partitions())
 
     def step(self) -> None:
         action = self.random.choice(
@@ -256,12 +256,12 @@ class Story:
 
     def start(self) -> None:
         if not self.held():
-            self.holdings.start(Starting({A: self.store}, 1))
+            self.tracked.start(Starting({A: self.store}, 1))
 
     def fetch(self) -> None:
-        for partition in self.holdings.barred():
-            self.holdings.unbar(partition)
-        wanted = self.holdings.wanted().get(A)
+        for partition in self.tracked.barred():
+            self.tracked.unbar(partition)
+        wanted = self.tracked.wanted().get(A)
         if wanted is None or self.fetching is None or self.fetching[0] != wanted[0]:
             self.fetching = wanted
         if self.fetching is not None:
@@ -271,32 +271,32 @@ class Story:
     def deliver(self) -> None:
         if self.fetched:
             epoch, offset = self.fetched.pop(0)
-            if self.holdings.hand_out(A, epoch, offset, self.random.random() < 0.8):
+            if self.tracked.hand_out(A, epoch, offset, self.random.random() < 0.8):
                 self.work.append(offset)
 
     def poll(self) -> None:
         if self.random.random() < 0.1:
-            self.holdings.take_back()
+            self.tracked.take_back()
         else:
-            self.holdings.finish()
+            self.tracked.finish()
             self.finished.update(self.work)
         self.work.clear()
 
     def commit(self) -> None:
         self.finished.update(self.work)
         self.work.clear()
-        self.store = self.holdings.begin_commit(None).get(A, self.store)
-        self.holdings.end_commit(True)
+        self.store = self.tracked.begin_commit(None).get(A, self.store)
+        self.tracked.end_commit(True)
 
     def stop(self) -> None:
-        self.holdings.begin_stop([A])
-        self.store = self.holdings.stop([A]).get(A, self.store)
+        self.tracked.begin_stop([A])
+        self.store = self.tracked.stop([A]).get(A, self.store)
 
     def lose(self) -> None:
-        self.holdings.lose([A])
+        self.tracked.lose([A])
 
     def pause(self) -> None:
-        self.holdings.pause([A], self.random.random() < 0.5)
+        self.tracked.pause([A], self.random.random() < 0.5)
 
 
 def test_no_story_passes_over_a_message() -> None:

@@ -32,7 +32,7 @@ def test_f108_a_stop_that_old_consumers_cut_short_ends_at_once_and_a_late_commit
     coordinator.give({a: 0})
     assert read(consumer, 1) == [(0, 0)]
     stop = coordinator.take([a])
-    wait_until(lambda: consumer._holdings.wanted() == {}, "the stop has begun")
+    wait_until(lambda: consumer._positions.wanted() == {}, "the stop has begun")
     coordinator.held.discard(a)  # the membership has given it up: the loss is told when `on_stop` has returned
     assert stop.result(PATIENCE_SECONDS) == {a: 0}  # the answer does not count
     coordinator.give({b: 0})  # it was not held up

@@ -120,17 +120,17 @@ def test_f61_an_announcement_ends_with_its_topic_though_another_member_set_an_of
 
 
 def test_a_failed_start_takes_its_announced_range_along() -> None:
-    holdings = BatchGuard(lambda tag: None, Limits(commit_wait_ms=1))
-    holdings.start(Starting({A: 0}, 1))
-    holdings.begin("batch", [OffsetRange("t", 0, 0, 10)], holdings.view())
-    assert holdings.claim()
-    holdings.lose([A])
-    holdings.replay({A: (0, 10)})
+    guard = BatchGuard(lambda tag: None, Limits(commit_wait_ms=1))
+    guard.start(Starting({A: 0}, 1))
+    guard.begin("batch", [OffsetRange("t", 0, 0, 10)], guard.view())
+    assert guard.claim()
+    guard.lose([A])
+    guard.replay({A: (0, 10)})
     with pytest.raises(UnavailableError):
-        holdings.start(Starting({A: 0}, 2))
-    holdings.finish(End.UNKNOWN, {})
-    holdings.start(Starting({A: 0}, 2))
-    assert holdings.view().holds == {A: Hold(0, 2)}
+        guard.start(Starting({A: 0}, 2))
+    guard.finish(End.UNKNOWN, {})
+    guard.start(Starting({A: 0}, 2))
+    assert guard.view().holds == {A: Hold(0, 2)}
 
 
 def test_a_commit_that_may_have_happened_decides_whether_the_range_comes_again(world: World) -> None:

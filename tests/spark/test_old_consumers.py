@@ -38,7 +38,7 @@ def test_f108_a_running_batch_is_cancelled_and_not_committed_once_old_consumers_
     job.await_begun(1)
     member = member_of(world)
     stopping = InThread(lambda: member.take(A))
-    wait_until(lambda: A not in consumer._holdings.view().holds, "the stop has begun")
+    wait_until(lambda: A not in consumer._guard.view().holds, "the stop has begun")
     assert world.cancelled == []
     member.held.discard(A)  # the membership has given it up: the loss is told when `on_stop` has returned
     assert stopping.result() == {A: 0}
@@ -58,9 +58,9 @@ def test_f108_a_query_whose_partition_old_consumers_took_commits_nothing_of_the_
     last = source.latest(None)
     member = member_of(world)
     stopping = InThread(lambda: member.take(A))
-    wait_until(lambda: A not in source._consumer._holdings.view().holds, "the stop has begun")
+    wait_until(lambda: A not in source._consumer._guard.view().holds, "the stop has begun")
     member.held.discard(A)
-    wait_until(lambda: source._consumer._holdings.fenced, "the batch is fenced")
+    wait_until(lambda: source._consumer._guard.fenced, "the batch is fenced")
     assert [str(each) for each in ranges_in(source.latest(last))] == ["t-1-0-5"]
     assert stopping.result() == {A: 0}
     assert world.commits == []

@@ -208,8 +208,8 @@ def test_stopping_while_a_batch_is_planned_leaves_at_once(world: World) -> None:
     def stop_while_planning() -> None:
         stopping.append(InThread(source.stop))
         assert source._consumer is not None
-        holdings, deadline = source._consumer._holdings, mono_ms() + DEADLINE_MS
-        while holdings is None or not holdings.view().leaving:
+        guard, deadline = source._consumer._guard, mono_ms() + DEADLINE_MS
+        while guard is None or not guard.view().leaving:
             assert mono_ms() < deadline
             threading.Event().wait(0.001)
 

@@ -1,12 +1,12 @@
 """A poll-style Kafka consumer for plain Python services: zkcoord says which partitions, librdkafka brings the messages.
 
 Two threads meet here. The user's thread polls, commits and closes; the membership's worker thread starts, stops and
-loses partitions. They share one set of holdings under one condition; only the polling thread ever speaks to librdkafka.
+loses partitions. They share the fetch positions under one condition; only the polling thread ever speaks to librdkafka.
 
-    on_start   the holdings grow; a poll fetches them as soon as the membership allows it (the start is acknowledged)
+    on_start   positions are added; a poll fetches there as soon as the membership allows it (the start is acknowledged)
     on_stop    nothing more of these is handed out; each is given back as soon as nothing of it is in work or being
                committed; what was finished is final
-    on_lost    the holdings shrink at once; what is fetched of them is dropped
+    on_lost    their positions go at once; what is fetched of them is dropped
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class KafkaConsumer:
         self._stop_seconds = timeout_ms / 1000 * STOP_WAIT_SHARE
         self._changed = threading.Condition()
         self._commits = threading.Lock()  # one commit at a time, so that a later one is not overtaken
-        self._holdings = FetchPositions()  # under _changed, like all below
+        self._positions = FetchPositions()  # under _changed, like all below
         self._poller: int | None = None  # the thread that polled last
         self._polling = False
         self._started = self._joined = False
@@ -104,7 +104,7 @@ class KafkaConsumer:
         )
         self._membership.join_when(lambda: True, stop_needs_ms)
         self._fetcher = Fetcher(bootstrap_servers, group, kafka)
-        self._delivery = Delivery(group, self._membership, self._fetcher, self._resets, self._holdings, self._changed)
+        self._delivery = Delivery(group, self._membership, self._fetcher, self._resets, self._positions, self._changed)
 
     def __enter__(self) -> Self:
         self.start()
@@ -113,16 +113,16 @@ class KafkaConsumer:
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is not None:
             with self._changed:
-                self._holdings.take_back()
+                self._positions.take_back()
         self.close()
 
     def __iter__(self) -> Iterator[Message]:
         """Yield messages until `close`; asking for the next one finishes the one before."""
-        while not self._holdings.closed:
+        while not self._positions.closed:
             try:
                 message = self.poll(1.0)
             except UsageError:
-                if self._holdings.closed:  # by another thread, just now
+                if self._positions.closed:  # by another thread, just now
                     return
                 raise
             if message is not None:
@@ -156,16 +156,16 @@ class KafkaConsumer:
         Offsets that cannot be written any more are left out; their messages come again.
         """
         with self._changed:
-            if self._holdings.closed:
+            if self._positions.closed:
                 return
             own = self._poller == threading.get_ident()
             if own and self._polling:
                 raise UsageError("close was called inside of poll (by a signal handler?); close when poll has returned")
             if own:
-                self._holdings.finish()
+                self._positions.finish()
             else:
-                self._holdings.take_back()
-            self._holdings.closed = True
+                self._positions.take_back()
+            self._positions.closed = True
             self._changed.notify_all()
         try:
             if self._joined:
@@ -200,8 +200,8 @@ class KafkaConsumer:
         with self._commits:
             with self._changed:
                 self._check_open()
-                wanted = self._holdings.begin_commit(offsets)
-                starts = self._holdings.starts_of(wanted)
+                wanted = self._positions.begin_commit(offsets)
+                starts = self._positions.starts_of(wanted)
                 self._changed.notify_all()
             written, told = False, set()
             try:
@@ -213,11 +213,11 @@ class KafkaConsumer:
                 raise
             finally:
                 with self._changed:
-                    self._holdings.end_commit(written, told)
+                    self._positions.end_commit(written, told)
                     self._changed.notify_all()
         if offsets is None:
             with self._changed:
-                gone = self._holdings.take_forfeited()
+                gone = self._positions.take_forfeited()
             if gone:
                 names = ", ".join(str(partition) for partition in gone)
                 raise FencedError(f"taken away before their messages were committed: {names}; they come again")
@@ -226,20 +226,20 @@ class KafkaConsumer:
         """Go on at `offset`, which is then the partition's position, also for commits. FencedError if not held."""
         where = given_partition(partition), given_number("offset", offset)
         with self._changed:
-            self._holdings.seek(*where)
+            self._positions.seek(*where)
             self._changed.notify_all()
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Hand out nothing of these until `resume`, or until they are started anew. Partitions not held are ignored."""
         given = given_partitions(partitions)
         with self._changed:
-            self._holdings.pause(given, True)
+            self._positions.pause(given, True)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Hand these out again. Partitions not held are ignored."""
         given = given_partitions(partitions)
         with self._changed:
-            self._holdings.pause(given, False)
+            self._positions.pause(given, False)
 
     @property
     def consumer_id(self) -> str | None:
@@ -249,12 +249,12 @@ class KafkaConsumer:
     def assignment(self) -> tuple[TopicPartition, ...]:
         """The partitions held now, in order."""
         with self._changed:
-            return self._holdings.partitions()
+            return self._positions.partitions()
 
     def position(self, partition: TopicPartition) -> int:
         """Return the next offset that `poll` will hand out of it. FencedError if it is not held."""
         with self._changed:
-            return self._holdings.position(given_partition(partition))
+            return self._positions.position(given_partition(partition))
 
     @property
     def away(self) -> UnavailableError | None:
@@ -283,7 +283,7 @@ class KafkaConsumer:
             while True:
                 left = max(0.0, deadline - time.monotonic())
                 messages = self._delivery.turn(count, min(SLICE_SECONDS, left))
-                if messages or self._holdings.closed:
+                if messages or self._positions.closed:
                     return messages
                 if self._membership.error is not None:
                     raise self._membership.error
@@ -291,7 +291,7 @@ class KafkaConsumer:
                     return []
         except BaseException:  # also KeyboardInterrupt: what was taken from librdkafka did not reach the user
             with self._changed:
-                self._holdings.take_back()
+                self._positions.take_back()
             raise
         finally:
             with self._changed:
@@ -305,19 +305,19 @@ class KafkaConsumer:
                 raise UsageError("two threads poll one consumer; give each its own")
             self._polling = True
             self._poller = threading.get_ident()
-            self._holdings.finish()
+            self._positions.finish()
             self._membership.report(self._delivery.handed, 0)
             self._changed.notify_all()
 
     def _check_open(self) -> None:
-        if self._holdings.closed:
+        if self._positions.closed:
             raise UsageError("this consumer is closed; open another")
 
     # ---- the membership's worker thread
 
     def _on_start(self, starting: Starting) -> None:
         with self._changed:
-            self._holdings.start(starting)
+            self._positions.start(starting)
             self._changed.notify_all()
 
     def _on_stop(self, partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, int]:
@@ -326,10 +326,10 @@ class KafkaConsumer:
         deadline = time.monotonic() + self._stop_seconds
         left = set(partitions)
         with self._changed:
-            self._holdings.begin_stop(left)
-            while (rested := self._holdings.at_rest(left)) != left:
+            self._positions.begin_stop(left)
+            while (rested := self._positions.at_rest(left)) != left:
                 if rested:
-                    self._membership.stopped(rested, self._holdings.stop(rested))
+                    self._membership.stopped(rested, self._positions.stop(rested))
                     left.difference_update(rested)
                 if (why := self._await_rest(left, deadline)) is not None:
                     LOG.warning(
@@ -337,11 +337,11 @@ class KafkaConsumer:
                         *(", ".join(map(str, sorted(left))), why),
                     )
                     break
-            return self._holdings.stop(left)
+            return self._positions.stop(left)
 
     def _await_rest(self, partitions: Collection[TopicPartition], deadline: float) -> str | None:
         """Wait until one of these is at rest; then return None. Else return why to wait no longer."""
-        while not self._holdings.at_rest(partitions):
+        while not self._positions.at_rest(partitions):
             if not all(map(self._membership.allowed, partitions)):
                 return "the stop waited until this consumer had lost them"
             left = deadline - time.monotonic()
@@ -352,7 +352,7 @@ class KafkaConsumer:
 
     def _on_lost(self, partitions: tuple[TopicPartition, ...]) -> None:
         with self._changed:
-            self._holdings.lose(partitions)
+            self._positions.lose(partitions)
             self._changed.notify_all()
 
 

@@ -1,4 +1,4 @@
-"""Brings messages from librdkafka to the user, in turns of the polling thread: follow the holdings, fetch, hand out.
+"""Brings messages from librdkafka to the user, in turns of the polling thread: follow positions, fetch, hand out.
 
 Only that thread speaks to librdkafka. The owner of a partition fetches a message again that may not go out now.
 """
@@ -25,7 +25,7 @@ BARRED_SLICE_SECONDS = 0.005  # how long a turn waits at most while a start wait
 
 
 class Delivery:
-    """The turns of one consumer. `changed` guards `holdings`; the membership's worker thread changes them, too."""
+    """The turns of one consumer. `changed` guards `positions`; the membership's worker thread changes them, too."""
 
     def __init__(
         self,
@@ -33,11 +33,11 @@ class Delivery:
         membership: Membership,
         fetcher: Fetcher,
         resets: Resets,
-        holdings: FetchPositions,
+        positions: FetchPositions,
         changed: threading.Condition,
     ) -> None:
         self._group, self._membership, self._fetcher, self._resets = group, membership, fetcher, resets
-        self._holdings, self._changed = holdings, changed
+        self._positions, self._changed = positions, changed
         self._beyond: set[TopicPartition] = set()  # at the last fetch their positions were outside of their logs
         self.handed = 0  # messages handed out so far
         self.reach = Reach(group, fetcher)
@@ -55,18 +55,20 @@ class Delivery:
             self._beyond.discard(partition)
             self._move_into_range(partition)
         with self._changed:
-            for partition in self._holdings.barred():
+            for partition in self._positions.barred():
                 if self._membership.allowed(partition):
-                    self._holdings.unbar(partition)
+                    self._positions.unbar(partition)
                 else:
                     wait_seconds = min(wait_seconds, BARRED_SLICE_SECONDS)
-            wanted = self._holdings.wanted() if self._holdings.dirty and heard else None
-            self._holdings.dirty = self._holdings.dirty and not heard
+            wanted = self._positions.wanted() if self._positions.dirty and heard else None
+            self._positions.dirty = self._positions.dirty and not heard
         if wanted is not None:
             self._fetcher.apply(wanted)
         if self._fetcher.idle:  # nothing can come: wait for a start instead, but let librdkafka speak
             with self._changed:
-                self._changed.wait_for(lambda: (self._holdings.dirty and heard) or self._holdings.closed, wait_seconds)
+                self._changed.wait_for(
+                    lambda: (self._positions.dirty and heard) or self._positions.closed, wait_seconds
+                )
             wait_seconds = 0.0
         fetched = self._fetcher.fetch(count, wait_seconds)
         self.reach.look(bool(fetched.messages))
@@ -87,7 +89,7 @@ class Delivery:
                     partition = TopicPartition(*name)
                     known[name] = partition, self._fetcher.epoch_of(partition), self._membership.allowed(partition)
                 partition, epoch, allowed = known[name]
-                if self._holdings.hand_out(partition, epoch, message.offset(), allowed):
+                if self._positions.hand_out(partition, epoch, message.offset(), allowed):
                     handed.append(message)
                     begun.add(partition)
             if handed:
@@ -117,13 +119,13 @@ class Delivery:
             LOG.warning("%s has no message at its position, and its log cannot be asked: %s", partition, error)
             if isinstance(error, UnavailableError | UnknownPartitionError):  # if its topic is gone, it is taken away
                 with self._changed:
-                    self._holdings.refetch(partition, epoch)
+                    self._positions.refetch(partition, epoch)
             return
         with self._changed:
-            was = self._holdings.refetch(partition, epoch)
+            was = self._positions.refetch(partition, epoch)
             if was is None or log.start <= was <= log.end:  # gone meanwhile, or the log has caught up
                 return
-            self._holdings.seek(partition, log.reset)
+            self._positions.seek(partition, log.reset)
         LOG.warning(
             "offset %d of %s is outside of its log (%d to %d): going on at %d (%s)",
             *(was, partition, log.start, log.end, log.reset, self._resets.policy),

@@ -55,8 +55,8 @@ def announced_ranges(
 class Announcer:
     """Writes ranges into the member's status. For the batch thread."""
 
-    def __init__(self, membership: Membership, holdings: BatchGuard, group: str) -> None:
-        self._membership, self._holdings, self._group = membership, holdings, group
+    def __init__(self, membership: Membership, guard: BatchGuard, group: str) -> None:
+        self._membership, self._guard, self._group = membership, guard, group
         self._ranges_max: int | None = None
 
     def fitting(self, ranges: tuple[OffsetRange, ...], turn: int) -> tuple[OffsetRange, ...]:
@@ -69,7 +69,7 @@ class Announcer:
 
     def announce(self, ranges: tuple[OffsetRange, ...]) -> Said:
         """Announce the ranges of the running batch. The batch may read only after ANNOUNCED."""
-        if not self._holdings.claim():
+        if not self._guard.claim():
             return Said.FENCED
         try:
             self._membership.announce({each.topic_partition: (each.start, each.end) for each in ranges})
@@ -89,7 +89,7 @@ class Announcer:
                 f"{len(ranges)} ranges are too many for one announcement: batches have {self._ranges_max} from now on",
             )
             return Said.TOO_LARGE
-        return Said.ANNOUNCED if self._holdings.announced() else Said.FENCED
+        return Said.ANNOUNCED if self._guard.announced() else Said.FENCED
 
     def _tell(self, level: int, event: str, text: str) -> None:
         log_event(level, event, text, group=self._group)

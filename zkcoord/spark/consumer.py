@@ -1,6 +1,6 @@
 """`SparkConsumer`: a member of a group that reads its partitions with Spark, batch by batch, in the driver program.
 
-    process(df, batch) ◄── loop (batch thread) ──► Holdings ◄── commands (worker thread of the membership)
+    process(df, batch) ◄── loop (batch thread) ──► BatchGuard ◄── commands (worker thread of the membership)
 
 Everything is warm before the consumer registers: the first batch of a session costs seconds, and a registered
 consumer that does not obey holds up its group.
@@ -105,7 +105,7 @@ class SparkConsumer:
         self._parts: Parts = parts
         self._reports = Reports(options.on_report)
         self._lock = threading.Lock()
-        self._holdings: BatchGuard | None = None  # of the run under way
+        self._guard: BatchGuard | None = None  # of the run under way
         self._stopping = False  # `stop` was called for the run under way, or for the next one
 
     def __enter__(self) -> Self:
@@ -127,9 +127,9 @@ class SparkConsumer:
         """
         with self._lock:
             self._stopping = True
-            if self._holdings is not None:
+            if self._guard is not None:
                 drops = self._options.at_stop == "cancel" if cancel is None else cancel
-                self._holdings.leave(cancel=why if drops else None)
+                self._guard.leave(cancel=why if drops else None)
 
     def run(self, process: Process, max_batches: int | None = None, idle_timeout_ms: int | None = None) -> int:
         """Join the group and hand each batch to `process(df, batch)`; return how many were committed.
@@ -148,11 +148,11 @@ class SparkConsumer:
         jobs = self._parts.jobs()
         run = _Run(jobs, self._options, self._parts.limits)
         with self._lock:
-            if self._holdings is not None:
+            if self._guard is not None:
                 raise UsageError("this consumer runs already; make another one")
-            self._holdings = run.holdings
+            self._guard = run.guard
             if self._stopping:
-                run.holdings.leave()
+                run.guard.leave()
         try:
             with ExitStack() as stack, _stop_at_signals(self.stop):
                 log_ends = self._parts.log_ends()
@@ -163,7 +163,7 @@ class SparkConsumer:
                 return self._joined(run, process, log_ends, reader, max_batches, idle_timeout_ms)
         finally:
             with self._lock:
-                self._holdings = None
+                self._guard = None
                 self._stopping = False
 
     def _joined(
@@ -176,20 +176,20 @@ class SparkConsumer:
         idle_timeout_ms: int | None,
     ) -> int:
         """Run the loop as a member."""
-        if run.holdings.view().leaving:
+        if run.guard.view().leaving:
             return 0
         membership = self._parts.membership(
             on_start=run.on_start,
             on_stop=run.on_stop,
             on_lost=run.on_lost,
-            on_replay=run.holdings.replay,
+            on_replay=run.guard.replay,
             reset=partial(self._options.starts().positions, log_ends),
             cluster_id=lambda: log_ends.cluster_id,
         )
         run.allowed = membership.allowed
 
         def ready() -> bool:  # what hangs in a lost batch would not read anything else
-            return not run.holdings.fenced
+            return not run.guard.fenced
 
         membership.join_when(ready, self._options.stop_needs_ms())
         self._reports.shown = self._parts.progress()
@@ -197,7 +197,7 @@ class SparkConsumer:
             self._options,
             self._group,
             self._parts,
-            holdings=run.holdings,
+            guard=run.guard,
             membership=membership,
             log_ends=log_ends,
             reader=reader,
@@ -259,7 +259,7 @@ class _Run:
     def __init__(self, jobs: Jobs, options: Options, limits: Limits) -> None:
         self.jobs = jobs
         self.times = CommandTimes()
-        self.holdings = BatchGuard(self._cancel, limits)
+        self.guard = BatchGuard(self._cancel, limits)
         self.allowed: Callable[[TopicPartition], bool] = lambda partition: False  # the membership's, once it is made
         self._options = options
         self._cancellers: list[threading.Thread] = []
@@ -267,18 +267,18 @@ class _Run:
     def on_start(self, starting: Starting) -> None:
         """Obey a start."""
         with self.times.measuring("drain"):
-            self.holdings.start(starting)
+            self.guard.start(starting)
 
     def on_lost(self, partitions: tuple[TopicPartition, ...]) -> None:
         """Obey a loss."""
         with self.times.measuring("drain"):
-            self.holdings.lose(partitions)
+            self.guard.lose(partitions)
 
     def on_stop(self, partitions: tuple[TopicPartition, ...], stopped: Stopped) -> Mapping[TopicPartition, int]:
         """Obey a stop: wait for the batch that reads these, at most for the rebalance timeout. Partitions that no batch
         reads are handed to `stopped` at once."""
         with self.times.measuring("acknowledge"):
-            return self.holdings.stop(
+            return self.guard.stop(
                 partitions,
                 self._options.rebalance_timeout_ms,
                 self.allowed,
@@ -297,7 +297,7 @@ class _Run:
                 self.jobs.cancel(tag)
             except Exception as error:  # Spark may be gone; the batch thread will tell
                 log_event(logging.DEBUG, "cancel_failed", f"{tag} could not be cancelled: {error}")
-            if self.holdings.await_end(tag, CANCEL_REPEAT_MS):
+            if self.guard.await_end(tag, CANCEL_REPEAT_MS):
                 return
 
     def join_cancellers(self) -> None:

@@ -68,7 +68,7 @@ class DriverLoop:
         group: str,
         parts: Parts,
         *,
-        holdings: BatchGuard,
+        guard: BatchGuard,
         membership: Membership,
         log_ends: LogEnds,
         reader: Reader,
@@ -79,16 +79,16 @@ class DriverLoop:
         """`command_times` returns the milliseconds of starts and losses, and of stops, since the last call."""
         self._options, self._group = options, group
         self._isolation = options.kafka().isolation
-        self._holdings, self._membership, self._log_ends = holdings, membership, log_ends
+        self._guard, self._membership, self._log_ends = guard, membership, log_ends
         self._reader, self._jobs = reader, jobs
         self._meter = parts.meter()
         self._progress = progress
         self._command_times = command_times
         self._await_turn = parts.await_turn
         self._limits = limits = parts.limits
-        self._announcer = Announcer(membership, holdings, group)
-        self._out_of_log = OutOfLog(log_ends, membership, holdings, options.resets())
-        self._table_start = TableStart(options.resume_from, group, membership, holdings)
+        self._announcer = Announcer(membership, guard, group)
+        self._out_of_log = OutOfLog(log_ends, membership, guard, options.resets())
+        self._table_start = TableStart(options.resume_from, group, membership, guard)
         self._failures = Failures(reader, self._out_of_log, self._isolation, group, limits.away_batches_max)
         self._pace = Pace(
             max_offsets=options.max_offsets_per_batch,
@@ -112,7 +112,7 @@ class DriverLoop:
         began_ms = busy_ms = mono_ms()
         while max_batches is None or committed < max_batches:
             self._await_turn()
-            view = self._holdings.view()
+            view = self._guard.view()
             if view.leaving:
                 break
             if self._membership.error is not None:
@@ -125,7 +125,7 @@ class DriverLoop:
                 busy_ms = mono_ms()
                 self._away_ms = 0
                 if turn is Turn.TOO_FEW:
-                    self._holdings.await_change(view.change, WAIT_MS[turn])
+                    self._guard.await_change(view.change, WAIT_MS[turn])
                 continue
             left_ms = None if idle_timeout_ms is None else busy_ms + idle_timeout_ms - mono_ms()
             if left_ms is not None and left_ms <= 0:
@@ -133,7 +133,7 @@ class DriverLoop:
                     tell_in_vain(self._group, self._membership.consumer_id, mono_ms() - began_ms)
                 break
             wait_ms = self._wait_ms(turn)
-            self._holdings.await_change(view.change, wait_ms if left_ms is None else min(wait_ms, left_ms))
+            self._guard.await_change(view.change, wait_ms if left_ms is None else min(wait_ms, left_ms))
         return committed
 
     def _wait_ms(self, turn: Turn) -> int:
@@ -199,7 +199,7 @@ class DriverLoop:
 
     def _batch(self, process: Process, view: View, ranges: tuple[OffsetRange, ...], lag: int, began_ns: int) -> Turn:
         tag = f"zkcoord-{self._group}-{self._run_id}-{self._seq}"
-        kept = self._holdings.begin(tag, ranges, view)
+        kept = self._guard.begin(tag, ranges, view)
         if not kept:
             return Turn.AGAIN
         kept = tuple(each._replace(incarnation=self._membership.incarnation(each.topic_partition)) for each in kept)
@@ -242,7 +242,7 @@ class DriverLoop:
             said = self._announcer.announce(batch.ranges)
         finally:
             if said is not Said.ANNOUNCED:
-                self._holdings.finish(End.REFUSED if said is Said.REFUSED else End.UNTRIED, {})
+                self._guard.finish(End.REFUSED if said is Said.REFUSED else End.UNTRIED, {})
         if said is Said.REFUSED:
             self._await_reason(view)
         if said is Said.ANNOUNCED:
@@ -292,7 +292,7 @@ class DriverLoop:
             if processed:
                 end = self._commit(offsets)
         finally:
-            why = self._holdings.finish(end, offsets)
+            why = self._guard.finish(end, offsets)
         return end, why, (planned_ns, processed_ns, time.monotonic_ns())
 
     def _process(self, process: Process, batch: Batch, tag: str) -> bool:
@@ -309,22 +309,22 @@ class DriverLoop:
                 self._membership.reading(each.topic_partition for each in batch.ranges)
                 process(self._meter.watch(self._reader.read(batch.ranges)), batch)
         except Exception as error:
-            if not self._holdings.fenced:
+            if not self._guard.fenced:
                 raise
             self._tell(logging.DEBUG, "batch_cancelled", f"batch {batch.seq} ended with: {error}")
-        return not self._holdings.fenced
+        return not self._guard.fenced
 
     def _allowed_still(self, batch: Batch, tag: str) -> bool:
         """False when something of it was lost since it was planned. Kafka and ZooKeeper were asked meanwhile, so the
         lease may have ended, and the loss may still wait for its turn: the batch is fenced here then."""
         if not all(self._membership.allowed(each.topic_partition) for each in batch.ranges):
-            self._holdings.fence(tag, "the lease ended before it was begun")
-        return not self._holdings.fenced  # a cancellation before its tag was known found nothing
+            self._guard.fence(tag, "the lease ended before it was begun")
+        return not self._guard.fenced  # a cancellation before its tag was known found nothing
 
     def _commit(self, offsets: Mapping[TopicPartition, int]) -> End:
         """Commit the batch. A broken connection is waited for until the lease ends."""
         end = End.UNTRIED
-        while self._holdings.claim():
+        while self._guard.claim():
             try:
                 self._membership.commit(offsets)
             except FencedError as error:
@@ -332,9 +332,9 @@ class DriverLoop:
                 return End.REFUSED
             except UnavailableError as error:
                 end = End.UNKNOWN
-                self._holdings.commit_failed()
+                self._guard.commit_failed()
                 self._tell(logging.WARNING, "commit_delayed", f"the batch is not committed yet: {error}")
-                self._holdings.await_change(self._holdings.view().change, COMMIT_RETRY_MS)
+                self._guard.await_change(self._guard.view().change, COMMIT_RETRY_MS)
             else:
                 return End.COMMITTED
         return end
@@ -357,11 +357,11 @@ class DriverLoop:
 
     def _await_reason(self, seen: View) -> None:
         """Wait for the command that explains a refused write, unless it has come."""
-        now = self._holdings.view()
+        now = self._guard.view()
         epochs = {each: hold.epoch for each, hold in now.holds.items()}
         unexplained = any(epochs.get(each) == hold.epoch for each, hold in seen.holds.items())
         if unexplained and not now.leaving:
-            self._holdings.await_change(now.change, FENCED_WAIT_MS)
+            self._guard.await_change(now.change, FENCED_WAIT_MS)
 
     def _tell(self, level: int, event: str, text: str, **fields: object) -> None:
         log_event(level, event, text, group=self._group, **fields)

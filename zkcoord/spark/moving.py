@@ -13,7 +13,7 @@ TAG = "reset"  # names a batch that reads nothing: there is nothing to cancel
 
 
 def move_positions(
-    holdings: BatchGuard, membership: Membership, view: View, targets: Mapping[TopicPartition, int]
+    guard: BatchGuard, membership: Membership, view: View, targets: Mapping[TopicPartition, int]
 ) -> Mapping[TopicPartition, int]:
     """Commit these positions as a batch without records; return those that were moved. For the batch thread.
 
@@ -21,15 +21,15 @@ def move_positions(
     positions cannot be committed.
     """
     points = [OffsetRange(each.topic, each.partition, to, to) for each, to in sorted(targets.items())]
-    kept = holdings.begin(TAG, points, view)
+    kept = guard.begin(TAG, points, view)
     if not kept:
         return {}
     end, moved = End.UNTRIED, {each.topic_partition: each.end for each in kept}
     try:
-        if holdings.claim():
+        if guard.claim():
             end = End.UNKNOWN
             membership.commit(moved)
             end = End.COMMITTED
     finally:
-        holdings.finish(end, moved)
+        guard.finish(end, moved)
     return moved if end is End.COMMITTED else {}

@@ -27,10 +27,10 @@ class OutOfLog:
     """Finds held positions outside of their logs and moves them by the reset policy. For the batch thread."""
 
     def __init__(
-        self, log_ends: LogEnds, membership: Membership, holdings: BatchGuard, points: StartingPoints | None
+        self, log_ends: LogEnds, membership: Membership, guard: BatchGuard, points: StartingPoints | None
     ) -> None:
         """`points`: where reading goes on. None: a UsageError says what an operator has to decide."""
-        self._log_ends, self._membership, self._holdings, self._points = log_ends, membership, holdings, points
+        self._log_ends, self._membership, self._guard, self._points = log_ends, membership, guard, points
         self._checked: dict[TopicPartition, int] = {}  # the epoch at which it was compared with the start of its log
 
     def repair(self, view: View, ends: Mapping[TopicPartition, int], isolation: Isolation) -> bool:
@@ -56,7 +56,7 @@ class OutOfLog:
     def explains(self, partitions: Collection[TopicPartition], isolation: Isolation) -> bool:
         """Return True if a batch of these failed because its records are gone; their positions were then moved."""
         ends, _ = self._log_ends.ask_offsets(partitions, "latest", isolation, ASK_TIMEOUT_MS)
-        view = self._holdings.view()
+        view = self._guard.view()
         for each in partitions:
             self._checked.pop(each, None)
         mine = {each: hold for each, hold in view.holds.items() if each in partitions}
@@ -68,7 +68,7 @@ class OutOfLog:
         if texts and self._points is None:
             first = min(texts)
             raise UsageError(f"{first}: {texts[first]}. {ASKED}")
-        self._holdings.forget(texts)
+        self._guard.forget(texts)
         for each, text in texts.items():
             told = f"{each}: {text}. What is left of it is read anew, and may then be there twice"
             log_event(logging.WARNING, "announcement_ended", told, partitions=[str(each)])
@@ -92,7 +92,7 @@ class OutOfLog:
         targets = {each: to for each, to in targets.items() if each in before or to < beyond[each].position}
         if not targets:  # the logs have caught up meanwhile
             return True
-        moved = move_positions(self._holdings, self._membership, view, targets)
+        moved = move_positions(self._guard, self._membership, view, targets)
         for each, position in moved.items():
             policy = self._points.said(each.topic)
             was, why = view.holds[each].position, BEHIND if each in beyond else BEFORE

@@ -24,10 +24,10 @@ TableEnds = Callable[[], Callable[[str], int | None]]
 class TableStart:
     """Compares the positions of newly started partitions with a table's ends. For the batch thread."""
 
-    def __init__(self, ends: TableEnds | None, group: str, membership: Membership, holdings: BatchGuard) -> None:
+    def __init__(self, ends: TableEnds | None, group: str, membership: Membership, guard: BatchGuard) -> None:
         """`ends`: None if positions are not compared with any table."""
         self._ends, self._group = ends, group
-        self._membership, self._holdings = membership, holdings
+        self._membership, self._guard = membership, guard
         self._checked: dict[TopicPartition, int] = {}  # the epoch at which it was compared
 
     def apply(self, view: View) -> bool:
@@ -49,7 +49,7 @@ class TableStart:
             found = end(partition_name(self._group, numbered))
             if found is not None and (found < hold.position or (found > hold.position and hold.announced is None)):
                 targets[each] = found
-        moved = move_positions(self._holdings, self._membership, view, targets) if targets else {}
+        moved = move_positions(self._guard, self._membership, view, targets) if targets else {}
         self._checked |= {each: view.holds[each].epoch for each in new if each not in targets or each in moved}
         for each, position in moved.items():
             was = view.holds[each].position
