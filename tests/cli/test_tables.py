@@ -46,7 +46,7 @@ CELLS: dict[str, Any] = {
     "VERDICT": "only zookeeper",
     **dict.fromkeys(("LAST", "SINCE", "WRITTEN", "COMMITTED"), "2026-11-23 10:00:00"),
     **dict.fromkeys(("FROM", "TO", "STORE"), "zookeeper"),
-    **dict.fromkeys(("STOP-MS", "GRANT-MS", "START-MS", "UNREAD-MS", "AGE-MS"), 12_345),
+    **dict.fromkeys(("STOP", "SEE", "FINISH", "COMMIT", "GRANT", "START", "UNREAD", "FIRST", "AGE-MS"), 12_345),
     **dict.fromkeys(("CURRENT-OFFSET", "LOG-END-OFFSET", "OFFSET", "NEW-OFFSET", "BEFORE", "AFTER"), 1_234_567_890),
     **dict.fromkeys(("ZOOKEEPER", "KAFKA", "COUNTS", "GOES-ON-AT", "LAG"), 1_234_567_890),
 }

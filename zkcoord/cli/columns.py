@@ -20,7 +20,7 @@ WHOLE = ("STATE", "OPTION", "AT", "LAST", "SINCE", "WRITTEN", "COMMITTED")
 EXPENDABLE = (
     *("WRITTEN", "COMMITTED", "LAST", "OWNER"),
     *("PROTOCOLS", "SINCE", "EPOCH", "COORDINATOR", "SEQUENCE", "GENERATION"),
-    *("TOPICS", "REPLICAS", "REWINDS", "COMMITS", "GRANT-MS", "START-MS", "STOP-MS"),
+    *("TOPICS", "REPLICAS", "REWINDS", "COMMITS", "GRANT"),
     *("#COMMANDS", "#MEMBERS", "LOG-END-OFFSET"),
 )
 """What is left out of a table that is too wide: the first of these first, then the columns at the right. A table's

@@ -16,10 +16,10 @@ from matplotlib.image import imread
 
 from tests.cli.program import Run
 from tests.timeline.journal_scene import journal_of_moves
-from zkcoord.cli.group.timeline import fitted
+from zkcoord.cli.output import drawn
 from zkcoord.core.handovers import MOMENTS
 from zkcoord.metrics.endpoint import Endpoint, Part
-from zkcoord.operating.handovers import begun_ms_of, row
+from zkcoord.operating.handovers import COLUMNS, NUMBERS, begun_ms_of, row
 from zkcoord.operating.timeline_picture import COLOURS, NOBODY, Span, spans
 from zkcoord.operating.words import at
 
@@ -81,13 +81,13 @@ def test_each_stage_has_its_time(address: str, run: Run) -> None:
 
 def test_a_terminal_of_80_columns_has_room_for_the_times_and_says_what_is_left_out() -> None:
     rows = [row({**HANDOVERS[1], "topic": "page.views"}, dated=False)] * 2
-    drawn, lacking = fitted(rows, 80)
-    assert lacking == ("GRANT", "FROM", "TO")
-    assert max(map(len, drawn.splitlines())) <= 80
-    header, first, _ = (line.split()[1:] for line in drawn.splitlines())
+    lines, left_out = drawn(COLUMNS, rows, NUMBERS, 80)
+    assert left_out == ["GRANT", "FROM", "TO"]
+    assert max(map(len, lines)) <= 80
+    header, first, _ = (line.split()[1:] for line in lines)
     assert header == ["PARTITION", "STOP", "SEE", "FINISH", "COMMIT", "START", "UNREAD", "FIRST"]
     assert first == ["page.views-1", "700", "20", "630", "50", "90", "100", "200"]
-    assert [fitted(rows, width)[1] for width in (None, 200)] == [(), ()]
+    assert drawn(COLUMNS, rows, NUMBERS, 200).left_out == []
 
 
 def test_the_picture_is_red_where_nobody_reads(address: str, run: Run, tmp_path: Path) -> None:

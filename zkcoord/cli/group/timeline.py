@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,13 +13,10 @@ from zkcoord.cli.options import Command, Settings, number_option, pass_settings
 from zkcoord.cli.output import print_json, table
 from zkcoord.errors import UsageError
 from zkcoord.operating.handovers import COLUMNS, NUMBERS, begun_ms_of, fetch_handovers, row
-from zkcoord.operating.saying import say, warn
+from zkcoord.operating.saying import warn
 from zkcoord.operating.timeline_picture import spans, svg
 from zkcoord.plotting import check_picture, draw_timeline
 from zkcoord.shell.journal.files import files_of
-
-LEFT_OUT = ("GRANT", "FROM", "TO")
-"""Of COLUMNS, in a terminal that has no room for all: GRANT is what UNREAD is more than START."""
 
 KEPT_MAX = 10_000
 """Hand-overs that a coordinator keeps of a group."""
@@ -92,24 +87,10 @@ def timeline(
         for each in handovers:
             print_json(each)
     elif handovers:
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        drawn, lacking = fitted([row(each, dated=bool(journals)) for each in handovers], width)
-        click.echo(drawn)
-        if lacking:
-            say("notice", f"{', '.join(lacking)} are left out: the terminal is too narrow; --output json has all")
+        click.echo(table(COLUMNS, [row(each, dated=bool(journals)) for each in handovers], NUMBERS))
     else:
         when = "of this time" if not some else "in the journal" if journals else "yet, since this coordinator serves"
         click.echo(f"group {name}: no hand-over {when}")
-
-
-def fitted(rows: Sequence[Sequence[Any]], width: int | None) -> tuple[str, Sequence[str]]:
-    """Return the table, and the columns that it lacks because lines of `width` characters have no room for all."""
-    drawn = table(COLUMNS, rows, NUMBERS, width)
-    if width is None or max(map(len, drawn.splitlines())) <= width:
-        return drawn, ()
-    kept = [place for place, name in enumerate(COLUMNS) if name not in LEFT_OUT]
-    rows = [[each[place] for place in kept] for each in rows]
-    return table([COLUMNS[place] for place in kept], rows, NUMBERS, width), LEFT_OUT
 
 
 def _journaled(name: str, journals: Sequence[Path], since_ms: int | None, until_ms: int | None) -> list[dict[str, Any]]:
