@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,6 @@ from tests.sim import test_mixed_rules as rules
 from tests.sim.mutations import Case, Patch, must_be_missed
 from zkcoord.core import beside, coordinate
 from zkcoord.core.beside import OnLooker
-from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member import starts
 from zkcoord.core.record import PAUSE, RESET
 from zkcoord.core.requests import responses
@@ -54,7 +54,7 @@ def drops_topics_beside_old_members(patch: Patch) -> None:
     def decide(view: Any, memory: Any, now_ms: int) -> Any:
         seen = original(view, memory, now_ms)
         more = drops(view, memory.topics, lambda owner: True, memory.holders.astray, now_ms)
-        return fast_replace(seen, decisions=(*seen.decisions, *more))
+        return replace(seen, decisions=(*seen.decisions, *more))
 
     patch.setattr(coordinate, "_beside_old_members", decide)
 
@@ -120,7 +120,7 @@ def acknowledges_by_any_record(patch: Patch) -> None:
 
     def acknowledge(*given: Any) -> Any:
         decisions, memory = original(*given)
-        return [fast_replace(decision, record_version=None) for decision in decisions], memory
+        return [replace(decision, record_version=None) for decision in decisions], memory
 
     patch.setattr(starts, "_acknowledge", acknowledge)
 
