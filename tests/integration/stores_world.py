@@ -177,17 +177,21 @@ class Cluster:
 
 
 class Reader(threading.Thread):
-    """A service on a KafkaConsumer: notes each offset that it is handed, and commits every `commit_seconds`."""
+    """A service on a KafkaConsumer: notes each offset that it is handed, and commits after each poll.
 
-    def __init__(self, cluster: Cluster, **settings: Any) -> None:
-        super().__init__()
-        self._leave = threading.Event()
+    `zookeeper`: another tree than the cluster's.
+    """
+
+    def __init__(self, cluster: Cluster, zookeeper: str = "", **settings: Any) -> None:
+        super().__init__(daemon=True)
+        self._leave, self._may_poll, self._stands = threading.Event(), threading.Event(), threading.Event()
+        self._may_poll.set()
         self._lock = threading.Lock()
         self.seen: dict[int, list[int]] = {}
         self.failed: list[ZkcoordError] = []
         self.commits = True
         self.consumer = KafkaConsumer(
-            *(cluster.zookeeper, cluster.servers, cluster.group, [cluster.topic]),
+            *(zookeeper or cluster.zookeeper, cluster.servers, cluster.group, [cluster.topic]),
             from_beginning=True,
             session_timeout_ms=SESSION_MS,
             rebalance_timeout_ms=REBALANCE_MS,
@@ -199,6 +203,9 @@ class Reader(threading.Thread):
         """Read until told to leave."""
         with self.consumer as consumer:
             while not self._leave.is_set():
+                if not self._may_poll.is_set():
+                    self._stands.set()
+                    self._may_poll.wait()
                 messages = consumer.poll_many(50, 0.1)
                 with self._lock:
                     for message in messages:
@@ -208,6 +215,16 @@ class Reader(threading.Thread):
                         consumer.commit()
                     except ZkcoordError as error:
                         self.failed.append(error)
+
+    def halt(self) -> None:
+        """Poll nothing more until `go_on`, and keep the partitions; returns once no poll is under way."""
+        self._stands.clear()
+        self._may_poll.clear()
+        assert self._stands.wait(PATIENCE_SECONDS)
+
+    def go_on(self) -> None:
+        """Poll again."""
+        self._may_poll.set()
 
     def has(self, number: int, offset: int) -> bool:
         """True once it has read that far."""
@@ -222,6 +239,7 @@ class Reader(threading.Thread):
     def leave(self) -> None:
         """Leave cleanly."""
         self._leave.set()
+        self._may_poll.set()
         self.join(PATIENCE_SECONDS)
         assert not self.is_alive()
 
