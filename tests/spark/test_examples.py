@@ -14,9 +14,13 @@ import pytest
 
 from examples import (
     clicks_to_delta,
+    clicks_to_iceberg,
+    clicks_to_postgres,
     exact_counts,
+    files_in_s3,
     moved_over,
     plain_consumer,
+    restored_table,
     windowed_aggregation,
     word_count,
 )
@@ -105,7 +109,19 @@ def test_examples_of_tables(
 
 
 @pytest.mark.parametrize(
-    "example", [clicks_to_delta, exact_counts, moved_over, plain_consumer, windowed_aggregation, word_count]
+    "example",
+    [
+        clicks_to_delta,
+        clicks_to_iceberg,
+        clicks_to_postgres,
+        exact_counts,
+        files_in_s3,
+        moved_over,
+        plain_consumer,
+        restored_table,
+        windowed_aggregation,
+        word_count,
+    ],
 )
 def test_an_example_says_how_it_is_called(example: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", [example.__name__, "before", "localhost:2181"])
