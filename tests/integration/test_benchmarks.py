@@ -48,6 +48,21 @@ def test_every_kind_of_a_settled_groups_step_can_be_measured(monkeypatch: pytest
         assert assignors.step_ms(view, runs=2) > 0
 
 
+def test_the_steps_of_a_profiled_job_add_up_to_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    profile = importlib.import_module("reader_profile")
+    task = {"took_s": 0.25, "steps_s": {"client": 0.0625, "handover": 0.125}}
+    found = profile.steps_of([{**task, "began_s": 11.0}, {**task, "began_s": 10.5}], 10.0, 11.5)
+    inside = {"client": 0.125, "handover": 0.25, "columns": 0.125}
+    assert {step: took for step, took in found.items() if took} == {
+        **inside,
+        "start": 0.5,
+        "between": 0.25,
+        "end": 0.25,
+    }
+    assert (list(found), sum(found.values())) == (list(profile.STEPS), 1.5)
+
+
 @pytest.mark.zookeeper
 @pytest.mark.kafka
 @pytest.mark.spark
