@@ -1,4 +1,5 @@
-"""The move to KRaft and to Kafka 4, whole, under a group that reads on: nothing is lost, nothing is read twice.
+"""The move to KRaft and to Kafka 4, whole or given up, under a group that reads on: nothing is lost, nothing is read
+twice.
 
 Two consumers without Spark and one with it share the group.
 """
@@ -18,6 +19,7 @@ from tests.spark.fakes import InThread
 from tests.spark.together import ON_REAL_SERVERS, Seen
 from tests.waiting import wait_until
 from zkcoord.cli.main import cli
+from zkcoord.coordinator import Coordinator
 from zkcoord.embedded.kafka_tools import kafka_tool
 from zkcoord.spark import SparkConsumer
 
@@ -100,6 +102,13 @@ def follow(flow: Flow, readers: Readers, what: str) -> None:
         raise AssertionError(f"{error}: wanted {goal}, written {flow.written}, read {has}") from error
 
 
+def end(flow: Flow, readers: Readers) -> None:
+    """Nothing is written any more; each record was read once."""
+    written = flow.end()
+    wait_until(lambda: all(len(read(readers, n)) >= count for n, count in written.items()), "all is read")
+    assert {n: read(readers, n) for n in written} == {n: list(range(count)) for n, count in written.items()}
+
+
 def stopped(scene: KRaftMove) -> list[Any]:
     """The partitions that somebody had to stop, from the log."""
     return [fields["partitions"] for fields in scene.reports.of("fetch_stopped") if fields["partitions"]]
@@ -121,12 +130,23 @@ def rehearse(scene: KRaftMove, flow: Flow, readers: Readers) -> None:
     follow(flow, readers, "all is as before")
 
 
-def switch_topics(scene: KRaftMove) -> None:
-    """Topics come from Kafka from now on, and the coordinator is another one."""
+def switch_topics(scene: KRaftMove, coordinator: Coordinator, source: str = "kafka") -> Coordinator:
+    """Topics come from there from now on, and another coordinator serves."""
     where = ("--zookeeper", scene.zookeeper, "--bootstrap-servers", scene.servers)
     run("migrate", "upgrade", *where)
-    run("migrate", "topics", "--to", "kafka", "--dry-run", *where)
-    run("migrate", "topics", "--to", "kafka", *where)
+    run("migrate", "topics", "--to", source, "--dry-run", *where)
+    run("migrate", "topics", "--to", source, *where)
+    coordinator.stop()
+    return scene.coordinator(topics=source, bootstrap_servers=scene.servers)
+
+
+def grow(scene: KRaftMove, flow: Flow, readers: Readers, partitions: int) -> None:
+    """The topic has more partitions, which are written and read."""
+    scene.grow(partitions)
+    flow.grow(partitions)
+    wait_until(lambda: set(flow.written) == set(range(partitions)), "new partitions are written")
+    follow(flow, readers, "the new partitions are read")
+    assert scene.reports.of("fetch_started")  # of the new partitions
 
 
 @pytest.mark.parametrize("brokers", [1, 3])
@@ -146,23 +166,17 @@ def test_a_group_reads_on_over_the_whole_move_to_kraft_and_kafka_4_and_goes_to_a
         scene.migrate()
         scene.kraft_mode()
         follow(flow, readers, "the brokers are in KRaft mode again")
-        switch_topics(scene)
-        coordinator.stop()
-        coordinator = scene.coordinator(topics="kafka", bootstrap_servers=scene.servers)
+        coordinator = switch_topics(scene, coordinator)
         follow(flow, readers, "topics come from Kafka")
 
         scene.finish()
         scene.remove("/brokers", "/controller", "/migration")
-        scene.grow(GROWN)
-        flow.grow(GROWN)
-        wait_until(lambda: set(flow.written) == set(range(GROWN)), "new partitions are written")
-        follow(flow, readers, "the new partitions are read")
+        grow(scene, flow, readers, GROWN)
         assert "FinalizedVersionLevel: 3.9" in features(scene)
         scene.to_kafka_4()
         kafka_tool("kafka-features", "--bootstrap-server", scene.servers, "upgrade", "--release-version", "4.1")
         assert "FinalizedVersionLevel: 4.1" in features(scene)
         follow(flow, readers, "Kafka 4 is read")
-        assert scene.reports.of("fetch_started")  # of the new partitions
         assert stopped(scene) == []  # each partition was its reader's all the time
 
         before = readers
@@ -177,6 +191,32 @@ def test_a_group_reads_on_over_the_whole_move_to_kraft_and_kafka_4_and_goes_to_a
         scene.coordinator(topics="kafka", bootstrap_servers=scene.servers)
         readers = [*before, *join(scene, spark)]
         follow(flow, readers, "coordination is in the new ensemble")
-        written = flow.end()
-        wait_until(lambda: all(len(read(readers, n)) >= count for n, count in written.items()), "all is read")
-        assert {n: read(readers, n) for n in written} == {n: list(range(count)) for n, count in written.items()}
+        end(flow, readers)
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_f232_a_move_that_is_given_up_after_topics_came_from_kafka_ends_where_it_began(
+    spark: SparkSession, tmp_path: Path, brokers: int
+) -> None:
+    with KRaftMove(tmp_path, brokers) as scene:
+        coordinator = scene.coordinator()
+        flow = scene.flow()
+        readers = join(scene, spark)
+        scene.reports.seen.clear()
+        if brokers > 1:
+            scene.while_away = lambda number: follow(flow, readers, f"all is read while broker {number} is away")
+        scene.migrate()
+        scene.kraft_mode()
+        coordinator = switch_topics(scene, coordinator)
+        follow(flow, readers, "topics come from Kafka")
+        where = ("--zookeeper", scene.zookeeper, "--bootstrap-servers", scene.servers)
+        assert "/brokers/ids" in called("migrate", "topics", "--to", "zookeeper", *where)  # none is there
+
+        scene.give_up()
+        follow(flow, readers, "brokers are in ZooKeeper mode, and topics come from Kafka")
+        grow(scene, flow, readers, PARTITIONS + 1)
+        switch_topics(scene, coordinator, "zookeeper")
+        follow(flow, readers, "topics come from ZooKeeper")
+        grow(scene, flow, readers, GROWN)
+        assert stopped(scene) == []  # each partition was its reader's all the time
+        end(flow, readers)
