@@ -11,12 +11,15 @@ from confluent_kafka.admin import AdminClient
 
 from tests.cli.group_tree import A, World
 from tests.cli.program import Run
+from tests.integration.brokers import servers_of
 from tests.kafka.helpers import QUIET
 from tests.offsets.test_kafka_store import new_group, new_topic
 from tests.waiting import wait_until
 from zkcoord.cli.audit import FOUND
+from zkcoord.coordinator import Coordinator
 from zkcoord.core.record import DEFAULT_RECORD
 from zkcoord.embedded import EmbeddedKafka
+from zkcoord.embedded.artifacts import KAFKA_4_VERSION
 from zkcoord.embedded.zookeeper import EmbeddedZooKeeper
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.paths import DRAFT
@@ -84,6 +87,32 @@ def test_the_doctor_sees_a_real_kafka_in_zookeeper_mode(run: Run) -> None:
     assert severity(findings, "protocol version of the brokers") == "OK"
     assert severity(findings, "retention of offsets") == "OK"
     assert not [each for each in findings if "another cluster" in each["what"]]
+
+
+@pytest.mark.long
+@pytest.mark.kafka
+def test_the_doctor_sees_a_real_kafka_4_once_a_coordinator_mirrors_its_topics(run: Run) -> None:
+    with servers_of(KAFKA_4_VERSION, {}) as (zookeeper, kafka, source):
+        where = ("--zookeeper", zookeeper, "--bootstrap-servers", kafka.bootstrap_servers)
+        _, before = found(run, *where)
+        coordinator = Coordinator(zookeeper, **source)
+        coordinator.start()
+        try:
+            wait_until(lambda: "cluster not known yet" not in evidence(found(run, *where)[1]), "it is mirrored")
+            _, findings = found(run, *where)
+        finally:
+            coordinator.stop()
+
+    assert severity(before, "no Kafka has ever been here") == "ERR"
+    assert severity(findings, "topics come from Kafka itself") == "OK"
+    assert severity(findings, "retention of offsets") == "OK"
+    assert {each["severity"] for each in findings if each["area"] == "kafka"} == {"OK"}
+
+
+def evidence(findings: list[dict[str, str]]) -> str:
+    """What was seen of where topics come from; of a tree that is not there yet, that nothing is known."""
+    seen = [each["evidence"] for each in findings if each["what"] == "topics come from Kafka itself"]
+    return seen[0] if seen else "cluster not known yet"
 
 
 @pytest.mark.kafka

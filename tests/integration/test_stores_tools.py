@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.integration.brokers import BOTH
 from tests.integration.stores_world import Cluster, Reader, soon
 from tests.integration.test_stores_real import IN_KAFKA, equal, read_in
 from zkcoord.embedded.kafka_tools import kafka_tool
@@ -13,9 +14,9 @@ from zkcoord.embedded.kafka_tools import kafka_tool
 pytestmark = [pytest.mark.zookeeper, pytest.mark.kafka, pytest.mark.legacy]
 
 
-@pytest.fixture(scope="module")
-def servers() -> Iterator[Cluster]:
-    with Cluster({}) as cluster:
+@pytest.fixture(scope="module", params=BOTH)
+def servers(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    with Cluster({}, version=request.param) as cluster:
         yield cluster
 
 
