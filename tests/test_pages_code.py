@@ -62,6 +62,7 @@ ONLY_PARSED = {
     ),
     "needs brokers that move (tests/integration/test_topics_source.py)": (
         "kraft.md, 4 Take topics from Kafka, 1",
+        "kraft.md, Back to ZooKeeper, 1",
         "topics.md, An existing tree, before its brokers move, 1",
         "topics.md, An existing tree, before its brokers move, 2",
     ),

@@ -31,7 +31,14 @@ class FakeMembership:
     stop_within_ms: int | None = None
 
     def __init__(
-        self, world: World, on_start: Any, on_stop: Any, on_lost: Any, on_replay: Any, reset: Any, cluster_id: Any
+        self,
+        world: World,
+        on_start: Any,
+        on_stop: Any,
+        on_lost: Any,
+        on_replay: Any,
+        reset: Any,
+        cluster_id: Any = None,
     ) -> None:
         self.world = world
         self.reset, self.cluster_id = reset, cluster_id
