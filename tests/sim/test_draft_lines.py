@@ -15,6 +15,7 @@ from tests.sim.field import Holding, consumer_of
 from tests.sim.script import Script, on_seeds
 from zkcoord.core.model import TopicPartition
 from zkcoord.serving.group_watch import GroupWatch
+from zkcoord.serving.owner_rounds import STATUS_AFTER_MS
 from zkcoord.shell.ports import Input
 from zkcoord.tree.paths import CANDIDATES, DRAFT, TOPICS
 from zkcoord.tree.snapshot import Kind, path_and_kind
@@ -49,8 +50,8 @@ class Groups(Script):
         return wanted <= self.field.holdings.keys()
 
     def since(self) -> int:
-        """A moment after all that was done until now."""
-        self.world.run_for(5)
+        """A moment after all that was done until now, and after statuses were read again behind the last starts."""
+        self.world.run_for(STATUS_AFTER_MS[-1] + 5)
         return self.world.now_ms + 1
 
     def touched(self, group: str, since_ms: int) -> list[str]:
