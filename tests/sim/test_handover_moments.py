@@ -51,7 +51,7 @@ REACHED: Counter[str] = Counter()
 
 
 @pytest.mark.parametrize("seed", seeds(24))
-def test_in_every_storm_the_moments_of_each_handover_are_in_their_order(seed: int) -> None:
+def test_the_moments_of_each_handover_are_in_their_order_whatever_fails(seed: int) -> None:
     seen = Seen()
     storm(seed, seen)
     for each in [*seen.completed, *seen.amended]:
