@@ -113,21 +113,33 @@ def test_a_text_that_is_too_long_loses_its_middle_for_people_and_is_whole_for_pr
     why = f"the node is no JSON: {'x' * 300}: its creator must mend it"
     for log_format in logs.FORMATS:
         logs.configure(log_format, logging.INFO, stream)
-        logs.emit("unreadable", path="/consumers/groups/etl/ids/a", why=why, partitions=CLICKS, level="warning")
+        logs.emit("unreadable", path="/consumers/groups/etl/ids/a", why=why, partitions=CLICKS, level="notice")
 
     people, programs = stream.getvalue().splitlines()
     assert re.search(
         r'path=/consumers/groups/etl/ids/a why="the node is no JSON: x+…x+: its creator must mend it"', people
     )
-    assert "partitions=clicks-0,… (20 in all)" in people and 180 < len(people) < 200
+    assert "partitions=clicks-0,… (20 in all)" in people and 170 < len(people) < 200
     assert json.loads(programs)["why"] == why
+
+
+def test_a_warning_says_whole_why_and_what_to_do_however_long_the_rest_of_it_is(stream: io.StringIO) -> None:
+    logs.configure("text", logging.INFO, stream)
+    why = f"Kafka at {'broker.example:9092,' * 10} cannot be reached: check that it runs, then try again"
+
+    logs.emit("start_refused", consumer="g" * 249, partitions=CLICKS, why=why, level="warning")
+    logs.emit("unreadable", path="/a", why="x" * 1_000, level="warning")
+
+    refused, unreadable = stream.getvalue().splitlines()
+    assert f'why="{why}"' in refused and len(refused) < 200 + len(why) + 2
+    assert len(unreadable) < 200 + logs.WHY_MAX
 
 
 def test_no_field_and_no_number_of_fields_makes_a_line_of_200_characters(stream: io.StringIO) -> None:
     logs.configure("text", logging.INFO, stream)
     long = {"consumer": "g" * 249, "path": "/a" * 500, "why": 'say "no"\n' * 100, "offsets": {CLICKS[0]: "y" * 400}}
 
-    logs.emit("unreadable", **long, level="warning")
+    logs.emit("unreadable", **long, level="notice")
     logs.emit("write_refused", **{f"field{n}": "z z" * 30 for n in range(40)}, level="error")
 
     lines = stream.getvalue().splitlines()

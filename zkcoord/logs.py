@@ -32,6 +32,7 @@ FORMATS = ("text", "json")
 SHOWN_MAX = (12, 6, 3, 1)  # partitions or entries that a line for people spells out: fewer, if it would be too long
 TEXT_MAX = (128, 96, 72, 56, 44, 32, 24, 16)  # characters of a field with text: all, or these, if a line is too long
 SENTENCE_MAX = 165  # characters of an event for people; with date, time and level before it a line has less than 200
+WHY_MAX = 400  # characters of a warning's reason, which come on top: it says at its end what to do
 _PLAIN = re.compile(r"[^\s\"'=]+")
 
 
@@ -104,7 +105,8 @@ class Text(logging.Formatter):
         words = [time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created)) + f".{int(record.msecs):03d}"]
         if record.levelno >= logging.WARNING:
             words.append(f"{record.levelname}:")
-        words.append(str(fields["message"]) if event == "log" else sentence(event, fields, TEXT_MAX))
+        whole = "why" if record.levelno >= logging.WARNING else ""
+        words.append(str(fields["message"]) if event == "log" else sentence(event, fields, TEXT_MAX, whole))
         line = " ".join(words)
         return line if not record.exc_info else f"{line}\n{self.formatException(record.exc_info)}"
 
@@ -140,19 +142,23 @@ def _event(record: logging.LogRecord) -> tuple[str, Mapping[str, Any]]:
     return str(event), fields
 
 
-def sentence(event: str, fields: Mapping[str, Any], cuts: Sequence[int] = ()) -> str:
+def sentence(event: str, fields: Mapping[str, Any], cuts: Sequence[int] = (), whole: str = "") -> str:
     """The event for people: its name, and the fields that are known as key=value.
 
     Long collections are cut so that the text has SENTENCE_MAX characters. Where that does not do, long texts lose their
-    middle: they have the most of `cuts` with which it fits. Without `cuts` they are whole.
+    middle: they have the most of `cuts` with which it fits. Without `cuts` they are whole. `whole`: a field that has
+    WHY_MAX characters beside the rest.
     """
     shown = {key: plain(value) for key, value in fields.items() if key not in ("mono_ms", "message", "logger")}
     known = {key: value for key, value in shown.items() if value is not None}
+    spared = {whole: _short(known[whole], SHOWN_MAX[0], WHY_MAX)} if isinstance(known.get(whole), str) else {}
+    room = SENTENCE_MAX + sum(map(len, spared.values()))
     for most, longest in [*((most, None) for most in SHOWN_MAX), *((SHOWN_MAX[-1], longest) for longest in cuts)]:
-        text = " ".join([event, *(f"{key}={_short(value, most, longest)}" for key, value in known.items())])
-        if len(text) <= SENTENCE_MAX:
+        parts = {key: spared.get(key) or _short(value, most, longest) for key, value in known.items()}
+        text = " ".join([event, *(f"{key}={part}" for key, part in parts.items())])
+        if len(text) <= room:
             return text
-    return shortened(text, SENTENCE_MAX) if cuts else text
+    return shortened(text, room) if cuts else text
 
 
 def _short(known: Any, most: int, longest: int | None = None) -> str:

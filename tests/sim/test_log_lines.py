@@ -1,7 +1,9 @@
-"""Every event that storms bring about is a line of less than 200 characters for people, whatever names are in it."""
+"""Every event that storms bring about is a line of less than 200 characters for people, whatever names are in it; a
+warning has its reason whole beside that."""
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +14,7 @@ from tests.sim.options import seeds
 from tests.sim.scenarios import announcing_storm, storm
 from tests.sim.world import World
 from zkcoord.core.model import TopicPartition
-from zkcoord.logs import Text, plain
+from zkcoord.logs import NOTICE, Text, plain
 
 LONG = "click-stream-enrichment-" * 10
 """As long as a name of a topic, a group or a host may be."""
@@ -49,9 +51,9 @@ def stretched(value: Any) -> Any:
     return f"{value} {LONG}" if isinstance(value, str) else value
 
 
-def line(event: str, fields: Mapping[str, Any]) -> str:
-    """As a warning: its level takes the most room."""
-    record = logging.LogRecord("zkcoord.events", logging.WARNING, "", 0, event, None, None)
+def line(event: str, fields: Mapping[str, Any], level: int = NOTICE) -> str:
+    """As it is told at this level."""
+    record = logging.LogRecord("zkcoord.events", level, "", 0, event, None, None)
     record.__dict__.update(zkcoord_event=event, zkcoord_fields={k: v for k, v in fields.items() if k != "level"})
     return Text().format(record)
 
@@ -62,4 +64,8 @@ def test_lines_for_people_have_less_than_200_characters(told: list[tuple[str, Ma
         assert len(line(event, fields)) < 200, (event, plain(fields))
         far = line(event, {key: stretched(value) for key, value in fields.items()})
         assert len(far) < 200 and f" {event}" in far, (event, plain(fields))
+        warned = line(event, fields, logging.WARNING)
+        why = fields.get("why")
+        assert len(warned) < 200 + len(json.dumps(why, ensure_ascii=False)) * bool(why), (event, plain(fields))
+        assert not isinstance(why, str) or why in warned or json.dumps(why, ensure_ascii=False) in warned
         assert all(f" {key}=" in far for key, value in fields.items() if value is not None and key not in HIDDEN), far

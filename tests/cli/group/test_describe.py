@@ -67,6 +67,7 @@ def test_a_settled_group_for_programs(world: World, run: Run) -> None:
         "group": "g",
         "state": "Stable",
         "brokers": None,
+        "adoption": None,
         "settled": True,
         "generation": 7,
         "coordinator": None,
