@@ -1,4 +1,5 @@
-"""A program on a consumer of Kafka's own protocol: prints `partition offset` of each record, commits every third one.
+"""A program on a consumer of Kafka's own protocol: prints `partition offset` of each record, commits every third one,
+and what it has read before partitions are taken from it.
 
     python kafkas_reader.py SERVERS GROUP TOPIC PROTOCOL
 
@@ -9,8 +10,9 @@ from __future__ import annotations
 
 import signal
 import sys
+from contextlib import suppress
 
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 COMMITTED_EVERY = 3
 SESSION_MS = "6000"
@@ -25,19 +27,29 @@ def main(servers: str, group: str, topic: str, protocol: str) -> None:
     if protocol == "classic":
         settings["session.timeout.ms"] = SESSION_MS
     consumer = Consumer(settings)
-    consumer.subscribe([topic])
-    count = 0
+    uncommitted: list[int] = []
+
+    def commit() -> None:
+        if uncommitted:
+            consumer.commit(asynchronous=False)
+            uncommitted.clear()
+
+    def give_back(_: Consumer, partitions: list[TopicPartition]) -> None:
+        with suppress(KafkaException):  # they are somebody else's already
+            commit()
+        uncommitted.clear()
+
+    consumer.subscribe([topic], on_revoke=give_back)
     while not leaving:
         message = consumer.poll(0.1)
         if message is None:
             continue
         assert message.error() is None, message.error()
         print(message.partition(), message.offset(), flush=True)
-        count += 1
-        if count % COMMITTED_EVERY == 0:
-            consumer.commit(asynchronous=False)
-    if count % COMMITTED_EVERY:
-        consumer.commit(asynchronous=False)
+        uncommitted.append(message.offset())
+        if len(uncommitted) >= COMMITTED_EVERY:
+            commit()
+    commit()
     consumer.close()
 
 

@@ -22,7 +22,7 @@ from tests.integration.stores_world import Cluster, soon
 from tests.integration.test_stores_real import read_in
 from tests.kafka.helpers import PATIENCE_SECONDS
 
-pytestmark = [pytest.mark.zookeeper, pytest.mark.kafka]
+pytestmark = [pytest.mark.zookeeper, pytest.mark.kafka, pytest.mark.long]
 
 PARTITIONS = (0, 1)
 ROUNDS_MAX = 500
