@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import chain, pairwise, repeat
 from typing import Any
 
 from zkcoord.core.model import TopicPartition, as_partitions
 from zkcoord.core.state import Announced
-from zkcoord.core.timing import Timing
+from zkcoord.core.timing import Bounds, Timing
 from zkcoord.core.view import Refusal
 from zkcoord.errors import CorruptError
 from zkcoord.tree.codec import INT32_MAX, Document, compact, corrupt, read_document
@@ -24,6 +25,7 @@ STATUS_BYTES_MAX = 64 * 1024  # above it `held` is cut
 REASON_CHARS_MAX = 200
 REFUSED_BYTES_MAX = 128 * 1024  # above it refusals are written by their starts; above it still the oldest are left out
 TIMING_BYTES_MAX = 8 * 1024  # above it the oldest entries are left out; all of them where `held` would be cut
+TIMED_TEXTS_KEPT = 512  # ranges of commands remembered with their text: each status tells of the last commands again
 PARTITIONS_MAX = 1_000_000  # what one ranges text may unfold into
 RANGE_NUMBERS = ("generation", "incarnation")  # of an announced range, beside start and end; the last may be missing
 AGES = ("seen", "stopped", "committed", "first_record")  # of a timing's entry, in the order of Timing's fields
@@ -66,8 +68,11 @@ def encode_status(status: Status) -> bytes:
         rest["pinged"] = status.pinged
     held = {str(generation): dict(topics) for generation, topics in status.held.items()}
     if status.timing:
-        told = {"timing": _kept(status.timing)}
-        data = compact(_document(held, status.held_cut, {**rest, **told}))
+        timing = [_entry(each) for each in status.timing]
+        data = compact(_document(held, status.held_cut, {**rest, "timing": timing}))
+        if len(data) <= TIMING_BYTES_MAX:
+            return data
+        data = compact(_document(held, status.held_cut, {**rest, "timing": _kept(timing)}))
         if len(data) <= STATUS_BYTES_MAX:
             return data
     data = compact(_document(held, status.held_cut, rest))
@@ -77,18 +82,22 @@ def encode_status(status: Status) -> bytes:
     return compact(_document(held, status.held_cut + cut, rest))
 
 
-def _kept(timing: Iterable[Timing]) -> list[dict[str, Any]]:
-    """The entries as JSON has them, oldest first: the newest that have room."""
+def _entry(timing: Timing) -> dict[str, Any]:
+    """What became of a command, as JSON has it."""
+    ages = dict(zip(AGES, timing[4:], strict=True))
+    return {
+        "stop" if timing.stops else "start": timing.sequence,
+        **({"made": str(timing.made_ms)} if timing.made_ms else {}),
+        "partitions": {topic: _timed_text(bounds) for topic, bounds in sorted(timing.partitions.items())},
+        **{name: age_ms for name, age_ms in ages.items() if age_ms is not None},
+    }
+
+
+def _kept(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The newest entries that have room; oldest first, as they are given."""
     kept: list[dict[str, Any]] = []
     room = TIMING_BYTES_MAX
-    for each in reversed(list(timing)):
-        ages = dict(zip(AGES, each[4:], strict=True))
-        entry = {
-            "stop" if each.stops else "start": each.sequence,
-            **({"made": str(each.made_ms)} if each.made_ms else {}),
-            "partitions": {topic: _bounds_text(bounds) for topic, bounds in sorted(each.partitions.items())},
-            **{name: age_ms for name, age_ms in ages.items() if age_ms is not None},
-        }
+    for entry in reversed(entries):
         room -= len(compact(entry))
         if room < 0:
             break
@@ -176,18 +185,23 @@ def _told(entry: dict[str, Any]) -> Timing | None:
     try:
         stops = "stop" in entry
         partitions = document.section("partitions").all_texts()
-        if not all(map(_RANGES.fullmatch, partitions.values())):
-            return None
         ages = [document.optional_integer(name) for name in AGES]
         return Timing(
             document.text("stop" if stops else "start"),
             stops,
             document.integer("made", default=0),
-            {topic: tuple(_bounds(text)) for topic, text in partitions.items()},
+            {topic: _timed_bounds(text) for topic, text in partitions.items()},
             *ages,
         )
     except CorruptError:
         return None
+
+
+@lru_cache(maxsize=TIMED_TEXTS_KEPT)
+def _timed_bounds(text: str) -> Bounds:
+    if not _RANGES.fullmatch(text):
+        raise corrupt("ranges", text, 'allowed is ranges as "0-9,12"')
+    return tuple(_bounds(text))
 
 
 def _held(section: Document) -> dict[int, dict[str, str]]:
@@ -276,6 +290,11 @@ def ranges_text(numbers: Iterable[int]) -> str:
         else:
             runs.append([number, number])
     return _bounds_text(runs)
+
+
+@lru_cache(maxsize=TIMED_TEXTS_KEPT)
+def _timed_text(bounds: Bounds) -> str:
+    return _bounds_text(bounds)
 
 
 def _bounds_text(runs: Iterable[Sequence[int]]) -> str:
