@@ -52,6 +52,9 @@ def test_an_entry_has_the_command_its_partitions_as_ranges_and_the_ages() -> Non
         [{"stop": 3, "partitions": {}}],
         [{"stop": "0000000003", "partitions": {"a": "3-x"}}],
         [{"stop": "0000000003", "partitions": {"a": "3"}, "seen": -1}],
+        [{"stop": "0000000003", "partitions": {"a": "3"}, "made": "soon"}],
+        [{"stop": "0000000003", "partitions": {"a": ["3"]}}],
+        [{"stop": "0000000003", "partitions": ["a"]}],
     ],
 )
 def test_an_entry_that_nobody_can_parse_is_left_out_alone(timing: Any) -> None:

@@ -19,7 +19,7 @@ from zkcoord.core.state import Announced
 from zkcoord.core.timing import Bounds, Timing
 from zkcoord.core.view import Refusal
 from zkcoord.errors import CorruptError
-from zkcoord.tree.codec import INT32_MAX, Document, compact, corrupt, read_document
+from zkcoord.tree.codec import INT32_MAX, Document, compact, corrupt, read_document, whole
 
 STATUS_BYTES_MAX = 64 * 1024  # above it `held` is cut
 REASON_CHARS_MAX = 200
@@ -181,20 +181,23 @@ def _timing(entries: object) -> tuple[Timing, ...]:
 
 
 def _told(entry: dict[str, Any]) -> Timing | None:
-    document = Document(_WHAT, b"", entry)
+    stops = "stop" in entry
+    sequence, topics = entry.get("stop" if stops else "start"), entry.get("partitions", {})
+    if not isinstance(topics, dict) or not all(isinstance(text, str) for text in (sequence, *topics.values())):
+        return None
     try:
-        stops = "stop" in entry
-        partitions = document.section("partitions").all_texts()
-        ages = [document.optional_integer(name) for name in AGES]
-        return Timing(
-            document.text("stop" if stops else "start"),
-            stops,
-            document.integer("made", default=0),
-            {topic: _timed_bounds(text) for topic, text in partitions.items()},
-            *ages,
-        )
+        bounds = {topic: _timed_bounds(text) for topic, text in topics.items()}
+        made_ms, *ages = [None if (told := entry.get(name)) is None else _time(told) for name in ("made", *AGES)]
     except CorruptError:
         return None
+    return Timing(str(sequence), stops, made_ms or 0, bounds, *ages)
+
+
+def _time(told: object) -> int:
+    time_ms = whole(told)
+    if time_ms is None or time_ms < 0:
+        raise corrupt("time", str(told), "no number of milliseconds")
+    return time_ms
 
 
 @lru_cache(maxsize=TIMED_TEXTS_KEPT)
