@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 
 from zkcoord.core.command import Command
 from zkcoord.core.fast_replace import fast_replace
@@ -23,7 +22,7 @@ from zkcoord.core.member.told import Told
 from zkcoord.core.member.view import NOWHERE
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.replay_quota import range_bytes
-from zkcoord.core.timing import Timing, bounds_of
+from zkcoord.core.timing import Timing
 from zkcoord.tree import claims, member
 from zkcoord.tree.member import Acknowledgement, MemberPaths
 from zkcoord.tree.member_view import MemberNodes
@@ -102,13 +101,10 @@ def encode_member_status(status: MemberStatus, now_ms: int = 0) -> bytes:
     )
 
 
-_bounds_told = lru_cache(maxsize=512)(bounds_of)  # each status tells of the last commands again
-
-
 def _timing(told: Told, now_ms: int) -> Timing:
     times = (told.seen_ms, told.stopped_ms, told.committed_ms, told.first_record_ms)
     ages = (None if at_ms is None else max(0, now_ms - at_ms) for at_ms in times)
-    return Timing(told.command.sequence, told.stops, told.command.made_ms, _bounds_told(told.partitions), *ages)
+    return Timing(told.command.sequence, told.stops, told.command.made_ms, told.bounds, *ages)
 
 
 class MemberSizes:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import chain, pairwise, repeat
 from typing import Any
 
@@ -25,7 +24,6 @@ STATUS_BYTES_MAX = 64 * 1024  # above it `held` is cut
 REASON_CHARS_MAX = 200
 REFUSED_BYTES_MAX = 128 * 1024  # above it refusals are written by their starts; above it still the oldest are left out
 TIMING_BYTES_MAX = 8 * 1024  # above it the oldest entries are left out; all of them where `held` would be cut
-TIMED_TEXTS_KEPT = 512  # ranges of commands remembered with their text: each status tells of the last commands again
 PARTITIONS_MAX = 1_000_000  # what one ranges text may unfold into
 RANGE_NUMBERS = ("generation", "incarnation")  # of an announced range, beside start and end; the last may be missing
 AGES = ("seen", "stopped", "committed", "first_record")  # of a timing's entry, in the order of Timing's fields
@@ -88,7 +86,7 @@ def _entry(timing: Timing) -> dict[str, Any]:
     return {
         "stop" if timing.stops else "start": timing.sequence,
         **({"made": str(timing.made_ms)} if timing.made_ms else {}),
-        "partitions": {topic: _timed_text(bounds) for topic, bounds in sorted(timing.partitions.items())},
+        "partitions": {topic: _bounds_text(bounds) for topic, bounds in sorted(timing.partitions.items())},
         **{name: age_ms for name, age_ms in ages.items() if age_ms is not None},
     }
 
@@ -200,7 +198,6 @@ def _time(told: object) -> int:
     return time_ms
 
 
-@lru_cache(maxsize=TIMED_TEXTS_KEPT)
 def _timed_bounds(text: str) -> Bounds:
     if not _RANGES.fullmatch(text):
         raise corrupt("ranges", text, 'allowed is ranges as "0-9,12"')
@@ -293,11 +290,6 @@ def ranges_text(numbers: Iterable[int]) -> str:
         else:
             runs.append([number, number])
     return _bounds_text(runs)
-
-
-@lru_cache(maxsize=TIMED_TEXTS_KEPT)
-def _timed_text(bounds: Bounds) -> str:
-    return _bounds_text(bounds)
 
 
 def _bounds_text(runs: Iterable[Sequence[int]]) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.timing import Bounds, bounds_of
 
 
 class Named(NamedTuple):
@@ -26,6 +28,10 @@ class Told:
     stopped_ms: int | None = None
     committed_ms: int | None = None
     first_record_ms: int | None = None
+    bounds: Mapping[str, Bounds] = field(init=False, compare=False)  # the partitions as ranges: each status tells them
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bounds", bounds_of(self.partitions))
 
     @property
     def first(self) -> bool:
