@@ -29,7 +29,24 @@ SUITES = (
 )  # a test belongs to the first that it is marked with
 PURE = "no server"
 TOGETHER = ("tests/containers", "tests/sinks", "tests/spark")  # each in one worker: a network, a Spark session
-LOOSE = "tests/sim/"  # each test by itself: there is nothing to share
+LOOSE = "tests/sim/"  # each test by itself, for most have nothing to share
+KEEPING = (
+    "beside_kafka",
+    "beside_storms",
+    "claims",
+    "edited",
+    "flapping",
+    "hung",
+    "mirror_storms",
+    "mixed",
+    "mixed_storms",
+    "move_storms",
+    "old_storms",
+    "program_stores",
+    "programs",
+    "replay",
+    "source_switch",
+)  # files of it in one worker each: two tests ask about the same storms, of which the file keeps what they came to
 PROPERTY = "suite"
 PORT_SLICES = 8  # more than there are workers; one that replaces a crashed worker has a number of its own
 COUNTED = {"passed": "passed", "failed": "failed", "error": "failed", "skipped": "skipped"}
@@ -64,10 +81,13 @@ def scope_of(test_id: str) -> str:
 
     >>> scope_of("tests/spark/test_loop.py::test_a"), scope_of("tests/cli/test_main.py::test_a[1]")
     ('tests/spark', 'tests/cli/test_main.py')
+    >>> scope_of("tests/sim/test_seeds.py::test_a[1]"), scope_of("tests/sim/test_hung.py::test_a[1]")
+    ('tests/sim/test_seeds.py::test_a[1]', 'tests/sim/test_hung.py')
     """
-    if test_id.startswith(LOOSE):
+    file = test_id.partition("::")[0]
+    if file.startswith(LOOSE) and file.removeprefix(f"{LOOSE}test_").removesuffix(".py") not in KEEPING:
         return test_id
-    return next((folder for folder in TOGETHER if test_id.startswith(f"{folder}/")), test_id.partition("::")[0])
+    return next((folder for folder in TOGETHER if test_id.startswith(f"{folder}/")), file)
 
 
 @pytest.hookimpl(optionalhook=True)

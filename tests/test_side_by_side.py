@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.side_by_side import KEEPING
 
 ROOT = Path(__file__).parent.parent
 SIDE_BY_SIDE = ("-p", "tests.side_by_side", "--dist", "loadscope", "--no-loadscope-reorder")
@@ -113,3 +116,10 @@ def test_what_shares_servers_stays_in_one_process_and_comes_after_what_needs_non
     assert len({worker for worker, folder in ran if folder == "spa"}) == 1
     assert len({worker for worker, folder in ran if folder == "sim"}) == 2
     assert [folder for _, folder in ran[:15]] == ["sim"] * 15
+
+
+def test_files_that_keep_what_their_storms_came_to_are_known() -> None:
+    """Else each process would play storms again that another one has played."""
+    keeps = re.compile(r"^@cache\n(?=def \w+\(seed: int)", re.MULTILINE)
+    files = {file.stem.removeprefix("test_"): file.read_text() for file in (ROOT / "tests/sim").glob("test_*.py")}
+    assert {name for name, text in files.items() if keeps.search(text)} == set(KEEPING)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from random import Random
 from typing import Any
 
@@ -186,6 +186,7 @@ def test_f148_an_old_members_late_commit_to_kafka_is_written_over_and_not_follow
     scene.calm()
 
 
+@cache
 def kafka_storm(seed: int) -> KafkaScene:
     """One seed: old members and ours in a storm over ZooKeeper and Kafka."""
     drawn = Random(f"beside kafka {int(seed)}")

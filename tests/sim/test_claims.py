@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -49,6 +50,7 @@ class Thefts(Flapping):
             self.world.at(later_ms, lambda: self.world.ensemble.operate(DeleteNode(path, 0)))
 
 
+@cache
 def claiming(seed: int, steps: int = 4_000) -> Thefts:
     """One seed of such a storm, and the calm after it."""
     world = World(seed)

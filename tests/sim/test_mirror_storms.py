@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import partial
+from functools import cache, partial
 from random import Random
 
 import pytest
@@ -20,6 +20,7 @@ from zkcoord.tree.paths import LEGACY, layout_named
 SEEDS = 25
 
 
+@cache
 def mirrored_storm(seed: int) -> Mirrored:
     """One seed: no offset is lost, no partition has two readers, whatever brokers tell of topics; then all agree."""
     drawn = Random(f"mirror {int(seed)}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from random import Random
 
 import pytest
@@ -25,6 +25,7 @@ SEEDS = 40
 STEPS = 6_000
 
 
+@cache
 def mixed_storm(seed: int) -> MixedScene:
     """One seed: old members and ours, with two coordinators or none, and a topic that grows."""
     drawn = Random(f"mixed {int(seed)}")

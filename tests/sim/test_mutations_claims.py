@@ -110,7 +110,7 @@ def taken_is_a_strike(patch: Patch) -> None:
     patch.setattr(Refusal, "taken", property(lambda self: False))
 
 
-STORM, SCENES = claiming, failures
+STORM, SCENES = claiming.__wrapped__, failures
 MISSED: Mapping[str, Case] = {
     "commits_without_their_claim": Case(commits_without_their_claim, STORM, 10),
     "an_offset_that_is_not_set": Case(an_offset_that_is_not_set, STORM, 10),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from random import Random
 
 import pytest
@@ -138,6 +138,7 @@ def test_f157_a_coordinator_that_was_elected_when_the_switch_began_serves_neithe
     super(Mirrored, scene).calm()
 
 
+@cache
 def switching_storm(seed: int) -> Switched:
     """One seed: no offset is lost, no partition has two readers, however often the source is switched."""
     drawn = Random(f"switch {int(seed)}")
