@@ -111,13 +111,14 @@ class Case(NamedTuple):
     play: Play
     seeds: int = 1
     by: type[Exception] = AssertionError
+    first: int = 0  # the seed that last broke: played before the others
 
 
 def must_be_missed(
-    mutate: Callable[[Patch], None], play: Play, seeds: int, by: type[Exception] = AssertionError
+    mutate: Callable[[Patch], None], play: Play, seeds: int, by: type[Exception] = AssertionError, first: int = 0
 ) -> None:
     """Fail unless a play of one of the first seeds breaks under the mutation, and passes without it."""
-    for seed in range(seeds):
+    for seed in (*range(first, seeds), *range(first)):
         error, mistakes = _broken_by(mutate, play, seed)
         collect_between()
         if mistakes:

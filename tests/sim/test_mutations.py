@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from functools import partial
 from typing import Any
 
 import pytest
@@ -27,6 +28,12 @@ class Product:
 def play(seed: int) -> None:
     """A scene that misses the rule in the third seed."""
     assert Product().rule(-1 if seed == 2 else 1) >= 0
+
+
+def counted(plays: list[int], seed: int) -> None:
+    """The same, and which seeds are played."""
+    plays.append(seed)
+    play(seed)
 
 
 def caught(seed: int) -> None:
@@ -89,6 +96,10 @@ def test_a_mutation_that_an_assertion_catches_is_missed_within_its_seeds() -> No
     must_be_missed(without_the_rule, play, 3)
     with pytest.raises(pytest.fail.Exception, match="not missed within 2 seeds: Every value is taken"):
         must_be_missed(without_the_rule, play, 2)
+    must_be_missed(without_the_rule, partial(counted, plays := []), 9, first=2)
+    assert plays == [2, 2]  # with the mutation, and without
+    must_be_missed(without_the_rule, partial(counted, plays := []), 5, first=3)
+    assert plays == [3, 4, 0, 1, 2, 2]
 
 
 @pytest.mark.parametrize("mutate", [of_an_earlier_signature, of_another_name, of_a_property])

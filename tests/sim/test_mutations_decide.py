@@ -112,7 +112,7 @@ unanswered = unknown.test_a_stop_behind_a_commit_without_an_answer_releases_at_t
 
 CASES = (
     Case(stops_without_asking, partial(unanswered, how=unknown.LOST[0])),
-    Case(what_another_owns_is_held_on, storm, 80),
+    Case(what_another_owns_is_held_on, storm, 80, first=4),
     Case(every_offset_is_its_own, overwritten),
     Case(drops_the_final_offset, partial(unanswered, how=unknown.LOST[0])),
     Case(commits_what_was_decided_before_a_restart, partial(late, late="after it was told to start")),
