@@ -1,6 +1,6 @@
-"""The tutorial's commands, examples in plain Python and the commands of the compose file, on real servers.
+"""The tutorial's commands and examples in plain Python on real servers.
 
-They run as they are printed, but for addresses.
+They run as they are printed, but for addresses. tests/cli/test_dashboard.py plays the tutorial's lines about compose.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from tests.cli.servers import Servers, running
-from tests.metrics.test_compose import OURS, SERVICES
 from tests.metrics.test_endpoint import free_address, get
 from tests.pages import python_block
 from tests.waiting import wait_until
@@ -58,22 +57,6 @@ def test_each_step_of_the_tutorial_works_as_it_is_printed(servers: Servers) -> N
         else:
             printed[line] = servers.call(*words)
     assert sum("clicks" in line for line in printed["zkcoord group reset-offsets etl --to-earliest --dry-run"]) == 8
-
-
-def test_the_programs_of_the_compose_file_work_together(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
-    places = {"zookeeper:2181": servers.zookeeper, "kafka:9092": servers.kafka}
-    metrics = {name: free_address() for name, each in OURS.items() if "--metrics" in each["command"]}
-    places |= {f"{name}:9464": address for name, address in metrics.items()}
-    page = free_address()
-    for name, service in OURS.items():
-        for variable, value in service["environment"].items():
-            monkeypatch.setenv(variable, places.get(value, value))
-        here = {**places, ":8080": page, ":9464": metrics.get(name, "")}
-        servers.start(*[here.get(word, word) for word in service["command"]])
-    made = next(word for word in SERVICES["topic"]["command"] if word.startswith("--partitions="))
-    assert made == f"--partitions={PARTITIONS}"
-    wait_until(lambda: len(servers.owners()) == 2, "both consumers have a share")
-    assert [get(address, "/readyz")[0] for address in metrics.values()] == [200] * 4
 
 
 @pytest.mark.parametrize(

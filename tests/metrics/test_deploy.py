@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +13,7 @@ import promql_parser
 import pytest
 import yaml
 
+from tests.metrics.prometheus import program
 from zkcoord.metrics import names
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -114,11 +113,7 @@ def test_an_alerts_name_and_texts_are_as_prometheus_has_them(rule: dict[str, Any
 )
 def test_prometheus_takes_the_rules_and_alerts_fire_when_they_should(arguments: tuple[str, ...]) -> None:
     """promtool evaluates the rules over the series in tests/metrics/alerts_fire.yml."""
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        assert "CI" not in os.environ, "scripts/test installs promtool (Debian: prometheus), as root"
-        pytest.skip("promtool is not here: install Debian's package prometheus")
-    done = subprocess.run([promtool, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([program("promtool"), *arguments], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
