@@ -96,9 +96,13 @@ class ConsumerFactory:
         """Who starts from now on registers with these fields, too."""
         self._fields |= fields
 
+    def run(self, application: type[Application]) -> None:
+        """Who starts from now on has such an application."""
+        self._application = application
+
     def announce(self, application: type[Application]) -> None:
         """Who starts from now on takes announced ranges, and has such an application."""
-        self._application = application
+        self.run(application)
         self.registers(offers=self._fields["offers"] | {"replay"})
 
     def commit_to(self, log: Callable[[SimProcess], Callbacks], checkpoint_ms: int, patience_ms: int) -> None:

@@ -38,6 +38,7 @@ from tests.sim.test_flapping import claims_flapping, flapping
 from tests.sim.test_hand_over_faults import handing_over_storm
 from tests.sim.test_hung import hung
 from tests.sim.test_journal import journaled
+from tests.sim.test_late_commits import late_storm
 from tests.sim.test_mirror_storms import mirrored_storm
 from tests.sim.test_mixed import mixed
 from tests.sim.test_mixed_storms import mixed_storm
@@ -77,6 +78,7 @@ SCENES: dict[str, tuple[Callable[[int], object], str]] = {
         narrow,
         "tests/sim/test_room.py::test_a_sink_is_exact_in_a_storm_in_which_hardly_a_range_has_room",
     ),
+    "late commits": (late_storm, "tests/sim/test_late_commits.py::test_a_storm_of_late_commits_ends_in_a_calm"),
     "mirrored": (mirrored_storm, "tests/sim/test_mirror_storms.py::test_a_storm_over_mirrored_topics_ends_in_a_calm"),
     "switching": (
         switching_storm,

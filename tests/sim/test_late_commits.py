@@ -4,13 +4,83 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import cached_property
+from random import Random
+from typing import Any
 
 import pytest
 
 from tests.sim import faults
+from tests.sim.application import Application
+from tests.sim.options import Options, seeds
+from tests.sim.scenarios import STORM_MS, Scene
 from tests.sim.script import QUIET, Script, acknowledges, on_seeds
+from tests.sim.world import World
+from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError
 from zkcoord.shell.ports import Request
+
+LATE_MS = 8_000
+SEEDS = 10
+
+
+class LateApplication(Application):
+    """Each partition's commits are asked for late, one after the other, by a thread of each of its starts."""
+
+    def _commit_positions(self) -> None:
+        moved = {
+            p: offset
+            for p, offset in sorted(self.positions.items())
+            if self._committed.get(p) != offset and self._under_way.get(p) != self.starts.get(p, 0) and self.allowed(p)
+        }
+        for partition, offset in moved.items():
+            self._ask_later(partition, offset)
+
+    def _ask_later(self, partition: TopicPartition, offset: int) -> None:
+        future: Future[Any] = Future()
+        request = Request("commit", self.wanted({partition: offset}), future)
+        number = self._under_way[partition] = self.starts.get(partition, 0)
+        late_ms = int(self._world.rng.random() ** 3 * LATE_MS)
+        self._process.after(late_ms, lambda: self._process.inbox.put(request))
+
+        def answered(done: Future[Any]) -> None:
+            if self._under_way.get(partition) == number:
+                del self._under_way[partition]
+                if done.exception() is None:
+                    self._committed[partition] = offset
+
+        future.add_done_callback(answered)
+
+    @cached_property
+    def _under_way(self) -> dict[TopicPartition, int]:
+        """By which start a commit is under way."""
+        return {}
+
+
+class LateScene(Scene):
+    """A group of such applications."""
+
+    def begins(self) -> None:
+        """Who starts has such an application."""
+        self.consumers.run(LateApplication)
+
+
+def late_storm(seed: int) -> World:
+    """One seed: commits come late while leases end and partitions move, and the calm after it."""
+    options = Options.drawn(Random(f"late {int(seed)}"), fault_rate=0.02, read_ms_max=300, time_step_ms_max=100)
+    world = World(seed, replace(options, faults={"cut": 3, "pause": 2, "black_hole": 1}, fault_sessions_max=1.5))
+    scene = LateScene(world)
+    scene.share()
+    for action in (lambda: scene.join("late"), lambda: scene.leave("consumer0"), lambda: scene.join("later")):
+        world.at(world.now_ms + int(world.rng.random() * STORM_MS), action)
+    world.storm(3_000)
+    scene.calm()
+    return world
+
+
+@pytest.mark.parametrize("seed", seeds(SEEDS))
+def test_a_storm_of_late_commits_ends_in_a_calm(seed: int) -> None:
+    late_storm(seed)
 
 
 def cut_off_behind_an_acknowledgement(seed: int) -> Script:
