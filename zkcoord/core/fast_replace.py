@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-T = TypeVar("T")
+__all__ = ["fast_replace"]
 
+if TYPE_CHECKING:  # so that a type checker compares each change with its field
+    from dataclasses import replace as fast_replace
+else:
+    T = TypeVar("T")
 
-def fast_replace(value: T, /, **changes: Any) -> T:
-    """`dataclasses.replace` of a class without slots and `__post_init__`, in a fraction of its time.
+    def fast_replace(value: T, /, **changes: Any) -> T:
+        """`dataclasses.replace` of a class without slots and `__post_init__`, in a fraction of its time.
 
-    >>> from zkcoord.core.view import Channel
-    >>> fast_replace(Channel(consumer_id="c", version=1), version=2) == Channel(consumer_id="c", version=2)
-    True
-    """
-    new = object.__new__(type(value))
-    known = value.__dict__.copy()
-    known.update(changes)
-    object.__setattr__(new, "__dict__", known)  # to fill the one that it has takes more than twice as long
-    return new
+        >>> from zkcoord.core.view import Channel
+        >>> fast_replace(Channel(consumer_id="c", version=1), version=2) == Channel(consumer_id="c", version=2)
+        True
+        """
+        new = object.__new__(type(value))
+        known = value.__dict__.copy()
+        known.update(changes)
+        object.__setattr__(new, "__dict__", known)  # to fill the one that it has takes more than twice as long
+        return new

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member.status import MemberStatus
@@ -17,6 +17,7 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import Owner
 from zkcoord.errors import CorruptError
 from zkcoord.tree.command import decode_command, is_refused
+from zkcoord.tree.copied import now, own
 from zkcoord.tree.member import MemberPaths
 from zkcoord.tree.offset import decode_offset
 from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Place, is_sequence
@@ -91,12 +92,16 @@ _PARENTS = frozenset({Place.OFFSETS, Place.OWNERS, Place.CLAIMS})
 class _Folder:
     """Collects the changes of one batch: each map is copied once, and only when it changes."""
 
+    # copies of what is known before, of the view and beside it; None: nothing of it has changed
+    _commands: dict[str, Received | None] | None = None
+    _owners: dict[TopicPartition, Owner] | None = None
+    _positions: dict[TopicPartition, Position] | None = None
+    _command_nodes: dict[str, Node] | None = None
+    _parents: dict[str, bool] | None = None
+
     def __init__(self, before: MemberNodes) -> None:
-        self._before, self._paths = before, before.paths
-        self._changes: dict[str, Any] = {}  # of the view
-        self._own: dict[str, Any] = {}  # of the nodes
-        self._owners: dict[TopicPartition, Owner] | None = None  # of the view, once they change
-        self._positions: dict[TopicPartition, Position] | None = None
+        self._before, self._paths, self._known = before, before.paths, before.view
+        self._view, self._made, self._ahead = before.view, before.made, before.ahead  # the view without the maps
         self._fresh: list[TopicPartition] = []
         self._listed: Node | None = None
         self._channel = f"{before.paths.channel}/"
@@ -105,11 +110,18 @@ class _Folder:
         """The member after the batch."""
         if self._listed is not None:
             self._list(self._listed)
+        view, before = self._view, self._before
         if self._fresh:
-            self._changes["fresh"] = self._before.view.fresh.union(self._fresh)
-        if self._changes:
-            self._own["view"] = fast_replace(self._before.view, **self._changes)
-        return fast_replace(self._before, **self._own) if self._own else self._before
+            owners, positions = now(self._owners, view.owners), now(self._positions, view.positions)
+            view = fast_replace(view, owners=owners, positions=positions, fresh=view.fresh.union(self._fresh))
+        if self._commands is not None:
+            view = fast_replace(view, commands=self._commands)
+        if self._command_nodes is not None or self._made != before.made or self._ahead is not before.ahead:
+            commands = now(self._command_nodes, before.commands)
+            before = fast_replace(before, commands=commands, made=self._made, ahead=self._ahead)
+        if self._parents is not None:
+            before = fast_replace(before, parents=self._parents)
+        return before if view is self._known else fast_replace(before, view=view)
 
     def take(self, node: Node) -> None:
         """Take one answer in."""
@@ -126,34 +138,24 @@ class _Folder:
         else:
             self._partition(node)
 
-    def _map(self, name: str) -> dict[Any, Any]:
-        if name not in self._changes:
-            self._changes[name] = dict(getattr(self._before.view, name))
-        changed: dict[Any, Any] = self._changes[name]
-        return changed
-
-    def _kept(self, name: str) -> dict[Any, Any]:
-        if name not in self._own:
-            self._own[name] = dict(getattr(self._before, name))
-        kept: dict[Any, Any] = self._own[name]
-        return kept
-
     def _missing(self, node: Node) -> None:
-        missing: frozenset[str] = self._changes.get("missing", self._before.view.missing)
+        missing = self._view.missing
         if node.exists is (node.path in missing):
-            self._changes["missing"] = missing - {node.path} if node.exists else missing | {node.path}
+            missing = missing - {node.path} if node.exists else missing | {node.path}
+            self._view = fast_replace(self._view, missing=missing)
 
     def _status(self, node: Node) -> None:
         sent = self._before.sent
-        self._changes["status_version"] = node.stat.version if node.stat else 0
-        self._changes["status"] = sent[1] if sent is not None and node.data == sent[0] else None
+        status = sent[1] if sent is not None and node.data == sent[0] else None
+        self._view = fast_replace(self._view, status_version=node.stat.version if node.stat else 0, status=status)
 
     def _partition(self, node: Node) -> None:
         found = self._paths.layout.partition_at(node.path)
         if found is None:
             address = self._paths.layout.parse(node.path)
             if address is not None and address.place in _PARENTS:
-                self._kept("parents")[node.path] = node.exists
+                self._parents = own(self._parents, self._before.parents)
+                self._parents[node.path] = node.exists
             return
         place, partition = found
         (self.owner if place is Place.OWNER else self.offset)(partition, node)
@@ -161,51 +163,56 @@ class _Folder:
     def owner(self, partition: TopicPartition, node: Node) -> None:
         """Take in what an owner's node says."""
         if self._owners is None:
-            self._owners = self._changes["owners"] = dict(self._before.view.owners)
+            self._owners = dict(self._known.owners)
         self._owners[partition] = _owner(node)
         self._fresh.append(partition)
 
     def offset(self, partition: TopicPartition, node: Node) -> None:
         """Take in what an offset's node says."""
         if self._positions is None:
-            self._positions = self._changes["positions"] = dict(self._before.view.positions)
+            self._positions = dict(self._known.positions)
         self._positions[partition] = NOWHERE if node.stat is None else _position(node, node.stat)
         self._fresh.append(partition)
 
     def _command(self, sequence: str, node: Node) -> None:
-        commands = self._changes.get("commands", self._before.view.commands)
-        if sequence in commands:
+        if sequence in now(self._commands, self._known.commands):
             self._read(sequence, node)
         elif node.exists and int(sequence) == self._before.made:
-            self._own["ahead"] = node
+            self._ahead = node
 
     def _read(self, sequence: str, node: Node) -> None:
+        commands = self._commands = own(self._commands, self._known.commands)
+        nodes = self._command_nodes = own(self._command_nodes, self._before.commands)
         if node.stat is None:
-            self._map("commands").pop(sequence, None)
-            self._kept("commands").pop(sequence, None)
+            commands.pop(sequence, None)
+            nodes.pop(sequence, None)
             return
-        self._map("commands")[sequence] = _received(sequence, node, node.stat)
-        self._kept("commands")[sequence] = node
+        commands[sequence] = _received(sequence, node, node.stat)
+        nodes[sequence] = node
 
     def _list(self, node: Node) -> None:
         """The names decide what stands. The server numbers commands one by one, so the next one's name is known."""
         self._missing(node)
         names = frozenset(node.children)
-        self._changes["evicted"], self._changes["refused_mark"] = EVICTED_MARK in names, REFUSED_MARK in names
+        evicted, refused_mark = EVICTED_MARK in names, REFUSED_MARK in names
+        if (evicted, refused_mark) != (self._view.evicted, self._view.refused_mark):
+            self._view = fast_replace(self._view, evicted=evicted, refused_mark=refused_mark)
         sequences = {name for name in names if is_sequence(name)}
-        before = self._before
-        known: Mapping[str, Received | None] = self._changes.get("commands", before.view.commands)
+        before, ahead = self._before, self._ahead
+        known = now(self._commands, self._known.commands)
         for gone in known.keys() - sequences:
-            self._map("commands").pop(gone)
-            self._kept("commands").pop(gone, None)
-        ahead: Node | None = self._own.get("ahead", before.ahead)
+            commands = self._commands = own(self._commands, self._known.commands)
+            nodes = self._command_nodes = own(self._command_nodes, before.commands)
+            commands.pop(gone)
+            nodes.pop(gone, None)
         for new in sorted(sequences - known.keys()):
-            self._map("commands")[new] = None
+            commands = self._commands = own(self._commands, self._known.commands)
+            commands[new] = None
             if ahead is not None and int(new) == before.made:
                 self._read(new, ahead)
         made = (node.stat.child_changes + len(node.children)) // 2 if node.stat else 0  # here, ever
         if made != before.made:
-            self._own["made"], self._own["ahead"] = made, None
+            self._made, self._ahead = made, None
 
 
 def _owner(node: Node) -> Owner:

@@ -9,21 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TypeVar
 
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import DEFAULT_RECORD
-from zkcoord.core.view import SESSION_TIMEOUT_MS, Channel, GroupView, OffsetSeen, Owner
+from zkcoord.core.view import SESSION_TIMEOUT_MS, Channel, GroupView, Instance, Member, OffsetSeen, Owner
 from zkcoord.errors import CorruptError
-from zkcoord.tree.decoders import (
-    instance_of,
-    member_of,
-    not_carried_out,
-    offset_seen,
-    outstanding,
-    with_status,
-)
+from zkcoord.tree.copied import now, own
+from zkcoord.tree.decoders import instance_of, member_of, not_carried_out, offset_seen, outstanding, with_status
 from zkcoord.tree.evicted import Evicted, decode_evicted
 from zkcoord.tree.ownership import UNREADABLE_OWNER, is_draft_stop, owner_of
 from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Address, Layout, Place, parents
@@ -31,6 +25,8 @@ from zkcoord.tree.record import decode_record
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.state import decode_state
 from zkcoord.tree.topic import MarkSeen, decode_mark
+
+V = TypeVar("V")
 
 KNOWN_BEFORE = "what was known before still holds, a group of which nothing was known is left alone"
 
@@ -74,48 +70,63 @@ def fold_parsed(before: GroupNodes, nodes: Iterable[tuple[Address, Node]]) -> Gr
 class _Folder:
     """Collects the changes of one batch: each map is copied once, and only when it changes."""
 
+    # copies of what is known before, of the view and beside it; None: nothing of it has changed
+    _members: dict[str, Member] | None = None
+    _channels: dict[str, Channel] | None = None
+    _own_owners: dict[TopicPartition, Owner] | None = None
+    _instances: dict[str, Instance] | None = None
+    _own_stops: set[TopicPartition] | None = None
+    _parents: set[str] | None = None
+    _claims: dict[TopicPartition, Owner] | None = None
+    _marks: dict[str, MarkSeen] | None = None
+    _lists: dict[str, Node] | None = None
+    _offsets: dict[TopicPartition, OffsetSeen] | None = None
+    _own_problems: dict[str, str] | None = None
+
     def __init__(self, before: GroupNodes) -> None:
         self._before = before
-        self._view = before.view  # with the record and the state of the batch
-        self._changes: dict[str, Any] = {}  # of the view's maps and sets
-        self._own: dict[str, Any] = {}  # of the nodes' own maps and sets: copies, made when they change
-        self._problems = before.problems
+        self._known = self._view = before.view  # as it was, and with the record and the state of the batch
+        self._owners, self._problems = before.view.owners, before.problems  # as they are now
         self._draft_stops: Set[TopicPartition] = before.view.draft_stops
         self._dropped: set[str] = set()  # topics whose owners went with their mark, and are still to be taken out
 
     def result(self) -> GroupNodes:
         """The group after the batch."""
         self._drop()
-        if "draft_stops" in self._changes:
-            self._changes["draft_stops"] = frozenset(self._draft_stops)
-        if "marks" in self._own:
-            marks: Mapping[str, MarkSeen] = self._own["marks"]
-            marked = frozenset(topic for topic, seen in marks.items() if seen.mark is not None or seen.unreadable)
-            self._changes["marked"] = marked
-            numbers = {topic: seen.mark.incarnation for topic, seen in marks.items() if seen.mark is not None}
-            self._changes["incarnations"] = numbers
-        if "parents" in self._own:
-            self._own["parents"] = frozenset(self._own["parents"])
-        before = self._before
-        view = fast_replace(self._view, **self._changes) if self._changes else self._view
-        return fast_replace(before, view=view, **self._own)
-
-    def _owned(self, name: str) -> Any:
-        """The nodes' map or set of that name, to be changed."""
-        if name not in self._own:
-            known = getattr(self._before, name)
-            self._own[name] = set(known) if isinstance(known, frozenset) else dict(known)
-        return self._own[name]
+        nodes, view, known = self._before, self._view, self._known
+        if self._members is not None or self._instances is not None:
+            members, instances = now(self._members, known.members), now(self._instances, known.instances)
+            view = fast_replace(view, members=members, instances=instances)
+        if self._channels is not None:
+            view = fast_replace(view, channels=self._channels)
+        if self._owners is not known.owners:
+            view = fast_replace(view, owners=self._owners)
+        if self._own_stops is not None:
+            view = fast_replace(view, draft_stops=frozenset(self._own_stops))
+        if self._marks is not None:
+            marks = self._marks.items()
+            marked = frozenset(topic for topic, seen in marks if seen.mark is not None or seen.unreadable)
+            numbers = {topic: seen.mark.incarnation for topic, seen in marks if seen.mark is not None}
+            view = fast_replace(view, marked=marked, incarnations=numbers)
+            nodes = fast_replace(nodes, marks=self._marks)
+        if self._parents is not None:
+            nodes = fast_replace(nodes, parents=frozenset(self._parents))
+        if self._claims is not None:
+            nodes = fast_replace(nodes, claims=self._claims)
+        if self._lists is not None or self._offsets is not None:
+            lists, offsets = now(self._lists, nodes.lists), now(self._offsets, nodes.offsets)
+            nodes = fast_replace(nodes, lists=lists, offsets=offsets)
+        return fast_replace(nodes, view=view, problems=self._problems)
 
     def take(self, address: Address, node: Node) -> None:
         """Take one answer in, of any node but an owner's."""
         match address.place:
             case Place.IDS:
-                self._keep_only("members", node)
+                self._members = self._keep_only(self._members, self._known.members, node)
             case Place.REGISTRATION:
                 self._registration(address, node)
             case Place.CHANNELS:
-                self._keep_only("channels", node)
+                self._channels = self._keep_only(self._channels, self._known.channels, node)
             case Place.CHANNEL:
                 self._channel(address, node)
             case Place.COMMAND:
@@ -125,9 +136,10 @@ class _Folder:
             case Place.OFFSET:
                 self._offset(address, node)
             case Place.CLAIMS:
-                self._claims(address, node)
+                self._claim_list(address, node)
             case Place.OFFSETS | Place.MARK if node.kind is Kind.CHILDREN:
-                self._owned("lists")[node.path] = node
+                self._lists = own(self._lists, self._before.lists)
+                self._lists[node.path] = node
             case Place.OWNERS | Place.OFFSETS:
                 self._parent(node)
             case Place.MARK:
@@ -137,34 +149,30 @@ class _Folder:
             case Place.STATE:
                 self._group_state(node)
             case Place.INSTANCES:
-                self._keep_only("instances", node)
+                self._instances = self._keep_only(self._instances, self._known.instances, node)
                 self._parent(node)
             case Place.INSTANCE:
                 self._instance(address, node)
 
     def _parent(self, node: Node) -> None:
-        parents = self._owned("parents")
-        (parents.add if node.exists else parents.discard)(node.path)
+        if self._parents is None:
+            self._parents = set(self._before.parents)
+        (self._parents.add if node.exists else self._parents.discard)(node.path)
 
-    def _map(self, name: str) -> dict[Any, Any]:
-        if name not in self._changes:
-            self._changes[name] = dict(getattr(self._before.view, name))
-        changed: dict[Any, Any] = self._changes[name]
-        return changed
-
-    def _keep_only(self, name: str, listed: Node) -> None:
-        known: Mapping[str, Any] = self._changes.get(name, getattr(self._before.view, name))
-        gone = known.keys() - set(listed.children)
+    def _keep_only(self, copy: dict[str, V] | None, known: Mapping[str, V], listed: Node) -> dict[str, V] | None:
+        """The copy without what is not listed."""
+        gone = now(copy, known).keys() - set(listed.children)
         if gone:
-            left = self._map(name)
+            copy = own(copy, known)
             for each in gone:
-                del left[each]
+                del copy[each]
             self._forget_problems({f"{listed.path}/{each}" for each in gone})
+        return copy
 
     def _problem(self, path: str, what: str | None) -> None:
         if what is None and path not in self._problems:
             return
-        problems = self._problems = self._owned("problems")
+        self._problems = problems = self._own_problems = own(self._own_problems, self._problems)
         if what is None:
             del problems[path]
         else:
@@ -183,7 +191,7 @@ class _Folder:
             self._view = replace(self._view, unreadable=None)
 
     def _registration(self, address: Address, node: Node) -> None:
-        members = self._map("members")
+        members = self._members = own(self._members, self._known.members)
         if node.stat is None:
             members.pop(address.name, None)
             self._problem(node.path, None)
@@ -192,7 +200,7 @@ class _Folder:
         self._problem(node.path, member.unreadable and f"{member.unreadable}: its owner must register again correctly")
 
     def _channel(self, address: Address, node: Node) -> None:
-        channels = self._map("channels")
+        channels = self._channels = own(self._channels, self._known.channels)
         if node.stat is None:
             if node.kind is Kind.CHILDREN:  # watched, and perhaps read later than the data beside it: its word counts
                 channels.pop(address.name, None)
@@ -220,7 +228,7 @@ class _Folder:
         self._problem(node.path, problem)
 
     def _command(self, address: Address, node: Node) -> None:
-        channels = self._map("channels")
+        channels = self._channels = own(self._channels, self._known.channels)
         channel = channels.get(address.name)
         if channel is None:
             return
@@ -239,7 +247,7 @@ class _Folder:
         self._problem(node.path, command.error and f"{command.error}: its sender or its consumer must be upgraded")
 
     def _evicted(self, address: Address, node: Node) -> None:
-        channels = self._map("channels")
+        channels = self._channels = own(self._channels, self._known.channels)
         channel = channels.get(address.name)
         if channel is None:
             return
@@ -261,17 +269,17 @@ class _Folder:
             return
         if partition.topic in self._dropped:
             self._drop()
-        known: Owner | None = self._changes.get("owners", self._before.view.owners).get(partition)
+        known = self._owners.get(partition)
         if is_draft_stop(node.data) is not (partition in self._draft_stops):
-            stops = self._own_draft_stops()
+            stops = self._changed_stops()
             (stops.discard if partition in stops else stops.add)(partition)
         owner = None if node.stat is None else owner_of(node.data, node.stat.version)
         if owner is None and known is not None:
-            del self._map("owners")[partition]
+            del self._changed_owners()[partition]
         if owner is None:
             return
         if owner != known:  # most are read again in vain, and the map of all of them is not copied for that
-            self._map("owners")[partition] = owner
+            self._changed_owners()[partition] = owner
         if owner.thread == UNREADABLE_OWNER:
             wrong = f"{node.data[:80]!r} is no thread id"
             act = f"an operator must set it empty, then run `zkcoord group rebalance {self._before.view.group}`"
@@ -285,20 +293,25 @@ class _Folder:
         if partition is None:
             return
         if node.stat is not None:
-            self._owned("claims")[partition] = owner_of(node.data, node.stat.version)
-        elif partition in self._own.get("claims", self._before.claims):
-            del self._owned("claims")[partition]
+            self._claims = own(self._claims, self._before.claims)
+            self._claims[partition] = owner_of(node.data, node.stat.version)
+        elif partition in now(self._claims, self._before.claims):
+            self._claims = own(self._claims, self._before.claims)
+            del self._claims[partition]
 
-    def _claims(self, address: Address, node: Node) -> None:
+    def _claim_list(self, address: Address, node: Node) -> None:
         """Take in the list of a topic's claims: what is not in it is nobody's."""
         self._parent(node)
-        names, known = frozenset(node.children), self._own.get("claims", self._before.claims)
+        names, known = frozenset(node.children), now(self._claims, self._before.claims)
         gone = [p for p in known if p.topic == address.name and str(p.partition) not in names]
-        for partition in gone:
-            del self._owned("claims")[partition]
+        if gone:
+            self._claims = own(self._claims, self._before.claims)
+            for partition in gone:
+                del self._claims[partition]
 
     def _mark(self, address: Address, node: Node) -> None:
-        topic, marks = address.name, self._owned("marks")
+        topic = address.name
+        marks = self._marks = own(self._marks, self._before.marks)
         known = marks.pop(topic, None)
         self._problem(node.path, None)
         if node.stat is None:
@@ -316,32 +329,35 @@ class _Folder:
         """Take out the owners of the topics that were dropped: once for all of them, thousands may be."""
         if not self._dropped:
             return
-        owners = self._map("owners")
+        owners = self._changed_owners()
         for partition in [p for p in owners if p.topic in self._dropped]:
             del owners[partition]
         stops = [p for p in self._draft_stops if p.topic in self._dropped]
         if stops:
-            self._own_draft_stops().difference_update(stops)
+            self._changed_stops().difference_update(stops)
         self._dropped.clear()
 
-    def _own_draft_stops(self) -> set[TopicPartition]:
-        """A copy of the partitions that draft-only members were told to stop, to be changed."""
-        if "draft_stops" not in self._changes:
-            self._changes["draft_stops"] = self._draft_stops = set(self._draft_stops)
-        changed: set[TopicPartition] = self._changes["draft_stops"]
-        return changed
+    def _changed_owners(self) -> dict[TopicPartition, Owner]:
+        if self._own_owners is None:
+            self._owners = self._own_owners = dict(self._owners)
+        return self._own_owners
+
+    def _changed_stops(self) -> set[TopicPartition]:
+        if self._own_stops is None:
+            self._draft_stops = self._own_stops = set(self._draft_stops)
+        return self._own_stops
 
     def _offset(self, address: Address, node: Node) -> None:
         partition = address.partition
         if partition is None:
             return
-        offsets = self._owned("offsets")
+        offsets = self._offsets = own(self._offsets, self._before.offsets)
         offsets.pop(partition, None)
         if node.stat is not None:
             offsets[partition] = offset_seen(node.data, node.stat.version)
 
     def _instance(self, address: Address, node: Node) -> None:
-        instances = self._map("instances")
+        instances = self._instances = own(self._instances, self._known.instances)
         if node.stat is None:
             instances.pop(address.name, None)
             return

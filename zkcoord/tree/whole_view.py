@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from operator import is_
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.racks import broker_racks, partition_racks, racked
@@ -18,6 +18,8 @@ from zkcoord.tree.effective_owners import effective_owners
 from zkcoord.tree.known_topics import KnownTopics
 from zkcoord.tree.topic import changes_of
 from zkcoord.tree.view import GroupNodes
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,24 +76,42 @@ def view_of(
     nodes: GroupNodes, wanted: Needs, environment: Environment, made_of: ViewInputs = NO_INPUTS
 ) -> tuple[GroupView, ViewInputs]:
     """The whole view, and its inputs. The view's members are `expanded`, and `wanted` is their needs."""
-    view, topics, changes = nodes.view, wanted.topics, dict[str, Any]()
-    of_topics = (topics, environment.topics.changes)
+    view, wanted_topics, known = nodes.view, wanted.topics, environment.topics
+    topics, changed, owners = view.topics, view.changed, view.owners
+    brokers, replica_racks = view.brokers, view.replica_racks
+    of_topics = (wanted_topics, known.changes)
     if of_topics != made_of.topics:
-        changes["topics"] = environment.topics.partitions(topics)
+        topics = _kept(topics, known.partitions(wanted_topics))
     noted = view.state.brokers
     of_racks = (*of_topics, environment.rack_changes, noted) if wanted.racked else ()
     if of_racks != made_of.racks:
-        replicas = environment.topics.replicas(changes.get("topics", view.topics)) if wanted.racked else {}
-        brokers = broker_racks(replicas.values(), environment.racks, noted)
-        racks = partition_racks(replicas, brokers)
-        changes |= {"brokers": brokers, "replica_racks": racks}
+        replicas = known.replicas(topics) if wanted.racked else {}
+        racks = broker_racks(replicas.values(), environment.racks, noted)
+        brokers, replica_racks = _kept(brokers, racks), _kept(replica_racks, partition_racks(replicas, racks))
     of_marks = (nodes.marks, *of_topics, environment.root_czxid)
     if of_marks != made_of.changed:
-        now = {topic: environment.topics.mark(topic, environment.root_czxid) for topic in nodes.marks.keys() & topics}
-        changes["changed"] = changes_of(nodes.marks, now.get, environment.topics.deleted)
+        now = {topic: known.mark(topic, environment.root_czxid) for topic in nodes.marks.keys() & wanted_topics}
+        changed = _kept(changed, changes_of(nodes.marks, now.get, known.deleted))
     of_owners = (nodes.claims, view.members, view.channels) if view.claims else ()
     if len(of_owners) != len(made_of.owners) or not all(map(is_, of_owners, made_of.owners)):
-        changes["owners"] = effective_owners(nodes.claims, view.members, view.channels)
-    changes["protocols"] = environment.protocols
-    changes = {name: now for name, now in changes.items() if now != getattr(view, name)}
-    return fast_replace(view, **changes) if changes else view, ViewInputs(of_topics, of_racks, of_marks, of_owners)
+        owners = _kept(owners, effective_owners(nodes.claims, view.members, view.channels))
+    inputs, protocols = ViewInputs(of_topics, of_racks, of_marks, of_owners), environment.protocols
+    parts = (topics, brokers, replica_racks, changed, owners)
+    known_parts = (view.topics, view.brokers, view.replica_racks, view.changed, view.owners)
+    if protocols == view.protocols and all(map(is_, parts, known_parts)):
+        return view, inputs
+    whole = fast_replace(
+        view,
+        topics=topics,
+        brokers=brokers,
+        replica_racks=replica_racks,
+        changed=changed,
+        owners=owners,
+        protocols=protocols,
+    )
+    return whole, inputs
+
+
+def _kept(known: T, now: T) -> T:
+    """The known value if nothing has changed: who compares objects sees no change then."""
+    return known if now == known else now
