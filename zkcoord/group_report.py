@@ -47,7 +47,7 @@ from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.state import decode_state, digest
 from zkcoord.tree.topic_filter import taken
 from zkcoord.tree.view import GroupNodes, empty, fold
-from zkcoord.tree.whole_view import Environment, expanded, needs, view_of
+from zkcoord.tree.whole_view import Environment, completed, subscribed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,19 +314,18 @@ class _Reading:
         """The group with its whole view."""
         root, listed = self._read([Read(ROOT), Read(self._layout.topics, Kind.CHILDREN)])
         self._topics.listed = frozenset(listed.children) if listed.exists else None
-        members = expanded(nodes.view.members, cache(self._taken))
-        nodes = replace(nodes, view=replace(nodes.view, members=members))
-        wanted = needs(members, nodes.view.instances)
         adoption = nodes.view.record.adoption
-        self._read_topics(wanted.topics | self._modes.topics(adoption, self._topics.listed or frozenset()))
+        of_plan = self._modes.topics(adoption, self._topics.listed or frozenset())
+        nodes, wanted = subscribed(nodes, cache(self._taken), of_plan)
+        self._read_topics(wanted.topics)
         environment = Environment(
             topics=self._topics,
             racks=self._read_racks() if wanted.racked else {},
             root_czxid=root.stat.czxid if root.stat is not None else 0,
             protocols=protocols,
         )
-        view, _ = view_of(nodes, wanted, environment)
-        return replace(nodes, view=replace(view, mode=self._mode(adoption)))
+        nodes, _ = completed(nodes, wanted, environment)
+        return replace(nodes, view=replace(nodes.view, mode=self._mode(adoption)))
 
     def _mode(self, adoption: Adoption | None) -> GroupMode:
         """The group's mode, as if what nobody can read had been there for long: this report sees it only once.

@@ -30,7 +30,7 @@ from zkcoord.tree.paths import Address, Layout, Place, partition_numbers
 from zkcoord.tree.reading import above_partitions, below, first, roots
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.view import GroupNodes, empty, fold_parsed
-from zkcoord.tree.whole_view import NO_INPUTS, NO_NEEDS, Environment, Needs, ViewInputs, expanded, needs, view_of
+from zkcoord.tree.whole_view import NO_INPUTS, NO_NEEDS, Environment, Needs, ViewInputs, completed, subscribed
 
 
 @dataclass(slots=True)
@@ -134,26 +134,22 @@ class GroupWatch:
         if members is not self._members:
             self.wildcards = frozenset(m.wildcard for m in members.values() if m.wildcard is not None)
             table.use(self.group, self.wildcards)
-        if self.wildcards:
-            members = expanded(members, table.threads)
-            if members is not self.nodes.view.members:
-                self.nodes = fast_replace(self.nodes, view=fast_replace(self.nodes.view, members=members))
-        if members is not self._members or not same:
-            before, self.needs = self.needs.topics, needs(members, instances)
-            self.needs = self.needs._replace(topics=self.needs.topics | of_plan)
+        if self.wildcards or not same:
+            before = self.needs.topics
+            self.nodes, self.needs = subscribed(self.nodes, table.threads, of_plan)
             for topic in sorted(self.needs.topics - before):
                 self.tracker.want_all(above_partitions(self.group, topic, self.layout), self.group)
             self.claims.want(sorted(self.needs.topics - before))
             table.want(self.group, self.needs.topics)
-        self._members, self._instances, self._changes = members, instances, table.changes
+        self._members, self._instances, self._changes = self.nodes.view.members, instances, table.changes
         self._of_plan = of_plan
 
     def complete(self, environment: Environment) -> None:
         """Complete the view with its surroundings and with what was looked up; follow the owners of partitions that
         are new in it. Called when all is clean."""
         before = self.nodes.view
-        view, self._made_of = view_of(self.nodes, self.needs, environment, self._made_of)
-        self.nodes = fast_replace(self.nodes, view=view)
+        self.nodes, self._made_of = completed(self.nodes, self.needs, environment, self._made_of)
+        view = self.nodes.view
         for topic, partitions in view.topics.items() if view.topics is not before.topics else ():
             known = topic in view.marked or not self.layout.owners_below_marks
             if known and before.topics.get(topic) != partitions:

@@ -72,6 +72,25 @@ def needs(members: Mapping[str, Member], instances: Mapping[str, Instance]) -> N
     return Needs(frozenset[str]().union(*distinct.values()), racked(members, instances))
 
 
+def subscribed(
+    nodes: GroupNodes, threads: Callable[[Wildcard], Mapping[str, int]], of_plan: frozenset[str]
+) -> tuple[GroupNodes, Needs]:
+    """The group with the topics that wildcards take now, and its needs. `of_plan`: topics of its old members' plan."""
+    members = expanded(nodes.view.members, threads)
+    if members is not nodes.view.members:
+        nodes = fast_replace(nodes, view=fast_replace(nodes.view, members=members))
+    wanted = needs(members, nodes.view.instances)
+    return nodes, wanted._replace(topics=wanted.topics | of_plan)
+
+
+def completed(
+    nodes: GroupNodes, wanted: Needs, environment: Environment, made_of: ViewInputs = NO_INPUTS
+) -> tuple[GroupNodes, ViewInputs]:
+    """The group of `subscribed` with its whole view, and that view's inputs: for a coordinator and for tools."""
+    view, inputs = view_of(nodes, wanted, environment, made_of)
+    return fast_replace(nodes, view=view), inputs
+
+
 def view_of(
     nodes: GroupNodes, wanted: Needs, environment: Environment, made_of: ViewInputs = NO_INPUTS
 ) -> tuple[GroupView, ViewInputs]:
