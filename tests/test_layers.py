@@ -159,6 +159,7 @@ FORBIDDEN: dict[str, set[str]] = {
     "zkcoord.demo": {"zkcoord.cli"},
     "zkcoord.page": {"zkcoord.cli"}
     | {"zkcoord.spark", "zkcoord.embedded", "zkcoord.demo", "zkcoord.coordinator", "zkcoord.serving"},
+    "zkcoord.spark.readers": {"zkcoord.spark.stream"},
     "zkcoord.tree": {"zkcoord.shell"},
     "zkcoord.shell.zk": {"zkcoord.core"},
     "zkcoord.member": {"zkcoord.shell.zk", "zkcoord.shell.driver", "zkcoord.shell.worker", "zkcoord.shell.journal"},
@@ -207,6 +208,13 @@ def imports(path: Path) -> Iterator[tuple[int, str]]:
                 yield node.lineno, module
 
 
+def imported(path: Path) -> set[str]:
+    """Dotted names that a file imports, and what it imports from each: a module or a name in it."""
+    froms = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.ImportFrom)]
+    names = {f"{node.module}.{alias.name}" for node in froms for alias in node.names}
+    return names | {name for _, name in imports(path)}
+
+
 def within(name: str, prefixes: set[str]) -> bool:
     """True when one of the prefixes is the name or a package around it."""
     parts = name.split(".")
@@ -229,6 +237,16 @@ def test_a_module_imports_only_what_its_layer_may(path: Path) -> None:
         if name != "__future__" and (name.startswith(".") or not within(name, allowed) or within(name, forbidden))
     ]
     assert wrong == []
+
+
+def test_no_files_of_the_spark_package_import_each_other_in_a_circle() -> None:
+    files = {module_of(path): path for path in sources("zkcoord/spark")}
+    graph = {module: {name for name in imported(path) if name in files} for module, path in files.items()}
+    del graph["zkcoord.spark"]  # it only names what is public
+    while leaves := [module for module, names in graph.items() if names.isdisjoint(graph)]:
+        for module in leaves:
+            del graph[module]
+    assert sorted(graph) == []  # in a circle, or above one
 
 
 @pytest.mark.parametrize("path", sources("zkcoord"), ids=module_of)

@@ -2,7 +2,6 @@
 
 from zkcoord.spark.consumer import SparkConsumer
 from zkcoord.spark.ranges import Batch, OffsetRange
-from zkcoord.spark.readers.ranges import register_source
 from zkcoord.spark.session import spark_session
 from zkcoord.spark.sinks.delta import delta_ends, write_delta
 from zkcoord.spark.sinks.files import write_parquet_ranges
@@ -10,6 +9,7 @@ from zkcoord.spark.sinks.iceberg import iceberg_ends, write_iceberg
 from zkcoord.spark.sinks.sql import write_sql
 from zkcoord.spark.stream.batch import stream_batch
 from zkcoord.spark.stream.batches import batches
+from zkcoord.spark.stream.registering import register_source
 
 __all__ = [
     "Batch",

@@ -81,16 +81,6 @@ def register(spark: SparkSession, source: Any, *modules: ModuleType) -> None:
         known.add(source.name())
 
 
-def register_source(spark: SparkSession) -> None:
-    """Make `format("zkcoord")` known to this session. UsageError if a package is missing."""
-    try:
-        from zkcoord.spark.readers import python
-        from zkcoord.spark.stream import data_source
-    except ImportError as error:
-        raise UsageError(f"format('zkcoord') needs an extra package: pip install 'zkcoord[spark]' ({error})") from error
-    register(spark, data_source.StreamSource, python, data_source)
-
-
 def tasks_of(ranges: Iterable[OffsetRange], most: int | None, least: int = 0) -> list[tuple[OffsetRange, ...]]:
     """Return what each task reads, in order: a range, a part of one above `most` offsets, or ranges below `least`.
 
