@@ -151,6 +151,30 @@ def test_f112_a_stranger_behind_is_followed_and_one_ahead_is_written_over(seed: 
 
 
 @on_seeds(4)
+def test_f112_a_stranger_is_followed_though_its_group_is_moved_before_kafka_has_answered(seed: int) -> None:
+    """The change of the store waits for the commit under way: set before, the node would count, and skip the rewind."""
+    scene = begin_in(seed, "kafka", topics={"t": 4})
+    world = scene.world
+    reads_on(scene)
+    begun_ms, back = world.now_ms, (scene.in_kafka(P0) or 0) - 50
+    scene.log.stranger_commits(P0, back)
+    scene.log.fates.append((holder(scene), "commit", Fate.REPLY_LOST))
+    world.run_until(lambda: taken_over(scene, back), what="it is committed as the reader's own")
+    scene.move("dual")
+    assert world.events("foreign_offset", begun_ms)
+    world.run_until(lambda: bool(scene.journal("start", P0, begun_ms)), what="it starts again")
+    assert scene.journal("start", P0, begun_ms)[0].start == back
+    reads_on(scene)
+    scene.calm()
+
+
+def taken_over(scene: StoreScene, offset: int) -> bool:
+    """True when a consumer has committed this offset to Kafka."""
+    commit = scene.log.commits[P0]
+    return commit.offset == offset and commit.stamp is not None
+
+
+@on_seeds(4)
 def test_f113_beside_a_consumer_of_kafkas_own_protocol_offsets_go_to_zookeeper_and_its_commits_are_not_followed(
     seed: int,
 ) -> None:

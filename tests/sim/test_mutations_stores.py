@@ -18,6 +18,7 @@ from tests.sim.test_program_stores import in_kafka as in_programs
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member import mirroring, resume, start_offsets, starts, stops, switching
 from zkcoord.core.member.decisions import AcknowledgeStarts, ReleasePartitions
+from zkcoord.core.member.mirror import NO_MIRROR
 from zkcoord.core.tenure import CommitOutcome, Foreign
 
 
@@ -140,9 +141,24 @@ def changes_the_store_and_sets_nothing(patch: Patch) -> None:
     patch.setattr(switching, "begin", begin)
 
 
+def changes_the_store_while_a_commit_is_under_way(patch: Patch) -> None:
+    """A change of the store does not wait for what Kafka has not answered yet."""
+    original = switching.advance
+
+    def advance(view: Any, memory: Any, sizes: Any) -> Any:
+        blind = fast_replace(memory, mirror=fast_replace(memory.mirror, exchange=None))
+        decisions, after = original(view, blind, sizes)
+        if after.mirror is not NO_MIRROR:
+            after = fast_replace(after, mirror=fast_replace(after.mirror, exchange=memory.mirror.exchange))
+        return decisions, after
+
+    patch.setattr(switching, "advance", advance)
+
+
 in_doubt = kafka_store.test_f111_what_nobody_waits_for_any_more_has_its_tenure_ended_before_it_is_read_again
 refused = kafka_strangers.test_f113_a_stranger_is_not_followed_while_kafka_refuses_commits
 node_set = offsets.test_f112_a_node_that_somebody_sets_is_where_its_reader_starts_again_though_it_commits_to_kafka
+moved = offsets.test_f112_a_stranger_is_followed_though_its_group_is_moved_before_kafka_has_answered
 kafka_to_dual = offsets.test_f114_a_change_of_the_store_sets_the_nodes_to_what_kafka_had
 dead = offsets.test_f111_a_commit_of_a_dead_owner_that_lands_late_does_not_count
 released = offsets.test_f110_what_was_released_stands_in_its_node_when_kafka_forgets_it
@@ -167,6 +183,7 @@ CASES = (
     Case(watches_no_node, node_set),
     Case(makes_no_checkpoint, lost),
     Case(changes_the_store_and_sets_nothing, kafka_to_dual),
+    Case(changes_the_store_while_a_commit_is_under_way, moved, 4),
 )
 
 
