@@ -35,6 +35,8 @@ HERE = Path(__file__).parent
 #   pure-sasl        kazoo's SASL: the tests log in to a server that asks for it
 #   httpx2           asks the page in tests (Starlette's test client)
 #   selenium         steers a real browser, which opens the page
+#   axe-core-python  brings axe-core, which looks there for what people who see or steer otherwise stumble over. Not
+#                    axe-playwright-python, whose axe-core is newer: it needs a second driver of browsers
 #   mkdocs-material, mkdocstrings  the documentation as a site; an extra, which the tests need, too
 #   check-jsonschema  brings the schema of compose, against which the tests hold deploy/compose.yaml
 #   kubernetes-validate  brings Kubernetes' schemas, against which the tests hold deploy/kubernetes
@@ -54,7 +56,7 @@ TEST = ["pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6", "testcontainers>=4.8"
 TEST += ["psycopg[binary]>=3.2,<4", *CONNECT, *PLOT, *METRICS, *OTEL]
 TEST += ["PyYAML>=6", "promql-parser>=0.5", "duckdb>=1.2", "polars>=2,<3", "deltalake>=1.4,<2"]
 TEST += ["pyte>=0.8,<0.9", "jsonschema>=4.18,<5", "pure-sasl>=0.6.2"]
-TEST += [*WEB, "httpx2>=2", "selenium>=4.20"]
+TEST += [*WEB, "httpx2>=2", "selenium>=4.20", "axe-core-python>=0.1,<0.2"]
 TEST += ["pyiceberg>=0.12,<0.13", "sqlalchemy>=2,<3"]
 TEST += [*DOCS, "check-jsonschema>=0.30", "kubernetes-validate>=1.34"]
 
