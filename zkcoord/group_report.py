@@ -46,7 +46,7 @@ from zkcoord.tree.schema import Schema, decode_epoch
 from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.state import decode_state, digest
 from zkcoord.tree.topic_filter import taken
-from zkcoord.tree.view import GroupNodes, empty, fold
+from zkcoord.tree.view import GroupNodes, fold, unread
 from zkcoord.tree.whole_view import Environment, completed, subscribed
 
 
@@ -281,7 +281,7 @@ class _Reading:
     def _read_group(self) -> tuple[GroupNodes, dict[TopicPartition, int | None]]:
         """The group's own nodes, and its offsets."""
         layout, offsets = self._layout, dict[TopicPartition, int | None]()
-        nodes = empty(self._group, adopts=layout.adopts, claims=layout.ownership.claimed)
+        nodes = unread(self._group, layout)
         watch = self._watch
         reads = [Read(w.path, w.kind, watch and (w.watch or w.by_writes)) for w in roots(self._group, layout)]
         reads.append(Read(layout.offsets(self._group), Kind.CHILDREN))

@@ -11,6 +11,7 @@ from zkcoord.core.state import GroupState
 from zkcoord.core.view import Channel, GroupView, Leftovers, Member, Owner, QueuedCommand
 from zkcoord.tree import member
 from zkcoord.tree.member import Acknowledgement, Held, MemberPaths
+from zkcoord.tree.ownership import CLAIMED_OWNERS, PERSISTENT_OWNERS
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.plan import Term, plan
 from zkcoord.tree.topic import Mark, MarkSeen
@@ -38,6 +39,18 @@ class Claims:
     def free(self, path: str, version: int) -> Write:
         """Remove it."""
         return DeleteNode(path, version)
+
+    def withdraw(self, path: str, version: int) -> Sequence[Write]:
+        """Remove it."""
+        return [DeleteNode(path, version)]
+
+    def drop(self, path: str, owner: Owner, *, stays: bool) -> Sequence[Write]:
+        """Remove it, whatever stays."""
+        return [DeleteNode(path, owner.version)]
+
+    def noted(self, owned: Sequence[TopicPartition]) -> Sequence[TopicPartition] | None:
+        """Nothing: the nodes stay."""
+        return None
 
     def halt(self, path: str, owner: Owner) -> Write:
         """Mark it in its own way."""
@@ -80,6 +93,22 @@ def test_the_coordinator_grants_frees_and_marks_owners_by_the_layout() -> None:
     assert written(ReleaseForDraftMember(consumer_id="a", partitions=(T0,), why="x")) == freed
     assert written(RemoveRefused(consumer_id="a", sequence="0000000004", why="x")) == freed
     assert written(DropTopic(topic="t", again=True, offsets={}, why="x")) == freed
+
+
+def test_only_persistent_owners_are_taken_back_or_end_with_their_topic() -> None:
+    claims, persistent = CLAIMED_OWNERS, PERSISTENT_OWNERS
+    free, owned = Owner("", 3), Owner("a-0", 4)
+    assert (claims.withdraw("/o", 4), persistent.withdraw("/o", 4)) == ((), [SetNode("/o", b"", 4)])
+    assert [claims.drop("/o", owner, stays=stays) for owner in (free, owned) for stays in (True, False)] == [()] * 4
+    assert [persistent.drop("/o", owner, stays=False) for owner in (free, owned)] == [
+        [DeleteNode("/o", 3)],
+        [DeleteNode("/o", 4)],
+    ]
+    assert [persistent.drop("/o", owner, stays=True) for owner in (free, owned)] == [[], [SetNode("/o", b"", 4)]]
+
+
+def test_only_claims_are_noted_with_an_eviction() -> None:
+    assert (CLAIMED_OWNERS.noted([T0]), PERSISTENT_OWNERS.noted([T0])) == ([T0], None)
 
 
 def test_a_member_gives_partitions_back_by_the_layout() -> None:

@@ -29,7 +29,7 @@ from zkcoord.tree.looked_up import committed, leftovers
 from zkcoord.tree.paths import Address, Layout, Place, partition_numbers
 from zkcoord.tree.reading import above_partitions, below, first, roots
 from zkcoord.tree.snapshot import Kind, Node
-from zkcoord.tree.view import GroupNodes, empty, fold_parsed
+from zkcoord.tree.view import GroupNodes, fold_parsed, unread
 from zkcoord.tree.whole_view import NO_INPUTS, NO_NEEDS, Environment, Needs, ViewInputs, completed, subscribed
 
 
@@ -67,9 +67,8 @@ class GroupWatch:
     @classmethod
     def begin(cls, group: str, layout: Layout, tracker: Tracker) -> GroupWatch:
         """Follow a group from now on."""
-        nothing = empty(group, adopts=layout.adopts, claims=layout.ownership.claimed)
-        channels = Channels(group, layout, tracker)
-        following = cls(group, layout, tracker, nothing, channels, channels.claims, whole=not layout.adopts)
+        nodes, channels = unread(group, layout), Channels(group, layout, tracker)
+        following = cls(group, layout, tracker, nodes, channels, channels.claims, whole=not layout.adopts)
         following.modes = ModeWatch(group) if layout.adopts else None
         tracker.want_all(first(group, layout), group)
         return following

@@ -27,7 +27,7 @@ def evict(decision: EvictMember, view: GroupView, layout: Layout) -> list[Write]
         command = next(c for c in channel.commands if c.sequence == decision.sequence)
         guard = CheckNode(f"{path}/{command.sequence}", command.version)
     owned = [p for p, owner in view.owners.items() if consumer_of(owner.thread) == decision.consumer_id]
-    mark = encode_evicted(decision.session_timeout_ms, owned if layout.ownership.claimed else None)
+    mark = encode_evicted(decision.session_timeout_ms, layout.ownership.noted(owned))
     return [
         guard,
         DeleteNode(layout.registration(view.group, decision.consumer_id), member.version),
@@ -74,17 +74,16 @@ def purge(channel: Channel, group: str, layout: Layout) -> Iterator[list[Write]]
 
 
 def remove_refused(decision: RemoveRefused, view: GroupView, layout: Layout) -> list[Write]:
-    """Delete a refused command and empty the owners that its start left; the last one also deletes the mark."""
+    """Delete a refused command and take back what its start granted; the last one also deletes the mark."""
     channel = view.channels[decision.consumer_id]
     command = next(c for c in channel.commands if c.sequence == decision.sequence)
     path = layout.channel(view.group, decision.consumer_id)
     writes: list[Write] = []
     starting = command.option == Option.START_FETCHER.value  # a stop names threads, too, and its consumer reads on
-    starting = starting and not layout.ownership.claimed  # what it did not understand it has not claimed
     for partition, thread in sorted((command.threads or {}).items()) if starting else ():
         owner = view.owners.get(partition)
         if owner is not None and owner.thread == thread and consumer_of(thread) == decision.consumer_id:
-            writes.append(layout.ownership.free(layout.owner(view.group, partition), owner.version))
+            writes += layout.ownership.withdraw(layout.owner(view.group, partition), owner.version)
     writes.append(DeleteNode(f"{path}/{command.sequence}", command.version))
     if channel.refused_mark and sum(c.error is not None for c in channel.commands) == 1:
         writes.append(DeleteNode(f"{path}/{REFUSED_MARK}", 0))

@@ -49,16 +49,12 @@ def next_mark(seen: MarkSeen, present: Mark) -> Mark:
 
 
 def _removals(decision: DropTopic, nodes: GroupNodes, owned: Iterable[TopicPartition], layout: Layout) -> list[Write]:
-    """Empty the owners of partitions that still exist, delete the other owners and all offsets."""
+    """End the owners, and delete all offsets."""
     view, topic = nodes.view, decision.topic
     stays = frozenset(view.topics.get(topic, ()) if decision.again else ())
     writes: list[Write] = []
-    for partition in sorted(owned) if not layout.ownership.claimed else ():  # claims go with their sessions
-        thread, version = view.owners[partition]
-        path = layout.owner(view.group, partition)
-        if partition.partition not in stays:
-            writes.append(DeleteNode(path, version))
-        elif thread:
-            writes.append(layout.ownership.free(path, version))
+    for partition in sorted(owned):
+        path, remains = layout.owner(view.group, partition), partition.partition in stays
+        writes += layout.ownership.drop(path, view.owners[partition], stays=remains)
     offsets: list[TopicPartition] = sorted(decision.offsets)
     return [*writes, *(DeleteNode(layout.offset(view.group, p), decision.offsets[p].version) for p in offsets)]

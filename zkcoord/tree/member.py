@@ -65,9 +65,7 @@ class MemberPaths:
 
     def above_claims(self, partitions: Iterable[TopicPartition]) -> list[str]:
         """What stands above these partitions' owners, outermost first, where their consumers make them."""
-        topics = sorted({p.topic for p in partitions}) if self.layout.ownership.claimed else []
-        above = [self.layout.topic_owners(self.group, topic) for topic in topics]
-        return [self.layout.owners(self.group), *above] if topics else []
+        return self.layout.above_claims(self.group, sorted({p.topic for p in partitions}))
 
     def above(self) -> list[str]:
         """Parents that must stand before registration and channel can be created, outermost first."""

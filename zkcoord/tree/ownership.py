@@ -2,6 +2,8 @@
 
     grant     the coordinator gives an available partition to a thread
     free      whoever owns it, or the coordinator in its place, gives it back
+    withdraw  the coordinator takes back what was granted to a consumer that did not understand its start
+    drop      the coordinator ends an owner of a topic that was deleted
     halt      the coordinator marks an owner that knows only the draft's commands: it was told to stop
 
 Every write is guarded by the version that was read, so two that decide on the same owner never both succeed (rule 2).
@@ -15,6 +17,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Protocol
 
+from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import Owner
 from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Write
 
@@ -48,8 +51,17 @@ class Ownership(Protocol):
     def free(self, path: str, version: int) -> Write:
         """Return the write that gives the partition back."""
 
+    def withdraw(self, path: str, version: int) -> Sequence[Write]:
+        """Return the writes that take back what was granted to a consumer that did not understand its start."""
+
+    def drop(self, path: str, owner: Owner, *, stays: bool) -> Sequence[Write]:
+        """Return the writes that end an owner of a deleted topic. `stays`: the topic that follows has the partition."""
+
     def halt(self, path: str, owner: Owner) -> Write:
         """Return the write that marks the owner."""
+
+    def noted(self, owned: Sequence[TopicPartition]) -> Sequence[TopicPartition] | None:
+        """Return what the mark of an evicted consumer says that it owned; None: its owner nodes say so."""
 
 
 class PersistentOwners:
@@ -81,9 +93,23 @@ class PersistentOwners:
         """Set the node empty."""
         return SetNode(path, b"", version)
 
+    def withdraw(self, path: str, version: int) -> Sequence[Write]:
+        """Set the node empty: the grant set it."""
+        return [self.free(path, version)]
+
+    def drop(self, path: str, owner: Owner, *, stays: bool) -> Sequence[Write]:
+        """Delete the node, or set one that stays empty."""
+        if not stays:
+            return [DeleteNode(path, owner.version)]
+        return [self.free(path, owner.version)] if owner.thread else []
+
     def halt(self, path: str, owner: Owner) -> Write:
         """Put the mark before the thread."""
         return SetNode(path, f"{HALTING}{owner.thread}".encode(), owner.version)
+
+    def noted(self, owned: Sequence[TopicPartition]) -> Sequence[TopicPartition] | None:
+        """None: the nodes stay."""
+        return None
 
 
 class ClaimedOwners:
@@ -114,9 +140,21 @@ class ClaimedOwners:
         """Delete the node."""
         return DeleteNode(path, version)
 
+    def withdraw(self, path: str, version: int) -> Sequence[Write]:
+        """Nothing: it has not claimed what it did not understand."""
+        return ()
+
+    def drop(self, path: str, owner: Owner, *, stays: bool) -> Sequence[Write]:
+        """Nothing: claims go with their sessions."""
+        return ()
+
     def halt(self, path: str, owner: Owner) -> Write:
         """Leave the node as it is: nobody here knows only the draft's commands."""
         return CheckNode(path, owner.version)
+
+    def noted(self, owned: Sequence[TopicPartition]) -> Sequence[TopicPartition] | None:
+        """All of it: the claims may go while it still reads."""
+        return owned
 
 
 PERSISTENT_OWNERS: Ownership = PersistentOwners()

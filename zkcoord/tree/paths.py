@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
@@ -145,6 +145,12 @@ class Layout:
     def topic_owners(self, group: str, topic: str) -> str:
         """The parent of one topic's owners."""
         return f"{self.groups}/{group}/owners/{topic}"
+
+    def above_claims(self, group: str, topics: Collection[str]) -> list[str]:
+        """What stands above the owners of these topics, outermost first, where their consumers make them."""
+        if not topics or not self.ownership.claimed:
+            return []
+        return [self.owners(group), *(self.topic_owners(group, topic) for topic in topics)]
 
     def consumer_id(self, new_id: str) -> str:
         """The name of a registration from a new id: beside old consumers its random part begins with `z`.

@@ -258,8 +258,7 @@ class _Planner:
         group, topic = self._view.group, decision.topic
         path = self._layout.mark(group, topic)
         above = [path.rpartition("/")[0], self._layout.offsets(group), self._layout.topic_offsets(group, topic)]
-        if self._layout.ownership.claimed:
-            above += [self._layout.owners(group), self._layout.topic_owners(group, topic)]
+        above += self._layout.above_claims(group, [topic])
         missing = [parent for parent in above if parent not in self._parents]
         writes: list[Write] = [CreateNode(parent, shared=self._layout.shared(parent)) for parent in missing]
         self._parents.update(above)

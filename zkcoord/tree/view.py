@@ -50,6 +50,11 @@ def empty(group: str, *, adopts: bool = False, claims: bool = False) -> GroupNod
     return GroupNodes(view=GroupView(group=group, adopts=adopts, claims=claims))
 
 
+def unread(group: str, layout: Layout) -> GroupNodes:
+    """The same for a group of this layout."""
+    return empty(group, adopts=layout.adopts, claims=layout.ownership.claimed)
+
+
 def fold(before: GroupNodes, nodes: Iterable[Node], layout: Layout) -> GroupNodes:
     """The group after these answers; they replace what was known of their nodes, in their order."""
     parsed = ((layout.parse(node.path), node) for node in nodes)
@@ -303,11 +308,9 @@ class _Folder:
         """Take in the list of a topic's claims: what is not in it is nobody's."""
         self._parent(node)
         names, known = frozenset(node.children), now(self._claims, self._before.claims)
-        gone = [p for p in known if p.topic == address.name and str(p.partition) not in names]
+        gone = {p for p in known if p.topic == address.name and str(p.partition) not in names}
         if gone:
-            self._claims = own(self._claims, self._before.claims)
-            for partition in gone:
-                del self._claims[partition]
+            self._claims = {p: owner for p, owner in known.items() if p not in gone}
 
     def _mark(self, address: Address, node: Node) -> None:
         topic = address.name
