@@ -18,7 +18,7 @@ from tests.sim.zookeeper import TICK_MS, Txn
 from zkcoord.core.member import decide, sharing
 from zkcoord.core.mode import Mode
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.record import PAUSE, RESET
+from zkcoord.core.record import PAUSE, RESET, STORES
 from zkcoord.tree.paths import LEGACY, TOPICS
 from zkcoord.tree.record import decode_record, encode_record
 from zkcoord.tree.request import requested
@@ -228,11 +228,15 @@ class OfOurs(Sink):
 
 @on_seeds(4)
 @pytest.mark.parametrize("coordinators", [0, 1])
+@pytest.mark.parametrize("store", STORES)
 def test_f217_a_range_is_done_as_it_was_announced_though_who_claimed_it_next_died_before_it_had_taken_it_over(
-    seed: int, coordinators: int
+    seed: int, store: str, coordinators: int
 ) -> None:
     """The dead consumer's channel stands until then: the coordinator had removed it at the claim."""
-    scene = MixedScene(seed, {"t": 2, "u": 3}, coordinators=coordinators)
+    adoption = ADOPTION if store == "zookeeper" else replace(ADOPTION, offsets="kafka", dual_commit=store == "dual")
+    scene = MixedScene(seed, {"t": 2, "u": 3}, coordinators=coordinators, adoption=adoption)
+    if store != "zookeeper":
+        scene.keep_in_kafka(dual_commit=adoption.dual_commit)
     scene.ours.announce(BatchApplication)
     sink = OfOurs(scene.world, lambda group, topic: 0)
     scene.world.rest_checks.append(sink.complete)

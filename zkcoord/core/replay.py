@@ -15,13 +15,14 @@ Of several that count, the highest generation's is handed on. The owner's own an
 lives, so only partitions that no living member owns are looked at: nobody can commit those meanwhile.
 
 Beside old members nobody hands ranges on: whoever of ours claims a partition reads the statuses for them, and only its
-acknowledgement takes them into its own status. It may die in between. So there a claim of ours is not enough: a range
-counts until a commit has passed it, where the coordinator knows commits (F217).
+acknowledgement takes them into its own status. It may die in between. So there a claim of ours is not enough (F217): a
+range counts until a commit has passed it, or, where the coordinator does not know commits, until the status of whoever
+claimed its partition says that it holds it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 
@@ -48,7 +49,8 @@ class OpenRanges:
     """The announced ranges of partitions that nobody has taken over yet.
 
     Invariant: `found` is the answer to the view's parts that are kept here, `_of` that of each channel. A channel's is
-    made anew when the channel is another one, and all are when members or owners are.
+    made anew when the channel is another one, and all are when members or owners are, or where they depend on what
+    other channels say.
     """
 
     found: Ranges = field(default_factory=dict)
@@ -65,19 +67,19 @@ class OpenRanges:
         if same and view.state.replay is self._replay and view.channels is self._channels:
             return self
         standing = {c: channel for c, channel in view.channels.items() if channel.announced or _handed(channel)}
-        known = self._of if same else {}
+        known = self._of if same and (view.mode.coordinated or _knows_commits(view)) else {}
         if standing.keys() == known.keys() and all(known[c][0] is channel for c, channel in standing.items()):
             of = known
         else:
-            has_taken = cache(lambda thread: has_taken_over(view, thread))  # few threads own many partitions
+            taken = cache(lambda thread: taken_over(view, thread))  # few threads own many partitions
             of = {
-                c: known[c] if c in known and known[c][0] is channel else (channel, _open(view, has_taken, channel))
+                c: known[c] if c in known and known[c][0] is channel else (channel, _open(view, taken, channel))
                 for c, channel in standing.items()
             }
         found: dict[TopicPartition, list[Announced]] = {}
         for partition, announced in view.state.replay.items():
-            owner = view.owners.get(partition)
-            if owner is None or not has_taken_over(view, owner.thread):
+            owner = view.owners.get(partition, _NOBODY)
+            if partition not in taken_over(view, owner.thread):
                 found.setdefault(partition, []).append(announced)
         for _, ranges in of.values():
             for partition, announced in ranges:
@@ -85,12 +87,34 @@ class OpenRanges:
         return OpenRanges(found, view.members, view.owners, view.state.replay, view.channels, view.mode, of)
 
 
-def has_taken_over(view: GroupView, thread: str) -> bool:
-    """True when this owner of a partition is alive, and was handed what was announced of it, or never can be."""
+class _Everything:
+    """Contains every partition."""
+
+    def __contains__(self, partition: object) -> bool:
+        return True
+
+
+_EVERYTHING = _Everything()
+
+
+def taken_over(view: GroupView, thread: str) -> Container[TopicPartition]:
+    """Return those of this owner's partitions of which it was handed what was announced, or never can be."""
     consumer_id = consumer_of(thread)
     if consumer_id not in view.members:
-        return False
-    return view.mode.coordinated or consumer_id in view.mode.old or not _knows_commits(view)
+        return ()
+    if view.mode.coordinated or consumer_id in view.mode.old:
+        return _EVERYTHING
+    if _knows_commits(view) or consumer_id not in view.channels:
+        return ()
+    return view.channels[consumer_id].held
+
+
+def takers(view: GroupView, found: Ranges) -> frozenset[str]:
+    """Return the consumers whose statuses tell when these ranges are taken over: none where something else does."""
+    if view.mode.coordinated or _knows_commits(view):
+        return frozenset()
+    owners = {consumer_of(view.owners[partition].thread) for partition in found if partition in view.owners}
+    return frozenset(owners & view.members.keys())
 
 
 def _handed(channel: Channel) -> bool:
@@ -98,7 +122,7 @@ def _handed(channel: Channel) -> bool:
     return bool(channel.commands) and any(command.replay for command in channel.commands)
 
 
-def _open(view: GroupView, has_taken: Callable[[str], bool], channel: Channel) -> _Open:
+def _open(view: GroupView, taken: Callable[[str], Container[TopicPartition]], channel: Channel) -> _Open:
     """The announced ranges in a channel, of partitions that nobody has taken over."""
     owners = view.owners
     all_of = [channel.announced, *(command.replay for command in channel.commands if command.replay)]
@@ -106,7 +130,7 @@ def _open(view: GroupView, has_taken: Callable[[str], bool], channel: Channel) -
         (partition, announced)
         for ranges in all_of
         for partition, announced in ranges.items()
-        if not has_taken(owners.get(partition, _NOBODY).thread)
+        if partition not in taken(owners.get(partition, _NOBODY).thread)
     )
 
 

@@ -16,7 +16,7 @@ from zkcoord.core.decisions import ChangeStore, Decision, DeleteClaims, GrantPar
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.model import TopicPartition, as_partitions
 from zkcoord.core.record import REBALANCE
-from zkcoord.core.replay import OpenRanges
+from zkcoord.core.replay import OpenRanges, takers
 from zkcoord.core.state import Announced
 from zkcoord.core.view import GroupView, Instance, Member, Wildcard
 from zkcoord.legacy.mode_watch import ModeWatch
@@ -57,6 +57,7 @@ class GroupWatch:
     _listed: set[str] = field(default_factory=set)  # topics whose owner nodes were listed
     _announced: dict[TopicPartition, tuple[int, Sequence[Announced]]] = field(default_factory=dict)
     # invariant: their offsets are followed; since the owner had this version (-1: no node), and these ranges stood
+    _takers: frozenset[str] = frozenset()  # their statuses are watched: each tells when it has taken ranges over
     _listing: GroupListing | None = None  # lists what is left of the group, when that must be known
     _opened: OpenRanges = field(default_factory=OpenRanges)
     whole: bool = True  # it is served, or was until its release was read: more than its record is followed
@@ -227,6 +228,7 @@ class GroupWatch:
         found = self._opened.found
         if not found and not self._announced:
             return
+        self._watch_takers(takers(view, found))
         versions = {p: (view.owners[p].version if p in view.owners else -1, found[p]) for p in found}
         for partition in sorted(self._announced.keys() - versions.keys()):
             del self._announced[partition]
@@ -243,6 +245,11 @@ class GroupWatch:
         known = committed(self.nodes, self._announced)
         if not new and known != view.committed:
             self.nodes = fast_replace(self.nodes, view=fast_replace(view, committed=known))
+
+    def _watch_takers(self, consumers: frozenset[str]) -> None:
+        for consumer_id in sorted(consumers | self._takers):
+            self.tracker.watch(self.layout.channel(self.group, consumer_id), Kind.DATA, consumer_id in consumers)
+        self._takers = consumers
 
     def problems(self) -> Mapping[str, str]:
         """Path -> what is wrong with it, and who must act."""
