@@ -36,6 +36,7 @@ KEEPING = (
     "claims",
     "edited",
     "flapping",
+    "handover_moments",
     "hung",
     "mirror_storms",
     "mixed",
