@@ -204,7 +204,7 @@ class World:
         followers = ensemble.followers
         if not (self.awake or self.busy or followers):
             return False
-        now_ms, options = self.now_ms, self.options
+        now_ms, options, random = self.now_ms, self.options, self.rng.random
         steps, executes, delivers, ghosts = [], [], [], []
         idle = asleep = None
         for process in self.awake:
@@ -216,13 +216,14 @@ class World:
             del self.awake[asleep]  # one at a time is enough, here and below
         for store in self.busy:
             wire = store.wire
-            asked = wire is not None and wire.requests
-            if asked and store.can_execute():
-                executes.append(store)
-            if store.local or (wire is not None and wire.replies):
-                if store.can_deliver():
+            if wire is not None and (wire.requests or wire.replies):
+                if wire.requests and wire.up and store.can_execute():
+                    executes.append(store)
+                if store.local or (wire.replies and wire.down and store.can_deliver()):
                     delivers.append(store)
-            elif not asked and not store.ghosts:
+            elif store.local:
+                delivers.append(store)
+            elif not store.ghosts:
                 idle = store
             if store.ghosts and ensemble.serving:
                 ghosts.append(store)
@@ -236,7 +237,6 @@ class World:
         total = of_behind + 1 if ghosts else of_behind
         if not total:
             return False
-        random = self.rng.random
         draw = int(random() * total)
         if draw < of_steps:
             self._step(one_of(steps, random()))

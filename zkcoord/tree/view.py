@@ -8,7 +8,7 @@ without eligibility, a refused command, a free owner that is left alone, a defau
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from zkcoord.core.fast_replace import fast_replace
@@ -191,9 +191,9 @@ class _Folder:
     def _unreadable(self, what: str, error: str | None) -> None:
         before = self._view.unreadable
         if error is not None:
-            self._view = replace(self._view, unreadable=f"{what}: {error}")
+            self._view = fast_replace(self._view, unreadable=f"{what}: {error}")
         elif before is not None and before.startswith(what):
-            self._view = replace(self._view, unreadable=None)
+            self._view = fast_replace(self._view, unreadable=None)
 
     def _registration(self, address: Address, node: Node) -> None:
         members = self._members = own(self._members, self._known.members)
@@ -368,26 +368,26 @@ class _Folder:
 
     def _group_record(self, node: Node) -> None:
         if node.stat is None:
-            self._view = replace(self._view, record=DEFAULT_RECORD, record_version=None, answerable=True)
+            self._view = fast_replace(self._view, record=DEFAULT_RECORD, record_version=None, answerable=True)
             return
-        self._view = replace(self._view, record_version=node.stat.version)
+        self._view = fast_replace(self._view, record_version=node.stat.version)
         try:
             record = decode_record(node.data)
         except CorruptError as error:
             if self._before.view.record_version is None:
                 self._unreadable("record", str(error))
             self._problem(node.path, f"{error}: an operator must mend it; {KNOWN_BEFORE}")
-            self._view = replace(self._view, answerable=False)
+            self._view = fast_replace(self._view, answerable=False)
             return
         self._problem(node.path, not_carried_out(record))
         self._unreadable("record", None)
-        self._view = replace(self._view, record=record, answerable=True)
+        self._view = fast_replace(self._view, record=record, answerable=True)
 
     def _group_state(self, node: Node) -> None:
         if node.stat is None:
-            self._view = replace(self._view, state_version=None)
+            self._view = fast_replace(self._view, state_version=None)
             return
-        self._view = replace(self._view, state_version=node.stat.version)
+        self._view = fast_replace(self._view, state_version=node.stat.version)
         try:
             state = decode_state(node.data)
         except CorruptError as error:
@@ -397,4 +397,4 @@ class _Folder:
             return
         self._unreadable("state", None)
         self._problem(node.path, None)
-        self._view = replace(self._view, state=state)
+        self._view = fast_replace(self._view, state=state)
