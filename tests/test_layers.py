@@ -128,7 +128,8 @@ ALLOWED: dict[str, set[str]] = {
     | {"zkcoord.clock", "zkcoord.logs"},
     "zkcoord.timeline": STDLIB
     | {"zkcoord.timeline", "zkcoord.core", "zkcoord.serving", "zkcoord.shell", "zkcoord.operating", "zkcoord.errors"},
-    "zkcoord.plotting": STDLIB | {"matplotlib", "zkcoord.operating.timeline_picture", "zkcoord.errors"},
+    "zkcoord.plotting": STDLIB
+    | {"matplotlib", "zkcoord.core.words", "zkcoord.operating.timeline_picture", "zkcoord.errors"},
     "zkcoord.page": STDLIB | {"starlette", "uvicorn", "jinja2", "markupsafe", "zkcoord"},
     "zkcoord.page.beside": STDLIB | {"zkcoord.errors", "zkcoord.logs"},
     "zkcoord.migrate": STDLIB

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from zkcoord.core.words import count, some
 from zkcoord.errors import UsageError
 from zkcoord.operating.timeline_picture import NOBODY, Span, colours, rows
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 KINDS = (".png", ".svg", ".pdf")
 DOTS_PER_INCH = 120
@@ -55,4 +60,26 @@ def draw_timeline(group: str, found: Sequence[Span], file: Path) -> None:
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=zone))  # type: ignore[no-untyped-call]
     legend = [Patch(color=fill, label=name) for name, fill in [*colour.items(), ("nobody", NOBODY)]]
     figure.legend(handles=legend, loc="outside lower left", ncols=2, fontsize=8)
-    figure.savefig(file, dpi=DOTS_PER_INCH)
+    save(figure, file, f"group {group}: hand-overs", said_of(found))
+
+
+def said_of(found: Sequence[Span]) -> str:
+    """What a timeline shows, in words: how many partitions, when, who read, and the longest time that nobody did."""
+    if not found:
+        return "no hand-over"
+    first, last = (
+        datetime.fromtimestamp(ms / 1000).astimezone().isoformat(timespec="milliseconds")
+        for ms in (min(each.begun_ms for each in found), max(each.ended_ms for each in found))
+    )
+    words = f"{count(len(rows(found)), 'partition')} against time, {first} to {last}; {some([*colours(found)])} read"
+    gaps = [each for each in found if each.owner is None]
+    if not gaps:
+        return words
+    longest = max(gaps, key=lambda each: each.ended_ms - each.begun_ms)
+    return f"{words}; nobody read {longest.partition} for {longest.ended_ms - longest.begun_ms} ms, the longest time"
+
+
+def save(figure: Figure, file: Path, title: str, description: str) -> None:
+    """Write a picture with its title and what it shows in words, where its format has them: for who cannot see it."""
+    key = "Subject" if file.suffix.lower() == ".pdf" else "Description"
+    figure.savefig(file, dpi=DOTS_PER_INCH, metadata={"Title": title, key: description})

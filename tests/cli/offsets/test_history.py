@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from tests.cli.conftest import Run
 from zkcoord.cli.offsets.history import COLUMNS, report_table
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError
+from zkcoord.operating.timeline_picture import Span as Bar
+from zkcoord.plotting import draw_timeline
 from zkcoord.spark.history.lag import Progress, Span, draw, over_time
 
 P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -64,6 +68,39 @@ def test_a_picture_is_drawn_in_the_format_of_its_name(tmp_path: Path, kind: str)
     draw("g", [Span(1000, 2, 0, 10), Span(2000, 0, 1, None), Span(3000, 2, 1, 50)], file)
     head = file.read_bytes()[:300]
     assert head.startswith(b"\x89PNG") if kind == "png" else b"<svg" in head or b"<?xml" in head
+
+
+@pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
+def test_a_picture_says_in_words_what_it_shows(tmp_path: Path, kind: str) -> None:
+    lag, timeline = tmp_path / f"lag.{kind}", tmp_path / f"timeline.{kind}"
+    draw("g", [Span(1000, 2, 0, 50), Span(2000, 0, 1, None), Span(3000, 2, 1, 10)], lag)
+    spans = [Bar("t-0", "a", 0, 10, ""), Bar("t-0", None, 10, 810, ""), Bar("t-1", "b", 0, 900, "")]
+    draw_timeline("g", spans, timeline)
+    assert words_of(lag) == (
+        "group g: lag and commits",
+        "lag and commits over time, 1970-01-01T00:00:01+00:00 to 1970-01-01T00:00:03+00:00; commits: 4, rewinds: 2;"
+        " lag at the end: 10, at most: 50",
+    )
+    title, described = words_of(timeline)
+    assert title == "group g: hand-overs"
+    assert re.sub(r"\d{4}-[\dT:.+-]+", "TIME", described) == (
+        "2 partitions against time, TIME to TIME; a, b read; nobody read t-0 for 800 ms, the longest time"
+    )
+
+
+def words_of(file: Path) -> tuple[str, str]:
+    """The title and the description that a picture's file carries."""
+    if file.suffix == ".png":
+        with Image.open(file) as image:
+            return image.info["Title"], image.info["Description"]
+    text = file.read_bytes().decode("latin-1")
+    if file.suffix == ".svg":
+        patterns = (r"<dc:title>(.*?)</dc:title>", r"<dc:description>(.*?)</dc:description>")
+    else:
+        patterns = (r"/Title \((.*?)\)\n?\s*[/>]", r"/Subject \((.*?)\)\n?\s*[/>]")
+    title, described = (re.search(pattern, text, re.DOTALL) for pattern in patterns)
+    assert title is not None and described is not None
+    return title[1], described[1]
 
 
 def test_a_picture_of_another_kind_is_refused(tmp_path: Path) -> None:

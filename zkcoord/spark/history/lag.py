@@ -5,13 +5,13 @@ Kafka is asked for the ends that logs had, by their records' timestamps: a lag o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.plotting import DOTS_PER_INCH, check_picture
+from zkcoord.plotting import check_picture, save
 
 EndsAt = Callable[[Collection[TopicPartition], int], Mapping[TopicPartition, int]]
 SPANS = 120  # of a picture: a bar is some pixels wide
@@ -84,4 +84,15 @@ def draw(group: str, spans: list[Span], file: Path) -> None:
     locator = AutoDateLocator(tz=UTC)  # type: ignore[no-untyped-call]
     commits.xaxis.set_major_locator(locator)
     commits.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))  # type: ignore[no-untyped-call]
-    figure.savefig(file, dpi=DOTS_PER_INCH)
+    save(figure, file, f"group {group}: lag and commits", said_of(spans))
+
+
+def said_of(spans: Sequence[Span]) -> str:
+    """What the picture shows, in words: when, how many commits and rewinds, the last and the largest known lag."""
+    if not spans:
+        return "no commit"
+    first, last = (datetime.fromtimestamp(each.at_ms / 1000, UTC).isoformat() for each in (spans[0], spans[-1]))
+    commits, rewinds = sum(each.commits for each in spans), sum(each.rewinds for each in spans)
+    known = [each.lag for each in spans if each.lag is not None]
+    words = f"lag and commits over time, {first} to {last}; commits: {commits}, rewinds: {rewinds}"
+    return f"{words}; lag at the end: {known[-1]}, at most: {max(known)}" if known else f"{words}; lag unknown"
