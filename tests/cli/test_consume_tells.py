@@ -1,0 +1,99 @@
+"""README's line for `zkcoord consume`, in a terminal, says something in every state of the group: on real servers."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from tests.cli.servers import Servers, running
+from tests.cli.terminal import Terminal
+from tests.pages import shell_block
+
+pytestmark = pytest.mark.kafka
+PARTITIONS = 4
+LINE = shell_block("README.md", "Start it")[3]
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[Servers]:
+    """Servers for all tests here; each has a topic and a group of its own."""
+    with pytest.MonkeyPatch.context() as monkeypatch, running(monkeypatch) as found:
+        yield found
+
+
+@pytest.fixture
+def servers(world: Servers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Servers]:
+    """Those servers, in the environment; what a test starts on them ends with it."""
+    monkeypatch.setenv("ZKCOORD_ZOOKEEPER", world.zookeeper)
+    monkeypatch.setenv("ZKCOORD_BOOTSTRAP_SERVERS", world.kafka)
+    with ExitStack() as programs:
+        yield Servers(world.zookeeper, world.kafka, programs)
+
+
+@contextmanager
+def consuming(servers: Servers, name: str) -> Iterator[Callable[[str], None]]:
+    """README's line with this topic and group, in a terminal; gives what waits until it shows a text."""
+    words = servers.words(LINE, {"clicks": name, "etl": name})
+    assert words == ["consume", "--group", name, "--topic", name, "--from-beginning"]
+    terminal = Terminal(*words, width=1000)
+
+    def shows(what: str) -> None:
+        terminal.until(lambda lines: re.search(what, "\n".join(lines)) is not None)
+
+    try:
+        yield shows
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.process.wait(60) == 0
+    finally:
+        terminal.close()
+
+
+def test_without_a_coordinator_it_says_that_one_must_serve(servers: Servers) -> None:
+    servers.fill(PARTITIONS, 0, "alone")
+    with consuming(servers, "alone") as shows:
+        shows("no partition: .*a coordinator must ")
+        servers.start("coordinator")
+        shows("reads alone-0, alone-1, alone-2, alone-3")
+
+
+def test_it_names_a_topic_that_is_absent_and_reads_it_once_it_is_made(servers: Servers) -> None:
+    servers.start("coordinator").line(having="serves")
+    with consuming(servers, "absent") as shows:
+        shows("topic_missing .*topic=absent.*create the topic")
+        servers.fill(PARTITIONS, PARTITIONS, "absent")
+        shows("reads absent-0")
+        shows("record 3")
+
+
+def test_where_there_is_nothing_to_read_it_says_that_it_waits(servers: Servers) -> None:
+    servers.fill(PARTITIONS, 0, "empty")
+    servers.start("coordinator").line(having="serves")
+    with consuming(servers, "empty") as shows:
+        shows("reads empty-0, empty-1, empty-2, empty-3")
+        shows("no record yet: it waits for new ones")
+
+
+def test_in_a_pause_it_says_that_its_partitions_are_gone_and_what_a_group_must_not_be(servers: Servers) -> None:
+    servers.fill(PARTITIONS, 0, "paused")
+    servers.start("coordinator").line(having="serves")
+    with consuming(servers, "paused") as shows:
+        shows("reads paused-0")
+        servers.call("group", "pause", "paused")
+        shows("reads nothing now: its partitions were taken away")
+        shows("no partition: .*neither paused nor held; see `zkcoord group describe`")
+
+
+def test_who_joins_a_group_that_is_held_is_told_what_a_group_must_not_be(servers: Servers) -> None:
+    servers.fill(PARTITIONS, 0, "held")
+    servers.start("coordinator").line(having="serves")
+    with consuming(servers, "held") as first_shows:
+        first_shows("reads held-0, held-1, held-2, held-3")
+        servers.call("group", "hold", "held")
+        with consuming(servers, "held") as second_shows:
+            second_shows("no partition: .*neither paused nor held; see `zkcoord group describe`")
+            servers.call("group", "resume", "held")
+            second_shows("reads held-")
