@@ -24,7 +24,7 @@ SILENT_MS = 3_000  # how long a client waits for an answer that does not come
 LATE_MS = 8_000  # a late answer: a coordinator asked meanwhile, or another one serves
 
 STRANGER = "cluster-of-others"
-STRANGE = {"t": (0,), "x": (0, 1)}
+STRANGE = {"t": (0,), "v": (0, 1), "x": (0, 1)}
 """Topic -> partitions of another cluster, one of whose brokers is in the bootstrap list."""
 
 
@@ -53,6 +53,8 @@ class Metadata:
         self.few_brokers_rate = 0.0  # of answers that leave brokers out
         self.late_rate = 0.0  # of answers that come LATE_MS later
         self.stranger_rate = 0.0  # of connections to a broker of another cluster, which is in the bootstrap list
+        self.between_rate = 0.0  # of descriptions that one of its brokers gives, though lists are this cluster's
+        self.alike = False  # its topics have the partitions and replicas of this cluster's
         self.strange_next: list[Kind] = []  # the next answer to such a question is that broker's
         self._strange = False  # the client is connected to that one: it stays so until its next list
         self.reached: Counter[str] = Counter()  # fault -> how often it came
@@ -117,20 +119,27 @@ class Metadata:
         once = kind in self.strange_next
         if once:
             self.strange_next.remove(kind)
-        strange = once or (self._strange and self.stranger_rate > 0)
+        between = kind is Kind.DESCRIBE and self.between_rate > 0 and draw() < self.between_rate
+        strange = once or between or (self._strange and self.stranger_rate > 0)
         self.reached["another cluster"] += strange
+        self.reached["another cluster between two lists"] += between
         return strange
 
     def _strangers(self, question: Question) -> Answer:
         """What the broker of another cluster answers."""
         own: dict[str, Told] = {
-            name: Told(f"strange-{name}", dict.fromkeys(numbers, (9,))) for name, numbers in STRANGE.items()
+            name: Told(f"strange-{name}", self._stranger_partitions(name)) for name in sorted(STRANGE)
         }
         if question.kind is Kind.CLUSTER:
             return Cluster(STRANGER, {9: Broker("b9", 9092)})
         if question.kind is Kind.LIST:
             return Listed(STRANGER, frozenset({9}), {name: shape_of(one.partitions or {}) for name, one in own.items()})
         return Described({name: own.get(name, Told(missing=True)) for name in question.topics})
+
+    def _stranger_partitions(self, name: str) -> Mapping[int, tuple[int, ...]]:
+        if self.alike and name in self.now:
+            return self.now[name].partitions
+        return dict.fromkeys(STRANGE[name], (9,))
 
     def _brokers_told(self, draw: Any) -> dict[int, Broker]:
         if draw() >= self.few_brokers_rate:

@@ -94,6 +94,7 @@ class Mirrored(Script):
         metadata.lag_ms = dict.fromkeys(metadata.brokers, 0)
         metadata.answer_ms_max, metadata.list_ms = 5, 0
         metadata.no_controller_rate = metadata.few_brokers_rate = metadata.late_rate = metadata.stranger_rate = 0.0
+        metadata.between_rate = 0.0
         metadata.strange_next.clear()
 
     def lose_mirror(self) -> None:

@@ -271,6 +271,7 @@ def test_f225_one_answer_of_another_cluster_among_this_ones_changes_nothing(seed
     """A broker of another cluster is in the bootstrap list: a description names no cluster."""
     group = Group(seed, coordinators=1)
     before_ms, offsets = group.world.now_ms, group.offsets()
+    group.metadata.alike = True
     for kind in (Kind.DESCRIBE, Kind.LIST, Kind.CLUSTER, Kind.DESCRIBE):
         group.metadata.strange_next.append(kind)
         group.world.run_until(lambda: not group.metadata.strange_next, what="it answers")

@@ -23,7 +23,7 @@ SEEDS = 25
 @cache
 def mirrored_storm(seed: int) -> Mirrored:
     """One seed: no offset is lost, no partition has two readers, whatever brokers tell of topics; then all agree."""
-    drawn = Random(f"mirror {int(seed)}")
+    drawn, between = Random(f"mirror {int(seed)}"), Random(f"between {int(seed)}")
     layout = layout_named(LEGACY.name, "kafka") if drawn.random() < 0.25 else MIRRORED
     scene = Mirrored(seed, None, layout=layout, coordinators=2, consumers=3, topics={"t": 5, "u": 3})
     world, metadata = scene.world, scene.metadata
@@ -43,6 +43,7 @@ def mirrored_storm(seed: int) -> Mirrored:
         metadata.few_brokers_rate = drawn.choice((0.0, 0.0, 0.3))
         metadata.late_rate = drawn.choice((0.0, 0.0, 0.05))
         metadata.stranger_rate = drawn.choice((0.0, 0.0, 0.3))
+        metadata.between_rate = between.choice((0.0, 0.0, 0.3, 0.8))
         for broker in metadata.lag_ms:
             metadata.lag_ms[broker] = drawn.choice((0, 0, 300, 900, 3_000, 10_000))
 
@@ -102,4 +103,5 @@ def test_the_storm_reaches_replaced_topics_drops_and_every_fault_of_the_answers(
     assert any(told.fields["path"] == "Kafka's metadata" for s in scenes for told in s.world.events("unreadable"))
     reached = sum((scene.metadata.reached for scene in scenes), Counter())
     parts = {"few brokers", "part of the list", "no controller", "no id"}
-    assert {*parts, "another cluster", "late", "older than the answer before"} <= (+reached).keys(), reached
+    strange = {"another cluster", "another cluster between two lists"}
+    assert {*parts, *strange, "late", "older than the answer before"} <= (+reached).keys(), reached

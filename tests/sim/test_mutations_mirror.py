@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.sim import test_failures_mirror as scenes
+from tests.sim import test_failures_strangers as strangers
 from tests.sim.mutations import Case, Patch, Play, must_be_missed
 from tests.sim.test_mirror_storms import mirrored_storm
 from zkcoord.core import topic_mirror
@@ -57,6 +58,11 @@ def one_answer_replaces_an_id(patch: Patch) -> None:
         return within_ms == CONFIRM_MS or original(self, name, says, within_ms)
 
     patch.setattr(topic_mirror._Judge, "_confirmed", confirmed)
+
+
+def what_no_list_has_counts(patch: Patch) -> None:
+    """A new topic, and another id, count whatever partitions and replicas the last list has."""
+    patch.setattr(topic_mirror._Judge, "_as_listed", lambda self, name, told: True)
 
 
 def a_list_deletes(patch: Patch) -> None:
@@ -160,6 +166,10 @@ MISSED: Mapping[str, Case] = {
     for each in (
         Case(without_confirmation, scenes.test_f152_brokers_that_lag_for_a_while_delete_no_offset_and_stop_nobody),
         Case(one_answer_replaces_an_id, scenes.test_f225_one_answer_of_another_cluster_among_this_ones_changes_nothing),
+        Case(
+            what_no_list_has_counts,
+            strangers.test_f225_what_another_cluster_tells_between_two_lists_of_this_one_is_not_taken_in,
+        ),
         Case(a_list_deletes, mirrored_storm.__wrapped__, 12),
         Case(an_old_id_returns, scenes.test_f154_an_id_that_was_replaced_never_returns_however_often_a_broker_tells_it),
         Case(partitions_shrink, mirrored_storm.__wrapped__, 12),

@@ -12,6 +12,8 @@ mirror is replaced only by what was confirmed:
   told by mistake.
 * An answer without an id changes nothing: it may be of another topic of that name. A new topic without an id is not
   mirrored.
+* A description names no cluster, so a new topic, and another id, count only with the partitions and replicas of the
+  last list: a broker of another cluster may answer between two lists of this one.
 * Under one id partitions only grow.
 """
 
@@ -352,6 +354,8 @@ class _Judge:
                 if name in self._shapes and self._last_over[name] == topic.topic_id:  # its deletion may be a mistake
                     return PutTopic(name, topic) if self._confirmed(name, topic.topic_id, ABSENT_MS) else None
                 topic = None
+            elif not self._as_listed(name, told):
+                topic = None
         self.suspects.pop(name, None)
         return None if topic is None else PutTopic(name, topic)
 
@@ -366,9 +370,14 @@ class _Judge:
             merged = {**known.partitions, **told.partitions}
             return None if merged == known.partitions else PutTopic(name, replace(known, partitions=merged))
         elif told.partitions and told.topic_id is not None and (name, told.topic_id) not in self._over:
+            if not self._as_listed(name, told):
+                return None
             fresh = PutTopic(name, Topic(topic_id=told.topic_id, partitions=told.partitions), replaces=known.topic_id)
             return fresh if self._confirmed(name, told.topic_id, CONFIRM_MS) else None
         return None
+
+    def _as_listed(self, name: str, told: Told) -> bool:
+        return _as_listed(told, self._shapes.get(name))
 
     def _confirmed(self, name: str, says: str, within_ms: int) -> bool:
         known = self.suspects.get(name)
