@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -189,6 +190,48 @@ def test_a_pause_that_nobody_carries_out_is_taken_back(run: Run, here: World, th
     record = decode_record(here.data(DRAFT.record("g")))
     assert (record.moved, record.requests) == (None, {})
     assert member.held() == named("clicks", 0, 1)
+
+
+def ends_in_the_middle(run: Run, here: World, there: World, spoil: Callable[[], object]) -> tuple[int, str]:
+    """A move that cannot be carried out any more when its pause is; returns when its group is read here again."""
+    upgrade(there.tree, run_id="test", layout=DRAFT.name)
+    coordinator = here.coordinate()
+    member = here.join("g", "clicks")
+    wait_until(lambda: member.held() == named("clicks", 0, 1), "it reads")
+    coordinator.stop()
+    with ThreadPoolExecutor() as pool:
+        moved = pool.submit(moving, run, here, there)
+        wait_until(lambda: decode_record(here.data(DRAFT.record("g"))).moved is not None, "the move has begun")
+        spoil()
+        here.coordinate()
+        wait_until(lambda: member.held() == [], "it is paused")
+        code, rows, text = moved.result()
+    assert rows == []
+    wait_until(lambda: member.held() == named("clicks", 0, 1), "it reads again")
+    record = decode_record(here.data(DRAFT.record("g")))
+    assert (record.moved, record.requests) == (None, {})
+    return code, text
+
+
+def test_the_pause_of_a_move_that_is_refused_in_its_midst_ends_with_the_command(
+    run: Run, here: World, there: World
+) -> None:
+    record = encode_record(GroupRecord())
+    code, text = ends_in_the_middle(run, here, there, lambda: there.put(DRAFT.record("g"), record))
+    assert (code, "there is a group g at" in text) == (2, True), text
+
+
+@pytest.mark.long
+def test_the_pause_of_a_move_whose_other_ensemble_dies_in_its_midst_ends_with_the_command(
+    run: Run, here: World
+) -> None:
+    with (
+        EmbeddedZooKeeper(fsync=False, max_session_timeout_ms=60_000) as server,
+        World(chroot_of(server.hosts, "/there")) as there,
+    ):
+        there.topic("clicks", 2)
+        code, text = ends_in_the_middle(run, here, there, server.stop)
+    assert code == 5, text
 
 
 @pytest.mark.parametrize(

@@ -217,11 +217,18 @@ class _Work:
             return Moving(), "was moved already"
         try:
             self._wait(one)
+            return one.carry_out(), "moved"
         except BaseException:
             if fresh:
-                one.give_up(only_mine=True)
+                self._take_back(one)
             raise
-        return one.carry_out(), "moved"
+
+    def _take_back(self, one: GroupMove) -> None:
+        """End the pause of a move that failed: the group goes on here, unless it counts there already."""
+        try:
+            one.give_up(only_mine=True)
+        except ZkcoordError as error:
+            say("notice", f"group {one.group} is still paused here: {error}")
 
     def give_up(self, names: Sequence[str], to: str) -> None:
         """Take back the moves that have not ended."""
