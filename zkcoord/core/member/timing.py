@@ -42,7 +42,7 @@ class Times:
         """With partitions whose release is sent now. `rested`: when each was stopped; None: nothing of it ran."""
         command, seen_ms = self._named(view, sequence), self.seen.get(sequence)
         parts: dict[int | None, list[TopicPartition]] = {}
-        for partition, at_ms in rested.items():
+        for partition, at_ms in sorted(rested.items()):  # what is written must not follow the order of a set
             parts.setdefault(seen_ms if at_ms is None else at_ms, []).append(partition)
         return self._telling(
             Told(
