@@ -22,6 +22,7 @@ from kazoo.protocol.states import ZnodeStat
 
 from tests.integration.processes import Child, now_ms
 from tests.legacy.lab import LOOK_EVERY_S, RETRIES, SESSION_MS, START_S, V11, Lab, OldConsumer
+from tests.legacy.stale_starts import stale_start
 from tests.legacy.test_traffic import broker, create
 from tests.waiting import wait_until
 from zkcoord import Coordinator
@@ -322,6 +323,16 @@ class Rolling:
                 found.append((at_ms, partition, last[partition], offset))
             last[partition] = offset
         return found
+
+    def begun_before_a_release(self, row: Row) -> bool:
+        """Whether an old member reads this again since it had read the offset, and claimed behind another commit."""
+        member = next((each for each in self.lab.consumers if each.name == row.reader), None)
+        begun = [e["at_ms"] for e in member.events("rebalance") if e["phase"] == "begin"] if member else []
+        begun_ms = max((at_ms for at_ms in begun if at_ms <= row.at_ms), default=0)
+        of = row.reader, row.partition
+        first = min(r for r in self.rows() if (r.reader, r.partition) == of and r.at_ms >= begun_ms)
+        commits = [(at_ms, offset) for at_ms, partition, offset in list(self.committed) if partition == row.partition]
+        return bool(begun) and row.offset in stale_start(first.offset, begun_ms, first.at_ms, commits)
 
     def gave_up(self) -> list[str]:
         """Old members that could not rebalance."""
