@@ -6,7 +6,6 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,8 @@ from typing import Any
 import click
 from mkdocs.structure.files import File, Files
 
-from zkcoord.cli.examples import EXAMPLES
 from zkcoord.cli.main import cli
-from zkcoord.cli.options import COMMON, name_variables
+from zkcoord.cli.options import COMMON, commands_of, name_variables
 
 ROOT = Path(__file__).parent.parent
 ABOVE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changes.md"}
@@ -47,26 +45,18 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return markdown.replace("](docs/", "](") if page.file.src_uri in ABOVE.values() else markdown
 
 
-def commands(group: click.Group = cli, above: str = "zkcoord") -> Iterator[tuple[str, click.Command]]:
-    """All commands that are no groups, by their words."""
-    for name, command in sorted(group.commands.items()):
-        if isinstance(command, click.Group):
-            yield from commands(command, f"{above} {name}")
-        else:
-            yield f"{above} {name}", command
-
-
 def command_reference() -> str:
     """The page of all commands."""
     parts = ["# Every command", "What `zkcoord COMMAND --help` says. [The command line](../commands.md) explains it."]
-    for words, command in commands():
+    for below, command in commands_of(cli):
+        words = f"zkcoord {below}"
         context = click.Context(command, info_name=words)
         name_variables(context)
         usage = " ".join([words, *command.collect_usage_pieces(context)])
         own = [each for each in command.params if each.name not in COMMON]
         parts += [f"## {words}", f"```text\n{usage}\n```", _prose(command.help or "")]
         parts += [_table(own, context)]
-        parts += [f"```text\n{EXAMPLES[words.partition(' ')[2]]}\n```"]
+        parts += [f"```text\n{command.example}\n```"]
     common = [each for each in cli.params if each.name in COMMON]
     parts += ["## Options of every command", _table(common, click.Context(cli, info_name="zkcoord"))]
     return "\n\n".join(part for part in parts if part) + "\n"

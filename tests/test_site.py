@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from zkcoord.cli.examples import EXAMPLES
+from zkcoord.cli.main import cli
+from zkcoord.cli.options import commands_of
 
 ROOT = Path(__file__).parent.parent
 pytestmark = pytest.mark.spark  # its reference names the options of Spark consumers
@@ -52,8 +53,9 @@ def test_every_page_is_there_and_its_links_lead_into_the_site(site: Path) -> Non
 
 def test_the_reference_has_every_command_with_its_example(site: Path) -> None:
     text = html.unescape(re.sub(r"<[^>]+>", "", page(site, "reference/commands")))
-    assert [words for words in EXAMPLES if f"\nzkcoord {words}" not in text] == []
-    assert [example for example in EXAMPLES.values() if example not in text] == []
+    commands = dict(commands_of(cli))
+    assert [words for words in commands if f"\nzkcoord {words}" not in text] == []
+    assert [command.example for command in commands.values() if command.example not in text] == []
     assert "ZKCOORD_COORDINATOR_SESSION_TIMEOUT_MS" in text
 
 

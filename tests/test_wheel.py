@@ -19,9 +19,9 @@ FILES = ("setup.py", "pyproject.toml", "README.md", "LICENSE", "constraints.txt"
 SECONDS = 600.0  # only what fails takes so long
 NOWHERE = "127.0.0.1:1"
 EACH_HELP = """
-from zkcoord.cli.examples import EXAMPLES
 from zkcoord.cli.main import cli
-for words in EXAMPLES:
+from zkcoord.cli.options import commands_of
+for words, _ in commands_of(cli):
     try:
         cli.main([*words.split(), "--help"], prog_name="zkcoord")
     except SystemExit as end:

@@ -8,36 +8,20 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 
-import click
 import pytest
 
 from tests.cli.program import Run
-from zkcoord.cli.examples import EXAMPLES
 from zkcoord.cli.main import cli
+from zkcoord.cli.options import Command, commands_of
 
 
-def commands(group: click.Group = cli, above: str = "") -> Iterator[tuple[str, click.Command]]:
-    """All commands that are no groups, by their words."""
-    for name, command in sorted(group.commands.items()):
-        words = f"{above} {name}".strip()
-        if isinstance(command, click.Group):
-            yield from commands(command, words)
-        else:
-            yield words, command
-
-
-def test_every_command_has_an_example_and_no_other() -> None:
-    assert sorted(EXAMPLES) == sorted(words for words, _ in commands())
-
-
-@pytest.mark.parametrize(("words", "command"), list(commands()), ids=lambda each: str(each))
-def test_the_help_shows_the_example_and_the_parser_takes_it(words: str, command: click.Command, run: Run) -> None:
+@pytest.mark.parametrize(("words", "command"), list(commands_of(cli)), ids=lambda each: str(each))
+def test_every_command_s_help_shows_its_example_and_its_parser_takes_it(words: str, command: Command, run: Run) -> None:
     help_text = run(*words.split(), "--help").stdout
 
-    assert help_text.endswith(f"Example:\n  {EXAMPLES[words]}\n")
-    (call,) = re.findall(rf"zkcoord {words}[^)\n]*", EXAMPLES[words])
+    assert help_text.endswith(f"Example:\n  {command.example}\n")
+    (call,) = re.findall(rf"zkcoord {words}[^)\n]*", command.example)
     typed = shlex.split(call)[1 + len(words.split()) :]
     command.make_context(words, typed, resilient_parsing=False)
 

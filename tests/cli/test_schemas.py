@@ -15,7 +15,8 @@ import jsonschema
 import pytest
 
 from tests.cli.printed import NO_OBJECTS, SCHEMAS, check_printed, closed, schema_of
-from tests.cli.test_examples import commands
+from zkcoord.cli.main import cli
+from zkcoord.cli.options import commands_of
 
 FILES = sorted(SCHEMAS.glob("*.json"))
 OPERATIONS = (SCHEMAS.parent / "operations.md").read_text(encoding="utf-8")
@@ -34,7 +35,7 @@ def keys(schema: Any) -> Iterator[str]:
 
 
 def test_every_command_that_prints_objects_has_a_schema_and_no_other() -> None:
-    known = {words.replace(" ", "-") for words, _ in commands() if words not in NO_OBJECTS}
+    known = {words.replace(" ", "-") for words, _ in commands_of(cli) if words not in NO_OBJECTS}
     assert {file.stem for file in FILES} == known
 
 

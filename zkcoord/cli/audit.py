@@ -24,7 +24,7 @@ FOUND = 8
 """The exit code when something is wrong."""
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, example="zkcoord audit --once --group etl --patience-ms 10000")
 @click.option("--group", "groups", multiple=True, metavar="G", help="Only this one; may be repeated.")
 @click.option("--once", is_flag=True, help="End as soon as nothing is suspicious, or what is suspicious has lasted.")
 @number_option("--interval-ms", default=5_000, text="Between two readings.", least=100)

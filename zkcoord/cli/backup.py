@@ -36,7 +36,7 @@ CODECS = {
 }
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, example="zkcoord backup /var/backups/zkcoord.jsonl")
 @click.argument("file", metavar="FILE")
 @pass_settings
 def backup(settings: Settings, file: str) -> None:
@@ -89,7 +89,7 @@ def _check_node(layout: Layout, node: Saved) -> None:
             warn(f"{node.path}: {error}; it is saved as it is, an operator must mend it")
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, example="zkcoord restore /var/backups/zkcoord.jsonl --group etl --dry-run")
 @click.argument("file", metavar="FILE")
 @click.option("--group", "names", metavar="G", multiple=True, help="Only this group; may be repeated.")
 @click.option("--rewind", is_flag=True, help="Also set offsets back that are further in the tree than in the backup.")

@@ -12,7 +12,7 @@ SHELLS = ("bash", "zsh", "fish")
 PROGRAM, VARIABLE = "zkcoord", "_ZKCOORD_COMPLETE"  # click looks for this one by the program's name
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, example='eval "$(zkcoord completion bash)"')
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
     """Print a script that completes commands and options in SHELL.

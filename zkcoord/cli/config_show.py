@@ -34,7 +34,7 @@ def config() -> None:
     """Settings of the commands: options, environment, a file."""
 
 
-@config.command()
+@config.command(example="ZKCOORD_CONFIG=/etc/zkcoord.toml zkcoord config show coordinator")
 @click.argument("words", metavar="[COMMAND]...", nargs=-1)
 @click.option("--all", "all_", is_flag=True, help="Also settings of other commands that have their defaults.")
 @pass_settings

@@ -46,7 +46,7 @@ RECORDS_MAX = 500  # printed at once: little enough to be printed while a stop w
 POLL_SECONDS = 0.2  # how late a signal is noticed
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, example="zkcoord consume --group etl --topic clicks --from-beginning")
 @click.option("--group", required=True, metavar="G", help="The consumer group.")
 @click.option("--topic", "topics", multiple=True, metavar="T", help="A topic; may be given several times.")
 @member_options

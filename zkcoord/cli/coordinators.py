@@ -20,7 +20,7 @@ def coordinators() -> None:
     """The coordinators that stand for election; one of them serves."""
 
 
-@coordinators.command(name="list")
+@coordinators.command(name="list", example="zkcoord coordinators list --output json")
 @pass_settings
 def list_(settings: Settings) -> None:
     """List who serves, and who stands by."""
@@ -32,7 +32,7 @@ def list_(settings: Settings) -> None:
     show(settings, documents, COLUMNS, [[document[column.lower()] for column in COLUMNS] for document in documents])
 
 
-@coordinators.command()
+@coordinators.command(example="zkcoord coordinators resign 0")
 @click.argument("number", metavar="N", type=at_least(0))
 @number_option("--timeout-ms", default=60_000, text="How long to wait for it.")
 @pass_settings

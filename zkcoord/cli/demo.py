@@ -12,7 +12,7 @@ from zkcoord.errors import UsageError
 from zkcoord.settings import DEMO_PARTITIONS, DEMO_RATE, DEMO_SECONDS
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, example="zkcoord demo --seconds 30")
 @click.option("--keep", is_flag=True, help="Leave it running, and print the commands to look at it.")
 @click.option("--seconds", type=int, metavar="N", help=f"How long records flow beside the events ({DEMO_SECONDS}).")
 @click.option("--rate", type=int, metavar="N", help=f"Records a second ({DEMO_RATE:,}).")

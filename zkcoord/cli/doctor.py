@@ -30,7 +30,7 @@ Users = Callable[[str], Collection[str]]
 LOOKED_AT = ("/zkcoord", "/consumers", "/zkcoord/coordinators", "/brokers/topics")
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, example="zkcoord doctor --zookeeper zk1:2181,zk2:2181 --bootstrap-servers kafka1:9092")
 @click.option("--all", "all_", is_flag=True, help="Also what is in order.")
 @pass_settings
 def doctor(settings: Settings, all_: bool) -> None:

@@ -42,7 +42,7 @@ class Kafka(NamedTuple):
     broker: str | None
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, example="zkcoord inventory --write groups.json")
 @click.argument("names", metavar="[G]...", nargs=-1)
 @click.option("--write", metavar="FILE", help="Also write a file in which people fill in what nobody can see.")
 @pass_settings

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from typing import Any
@@ -12,7 +12,6 @@ import click
 from click.core import ParameterSource
 
 from zkcoord import logs, settings
-from zkcoord.cli.examples import EXAMPLES
 from zkcoord.cli.settings_file import SettingsFile, file_name, read_settings
 from zkcoord.errors import UsageError, ZkcoordError
 from zkcoord.shell.zk.blocking import Tree
@@ -267,12 +266,16 @@ class _Listed(click.Command):
 
 
 class Command(_Listed):
-    """A command with the common options; sets the log up before it runs."""
+    """A command with the common options; sets the log up before it runs.
 
-    def __init__(self, *args: Any, usual_log_level: int = logs.NOTICE, **attributes: Any) -> None:
+    `example`: with which its help ends, a line for a shell. It leaves ZooKeeper's address to ZKCOORD_ZOOKEEPER.
+    """
+
+    def __init__(self, *args: Any, example: str = "", usual_log_level: int = logs.NOTICE, **attributes: Any) -> None:
         attributes.setdefault("context_settings", HELP)
         super().__init__(*args, **attributes)
         self.params += common_options()
+        self.example = example
         self._usual_log_level = usual_log_level
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -297,10 +300,9 @@ class Command(_Listed):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """End with the example."""
-        example = EXAMPLES.get(ctx.command_path.partition(" ")[2])
-        if example is not None:
+        if self.example:
             with formatter.section("Example"):
-                formatter.write(f"  {example}\n")
+                formatter.write(f"  {self.example}\n")
 
 
 class Group(_Listed, click.Group):
@@ -317,6 +319,16 @@ class Group(_Listed, click.Group):
         """See the function of this name; the commands come first."""
         self.format_commands(ctx, formatter)
         format_options(self, ctx, formatter)
+
+
+def commands_of(group: click.Group, above: str = "") -> Iterator[tuple[str, Command]]:
+    """All commands of the command line, groups of commands aside, by their words ("group describe")."""
+    for name, command in sorted(group.commands.items()):
+        words = f"{above} {name}".strip()
+        if isinstance(command, click.Group):
+            yield from commands_of(command, words)
+        elif isinstance(command, Command):
+            yield words, command
 
 
 pass_settings: Callable[..., Any] = click.make_pass_decorator(Settings, ensure=True)

@@ -32,7 +32,7 @@ def topic() -> None:
     """Topics, as zkcoord sees them."""
 
 
-@topic.command(name="list")
+@topic.command(name="list", example="zkcoord topic list --output json")
 @pass_settings
 def list_(settings: Settings) -> None:
     """List all topics, with the groups that read them.
@@ -54,7 +54,7 @@ def list_(settings: Settings) -> None:
     show(settings, documents, TOPIC_COLUMNS, rows, NUMBERS, nothing=nothing)
 
 
-@topic.command()
+@topic.command(example="zkcoord topic describe clicks --bootstrap-servers kafka1:9092")
 @click.argument("name", metavar="T")
 @pass_settings
 def describe(settings: Settings, name: str) -> None:
@@ -81,7 +81,7 @@ def describe(settings: Settings, name: str) -> None:
     click.echo("\n" + table(PARTITION_COLUMNS, _rows(document), NUMBERS))
 
 
-@topic.command()
+@topic.command(example="zkcoord topic create clicks --partitions 4 --bootstrap-servers kafka1:9092")
 @click.argument("name", metavar="T")
 @click.option("--partitions", type=at_least(1), required=True, metavar="N", help="How many it has.")
 @click.option(

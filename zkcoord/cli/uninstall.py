@@ -19,7 +19,7 @@ from zkcoord.tree.paths import ROOT
 COLUMNS = ("PATH", "NODES")
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, example="zkcoord uninstall --dry-run")
 @click.option("--dry-run", is_flag=True, help="Say what would be removed, and what prevents it; remove nothing.")
 @pass_settings
 def uninstall(settings: Settings, dry_run: bool) -> None:

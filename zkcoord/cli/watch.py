@@ -29,7 +29,7 @@ BAD = ("coordinator_gone", "group_failed", "quarantined", "command_refused", "pr
 """Events for which somebody must act."""
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, example="zkcoord watch etl --output json")
 @click.argument("names", metavar="[G]...", nargs=-1)
 @number_option("--interval-ms", default=10_000, text="All is read again so often, for what no watch tells.", least=100)
 @pass_settings

@@ -27,7 +27,9 @@ from zkcoord.subscription import check_name
 COLUMNS = ("GROUP", "RESULT", "NOTES", "WHY")
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command, example="zkcoord group adopt etl --offsets zookeeper --strategy range --kafka 0.11 --dry-run"
+)
 @click.argument("name", metavar="[G]", required=False)
 @click.option("--offsets", type=click.Choice(OLD_STORES), help="Their offsets.storage.")
 @click.option("--dual-commit", is_flag=True, help="Their dual.commit.enabled (only with --offsets kafka).")
@@ -117,7 +119,7 @@ def _print(settings: Settings, results: Sequence[Result], *, dry_run: bool) -> N
         say("notice", "`zkcoord inventory G` shows the notes on a group")
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, example="zkcoord group release etl --wait")
 @click.argument("name", metavar="G")
 @click.option("--wait", "waiting", is_flag=True, help="Wait until no consumer of ours is left in the group.")
 @number_option("--timeout-ms", default=60_000, text="How long --wait waits.")

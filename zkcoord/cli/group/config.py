@@ -42,7 +42,7 @@ UNSET = {
 """What counts while nobody has set a key (of the last two: one of a partition)."""
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, example="zkcoord group config etl rebalance=eager policy.max_moves=10")
 @click.argument("name", metavar="G")
 @click.argument("pairs", nargs=-1, metavar="[KEY=VALUE]...")
 @pass_settings

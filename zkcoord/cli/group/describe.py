@@ -31,7 +31,7 @@ def group() -> None:
     """Consumer groups."""
 
 
-@group.command(name="list")
+@group.command(name="list", example="zkcoord group list --state --sort lag")
 @click.option("--state", is_flag=True, help="Also state and lag of each.")
 @click.option("--all", "all_", is_flag=True, help="Also deleted groups of which the offsets were kept.")
 @click.option("--sort", type=click.Choice(["group", "lag"]), default="group", show_default=True, help="Of --state.")
@@ -66,7 +66,7 @@ def list_(settings: Settings, state: bool, all_: bool, sort: str) -> None:
         say("notice", "there is no group: the first consumer that joins one makes it")
 
 
-@group.command()
+@group.command(example="zkcoord group describe etl --wait stable")
 @click.argument("name", metavar="[G]", required=False)
 @click.option("--all-groups", is_flag=True, help="Every group instead of one.")
 @click.option("--members", is_flag=True, help="Its members instead of its partitions.")

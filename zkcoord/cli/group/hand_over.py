@@ -52,7 +52,7 @@ def _print(settings: Settings, group: str, rows: list[Row]) -> None:
     )
 
 
-@click.command(name="hand-over", cls=Command)
+@click.command(name="hand-over", cls=Command, example="zkcoord group hand-over etl --dry-run")
 @click.argument("name", metavar="G")
 @dry_run_option
 @timeout
@@ -84,7 +84,7 @@ def hand_over(settings: Settings, name: str, dry_run: bool, timeout_ms: int) -> 
         say("notice", f"group {name} is paused, and Kafka has its offsets: stop its consumers, start Kafka's")
 
 
-@click.command(name="take-back", cls=Command)
+@click.command(name="take-back", cls=Command, example="zkcoord group take-back etl --dry-run")
 @click.argument("name", metavar="G")
 @dry_run_option
 @click.option("--force", is_flag=True, help="Also a group that was not handed over: what stands in Kafka counts.")

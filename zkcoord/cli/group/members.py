@@ -22,7 +22,7 @@ COMMAND_COLUMNS = ("GROUP", "AGE-MS", "CONSUMER-ID", "SEQUENCE", "OPTION", "#PAR
 NUMBERS = ("#PARTITIONS", "#COMMANDS", "LAG", "AGE-MS", "GENERATION")
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, example="zkcoord group members etl")
 @click.argument("name", metavar="G")
 @pass_settings
 def members(settings: Settings, name: str) -> None:
@@ -53,7 +53,7 @@ def member_row(member: Mapping[str, Any], *lag: int | None) -> list[Any]:
     ]
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, example="zkcoord group commands etl")
 @click.argument("name", metavar="[G]", required=False)
 @pass_settings
 def commands(settings: Settings, name: str | None) -> None:

@@ -29,7 +29,7 @@ SHOWN_MAX = 400
 """Bytes of a node that are shown to people: all of an offset and an owner, the beginning of a record."""
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, example="zkcoord group mend etl --dry-run")
 @click.argument("name", metavar="G")
 @click.option("--offset", "offsets", multiple=True, metavar="T-P=N", help="Where to go on; may be repeated.")
 @click.option("--yes", is_flag=True, help="Write what is proposed, and do not ask.")

@@ -22,7 +22,7 @@ PLAN_COLUMNS = ("TOPIC", "PARTITION", "FROM", "TO")
 OWNER_COLUMNS = ("TOPIC", "PARTITION", "THREAD")
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, example="zkcoord group plan etl --add-member 2 --partitions clicks=12")
 @click.argument("name", metavar="[G]", required=False)
 @click.option(
     "--dump", metavar="FILE", help="Plan the groups in this file instead, without any server (-: standard input)."

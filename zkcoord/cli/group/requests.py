@@ -36,7 +36,7 @@ def _print(settings: Settings, whose: str, name: str, answer: Answer) -> None:
 def _asking(request: str, text: str) -> click.Command:
     """Return the command that makes this request; `text` is its help."""
 
-    @click.command(request, cls=Command, help=text)
+    @click.command(request, cls=Command, help=text, example=f"zkcoord group {request} etl")
     @click.argument("name", metavar="G")
     @timeout
     @pass_settings
@@ -46,7 +46,7 @@ def _asking(request: str, text: str) -> click.Command:
     return command
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, example="zkcoord group resume etl")
 @click.argument("name", metavar="G")
 @timeout
 @pass_settings
@@ -58,7 +58,7 @@ def resume(settings: Settings, name: str, timeout_ms: int) -> None:
     tell(settings, {"group": name, "resumed": stood}, f"group {name}: {text}")
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, example="zkcoord group delete etl --offsets")
 @click.argument("name", metavar="G")
 @click.option("--offsets", is_flag=True, help="Also its offsets, and with them all that is left of it.")
 @timeout

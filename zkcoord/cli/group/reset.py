@@ -20,7 +20,11 @@ from zkcoord.operating.saying import say
 COLUMNS = ("TOPIC", "PARTITION", "OFFSET", "NEW-OFFSET")
 
 
-@click.command(name="reset-offsets", cls=Command)
+@click.command(
+    name="reset-offsets",
+    cls=Command,
+    example="zkcoord group reset-offsets etl --to-earliest --topic clicks:0,1 --dry-run",
+)
 @click.argument("name", metavar="G")
 @click.option("--to-earliest", "earliest", is_flag=True, help="To the start of each log.")
 @click.option("--to-latest", "latest", is_flag=True, help="To the end of each log.")

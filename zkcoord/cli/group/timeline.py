@@ -25,7 +25,7 @@ SVG = ".svg"
 HandOver = Mapping[str, Any]
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, example="zkcoord group timeline etl --from 127.0.0.1:9464 --picture etl.png")
 @click.argument("name", metavar="G")
 @click.option(
     "--from",

@@ -39,7 +39,7 @@ from zkcoord.tree.snapshot import Read
 COLUMNS = ("GROUP", "OFFSETS", "FROM-KAFKA", "NODES", "STATE")
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, example="zkcoord migrate move --to zk9:2181/kafka --group etl --dry-run")
 @click.option("--to", "to", metavar="H:P[,H:P…][/CHROOT]", required=True, help="Where the groups go.")
 @click.option("--layout", type=click.Choice(list(LAYOUTS)), help="Of the tree there (default: the same as here).")
 @click.option("--topics", type=click.Choice(TOPIC_SOURCES), help="Where those of the tree there come from (as here).")

@@ -46,7 +46,7 @@ def migrate() -> None:
     """The tree's schema: its revision, and the way to another one."""
 
 
-@migrate.command(name="current")
+@migrate.command(name="current", example="zkcoord migrate current --check")
 @click.option("--check", is_flag=True, help="Exit code 7 unless this program serves the tree.")
 @pass_settings
 def current_(settings: Settings, check: bool) -> None:
@@ -80,7 +80,7 @@ def current_(settings: Settings, check: bool) -> None:
         raise SchemaError(f"the tree is not at revision {' or '.join(served())}: run `zkcoord migrate upgrade`")
 
 
-@migrate.command(name="history")
+@migrate.command(name="history", example="zkcoord migrate history")
 @pass_settings
 def history_(settings: Settings) -> None:
     """List the revisions that this program knows, newest first."""
@@ -98,7 +98,7 @@ def _changing(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--dry-run", is_flag=True, help="Print the operations, carry none out.")(command)
 
 
-@migrate.command(name="upgrade")
+@migrate.command(name="upgrade", example="zkcoord migrate upgrade --dry-run")
 @click.argument("goal", default=HEAD)
 @click.option("--layout", type=click.Choice(list(LAYOUTS)), help="Where the nodes of a new tree are (default: draft).")
 @_changing
@@ -110,7 +110,7 @@ def upgrade_(settings: Settings, goal: str, layout: str | None, dry_run: bool, d
     _nothing_to_do(settings, bool(taken))
 
 
-@migrate.command(name="downgrade")
+@migrate.command(name="downgrade", example="zkcoord migrate downgrade 0001 --dry-run")
 @click.argument("goal")
 @_changing
 @pass_settings
@@ -124,7 +124,7 @@ def downgrade_(settings: Settings, goal: str, dry_run: bool, dump: str | None) -
     _nothing_to_do(settings, bool(taken))
 
 
-@migrate.command(name="stamp")
+@migrate.command(name="stamp", example="zkcoord migrate stamp 0002 --dry-run")
 @click.argument("goal")
 @_changing
 @pass_settings
@@ -139,7 +139,7 @@ def stamp_(settings: Settings, goal: str, dry_run: bool, dump: str | None) -> No
     _nothing_to_do(settings, done)
 
 
-@migrate.command(name="new")
+@migrate.command(name="new", example='zkcoord migrate new "Keep marks apart"')
 @click.argument("name")
 @click.option("--folder", metavar="FOLDER", help="The folder of revisions (default: this checkout's).")
 @click.option("--dry-run", is_flag=True, help="Print the file, do not write it.")

@@ -30,7 +30,7 @@ AFTER = {
 def topics_command(show: Callable[[Settings, bool], Report]) -> click.Command:
     """Make the command; `show(settings, dry_run)` tells of each batch that was carried out."""
 
-    @click.command(name="topics", cls=Command)
+    @click.command(name="topics", cls=Command, example="zkcoord migrate topics --to kafka")
     @click.option("--to", "goal", type=click.Choice(TOPIC_SOURCES), required=True, help="Where topics come from then.")
     @click.option("--dry-run", is_flag=True, help="Compare, and print the operations; carry none out.")
     @click.option(

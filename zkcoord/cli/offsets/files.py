@@ -36,7 +36,7 @@ file_argument = click.argument("file", metavar="FILE")
 group_option = click.option("--group", "names", metavar="G", multiple=True, help="Only this group; may be repeated.")
 
 
-@click.command(name="export", cls=Command)
+@click.command(name="export", cls=Command, example="zkcoord offsets export offsets.txt --group etl")
 @file_argument
 @group_option
 @click.option("--format", "form", type=click.Choice(FORMATS), default=LINES, show_default=True, help="Of each line.")
@@ -69,7 +69,7 @@ def export_offsets(settings: Settings, file: str, names: tuple[str, ...], form: 
         raise CorruptError(f"{count(len(problems), 'node')} could not be exported; the first: {problems[0]}")
 
 
-@click.command(name="import", cls=Command)
+@click.command(name="import", cls=Command, example="zkcoord offsets import offsets.txt --group etl --dry-run")
 @file_argument
 @group_option
 @click.option("--dry-run", is_flag=True, help="Show what would change; write nothing.")

@@ -28,7 +28,7 @@ HOUR_MS = 3_600_000
 Row = dict[str, Any]
 
 
-@click.command(name="history", cls=Command)
+@click.command(name="history", cls=Command, example="zkcoord offsets history etl --since 2026-11-01T00:00:00")
 @click.argument("names", metavar="[G]...", nargs=-1)
 @click.option("--since", metavar="TIME", help="Only commits since then: 2026-11-23T10:00 (UTC), or milliseconds.")
 @click.option("--stuck-ms", type=at_least(1), default=STUCK_MS, show_default=True, help="Behind and unmoved: stuck.")

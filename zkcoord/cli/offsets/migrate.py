@@ -32,7 +32,7 @@ COLUMNS = ("GROUP", "FROM", "TO", "STORE", "STEP", "RESULT", "WHY")
 TIMEOUT_MS = 600_000
 
 
-@click.command(name="migrate", cls=Command)
+@click.command(name="migrate", cls=Command, example="zkcoord offsets migrate etl --to dual --dry-run")
 @click.argument("name", metavar="[G]", required=False)
 @click.option("--to", "goal", type=click.Choice(STORES), help="The store to move to.")
 @click.option("--all-groups", is_flag=True, help="Every group instead of one; with --from those of a file.")

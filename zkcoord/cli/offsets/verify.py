@@ -54,7 +54,7 @@ def offsets() -> None:
     """Compare, move, export and import the groups' offsets."""
 
 
-@offsets.command(name="verify", cls=Command)
+@offsets.command(name="verify", cls=Command, example="zkcoord offsets verify etl --differences")
 @click.argument("name", metavar="[G]", required=False)
 @click.option("--all-groups", is_flag=True, help="Every group instead of one.")
 @click.option("--differences", is_flag=True, help="Leave out partitions whose two offsets are equal.")

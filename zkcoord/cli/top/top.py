@@ -26,7 +26,7 @@ KAFKA_WAIT_MS = 2_000
 """A Kafka that is away must not hold the screen up."""
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, example="zkcoord top --bootstrap-servers kafka1:9092")
 @number_option("--interval-ms", default=2_000, text="Between two readings.", least=100)
 @pass_settings
 def top(settings: Settings, interval_ms: int) -> None:
