@@ -16,7 +16,7 @@ from typing import Self
 LOOPBACK = "127.0.0.1"
 METADATA, OFFSET_FETCH, FIND_COORDINATOR, DESCRIBE_GROUPS, API_VERSIONS = 3, 9, 10, 15, 18
 SPOKEN = {METADATA: 2, OFFSET_FETCH: 2, FIND_COORDINATOR: 0, DESCRIBE_GROUPS: 0, API_VERSIONS: 0}
-UNSUPPORTED_VERSION = 35
+NOT_COORDINATOR, UNSUPPORTED_VERSION = 16, 35
 
 
 def text(value: str) -> bytes:
@@ -28,6 +28,7 @@ class CoordinatorAway:
 
     def __init__(self) -> None:
         self._come = False
+        self.error = 0  # with which the coordinator answers what it is asked of a group
         self._broker, self._coordinator = socket.socket(), socket.socket()
         for each in (self._broker, self._coordinator):
             each.bind((LOOPBACK, 0))
@@ -78,7 +79,7 @@ class CoordinatorAway:
             API_VERSIONS: lambda: self._versions(0 if version == 0 else UNSUPPORTED_VERSION),
             METADATA: self._metadata,
             FIND_COORDINATOR: self._where,
-            OFFSET_FETCH: lambda: struct.pack(">ih", 0, 0),
+            OFFSET_FETCH: lambda: struct.pack(">ih", 0, self.error),
             DESCRIBE_GROUPS: lambda: self._described(request[10 + max(client, 0) + 4 :]),
         }
         return struct.pack(">i", correlation) + answers[key]()
@@ -100,4 +101,11 @@ class CoordinatorAway:
 
     def _described(self, group: bytes) -> bytes:
         """A group that nobody uses. `group`: its name, as it stands in the request."""
-        return struct.pack(">ih", 1, 0) + group + text("Empty") + text("consumer") + text("") + struct.pack(">i", 0)
+        return (
+            struct.pack(">ih", 1, self.error)
+            + group
+            + text("Empty")
+            + text("consumer")
+            + text("")
+            + struct.pack(">i", 0)
+        )

@@ -12,7 +12,7 @@ from typing import Self
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from tests.kafka.coordinator_away import CoordinatorAway
+from tests.kafka.coordinator_away import NOT_COORDINATOR, CoordinatorAway
 from tests.kafka.helpers import QUIET
 from tests.offsets.test_kafka_store import NOWHERE, new_group, new_topic
 from tests.waiting import wait_until
@@ -98,6 +98,16 @@ def test_f203_a_tool_survives_a_coordinator_that_comes_when_its_question_has_tim
         program.tells(1, nothing=True)
         cluster.come()
         program.tells(3)
+
+
+def test_f233_a_tool_survives_a_broker_that_is_not_the_coordinator_and_goes_on_when_it_is() -> None:
+    with CoordinatorAway() as cluster:
+        cluster.error = NOT_COORDINATOR
+        cluster.come()
+        with Program("asking", cluster.bootstrap_servers, "t", "1000") as program:
+            program.tells(3, nothing=True)
+            cluster.error = 0
+            program.tells(3)
 
 
 def test_f203_what_nobody_answers_is_given_up_before_librdkafka_gives_it_up() -> None:
