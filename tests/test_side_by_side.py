@@ -14,6 +14,7 @@ from tests.side_by_side import KEEPING
 
 ROOT = Path(__file__).parent.parent
 SIDE_BY_SIDE = ("-p", "tests.side_by_side", "--dist", "loadscope", "--no-loadscope-reorder")
+SIDE_BY_SIDE += ("--max-worker-restart", "0")
 DEADLINE_S = 120
 SUITE = """
 import os, pytest
@@ -84,6 +85,18 @@ def test_a_module_that_cannot_be_imported_counts_as_failed(tmp_path: Path) -> No
     code, lines = run(tmp_path, "-n", "2")
     assert code != 0
     assert lines[-1] == "0 passed, 1 failed, 0 skipped"
+
+
+def test_a_process_that_dies_ends_the_run_and_its_test_is_named(tmp_path: Path) -> None:
+    """In place of waiting for ever for the last tests that it had been given."""
+    (tmp_path / "test_a.py").write_text("import os\n\n\ndef test_dies(): os.abort()\ndef test_behind(): pass\n")
+    (tmp_path / "test_b.py").write_text("def test_one(): pass\ndef test_two(): pass\n")
+
+    code, lines = run(tmp_path, "-n", "2")
+
+    assert code == 1
+    assert any("crashed while running" in line and "test_a.py::test_dies" in line for line in lines)
+    assert "replacing crashed worker" not in "\n".join(lines)
 
 
 def test_where_no_test_is_found_the_exit_code_is_5(tmp_path: Path) -> None:
