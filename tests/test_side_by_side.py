@@ -13,8 +13,15 @@ import pytest
 from tests.side_by_side import KEEPING
 
 ROOT = Path(__file__).parent.parent
-SIDE_BY_SIDE = ("-p", "tests.side_by_side", "--dist", "loadscope", "--no-loadscope-reorder")
-SIDE_BY_SIDE += ("--max-worker-restart", "0")
+SIDE_BY_SIDE = [
+    "-p",
+    "tests.side_by_side",
+    "--dist",
+    "loadscope",
+    "--no-loadscope-reorder",
+    "--max-worker-restart",
+    "0",
+]
 DEADLINE_S = 120
 SUITE = """
 import os, pytest

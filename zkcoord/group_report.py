@@ -47,7 +47,7 @@ from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.state import decode_state, digest
 from zkcoord.tree.topic_filter import taken
 from zkcoord.tree.view import GroupNodes, fold, unread
-from zkcoord.tree.whole_view import Environment, completed, subscribed
+from zkcoord.tree.whole_view import Environment, completed, needs_of, subscribed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,7 +316,8 @@ class _Reading:
         self._topics.listed = frozenset(listed.children) if listed.exists else None
         adoption = nodes.view.record.adoption
         of_plan = self._modes.topics(adoption, self._topics.listed or frozenset())
-        nodes, wanted = subscribed(nodes, cache(self._taken), of_plan)
+        nodes = subscribed(nodes, cache(self._taken))
+        wanted = needs_of(nodes, of_plan)
         self._read_topics(wanted.topics)
         environment = Environment(
             topics=self._topics,

@@ -34,6 +34,13 @@ def servers(world: Servers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Servers
         yield Servers(world.zookeeper, world.kafka, programs)
 
 
+@pytest.fixture
+def served(servers: Servers) -> Servers:
+    """The same with a coordinator."""
+    servers.start("coordinator").line(having="serves")
+    return servers
+
+
 @contextmanager
 def consuming(servers: Servers, name: str) -> Iterator[Callable[[str], None]]:
     """README's line with this topic and group, in a terminal; gives what waits until it shows a text."""
@@ -60,40 +67,36 @@ def test_without_a_coordinator_it_says_that_one_must_serve(servers: Servers) -> 
         shows("reads alone-0, alone-1, alone-2, alone-3")
 
 
-def test_it_names_a_topic_that_is_absent_and_reads_it_once_it_is_made(servers: Servers) -> None:
-    servers.start("coordinator").line(having="serves")
-    with consuming(servers, "absent") as shows:
+def test_it_names_a_topic_that_is_absent_and_reads_it_once_it_is_made(served: Servers) -> None:
+    with consuming(served, "absent") as shows:
         shows("topic_missing .*topic=absent.*create the topic")
-        servers.fill(PARTITIONS, PARTITIONS, "absent")
+        served.fill(PARTITIONS, PARTITIONS, "absent")
         shows("reads absent-0")
         shows("record 3")
 
 
-def test_where_there_is_nothing_to_read_it_says_that_it_waits(servers: Servers) -> None:
-    servers.fill(PARTITIONS, 0, "empty")
-    servers.start("coordinator").line(having="serves")
-    with consuming(servers, "empty") as shows:
+def test_where_there_is_nothing_to_read_it_says_that_it_waits(served: Servers) -> None:
+    served.fill(PARTITIONS, 0, "empty")
+    with consuming(served, "empty") as shows:
         shows("reads empty-0, empty-1, empty-2, empty-3")
         shows("no record yet: it waits for new ones")
 
 
-def test_in_a_pause_it_says_that_its_partitions_are_gone_and_what_a_group_must_not_be(servers: Servers) -> None:
-    servers.fill(PARTITIONS, 0, "paused")
-    servers.start("coordinator").line(having="serves")
-    with consuming(servers, "paused") as shows:
+def test_in_a_pause_it_says_that_its_partitions_are_gone_and_what_a_group_must_not_be(served: Servers) -> None:
+    served.fill(PARTITIONS, 0, "paused")
+    with consuming(served, "paused") as shows:
         shows("reads paused-0")
-        servers.call("group", "pause", "paused")
+        served.call("group", "pause", "paused")
         shows("reads nothing now: its partitions were taken away")
         shows("no partition: .*neither paused nor held; see `zkcoord group describe`")
 
 
-def test_who_joins_a_group_that_is_held_is_told_what_a_group_must_not_be(servers: Servers) -> None:
-    servers.fill(PARTITIONS, 0, "held")
-    servers.start("coordinator").line(having="serves")
-    with consuming(servers, "held") as first_shows:
+def test_who_joins_a_group_that_is_held_is_told_what_a_group_must_not_be(served: Servers) -> None:
+    served.fill(PARTITIONS, 0, "held")
+    with consuming(served, "held") as first_shows:
         first_shows("reads held-0, held-1, held-2, held-3")
-        servers.call("group", "hold", "held")
-        with consuming(servers, "held") as second_shows:
+        served.call("group", "hold", "held")
+        with consuming(served, "held") as second_shows:
             second_shows("no partition: .*neither paused nor held; see `zkcoord group describe`")
-            servers.call("group", "resume", "held")
+            served.call("group", "resume", "held")
             second_shows("reads held-")

@@ -135,11 +135,9 @@ def test_f112_a_stranger_behind_is_followed_and_one_ahead_is_written_over(seed: 
     scene = begin_in(seed, "kafka", topics={"t": 4})
     world = scene.world
     reads_on(scene)
-    begun_ms, back = world.now_ms, (scene.in_kafka(P0) or 0) - 50
-    scene.log.stranger_commits(P0, back)
+    begun_ms, back = a_stranger_goes_back(scene)
     world.run_until(lambda: bool(world.events("foreign_offset", begun_ms)), what="it is seen")
-    world.run_until(lambda: bool(scene.journal("start", P0, begun_ms)), what="it starts again")
-    assert scene.journal("start", P0, begun_ms)[0].start == back
+    starts_again(scene, begun_ms, back)
     assert scene.node(P0) >= back
     reads_on(scene)
     begun_ms = world.now_ms
@@ -156,16 +154,27 @@ def test_f112_a_stranger_is_followed_though_its_group_is_moved_before_kafka_has_
     scene = begin_in(seed, "kafka", topics={"t": 4})
     world = scene.world
     reads_on(scene)
-    begun_ms, back = world.now_ms, (scene.in_kafka(P0) or 0) - 50
-    scene.log.stranger_commits(P0, back)
+    begun_ms, back = a_stranger_goes_back(scene)
     scene.log.fates.append((holder(scene), "commit", Fate.REPLY_LOST))
     world.run_until(lambda: taken_over(scene, back), what="it is committed as the reader's own")
     scene.move("dual")
     assert world.events("foreign_offset", begun_ms)
-    world.run_until(lambda: bool(scene.journal("start", P0, begun_ms)), what="it starts again")
-    assert scene.journal("start", P0, begun_ms)[0].start == back
+    starts_again(scene, begun_ms, back)
     reads_on(scene)
     scene.calm()
+
+
+def a_stranger_goes_back(scene: StoreScene) -> tuple[int, int]:
+    """Somebody else commits 50 records behind; when that was, and the offset."""
+    begun_ms, back = scene.world.now_ms, (scene.in_kafka(P0) or 0) - 50
+    scene.log.stranger_commits(P0, back)
+    return begun_ms, back
+
+
+def starts_again(scene: StoreScene, since_ms: int, offset: int) -> None:
+    """Wait for the partition's next start: it is at this offset."""
+    scene.world.run_until(lambda: bool(scene.journal("start", P0, since_ms)), what="it starts again")
+    assert scene.journal("start", P0, since_ms)[0].start == offset
 
 
 def taken_over(scene: StoreScene, offset: int) -> bool:

@@ -51,13 +51,13 @@ class Coordinators:
         """
         end, told = time.monotonic() + seconds, Answers()
         while True:
-            told |= self._asked(question, groups, end)
+            told |= self._ask_once(question, groups, end)
             groups = {group: groups[group] for group in groups if group in told and _is_elsewhere(told[group])}
             if question != TELLS_OFFSETS or not groups or time.monotonic() + PAUSE_SECONDS >= end:
                 return told
             time.sleep(PAUSE_SECONDS)
 
-    def _asked(self, question: str, groups: Mapping[str, Any], end: float) -> Answers:
+    def _ask_once(self, question: str, groups: Mapping[str, Any], end: float) -> Answers:
         """Ask once, with a client that goes on only if it has no open question and knew the coordinators."""
         if self._closed:
             raise UsageError("this Kafka client is closed; open another")
@@ -71,10 +71,10 @@ class Coordinators:
         try:
             asked = groups
             if question == TELLS_OFFSETS:
-                described = _ask(admin, DESCRIBES, dict(zip(groups, groups, strict=True)), end)
+                described = _answers(admin, DESCRIBES, {group: group for group in groups}, end)
                 elsewhere = {group: answer for group, answer in described.items() if _is_elsewhere(answer)}
                 asked = {group: groups[group] for group in described if group not in elsewhere}
-            told = _ask(admin, question, asked, end)
+            told = _answers(admin, question, asked, end)
             admin.poll(0)  # serves its error_cb: it tells why nobody answered
         finally:
             if told.keys() == groups.keys():
@@ -92,7 +92,7 @@ class Coordinators:
             _end(self._idle.pop())
 
 
-def _ask(admin: Any, question: str, groups: Mapping[str, Any], end: float) -> Answers:
+def _answers(admin: Any, question: str, groups: Mapping[str, Any], end: float) -> Answers:
     """What has an answer until then, by the monotonic clock, in seconds."""
     asks, futures = getattr(admin, question), Answers()
     for asked in groups.values():

@@ -30,7 +30,7 @@ from zkcoord.tree.paths import Address, Layout, Place, partition_numbers
 from zkcoord.tree.reading import above_partitions, below, first, roots
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.view import GroupNodes, fold_parsed, unread
-from zkcoord.tree.whole_view import NO_INPUTS, NO_NEEDS, Environment, Needs, ViewInputs, completed, subscribed
+from zkcoord.tree.whole_view import NO_INPUTS, NO_NEEDS, Environment, Needs, ViewInputs, completed, needs_of, subscribed
 
 
 @dataclass(slots=True)
@@ -134,9 +134,9 @@ class GroupWatch:
         if members is not self._members:
             self.wildcards = frozenset(m.wildcard for m in members.values() if m.wildcard is not None)
             table.use(self.group, self.wildcards)
-        if self.wildcards or not same:
-            before = self.needs.topics
-            self.nodes, self.needs = subscribed(self.nodes, table.threads, of_plan)
+        nodes = subscribed(self.nodes, table.threads) if self.wildcards else self.nodes
+        if nodes is not self.nodes or not same:
+            before, self.nodes, self.needs = self.needs.topics, nodes, needs_of(nodes, of_plan)
             for topic in sorted(self.needs.topics - before):
                 self.tracker.want_all(above_partitions(self.group, topic, self.layout), self.group)
             self.claims.want(sorted(self.needs.topics - before))

@@ -15,10 +15,10 @@ from typing import Any
 
 from zkcoord.core.model import TopicPartition, as_partitions
 from zkcoord.core.state import Announced
-from zkcoord.core.timing import Bounds, Timing
+from zkcoord.core.timing import Timing
 from zkcoord.core.view import Refusal
 from zkcoord.errors import CorruptError
-from zkcoord.tree.codec import INT32_MAX, Document, compact, corrupt, read_document, whole
+from zkcoord.tree.codec import INT32_MAX, Document, compact, corrupt, read_document
 
 STATUS_BYTES_MAX = 64 * 1024  # above it `held` is cut
 REASON_CHARS_MAX = 200
@@ -179,29 +179,22 @@ def _timing(entries: object) -> tuple[Timing, ...]:
 
 
 def _told(entry: dict[str, Any]) -> Timing | None:
-    stops = "stop" in entry
-    sequence, topics = entry.get("stop" if stops else "start"), entry.get("partitions", {})
-    if not isinstance(topics, dict) or not all(isinstance(text, str) for text in (sequence, *topics.values())):
-        return None
+    document = Document(_WHAT, b"", entry)
     try:
-        bounds = {topic: _timed_bounds(text) for topic, text in topics.items()}
-        made_ms, *ages = [None if (told := entry.get(name)) is None else _time(told) for name in ("made", *AGES)]
+        stops = "stop" in entry
+        partitions = document.section("partitions").all_texts()
+        if not all(map(_RANGES.fullmatch, partitions.values())):
+            return None
+        ages = [document.optional_integer(name) for name in AGES]
+        return Timing(
+            document.text("stop" if stops else "start"),
+            stops,
+            document.integer("made", default=0),
+            {topic: tuple(_bounds(text)) for topic, text in partitions.items()},
+            *ages,
+        )
     except CorruptError:
         return None
-    return Timing(str(sequence), stops, made_ms or 0, bounds, *ages)
-
-
-def _time(told: object) -> int:
-    time_ms = whole(told)
-    if time_ms is None or time_ms < 0:
-        raise corrupt("time", str(told), "no number of milliseconds")
-    return time_ms
-
-
-def _timed_bounds(text: str) -> Bounds:
-    if not _RANGES.fullmatch(text):
-        raise corrupt("ranges", text, 'allowed is ranges as "0-9,12"')
-    return tuple(_bounds(text))
 
 
 def _held(section: Document) -> dict[int, dict[str, str]]:

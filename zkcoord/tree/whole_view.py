@@ -72,15 +72,18 @@ def needs(members: Mapping[str, Member], instances: Mapping[str, Instance]) -> N
     return Needs(frozenset[str]().union(*distinct.values()), racked(members, instances))
 
 
-def subscribed(
-    nodes: GroupNodes, threads: Callable[[Wildcard], Mapping[str, int]], of_plan: frozenset[str]
-) -> tuple[GroupNodes, Needs]:
-    """The group with the topics that wildcards take now, and its needs. `of_plan`: topics of its old members' plan."""
+def subscribed(nodes: GroupNodes, threads: Callable[[Wildcard], Mapping[str, int]]) -> GroupNodes:
+    """The group with the topics that its members' wildcards take now; the same object while these are the same."""
     members = expanded(nodes.view.members, threads)
-    if members is not nodes.view.members:
-        nodes = fast_replace(nodes, view=fast_replace(nodes.view, members=members))
-    wanted = needs(members, nodes.view.instances)
-    return nodes, wanted._replace(topics=wanted.topics | of_plan)
+    if members is nodes.view.members:
+        return nodes
+    return fast_replace(nodes, view=fast_replace(nodes.view, members=members))
+
+
+def needs_of(nodes: GroupNodes, of_plan: frozenset[str]) -> Needs:
+    """The needs of the group of `subscribed`. `of_plan`: topics of its old members' plan."""
+    wanted = needs(nodes.view.members, nodes.view.instances)
+    return wanted._replace(topics=wanted.topics | of_plan)
 
 
 def completed(
