@@ -46,6 +46,7 @@ from verdict import Measure, conclude
 from zkcoord.core.record import DEFAULT_RECORD
 from zkcoord.core.state import GroupState
 from zkcoord.embedded import EmbeddedZooKeeper
+from zkcoord.embedded.java import LONG_LIVED
 from zkcoord.migrate import first_revision_reads, first_revision_writes
 from zkcoord.shell.ports import Outcome
 from zkcoord.shell.zk.blocking import Tree
@@ -171,7 +172,7 @@ def main() -> int:
     chosen = parser.parse_args()
     runs = chosen.runs or (2 if chosen.quick else 7)
     measures: list[Measure] = []
-    with EmbeddedZooKeeper(max_session_timeout_ms=2 * SESSION_TIMEOUT_MS) as server:
+    with EmbeddedZooKeeper(max_session_timeout_ms=2 * SESSION_TIMEOUT_MS, jvm_options=LONG_LIVED) as server:
         for members, partitions in chosen.point or POINTS:
             found = [
                 run_floor(

@@ -38,6 +38,7 @@ from members import Members, OneCoordinator
 from verdict import OUT, Measure, conclude
 
 from zkcoord.embedded import EmbeddedZooKeeper
+from zkcoord.embedded.java import LONG_LIVED
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.writes import CreateNode
 
@@ -215,7 +216,7 @@ def main() -> int:
     runs = chosen.runs or (1 if chosen.quick else 7)
     measures: list[Measure] = []
     raw = {}
-    with EmbeddedZooKeeper(max_session_timeout_ms=2 * SESSION_TIMEOUT_MS) as server:
+    with EmbeddedZooKeeper(max_session_timeout_ms=2 * SESSION_TIMEOUT_MS, jvm_options=LONG_LIVED) as server:
         run_floor(server.hosts, "warm-floor", 2, 100)
         run_product(server, "warm-product", 2, 100)
         for members, partitions in chosen.point or POINTS:

@@ -37,6 +37,7 @@ from verdict import OUT, Measure, conclude
 
 from zkcoord.embedded import EmbeddedZooKeeper
 from zkcoord.embedded.artifacts import OLD_KAFKA_VERSIONS
+from zkcoord.embedded.java import LONG_LIVED
 from zkcoord.tree.paths import DRAFT, LEGACY
 
 POINTS = ((10, 1_000), (50, 1_000))
@@ -159,7 +160,7 @@ def main() -> int:
     chosen = parser.parse_args()
     count = chosen.runs or (1 if chosen.quick else 5)
     measures, raw = [], {}
-    with EmbeddedZooKeeper(max_session_timeout_ms=2 * SESSION_TIMEOUT_MS) as server:
+    with EmbeddedZooKeeper(max_session_timeout_ms=2 * SESSION_TIMEOUT_MS, jvm_options=LONG_LIVED) as server:
         bench = Bench(server, chosen.old_version)
         kinds = {"alone": bench.alone, "half": bench.half, "all": bench.all, "draft": bench.draft}
         for kind, play in kinds.items() if not chosen.quick else ():

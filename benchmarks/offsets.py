@@ -25,6 +25,7 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import GroupRecord
 from zkcoord.core.tenure import KafkaCommit, Stamp, Tenure
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
+from zkcoord.embedded.java import LONG_LIVED
 from zkcoord.kafka.client import KafkaClient
 from zkcoord.migrate import upgrade
 from zkcoord.offsets.export import export
@@ -118,7 +119,10 @@ def main() -> int:
     """Run it; the exit code."""
     options = arguments(__doc__).parse_args()
     groups, partitions, runs = (10, 100, 2) if options.quick else (100, 1_000, 5)
-    with EmbeddedZooKeeper(fsync=False) as zookeeper, EmbeddedKafka(zookeeper.hosts) as kafka:
+    with (
+        EmbeddedZooKeeper(fsync=False, jvm_options=LONG_LIVED) as zookeeper,
+        EmbeddedKafka(zookeeper.hosts, jvm_options=LONG_LIVED) as kafka,
+    ):
         create_topic(kafka.bootstrap_servers, partitions)
         with Tree(zookeeper.hosts) as tree, KafkaClient(kafka.bootstrap_servers, timeout_ms=60_000) as client:
             upgrade(tree, run_id="benchmark")

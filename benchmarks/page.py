@@ -34,6 +34,7 @@ from scale import Scale
 from verdict import OUT, Measure, arguments, conclude
 
 from zkcoord.embedded import EmbeddedZooKeeper
+from zkcoord.embedded.java import LONG_LIVED
 
 POINT, QUICK_POINT = (100, 1_000, 100_000), (20, 200, 2_000)
 ROUNDS, QUICK_ROUNDS = 9, 2
@@ -197,7 +198,7 @@ def main() -> int:
     chosen = parser.parse_args()
     groups, members, partitions = chosen.point or (QUICK_POINT if chosen.quick else POINT)
     rounds = chosen.rounds or (QUICK_ROUNDS if chosen.quick else ROUNDS)
-    with EmbeddedZooKeeper(max_session_timeout_ms=2 * SESSION_TIMEOUT_MS) as server:
+    with EmbeddedZooKeeper(max_session_timeout_ms=2 * SESSION_TIMEOUT_MS, jvm_options=LONG_LIVED) as server:
         found = measured(server, (groups, members, partitions), rounds)
     print(f"load {os.getloadavg()[0]:.1f}", file=sys.stderr)
     return conclude(report((groups, members, partitions), found), {"raw": found}, chosen.json or OUT / "page.json")

@@ -37,6 +37,7 @@ from verdict import OUT, Measure, arguments, conclude
 from zkcoord import Coordinator
 from zkcoord.cli.coordinator import COLLECTOR
 from zkcoord.embedded import EmbeddedZooKeeper
+from zkcoord.embedded.java import LONG_LIVED
 from zkcoord.tree.paths import DRAFT
 
 POINTS = ((1, 1_000, 10_000), (100, 1_000, 10_000), (1, 5_000, 100_000))
@@ -231,7 +232,7 @@ def main() -> int:
         groups, members, partitions = point
         began_ns = now_ns()
         with (
-            EmbeddedZooKeeper(max_session_timeout_ms=2 * SESSION_TIMEOUT_MS) as server,
+            EmbeddedZooKeeper(max_session_timeout_ms=2 * SESSION_TIMEOUT_MS, jvm_options=LONG_LIVED) as server,
             closing(Scale(server, groups, members, partitions)) as scale,
         ):
             found = scale.run()

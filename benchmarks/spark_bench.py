@@ -24,6 +24,7 @@ from verdict import OUT, Measure
 
 from zkcoord.coordinator import Coordinator
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper, connector_jars, spark_environment
+from zkcoord.embedded.java import LONG_LIVED
 from zkcoord.spark import SparkConsumer, batches, register_source, spark_session
 
 if TYPE_CHECKING:
@@ -172,8 +173,8 @@ def stderr_to(file: Path) -> Iterator[None]:
 def start(stack: ExitStack, name: str, prepare: Callable[[str], None], heap: str = "2g") -> Bench:
     """Servers, what `prepare(bootstrap servers)` makes, a coordinator, Spark (`local[2]`, with so much heap)."""
     scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="zkcoord-bench-")))
-    zookeeper = stack.enter_context(EmbeddedZooKeeper(fsync=False))
-    kafka = stack.enter_context(EmbeddedKafka(zookeeper.hosts, heap="1g"))
+    zookeeper = stack.enter_context(EmbeddedZooKeeper(fsync=False, jvm_options=LONG_LIVED))
+    kafka = stack.enter_context(EmbeddedKafka(zookeeper.hosts, heap="1g", jvm_options=LONG_LIVED))
     prepare(kafka.bootstrap_servers)
     serving = threading.Event()
     coordinator = Coordinator(zookeeper.hosts, on_serving=lambda number, epoch: serving.set())

@@ -31,6 +31,7 @@ from spark_bench import conclude
 from verdict import Measure, arguments
 
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper, spark_environment
+from zkcoord.embedded.java import LONG_LIVED
 from zkcoord.spark import OffsetRange, spark_session
 from zkcoord.spark.options import Options
 from zkcoord.spark.readers.python import Slice, read_slices
@@ -94,8 +95,10 @@ def main() -> int:
     measures: list[Measure] = []
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="zkcoord-bench-")))
-        zookeeper = stack.enter_context(EmbeddedZooKeeper(fsync=False))
-        servers = stack.enter_context(EmbeddedKafka(zookeeper.hosts, heap="1g")).bootstrap_servers
+        zookeeper = stack.enter_context(EmbeddedZooKeeper(fsync=False, jvm_options=LONG_LIVED))
+        servers = stack.enter_context(
+            EmbeddedKafka(zookeeper.hosts, heap="1g", jvm_options=LONG_LIVED)
+        ).bootstrap_servers
         fill(servers, 1, reader_profile.ROWS if chosen.profile else rows)
         spark = spark_session("zkcoord benchmark", environment=spark_environment(), log_level="OFF", master="local[1]")
         stack.callback(spark.stop)

@@ -25,6 +25,7 @@ from verdict import Measure, arguments, conclude
 
 from zkcoord import Consumer, Coordinator, TopicPartition
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
+from zkcoord.embedded.java import LONG_LIVED
 from zkcoord.operating.requesting import edit_record
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.paths import DRAFT
@@ -100,7 +101,10 @@ def run(tree: Tree, zookeeper: str, servers: str, group: str, store: str, partit
 @contextmanager
 def world(partitions: int) -> Iterator[tuple[str, str, Tree]]:
     """ZooKeeper's and Kafka's addresses, and the tree, with TOPIC and a coordinator that serves."""
-    with EmbeddedZooKeeper(fsync=False) as zookeeper, EmbeddedKafka(zookeeper.hosts) as kafka:
+    with (
+        EmbeddedZooKeeper(fsync=False, jvm_options=LONG_LIVED) as zookeeper,
+        EmbeddedKafka(zookeeper.hosts, jvm_options=LONG_LIVED) as kafka,
+    ):
         create_topic(kafka.bootstrap_servers, partitions)
         serving = threading.Event()
         coordinator = Coordinator(zookeeper.hosts, on_serving=lambda _number, _epoch: serving.set())

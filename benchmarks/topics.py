@@ -36,6 +36,7 @@ from verdict import Measure, arguments, conclude
 from zkcoord import Consumer, Coordinator, TopicPartition
 from zkcoord.core.topic_mirror import DESCRIBE_MAX, Kind, Question
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
+from zkcoord.embedded.java import LONG_LIVED
 from zkcoord.kafka.metadata import KafkaMetadata
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.bulk import children
@@ -168,7 +169,7 @@ def large(topics: int, partitions: int, growths: int, seconds: float) -> tuple[d
                 after = server.ask("counted")
                 found[f"poll_{name}_bytes"] = (after[1] - before[1]) / (after[0] - before[0])
         for source in SOURCES:
-            with EmbeddedZooKeeper(fsync=False) as zookeeper, ExitStack() as stack:
+            with EmbeddedZooKeeper(fsync=False, jvm_options=LONG_LIVED) as zookeeper, ExitStack() as stack:
                 tree = stack.enter_context(Tree(zookeeper.hosts))
 
                 def grow(size: int, source: str = source, tree: Tree = tree) -> None:
@@ -190,7 +191,10 @@ def large(topics: int, partitions: int, growths: int, seconds: float) -> tuple[d
 def real(topics: int, partitions: int, growths: int) -> tuple[dict[str, float], dict[str, Any]]:
     """A real broker, whose nodes stand in the ZooKeeper that coordinates."""
     found, raw = dict[str, float](), dict[str, Any]()
-    with EmbeddedZooKeeper(fsync=False) as zookeeper, EmbeddedKafka(zookeeper.hosts) as kafka:
+    with (
+        EmbeddedZooKeeper(fsync=False, jvm_options=LONG_LIVED) as zookeeper,
+        EmbeddedKafka(zookeeper.hosts, jvm_options=LONG_LIVED) as kafka,
+    ):
         servers = kafka.bootstrap_servers
         admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
         names = [f"topic-{number:05}" for number in range(topics)]

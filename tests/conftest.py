@@ -30,7 +30,7 @@ from zkcoord.embedded.artifacts import (
     kafka_jars,
     kafka_tools_jars,
 )
-from zkcoord.embedded.java import cache_dir, find_java, pyspark_jars
+from zkcoord.embedded.java import QUICK, cache_dir, find_java, pyspark_jars
 from zkcoord.embedded.kafka import KafkaBroker
 from zkcoord.errors import ZkcoordError
 
@@ -263,10 +263,13 @@ def own_kafka(request: pytest.FixtureRequest) -> Iterator[KafkaBroker]:
 
 
 @pytest.fixture(scope="session")
-def spark_java() -> Iterator[None]:
-    """The environment in which Spark finds its Java and its workers their Python."""
+def spark_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The environment in which Spark finds its Java and its workers their Python, and is warm soon."""
+    folder = tmp_path_factory.mktemp("spark-conf")
+    quick = f"spark.driver.extraJavaOptions {' '.join(QUICK)}\n"
+    (folder / "spark-defaults.conf").write_text(quick, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in spark_environment().items():
+        for name, value in {**spark_environment(), "SPARK_CONF_DIR": str(folder)}.items():
             patch.setenv(name, value)
         yield
 
@@ -277,8 +280,8 @@ def spark(spark_java: None) -> Iterator[SparkSession]:
     from zkcoord.spark import spark_session
 
     # one serves every test's topics, and each cached Kafka consumer holds its fetch buffers for minutes
-    memory = {"spark.driver.memory": "2g"}
-    session = spark_session("zkcoord tests", jars=connector_jars(), log_level="OFF", config=memory)
+    config = {"spark.driver.memory": "2g", "spark.driver.extraJavaOptions": " ".join(QUICK)}
+    session = spark_session("zkcoord tests", jars=connector_jars(), log_level="OFF", config=config)
     yield session
     session.stop()
 

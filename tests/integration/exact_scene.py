@@ -22,7 +22,6 @@ from zkcoord.demo.accounting import Output, parse_range
 from zkcoord.demo.events import Event, EventLog
 from zkcoord.demo.options import GROUP, TOPIC
 from zkcoord.demo.output import read_outputs
-from zkcoord.demo.programs import SERVER_JAVA
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
 from zkcoord.embedded.child import Child
 from zkcoord.group_report import read_group
@@ -78,7 +77,7 @@ class Scene(ABC):
         connection = self.sinks.connect()
         connection.executescript(TABLES)
         connection.close()
-        self.zookeeper = EmbeddedZooKeeper(self.folder / "zookeeper", fsync=False, jvm_options=SERVER_JAVA)
+        self.zookeeper = EmbeddedZooKeeper(self.folder / "zookeeper", fsync=False)
         self._stack.callback(self.zookeeper.kill)
         self.zookeeper.start()
         self.tree = Tree(self.zookeeper.hosts)
@@ -250,7 +249,7 @@ class SparkScene(Scene):
     def _start_kafka(self) -> None:
         from confluent_kafka.admin import AdminClient, NewTopic
 
-        kafka = EmbeddedKafka(self.zookeeper.hosts, self.folder / "kafka", jvm_options=SERVER_JAVA)
+        kafka = EmbeddedKafka(self.zookeeper.hosts, self.folder / "kafka")
         self._stack.callback(kafka.kill)
         kafka.start()
         self._kafka = kafka.bootstrap_servers

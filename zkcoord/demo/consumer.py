@@ -13,14 +13,11 @@ from zkcoord import logs
 from zkcoord.demo.options import GROUP, SESSION_TIMEOUT_MS, TOPIC, Places
 from zkcoord.demo.output import NUMBER
 from zkcoord.embedded import connector_jars, spark_environment
+from zkcoord.embedded.java import QUICK
 from zkcoord.spark import Batch, SparkConsumer, spark_session, write_parquet_ranges
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-JAVA = ("-XX:+UseSerialGC", "-XX:-UsePerfData", "-XX:TieredStopAtLevel=1")
-"""Three Sparks on two cores for two minutes: with the quick compiler alone they are warm in half the time (19 s for
-41 s), and batches of 10,000 records take a third (1 s for 3 s)."""
 
 GO_POLL_S = 0.01
 JVM_END_S = 10
@@ -70,7 +67,7 @@ def session(name: str, places: Places) -> SparkSession:
         jars=connector_jars(),
         environment=spark_environment(),
         config={
-            "spark.driver.extraJavaOptions": " ".join((*JAVA, f"-Djava.io.tmpdir={places.scratch}", home)),
+            "spark.driver.extraJavaOptions": " ".join((*QUICK, f"-Djava.io.tmpdir={places.scratch}", home)),
             "spark.jars.ivy": str(places.scratch / "ivy"),
             "spark.sql.warehouse.dir": str(places.scratch / "warehouse"),
         },

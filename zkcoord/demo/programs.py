@@ -29,7 +29,6 @@ STATUS_MS = 5_000  # how often a person hears how it goes
 END_MS = 30_000  # a Spark that ends: its batch, its Java
 ORPHAN_MS = 2_000  # what a program may take to end when the demo was killed: nobody will count what it does
 SOON_MS = 120_000  # everything that is waited for; a loaded machine starts three Sparks in one minute
-SERVER_JAVA = ("-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")  # a server of two minutes: see `consumer.JAVA`
 PRODUCER, COORDINATOR = "producer", "coordinator"
 
 Found = TypeVar("Found")
@@ -42,13 +41,13 @@ class Programs(ABC):
 
     def __init__(self, options: Options, places: Places, voice: Voice, *, partitions: int, kafka_version: str) -> None:
         self.options, self.places, self.voice = options, places, voice
-        self.zookeeper = EmbeddedZooKeeper(places.folder / "zookeeper", jvm_options=SERVER_JAVA)
+        self.zookeeper = EmbeddedZooKeeper(places.folder / "zookeeper")
         self.kafka: KafkaBroker
         folder = places.folder / "kafka"
         if kafka_version == KAFKA_4_VERSION:
-            self.kafka = EmbeddedKRaft(folder, version=kafka_version, jvm_options=SERVER_JAVA)
+            self.kafka = EmbeddedKRaft(folder, version=kafka_version)
         else:
-            self.kafka = EmbeddedKafka(self.zookeeper.hosts, folder, version=kafka_version, jvm_options=SERVER_JAVA)
+            self.kafka = EmbeddedKafka(self.zookeeper.hosts, folder, version=kafka_version)
         self.partitions = tuple(TopicPartition(TOPIC, n) for n in range(partitions))
         self.children: dict[str, Child] = {}
         self.logs: dict[str, EventLog] = {}

@@ -17,7 +17,7 @@ from zkcoord.errors import UsageError
 COMPILER_MAIN = "org.eclipse.jdt.internal.compiler.batch.Main"
 COMPILE_TIMEOUT_S = 120
 JAVA_LEVEL = "17"
-SMALL = ("-XX:TieredStopAtLevel=1", "-Xss512k")
+SMALL_STACK = "-Xss512k"
 
 
 def compiled(source: Path, jars: Sequence[Path]) -> Path:
@@ -52,4 +52,4 @@ def java_command(
 ) -> tuple[str, ...]:
     """Return the command line that runs the class that has the name of the file `source`."""
     class_path = (compiled(source, jars), *jars)
-    return find_java().command(source.stem, class_path, *arguments, heap=heap, options=(*SMALL, *options))
+    return find_java().command(source.stem, class_path, *arguments, heap=heap, options=(SMALL_STACK, *options))

@@ -13,7 +13,6 @@ MAIN = {
 IN_THE_BROKER = {"kafka-storage": "kafka.tools.StorageTool"}
 TIMEOUT_S = 120
 HEAP = "128m"
-SMALL = ("-XX:TieredStopAtLevel=1",)
 
 
 def run_tool(name: str, *arguments: str, version: str = KAFKA_4_VERSION) -> subprocess.CompletedProcess[str]:
@@ -22,7 +21,7 @@ def run_tool(name: str, *arguments: str, version: str = KAFKA_4_VERSION) -> subp
         main, jars = MAIN[name], (*kafka_tools_jars(version), *kafka_jars(version))
     else:
         main, jars = IN_THE_BROKER[name], kafka_jars(version)
-    command = find_java().command(main, jars, *arguments, heap=HEAP, options=SMALL)
+    command = find_java().command(main, jars, *arguments, heap=HEAP)
     return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
 
 
