@@ -56,6 +56,48 @@ def test_a_member_comes_with_its_registration_and_goes_with_the_list() -> None:
     assert folded(children(f"{GROUP}/ids", "b"), before=known).view.members.keys() == {"b"}
 
 
+def written(node: Node, *, version: int, czxid: int, mzxid: int) -> Node:
+    """The same bytes by another transaction, or in another node."""
+    return node._replace(stat=Stat(version, czxid, 0, 0, 0, mzxid))
+
+
+def status_of(progress: int, *, version: int = 1, czxid: int = 5, mzxid: int) -> Node:
+    """A status that was read."""
+    node = data(f"{GROUP}/channel/a", encode_status(Status(progress=progress)))
+    return written(node, version=version, czxid=czxid, mzxid=mzxid)
+
+
+def test_registrations_and_statuses_that_are_as_they_were_read_cost_nothing_when_they_are_read_again() -> None:
+    nodes = (children(f"{GROUP}/ids", "a"), registered("a", {"t": 2}), status_of(1, mzxid=9))
+    known = folded(children(f"{GROUP}/channel/a"), *nodes)
+    assert known.view.channels["a"].progress == 1
+    again = folded(*nodes, before=known)
+    assert (again.view.members, again.view.channels) == (known.view.members, known.view.channels)
+    assert again.view.members is known.view.members
+    assert again.view.channels is known.view.channels
+
+
+def test_a_registration_or_status_that_was_written_again_or_made_again_is_read_again() -> None:
+    known = folded(children(f"{GROUP}/channel/a"), registered("a", {"t": 2}), status_of(1, mzxid=9))
+    for at in ({"version": 1, "czxid": 5}, {"version": 0, "czxid": 8}):
+        node = written(registered("a", {"u": 1}), **at, mzxid=10)
+        assert folded(node, before=known).view.members["a"].threads == {"u": 1}
+    assert folded(status_of(2, version=2, mzxid=10), before=known).view.channels["a"].progress == 2
+    assert folded(status_of(2, czxid=10, mzxid=10), before=known).view.channels["a"].progress == 2
+    assert folded(status_of(2, mzxid=0), before=known).view.channels["a"].progress == 2  # its writer is not told
+
+
+def test_a_status_that_nobody_can_parse_stays_named_when_it_is_read_again() -> None:
+    garbage = status_of(1, mzxid=9)._replace(data=b"garbage")
+    known = folded(children(f"{GROUP}/channel/a"), garbage)
+    again = folded(garbage, before=known)
+    assert again.view.channels["a"].status_unreadable
+    assert again.problems == known.problems
+    assert list(known.problems) == [f"{GROUP}/channel/a"]
+    mended = folded(status_of(3, version=2, mzxid=11), before=again)
+    assert (mended.view.channels["a"].progress, mended.problems) == (3, {})
+
+
 def test_a_registration_nobody_can_parse_is_a_member_that_gets_nothing_and_is_named() -> None:
     known = folded(data(f"{GROUP}/ids/a", b"garbage"))
     assert known.view.members["a"].unreadable is not None

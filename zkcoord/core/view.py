@@ -150,6 +150,7 @@ class Channel:
     status_unreadable: bool = False
     timing: tuple[Timing, ...] = field(default=(), compare=False)  # of its last commands, for people only
     written_ms: int = field(default=0, compare=False)  # when its status was written, by ZooKeeper's clock; likewise
+    status_mzxid: int = field(default=0, compare=False)  # the transaction that wrote this status; 0: none is known
 
     def outstanding(self, option: str) -> bool:
         """True when a command of this kind stands in it."""

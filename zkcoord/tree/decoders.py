@@ -10,6 +10,7 @@ from zkcoord.core.command import Option
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.record import CARRIED_OUT, GroupRecord
 from zkcoord.core.view import (
+    SESSION_TIMEOUT_MS,
     Channel,
     Instance,
     Member,
@@ -26,6 +27,7 @@ from zkcoord.tree.command import (
     refused_ownership,
     refused_replay,
 )
+from zkcoord.tree.evicted import Evicted, decode_evicted
 from zkcoord.tree.instance import decode_instance
 from zkcoord.tree.registration import BLACK_LIST, MARKER, STATIC, Registration, decode_registration
 from zkcoord.tree.snapshot import Node, Stat
@@ -104,12 +106,12 @@ def outstanding(sequence: str, node: Node) -> QueuedCommand:
 
 def with_status(channel: Channel, node: Node) -> tuple[Channel, str | None]:
     """The channel with the status that its node holds, and what is wrong with that (then progress stays as it was)."""
-    version = channel.version if node.stat is None else node.stat.version
+    version, mzxid = (channel.version, 0) if node.stat is None else (node.stat.version, node.stat.mzxid)
     try:
         status = decode_status(node.data)
         held = held_partitions(status)
     except CorruptError as error:
-        unread = fast_replace(channel, version=version, refusals={}, status_unreadable=True)
+        unread = fast_replace(channel, version=version, refusals={}, status_unreadable=True, status_mzxid=mzxid)
         return unread, f"{error}: its consumer must be mended; its status is left out"
     read = fast_replace(
         channel,
@@ -125,8 +127,28 @@ def with_status(channel: Channel, node: Node) -> tuple[Channel, str | None]:
         status_unreadable=False,
         timing=status.timing,
         written_ms=0 if node.stat is None else node.stat.mtime_ms,
+        status_mzxid=mzxid,
     )
     return read, None
+
+
+def has_status(channel: Channel, node: Node) -> bool:
+    """True if the channel has the status of this very node: nobody has written it since it was read."""
+    return node.stat is not None and node.stat.mzxid != 0 and node.stat.mzxid == channel.status_mzxid
+
+
+def with_mark(channel: Channel, node: Node) -> tuple[Channel, str | None]:
+    """The channel with the mark of an eviction that this node is, or without one, and what is wrong with it (then the
+    usual session timeout is waited)."""
+    evicted, wrong = None, None
+    if node.stat is not None:
+        try:
+            evicted = decode_evicted(node.data)
+        except CorruptError as error:
+            evicted = Evicted(SESSION_TIMEOUT_MS)
+            wrong = f"{error}: {SESSION_TIMEOUT_MS} ms are waited in its place; who wrote it must be mended"
+    evicted_ms, owned = evicted or (None, frozenset())
+    return fast_replace(channel, evicted_ms=evicted_ms, evicted_owned=owned), wrong
 
 
 def offset_seen(data: bytes, version: int) -> OffsetSeen:

@@ -14,11 +14,10 @@ from typing import TypeVar
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import DEFAULT_RECORD
-from zkcoord.core.view import SESSION_TIMEOUT_MS, Channel, GroupView, Instance, Member, OffsetSeen, Owner
+from zkcoord.core.view import Channel, GroupView, Instance, Member, OffsetSeen, Owner
 from zkcoord.errors import CorruptError
+from zkcoord.tree import decoders
 from zkcoord.tree.copied import now, own
-from zkcoord.tree.decoders import instance_of, member_of, not_carried_out, offset_seen, outstanding, with_status
-from zkcoord.tree.evicted import Evicted, decode_evicted
 from zkcoord.tree.ownership import UNREADABLE_OWNER, is_draft_stop, owner_of
 from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Address, Layout, Place, parents
 from zkcoord.tree.record import decode_record
@@ -196,15 +195,21 @@ class _Folder:
             self._view = fast_replace(self._view, unreadable=None)
 
     def _registration(self, address: Address, node: Node) -> None:
+        seen, stat = now(self._members, self._known.members).get(address.name), node.stat
+        if seen is not None and stat is not None and (seen.czxid, seen.version) == (stat.czxid, stat.version):
+            return  # behind a broken link all are read again, and few have changed
         members = self._members = own(self._members, self._known.members)
         if node.stat is None:
             members.pop(address.name, None)
             self._problem(node.path, None)
             return
-        members[address.name] = member = member_of(address.name, node)
+        members[address.name] = member = decoders.member_of(address.name, node)
         self._problem(node.path, member.unreadable and f"{member.unreadable}: its owner must register again correctly")
 
     def _channel(self, address: Address, node: Node) -> None:
+        seen = now(self._channels, self._known.channels).get(address.name)
+        if seen is not None and node.kind is Kind.DATA and decoders.has_status(seen, node):
+            return  # likewise
         channels = self._channels = own(self._channels, self._known.channels)
         if node.stat is None:
             if node.kind is Kind.CHILDREN:  # watched, and perhaps read later than the data beside it: its word counts
@@ -229,7 +234,7 @@ class _Folder:
                 refused_mark=REFUSED_MARK in names,
             )
             return
-        channels[address.name], problem = with_status(known, node)
+        channels[address.name], problem = decoders.with_status(known, node)
         self._problem(node.path, problem)
 
     def _command(self, address: Address, node: Node) -> None:
@@ -244,7 +249,7 @@ class _Folder:
             channels[address.name] = fast_replace(channel, commands=others)
             self._problem(node.path, None)
             return
-        command = outstanding(address.item, node)
+        command = decoders.outstanding(address.item, node)
         commands = (*others, command)
         if others and others[-1].sequence > command.sequence:
             commands = tuple(sorted(commands, key=lambda c: c.sequence))
@@ -256,16 +261,8 @@ class _Folder:
         channel = channels.get(address.name)
         if channel is None:
             return
-        evicted, wrong = None, None
-        if node.stat is not None:
-            try:
-                evicted = decode_evicted(node.data)
-            except CorruptError as error:
-                evicted = Evicted(SESSION_TIMEOUT_MS)
-                wrong = f"{error}: {SESSION_TIMEOUT_MS} ms are waited in its place; who wrote it must be mended"
-        self._problem(node.path, wrong)
-        evicted_ms, owned = evicted or (None, frozenset())
-        channels[address.name] = fast_replace(channel, evicted_ms=evicted_ms, evicted_owned=owned)
+        channels[address.name], problem = decoders.with_mark(channel, node)
+        self._problem(node.path, problem)
 
     def owner(self, address: Address, node: Node) -> None:
         """Take in what an owner's node says."""
@@ -357,14 +354,14 @@ class _Folder:
         offsets = self._offsets = own(self._offsets, self._before.offsets)
         offsets.pop(partition, None)
         if node.stat is not None:
-            offsets[partition] = offset_seen(node.data, node.stat.version)
+            offsets[partition] = decoders.offset_seen(node.data, node.stat.version)
 
     def _instance(self, address: Address, node: Node) -> None:
         instances = self._instances = own(self._instances, self._known.instances)
         if node.stat is None:
             instances.pop(address.name, None)
             return
-        instances[address.name] = instance_of(node.data, node.stat)
+        instances[address.name] = decoders.instance_of(node.data, node.stat)
 
     def _group_record(self, node: Node) -> None:
         if node.stat is None:
@@ -379,7 +376,7 @@ class _Folder:
             self._problem(node.path, f"{error}: an operator must mend it; {KNOWN_BEFORE}")
             self._view = fast_replace(self._view, answerable=False)
             return
-        self._problem(node.path, not_carried_out(record))
+        self._problem(node.path, decoders.not_carried_out(record))
         self._unreadable("record", None)
         self._view = fast_replace(self._view, record=record, answerable=True)
 
