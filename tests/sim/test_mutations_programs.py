@@ -59,6 +59,23 @@ def a_closed_poll_consumer_joins(patch: Patch) -> None:
     patch.setattr(KafkaConsumer, "start", start)
 
 
+def a_commit_of_polled_messages_names_no_starts(patch: Patch) -> None:
+    """It counts for whatever start its partitions run by when it comes to the membership."""
+
+    def commit(self: Any, offsets: Any = None) -> None:
+        with self._changed:
+            self._check_open()
+            wanted = self._positions.begin_commit(offsets)
+        try:
+            self._membership.commit(wanted)
+        finally:
+            with self._changed:
+                self._positions.end_commit(False)
+                self._changed.notify_all()
+
+    patch.setattr(KafkaConsumer, "commit", commit)
+
+
 def a_fenced_batch_begins(patch: Patch) -> None:
     """A batch that was fenced before its jobs had a name is handed to user code all the same, and committed."""
     patch.setattr(batch_guard.BatchGuard, "fenced", property(lambda self: False))

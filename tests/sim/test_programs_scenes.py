@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
 
 import zkcoord
 from tests.sim import faults
 from tests.sim.kafka import SimKafka
-from tests.sim.mutations import Patch
+from tests.sim.mutations import Patch, must_be_missed
 from tests.sim.poll_program import PollProgram
 from tests.sim.programs import PlainProgram, Program
 from tests.sim.script import QUIET, on_seeds
@@ -22,12 +24,16 @@ from tests.sim.stream_program import StreamHandover, StreamProgram
 from tests.sim.sync import SimEvent
 from tests.sim.test_mutations_programs import (
     a_closed_poll_consumer_joins,
+    a_commit_of_polled_messages_names_no_starts,
     a_loss_waits_behind_a_question_to_kafka,
     a_withdrawn_batch_stays_on_offer,
 )
-from tests.sim.test_programs import MS_PER_MESSAGE, ProgramScene, ProgramWorld, play
+from tests.sim.test_programs import MS_PER_MESSAGE, TOPICS, ProgramScene, ProgramWorld, play
 from tests.sim.threads import Crew
 from tests.sim.world import SimulationError
+from zkcoord.consumer import Consumer
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import FencedError
 
 PACKAGE = Path(zkcoord.__file__).parent
 TOLD_MS = 500
@@ -115,6 +121,69 @@ def test_programs_that_are_closed_while_they_start_find_one_that_joins_for_good(
     with pytest.raises(SimulationError, match="has left, and is a member"):
         for seed in range(300):  # one in 40 shows it
             close_while_they_start(seed)
+
+
+class LateCommits(PollProgram):
+    """The thread that commits is left alone by its machine behind the decision what to commit, while `held` is set."""
+
+    held = False
+    waiting = 0  # commits of something that wait for that to end
+    refused = 0  # commits that were
+
+    def _membership(self, *args: Any, **fields: Any) -> Consumer:
+        member = super()._membership(*args, **fields)
+        commit = member.commit
+
+        def later(offsets: Mapping[TopicPartition, int], starts: Mapping[TopicPartition, int] | None = None) -> None:
+            while self.held:
+                self.waiting = 1
+                self.crew.sleep(TOLD_MS / 1000)
+            try:
+                commit(offsets, starts)
+            except FencedError:
+                self.refused += 1
+                raise
+
+        member.commit = later  # type: ignore[method-assign]
+        return member
+
+
+def late_commit_of_polled_messages(seed: int) -> None:
+    """A consumer's commit is under way for so long that its registration is lost, another consumer reads on and commits
+    and leaves, and the first is started again where that one has committed."""
+    world = ProgramWorld(seed, replace(QUIET, session_timeout_ms=4_000))
+    scene = ProgramScene(world, LateCommits, ms_per_record=MS_PER_MESSAGE)
+    assert scene.programs is not None
+    with simulated(scene.programs.crews):
+        scene.join("consumer0")
+        process = world.processes["consumer0"]
+        first = process.actor
+        assert isinstance(first, LateCommits)
+        world.run_until(lambda: scene.records.handed > 0 and bool(scene.held()), what="records")
+        first.held = True
+        world.run_until(lambda: first.waiting == 1, what="a commit that waits")
+        faults.cut(world, process)
+        scene.join("consumer1")
+        world.run_until(lambda: _reads(world, "consumer1"), what="another one who reads")
+        world.run_for(LONG_MS)
+        faults.uncut(world, process)
+        scene.leave("consumer1")
+        members = scene.field.registrations
+        world.run_until(lambda: [r.session.client for r in members.values()] == [process.client], what="it is back")
+        world.run_until(lambda: len(scene.held()) == sum(TOPICS.values()), what="it has all again")
+        first.held = False
+        world.run_for(LONG_MS)
+        assert first.refused > 0
+        world.calm(20_000)
+
+
+@on_seeds(5)
+def test_f240_a_commit_that_was_decided_before_its_partitions_were_started_again_is_refused(seed: int) -> None:
+    late_commit_of_polled_messages(seed)
+
+
+def test_the_scene_of_a_late_commit_finds_one_that_names_no_starts() -> None:
+    must_be_missed(a_commit_of_polled_messages_names_no_starts, late_commit_of_polled_messages, 5)
 
 
 def _pure(path: Path) -> bool:
