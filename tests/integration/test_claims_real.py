@@ -12,7 +12,14 @@ from kazoo.client import KazooClient
 from tests.integration.world import World, named
 from tests.waiting import wait_until
 from zkcoord.core.adoption import Adoption
-from zkcoord.core.member.decisions import AcknowledgeStarts, ClaimPartitions, CommitOffsets, ReleasePartitions, Write
+from zkcoord.core.member.decisions import (
+    AcknowledgeStarts,
+    ClaimPartitions,
+    CommitOffsets,
+    ReleasePartitions,
+    Versions,
+    Write,
+)
 from zkcoord.core.member.status import Held, MemberStatus
 from zkcoord.core.member.view import MemberView, Position
 from zkcoord.core.model import Phase, TopicPartition, consumer_of
@@ -118,7 +125,8 @@ def test_f90_an_earlier_claimant_writes_nothing_once_the_next_one_has_acknowledg
     assert done(world, earlier, ClaimPartitions(partitions={T0: "g_a-1-z0000000-0"})) == ""
     assert done(world, later, ClaimPartitions(partitions={T0: "g_b-1-z0000000-0"})) == "NodeExists"
     held = {T0: Held("g_a-1-z0000000-0", 1, 7, 0, 1)}
-    acknowledge = AcknowledgeStarts(commands={}, first={}, refused={}, status=MemberStatus(), claimed={T0: (1, 7)})
+    first = {T0: (7, Versions(1, 0))}
+    acknowledge = AcknowledgeStarts(commands={}, first=first, refused={}, status=MemberStatus())
     world.remove(LEGACY.owner(GROUP, T0))
     assert done(world, earlier, CommitOffsets(held=held, offsets={T0: 9})) == "NoNode"
     assert done(world, later, ClaimPartitions(partitions={T0: "g_b-1-z0000000-0"})) == ""
@@ -127,7 +135,7 @@ def test_f90_an_earlier_claimant_writes_nothing_once_the_next_one_has_acknowledg
     assert done(world, earlier, CommitOffsets(held=held, offsets={T0: 9})) == "BadVersion"
     assert done(world, earlier, ReleasePartitions(held=held, offsets={T0: 9})) == "BadVersion"
     assert done(world, earlier, ReleasePartitions(held=held, offsets={})) == "BadVersion"  # which would set no offset
-    refused = AcknowledgeStarts(commands={}, first={}, refused={T0: 1}, status=MemberStatus())
+    refused = AcknowledgeStarts(commands={}, first={}, refused={T0: Versions(1, 0)}, status=MemberStatus())
     assert done(world, earlier, refused) == "BadVersion"
     assert world.data(LEGACY.owner(GROUP, T0)) == b"g_b-1-z0000000-0"
     held = {T0: Held("g_b-1-z0000000-0", 1, 7, 1, 1)}
@@ -144,7 +152,7 @@ def test_f90_a_claim_without_an_offset_is_given_back_only_while_there_is_still_n
     world.put(paths.registration)
     world.put(paths.channel)
     nodes = MemberNodes(paths=paths, view=MemberView(claims=True))
-    refused = AcknowledgeStarts(commands={}, first={}, refused={T0: 1}, status=MemberStatus())
+    refused = AcknowledgeStarts(commands={}, first={}, refused={T0: Versions(1, None)}, status=MemberStatus())
     assert done(world, nodes, ClaimPartitions(partitions={T0: "g_a-1-z0000000-0"})) == ""
     world.put(LEGACY.offset(GROUP, T0), b"7")
     assert done(world, nodes, refused) == "NodeExists"

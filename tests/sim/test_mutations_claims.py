@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,11 +12,12 @@ from tests.sim.mutations import Case, Patch, must_be_missed
 from tests.sim.test_claims import claiming
 from zkcoord.core import claims as core_claims
 from zkcoord.core import coordinate, reconcile
+from zkcoord.core.member import ownership
 from zkcoord.core.member.decisions import ClaimPartitions
 from zkcoord.core.view import GroupView, Refusal
 from zkcoord.member.following import Following
 from zkcoord.shell.tracker import Tracker
-from zkcoord.tree import channel, claims, evicted, member
+from zkcoord.tree import channel, evicted
 from zkcoord.tree.ownership import ClaimedOwners
 from zkcoord.tree.snapshot import Kind
 
@@ -29,19 +29,12 @@ def commits_without_their_claim(patch: Patch) -> None:
 
 def an_offset_that_is_not_set(patch: Patch) -> None:
     """An acknowledgement leaves an offset as it is: earlier claimants' commits go on."""
-    original = claims.acknowledge_claims
-
-    def acknowledge(paths: Any, decision: Any, *rest: Any) -> Any:
-        kept = {p: claim for p, claim in decision.claimed.items() if p in decision.first}
-        return original(paths, replace(decision, claimed=kept), *rest)
-
-    patch.setattr(claims, "acknowledge_claims", acknowledge)
+    patch.setattr(ownership, "sets_offset", lambda view, memory, at: at.offset is None)
 
 
 def releases_without_a_fence(patch: Patch) -> None:
     """What writes no offset does not check its version."""
-    for module in (member, claims, channel):
-        patch.setattr(module, "unchanged", lambda path, version: ())
+    patch.setattr(ClaimedOwners, "guard_free", lambda self, offset_path, version: ())
 
 
 def claims_that_nobody_watches(patch: Patch) -> None:

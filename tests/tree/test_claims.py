@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zkcoord.core.member.decisions import AcknowledgeStarts, ClaimPartitions, ReleasePartitions
+from zkcoord.core.member.decisions import AcknowledgeStarts, ClaimPartitions, ReleasePartitions, Versions
 from zkcoord.core.member.status import Held, MemberStatus
 from zkcoord.core.member.view import MemberView, Position
 from zkcoord.core.model import TopicPartition
@@ -54,10 +54,9 @@ def test_many_claims_are_several_multis_and_only_the_first_makes_the_parents() -
 def test_an_acknowledgement_checks_each_claim_and_sets_its_offset_whatever_it_says() -> None:
     decision = AcknowledgeStarts(
         commands={"0000000002": 0},
-        first={T1: (20, None)},
+        first={T0: (7, Versions(1, 3)), T1: (20, Versions(1, None))},
         refused={},
         status=MemberStatus(),
-        claimed={T0: (1, 7), T1: (1, 20)},
     )
     [transaction] = plan(decision, nodes(), b"{}")
     assert transaction.writes == (
@@ -72,17 +71,20 @@ def test_an_acknowledgement_checks_each_claim_and_sets_its_offset_whatever_it_sa
 
 def test_a_claim_that_is_given_back_unread_checks_that_the_offset_is_as_it_was() -> None:
     decision = AcknowledgeStarts(
-        commands={"0000000002": 0}, first={}, refused={T0: 1, T1: 1}, status=MemberStatus(), claimed={}
+        commands={"0000000002": 0},
+        first={},
+        refused={T0: Versions(1, 3), T1: Versions(1, None)},
+        status=MemberStatus(),
     )
     [transaction] = plan(decision, nodes({OFFSETS: True, f"{OFFSETS}/t": False}), b"{}")
     assert transaction.writes == (
         FENCE,
         CreateNode(f"{OFFSETS}/t", shared=True),
-        DeleteNode(f"{OWNERS}/t/0", 1),
         CheckNode(f"{OFFSETS}/t/0", 3),
-        DeleteNode(f"{OWNERS}/t/1", 1),
+        DeleteNode(f"{OWNERS}/t/0", 1),
         CreateNode(f"{OFFSETS}/t/1"),
         DeleteNode(f"{OFFSETS}/t/1", 0),
+        DeleteNode(f"{OWNERS}/t/1", 1),
         *ACKNOWLEDGED,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from zkcoord.core.member.decisions import Versions
 from zkcoord.core.member.status import Held
 from zkcoord.core.model import TopicPartition
 from zkcoord.tree import member
@@ -12,7 +13,8 @@ from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.snapshot import Kind, Node, Stat
 from zkcoord.tree.writes import ITEMS_MAX, CheckNode, CreateNode, DeleteNode, SetNode
 
-T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
+NONE = Versions(3, None)  # the partition has no offset yet
 PATHS = MemberPaths(layout=DRAFT, group="g", consumer_id="c")
 GROUP = "/consumers/groups/g"
 FENCE = CheckNode(f"{GROUP}/ids/c", 0)
@@ -41,20 +43,22 @@ def test_parents_are_made_outermost_first_and_only_when_missing() -> None:
 
 
 def test_a_start_writes_first_offsets_frees_what_it_refuses_and_deletes_the_command() -> None:
-    transaction = member.start(PATHS, {T0: (10, None), T1: (20, 5)}, [f"{GROUP}/offsets"], {T1: 7}, DONE)
+    transaction = member.start(
+        PATHS, {T0: (10, NONE), T1: (20, Versions(3, 5))}, [f"{GROUP}/offsets"], {T2: Versions(7, 1)}, DONE
+    )
     assert transaction.writes == (
         FENCE,
         CreateNode(f"{GROUP}/offsets"),
         CreateNode(f"{GROUP}/offsets/t/0", b"10"),
         SetNode(f"{GROUP}/offsets/t/1", b"20", 5),
-        SetNode(f"{GROUP}/owners/t/1", b"", 7),
+        SetNode(f"{GROUP}/owners/t/2", b"", 7),
         *ACKNOWLEDGED,
     )
 
 
 def test_starts_that_are_obeyed_together_go_together() -> None:
     both = replace(DONE, commands={"0000000002": 0, "0000000003": 1})
-    assert member.start(PATHS, {T0: (10, None)}, [], {}, both).writes == (
+    assert member.start(PATHS, {T0: (10, NONE)}, [], {}, both).writes == (
         FENCE,
         CreateNode(f"{GROUP}/offsets/t/0", b"10"),
         DeleteNode(f"{GROUP}/channel/c/0000000002", 0),

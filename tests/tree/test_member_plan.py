@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from zkcoord.core.command import Command, Option
+from zkcoord.core.member.decisions import Versions
 from zkcoord.core.member.starts import STARTS_MAX
 from zkcoord.core.member.status import MemberStatus
 from zkcoord.core.model import TopicPartition
@@ -75,7 +76,9 @@ def acknowledge(desk: Desk) -> bytes:
     above = [PATHS.layout.topic_offsets(PATHS.group, p.topic) for p in named]
     status = encode_member_status(desk.status)
     done = Acknowledgement(commands=dict.fromkeys(desk.starts, NUMBER), status=status, status_version=NUMBER)
-    return multi.encode(member.start(PATHS, dict.fromkeys(named, (2**63 - 1, None)), above, {}, done), "")
+    return multi.encode(
+        member.start(PATHS, dict.fromkeys(named, (2**63 - 1, Versions(NUMBER, None))), above, {}, done), ""
+    )
 
 
 @pytest.mark.parametrize("topic_length", [8, 249])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from zkcoord.core.member.decisions import Versions
 from zkcoord.core.member.status import Held
 from zkcoord.core.model import TopicPartition
 from zkcoord.tree import member
@@ -42,7 +43,7 @@ def offsets_set(*transactions: Transaction) -> dict[str, bytes]:
 
 def test_a_start_a_commit_and_a_release_write_offsets_by_the_store() -> None:
     t0, t1 = PATHS.offset(T0), PATHS.offset(T1)
-    assert offsets_set(member.start(PATHS, {T0: (10, None)}, [], {}, DONE)) == {t0: b"begun"}
+    assert offsets_set(member.start(PATHS, {T0: (10, Versions(3, None))}, [], {}, DONE)) == {t0: b"begun"}
     assert offsets_set(*member.commit(PATHS, HELD, {T0: 11})) == {t0: b"committed"}
     assert offsets_set(*member.release(PATHS, HELD, {T0: 11}, DONE)) == {t0: b"released", t1: b"same"}
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from zkcoord.core.decisions import DropTopic, GrantPartitions, ReleaseForDraftMember, RemoveRefused, StopFetching
+from zkcoord.core.member.decisions import Versions
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.state import GroupState
 from zkcoord.core.view import Channel, GroupView, Leftovers, Member, Owner, QueuedCommand
@@ -39,6 +40,10 @@ class Claims:
     def free(self, path: str, version: int) -> Write:
         """Remove it."""
         return DeleteNode(path, version)
+
+    def guard_free(self, offset_path: str, version: int | None) -> Sequence[Write]:
+        """Nothing."""
+        return ()
 
     def withdraw(self, path: str, version: int) -> Sequence[Write]:
         """Remove it."""
@@ -116,7 +121,7 @@ def test_a_member_gives_partitions_back_by_the_layout() -> None:
     held = Held(thread="a-0", owner_version=1, offset=5, offset_version=2, generation=6)
     [release] = member.release(paths, {T0: held}, {}, DONE)
     assert DeleteNode(OWNER, 1) in release.writes
-    assert DeleteNode(OWNER, 1) in member.start(paths, {}, [], {T0: 1}, DONE).writes
+    assert DeleteNode(OWNER, 1) in member.start(paths, {}, [], {T0: Versions(1, 2)}, DONE).writes
 
 
 def test_a_commit_has_the_checks_of_the_layout_beside_each_offset() -> None:

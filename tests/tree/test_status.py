@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tree.cases import HOSTILE, QUICK, announced, counters, damaged, partitions, reads_or_refuses, texts, topics
+from zkcoord.core.member.decisions import Versions
 from zkcoord.core.member.starts import STARTS_MAX
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.replay_quota import HELD_BYTES_MAX, range_bytes
@@ -147,7 +148,8 @@ def test_the_largest_status_and_all_that_may_go_along_fit_into_one_multi() -> No
     named = named[: room(paths, named)]
     above = [paths.layout.topic_offsets(paths.group, p.topic) for p in named]
     done = Acknowledgement(commands={f"{n:010d}": 0 for n in range(STARTS_MAX)}, status=data, status_version=2**31 - 1)
-    whole = start(paths, dict.fromkeys(named, (2**63 - 1, None)), above, {}, done)
+    first = dict.fromkeys(named, (2**63 - 1, Versions(2**31 - 1, None)))
+    whole = start(paths, first, above, {}, done)
     assert whole.payload_bytes() < REQUEST_BYTES_MAX
 
 

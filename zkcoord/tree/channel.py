@@ -12,7 +12,6 @@ from zkcoord.core.decisions import DeleteClaims, EvictMember, RemoveRefused
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.view import Channel, GroupView
 from zkcoord.tree.evicted import encode_evicted
-from zkcoord.tree.offset_store import unchanged
 from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Layout
 from zkcoord.tree.registration import MARKER, POKE, Registration, encode_registration
 from zkcoord.tree.writes import WRITE_BYTES, CheckNode, CreateNode, DeleteNode, Write, parts
@@ -49,7 +48,7 @@ def delete_claims(
     """Delete these claims, each only while the offset is as it was: else it may be another consumer's by now."""
     writes: list[Write] = []
     for partition in partitions:
-        writes += unchanged(layout.offset(view.group, partition), decision.partitions[partition])
+        writes += layout.ownership.guard_free(layout.offset(view.group, partition), decision.partitions[partition])
         writes.append(layout.ownership.free(layout.owner(view.group, partition), view.owners[partition].version))
     return writes
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
+from zkcoord.core.member.decisions import Versions
 from zkcoord.core.member.status import Held
 from zkcoord.core.model import TopicPartition
 from zkcoord.tree.command import refusal
-from zkcoord.tree.offset_store import ZOOKEEPER_OFFSETS, OffsetStore, unchanged
+from zkcoord.tree.offset_store import ZOOKEEPER_OFFSETS, OffsetStore
 from zkcoord.tree.paths import REFUSED_MARK, RELEASED_MARK, Layout, parents
 from zkcoord.tree.snapshot import Node
 from zkcoord.tree.writes import WRITE_BYTES, CheckNode, CreateNode, DeleteNode, SetNode, Transaction, Write, parts
@@ -52,6 +54,10 @@ class MemberPaths:
     def guard(self, partition: TopicPartition, version: int) -> Sequence[Write]:
         """The checks that go along with each offset of a held partition."""
         return self.layout.ownership.guard(self.owner(partition), version)
+
+    def guard_free(self, partition: TopicPartition, offset_version: int | None) -> Sequence[Write]:
+        """The writes that go along with `free` where the partition's offset is not written."""
+        return self.layout.ownership.guard_free(self.offset(partition), offset_version)
 
     def parent(self, path: str) -> CreateNode:
         """The write that makes a parent."""
@@ -121,30 +127,53 @@ def _parts(paths: MemberPaths, partitions: Iterable[TopicPartition]) -> Iterator
     return parts(partitions, lambda p: len(paths.owner(p)) + len(paths.offset(p)) + WRITE_BYTES)
 
 
-def _offset_parts(paths: MemberPaths, partitions: Iterable[TopicPartition]) -> Iterator[list[TopicPartition]]:
-    return parts(sorted(partitions), lambda p: len(paths.offset(p)) + WRITE_BYTES)
+def claim(
+    paths: MemberPaths, partitions: Mapping[TopicPartition, str], missing_parents: Sequence[str]
+) -> Iterator[Transaction]:
+    """Claim partitions (partition -> thread). A part is refused as a whole when one of it is another's meanwhile."""
+    ownership = paths.layout.ownership
+    made: list[Write] = [paths.parent(path) for path in missing_parents]
+    for part in parts(sorted(partitions), lambda p: 2 * (len(paths.owner(p)) + WRITE_BYTES) + len(partitions[p])):
+        claims = [write for p in part for write in ownership.claim(paths.owner(p), partitions[p])]
+        yield Transaction(writes=(paths.check(), *made, *claims), why="claim")
+        made = []
 
 
 def start(
     paths: MemberPaths,
-    first_offsets: Mapping[TopicPartition, tuple[int, int | None]],
+    first_offsets: Mapping[TopicPartition, tuple[int, Versions]],
     missing_parents: Sequence[str],
-    refused: Mapping[TopicPartition, int],
+    refused: Mapping[TopicPartition, Versions],
     done: Acknowledgement,
+    *,
+    record_version: int | None = None,
 ) -> Transaction:
     """Acknowledge starts.
 
-    `first_offsets`: where partitions without an offset begin, with their node's version (None: there is no node);
-    `refused`: partition -> owner version of what could not be started, and is free again.
+    `first_offsets`: the partitions whose offset is set, and to what; `refused`: what could not be started, and is free
+    again; `record_version`: the group record must still have it.
     """
-    writes: list[Write] = [paths.check()]
-    writes += [paths.parent(path) for path in missing_parents]
-    for partition, (offset, version) in sorted(first_offsets.items()):
-        writes += paths.store.begin(paths.offset(partition), offset, version)
-    writes += [paths.free(p, version) for p, version in sorted(refused.items())]
+    writes: list[Write] = []
+    for partition, (offset, versions) in sorted(first_offsets.items()):
+        writes += paths.guard(partition, versions.owner)
+        writes += paths.store.begin(paths.offset(partition), offset, versions.offset)
+    for partition, versions in sorted(refused.items()):
+        writes += [*paths.guard_free(partition, versions.offset), paths.free(partition, versions.owner)]
+    fences = [paths.check()]
+    if record_version is not None:
+        fences.append(CheckNode(paths.layout.record(paths.group), record_version))
+    made = _parents_of(paths, writes, missing_parents)
     return Transaction(
-        writes=(*writes, *_acknowledge(paths, done)), why=f"acknowledge start {', '.join(done.commands)}"
+        writes=(*fences, *made, *writes, *_acknowledge(paths, done)),
+        why=f"acknowledge start {', '.join(done.commands)}",
     )
+
+
+def _parents_of(paths: MemberPaths, writes: Iterable[Write], missing: Sequence[str]) -> list[CreateNode]:
+    """The writes that make those of the missing parents below which these writes make nodes."""
+    folders = {write.path.rpartition("/")[0] for write in writes if isinstance(write, CreateNode)} if missing else set()
+    above = folders.union(*map(parents, folders))
+    return [paths.parent(path) for path in missing if path in above]
 
 
 def release(
@@ -162,20 +191,19 @@ def release(
     watches the channel's list looks at the owners.
     `without`: those of which somebody has deleted the offset's node; `tenured`: offsets are set even to what they are.
     """
-    partitions, claimed = sorted(held), paths.layout.ownership.claimed
     transactions: list[Transaction] = []
-    for part in _parts(paths, partitions):
+    for part in _parts(paths, sorted(held)):
         writes: list[Write] = [paths.check()]
         for partition in part:
             mine = held[partition]
             final = offsets.get(partition, mine.offset)
-            path, committed = paths.offset(partition), final == mine.offset and not tenured
-            written = paths.store.release(path, final, mine.offset_version, committed=committed)
-            if partition in without and not claimed:
-                written = []  # nothing can be set; its next start applies what counts then
-            elif claimed and (partition in without or not written):  # else it could hit another one's claim
-                written = unchanged(path, None if partition in without else mine.offset_version)
-            writes += [*written, paths.free(partition, mine.owner_version)]
+            committed = final == mine.offset and not tenured
+            version = None if partition in without else mine.offset_version
+            written: Sequence[Write] = ()  # without a node nothing can be set; the next start applies what counts then
+            if version is not None:
+                written = paths.store.release(paths.offset(partition), final, version, committed=committed)
+            writes += written or paths.guard_free(partition, version)
+            writes.append(paths.free(partition, mine.owner_version))
         transactions.append(Transaction(writes=tuple(writes), why="release"))
     if done is None:
         return transactions
@@ -194,14 +222,15 @@ def commit(
     status: tuple[bytes, int] | None = None,
 ) -> list[Transaction]:
     """Set offsets of held partitions, each by its version. `status`: the last multi sets it, too, by its version."""
-    transactions: list[Transaction] = []
-    for part in _parts(paths, sorted(offsets)) if paths.layout.ownership.claimed else _offset_parts(paths, offsets):
-        writes: list[Write] = [paths.check()]
-        for partition in part:
-            mine = held[partition]
-            writes += paths.guard(partition, mine.owner_version)
-            writes += paths.store.commit(paths.offset(partition), offsets[partition], mine.offset_version)
-        transactions.append(Transaction(writes=tuple(writes), why="commit"))
+    writes: dict[TopicPartition, list[Write]] = {}
+    for partition in sorted(offsets):
+        mine, path = held[partition], paths.offset(partition)
+        guards = paths.guard(partition, mine.owner_version)
+        writes[partition] = [*guards, *paths.store.commit(path, offsets[partition], mine.offset_version)]
+    transactions = [
+        Transaction(writes=(paths.check(), *chain.from_iterable(map(writes.__getitem__, part))), why="commit")
+        for part in parts(writes, lambda p: WRITE_BYTES + sum(len(write.path) for write in writes[p]))
+    ]
     if status is not None and transactions:
         last = (*transactions.pop().writes, SetNode(paths.channel, *status))
         transactions.append(Transaction(writes=last, why="commit"))

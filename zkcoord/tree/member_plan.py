@@ -19,11 +19,10 @@ from zkcoord.core.member.decisions import (
 )
 from zkcoord.core.member.status import ACKNOWLEDGED_BYTES_MAX, Batch, Held, MemberStatus, standing
 from zkcoord.core.member.told import Told
-from zkcoord.core.member.view import NOWHERE
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.replay_quota import range_bytes
 from zkcoord.core.timing import Timing
-from zkcoord.tree import claims, member
+from zkcoord.tree import member
 from zkcoord.tree.member import Acknowledgement, MemberPaths
 from zkcoord.tree.member_view import MemberNodes
 from zkcoord.tree.status import REFUSED_BYTES_MAX, Status, encode_status, ranges_text
@@ -41,17 +40,14 @@ OPERATION_BYTES = 60
 
 def plan(decision: Write, nodes: MemberNodes, status: bytes) -> list[Transaction]:
     """The multis of a decision that writes, in order; `status`: the one that it says, as data."""
-    paths, version, positions = nodes.paths, nodes.view.status_version, nodes.view.positions
+    paths, version = nodes.paths, nodes.view.status_version
     match decision:
         case ClaimPartitions(partitions=partitions):
-            return [*claims.claim(paths, partitions, nodes.missing(paths.above_claims(partitions)))]
-        case AcknowledgeStarts(commands=commands, first=first, refused=refused):
+            return [*member.claim(paths, partitions, nodes.missing(paths.above_claims(partitions)))]
+        case AcknowledgeStarts(commands=commands, first=first, refused=refused, record_version=record_version):
             done = Acknowledgement(commands=commands, status=status, status_version=version)
-            if paths.layout.ownership.claimed:
-                without = [p for p in refused if positions.get(p, NOWHERE).version is None]
-                missing = nodes.missing_parents([*first, *without])
-                return [claims.acknowledge_claims(paths, decision, positions, missing, done)]
-            return [member.start(paths, first, nodes.missing_parents(first), refused, done)]
+            missing = nodes.missing_parents([*first, *refused])
+            return [member.start(paths, first, missing, refused, done, record_version=record_version)]
         case ReleasePartitions(held=held, offsets=offsets, commands=commands, status=said, tenured=tenured):
             acknowledged = Acknowledgement(commands=commands, status=status, status_version=version)
             gone = [p for p in held if nodes.view.deleted(p)]
@@ -138,8 +134,10 @@ class MemberSizes:
         announced = {p: tuple(r) for p, r in standing(held, batch).items()}
         announced |= {p: r for start in starts.values() for p, r in start.replay.items()}
         status = REFUSED_BYTES_MAX + sum(range_bytes(p, r) for p, r in announced.items())
-        offsets = sum(max(len(paths.offset(p)), len(paths.owner(p))) + OPERATION_BYTES for p in named)
-        offsets *= 2 if paths.layout.ownership.claimed else 1  # there the owner is checked, too
+        offsets = sum(
+            (1 + len(paths.guard(p, 0))) * (max(len(paths.offset(p)), len(paths.owner(p))) + OPERATION_BYTES)
+            for p in named
+        )
         above = {paths.layout.topic_offsets(paths.group, p.topic) for p in named}
         parents = sum(len(path) + OPERATION_BYTES for path in above)
         whole = status + offsets + parents + len(starts) * (len(paths.channel) + OPERATION_BYTES)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from zkcoord.tree.offset import encode_offset
-from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Write
+from zkcoord.tree.writes import CreateNode, SetNode, Write
 
 
 class OffsetStore(Protocol):
@@ -50,17 +50,6 @@ class ZooKeeperOffsets:
     def release(self, path: str, offset: int, version: int, *, committed: bool) -> Sequence[Write]:
         """Set the node, unless it says so already."""
         return [] if committed else self.commit(path, offset, version)
-
-
-def unchanged(path: str, version: int | None) -> Sequence[Write]:
-    """Return writes that are refused once the offset node is not the one that was read, and change nothing.
-
-    Nothing checks that there is no node but making it, and removing it again.
-
-    >>> unchanged("/offsets/t/0", 3)
-    [CheckNode(path='/offsets/t/0', version=3)]
-    """
-    return [CreateNode(path), DeleteNode(path, 0)] if version is None else [CheckNode(path, version)]
 
 
 ZOOKEEPER_OFFSETS: OffsetStore = ZooKeeperOffsets()

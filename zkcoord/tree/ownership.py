@@ -51,6 +51,10 @@ class Ownership(Protocol):
     def free(self, path: str, version: int) -> Write:
         """Return the write that gives the partition back."""
 
+    def guard_free(self, offset_path: str, version: int | None) -> Sequence[Write]:
+        """Return the writes that go along with `free` where nothing else in the multi says anything of the partition's
+        offset. `version`: of the offset's node as read (None: there is none)."""
+
     def withdraw(self, path: str, version: int) -> Sequence[Write]:
         """Return the writes that take back what was granted to a consumer that did not understand its start."""
 
@@ -92,6 +96,10 @@ class PersistentOwners:
     def free(self, path: str, version: int) -> Write:
         """Set the node empty."""
         return SetNode(path, b"", version)
+
+    def guard_free(self, offset_path: str, version: int | None) -> Sequence[Write]:
+        """Nothing: the owner's version tells two owners apart."""
+        return ()
 
     def withdraw(self, path: str, version: int) -> Sequence[Write]:
         """Set the node empty: the grant set it."""
@@ -140,6 +148,10 @@ class ClaimedOwners:
         """Delete the node."""
         return DeleteNode(path, version)
 
+    def guard_free(self, offset_path: str, version: int | None) -> Sequence[Write]:
+        """Check that the offset is the one that was read: else the claim may be another consumer's by now."""
+        return unchanged(offset_path, version)
+
     def withdraw(self, path: str, version: int) -> Sequence[Write]:
         """Nothing: it has not claimed what it did not understand."""
         return ()
@@ -159,6 +171,17 @@ class ClaimedOwners:
 
 PERSISTENT_OWNERS: Ownership = PersistentOwners()
 CLAIMED_OWNERS: Ownership = ClaimedOwners()
+
+
+def unchanged(path: str, version: int | None) -> Sequence[Write]:
+    """Return writes that are refused once the node is not the one that was read, and change nothing.
+
+    Nothing checks that there is no node but making it, and removing it again.
+
+    >>> unchanged("/offsets/t/0", 3)
+    [CheckNode(path='/offsets/t/0', version=3)]
+    """
+    return [CreateNode(path), DeleteNode(path, 0)] if version is None else [CheckNode(path, version)]
 
 
 def owner_of(data: bytes, version: int) -> Owner:

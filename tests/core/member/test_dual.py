@@ -25,6 +25,7 @@ from zkcoord.core.member.decisions import (
     LookUp,
     ReleasePartitions,
     Report,
+    Versions,
 )
 from zkcoord.core.member.status import Held
 from zkcoord.core.member.view import Position
@@ -57,7 +58,7 @@ def test_a_start_asks_both_stores_and_sets_every_node_to_where_it_begins() -> No
     member.answers()
     [acknowledge] = member.decides()
     assert isinstance(acknowledge, AcknowledgeStarts)
-    assert acknowledge.first == {T0: (9, 3), T1: (6, 1)}
+    assert acknowledge.first == {T0: (9, Versions(0, 3)), T1: (6, Versions(0, 1))}
     assert acknowledge.status.store == "dual"
     member.finds()
     member.reads({T0: Position(9, 4, None, 90), T1: Position(6, 2, None, 90)})
@@ -94,7 +95,7 @@ def test_a_partition_that_neither_store_knows_starts_by_the_reset_policy_and_its
     member.answers()
     [acknowledge] = member.decides()
     assert isinstance(acknowledge, AcknowledgeStarts)
-    assert acknowledge.first == {T0: (100, None), T1: (6, 1)}
+    assert acknowledge.first == {T0: (100, Versions(0, None)), T1: (6, Versions(0, 1))}
 
 
 def test_f109_a_start_whose_commits_kafka_does_not_tell_is_refused_as_the_brokers_fault() -> None:
@@ -110,7 +111,7 @@ def test_f109_a_start_whose_commits_kafka_does_not_tell_is_refused_as_the_broker
         [acknowledge] = member.decides(now_ms)
         assert isinstance(acknowledge, AcknowledgeStarts)
         assert {p: r.reason for p, r in acknowledge.status.refused.items()} == {T0: why, T1: why}
-        assert acknowledge.refused == {T0: 0, T1: 0}
+        assert acknowledge.refused == {T0: Versions(0, 3), T1: Versions(0, 1)}
 
 
 def test_f109_a_late_answer_is_not_taken_for_that_to_a_later_question() -> None:

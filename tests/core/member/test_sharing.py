@@ -23,6 +23,7 @@ from zkcoord.core.member.decisions import (
     ReadStatuses,
     ReleasePartitions,
     Report,
+    Versions,
 )
 from zkcoord.core.member.former_owners import FormerOwners
 from zkcoord.core.member.memory import PLANNED
@@ -112,7 +113,8 @@ def acknowledged(*partitions: TopicPartition) -> Member:
 def test_what_is_free_of_the_own_share_is_claimed_and_acknowledged_without_a_command_under_the_record() -> None:
     found = claiming(T0, T1)
     sent = acknowledging(found)
-    assert (sent.commands, sent.record_version, sent.claimed) == ({}, 7, {T0: (1, 7), T1: (1, 7)})
+    set_to = (7, Versions(1, 2))
+    assert (sent.commands, sent.record_version, sent.first) == ({}, 7, {T0: set_to, T1: set_to})
     assert sent.status.held.keys() == {T0, T1}
     assert not found.memory.held  # nobody knows yet what became of it
     found.has(status=sent.status)
@@ -176,11 +178,11 @@ def test_what_cannot_be_started_is_given_back_with_the_acknowledgement_and_put_o
     found.called("start", T0, number=1)
     found.answers(error=UnavailableError("no broker"))
     sent = acknowledging(found)
-    assert (sent.refused, sent.claimed, sent.status.refused) == ({T0: 1}, {}, {})
+    assert (sent.refused, sent.first, sent.status.refused) == ({T0: Versions(1, 2)}, {}, {})
     found.has(status=sent.status)  # it says what the one before said: that alone proves nothing
     assert kinds(found.decides()) == [ReadAgain]
     found.reads({T0: Position(7, 2)}, {T0: Owner(ME, 1)})
-    assert acknowledging(found).refused == {T0: 1}
+    assert acknowledging(found).refused == {T0: Versions(1, 2)}
     found.reads({T0: Position(7, 2)}, {T0: NOBODY})
     assert LetGo in kinds(found.decides())
     assert found.memory.put_off == {T0: NOW + PUT_OFF_MS}

@@ -20,6 +20,7 @@ from zkcoord.core.member.decisions import (
     RefuseCommand,
     Rejoin,
     Report,
+    Versions,
 )
 from zkcoord.core.member.starts import UNKNOWN_AGAIN_MS, UNKNOWN_MS
 from zkcoord.core.member.status import Held, MemberStatus
@@ -94,7 +95,9 @@ def test_what_has_no_offset_starts_where_the_reset_policy_says_and_that_is_writt
     member.answers()
     held = {T0: Held(ME, 0, 7, 2, 1), T1: Held(ME, 0, 40, 0, 1)}
     assert member.decides() == [
-        AcknowledgeStarts(commands={FIRST: 0}, first={T1: (40, None)}, refused={}, status=MemberStatus(held=held))
+        AcknowledgeStarts(
+            commands={FIRST: 0}, first={T1: (40, Versions(0, None))}, refused={}, status=MemberStatus(held=held)
+        )
     ]
     member.finds()
     member.reads({T1: Position(40, 0)})
@@ -126,7 +129,9 @@ def test_what_the_application_cannot_start_is_given_back_in_the_acknowledgement(
     member.answers(error=RuntimeError("disk full"))
     why = "start: RuntimeError: disk full"
     status = MemberStatus(refused={T0: refusal(why), T1: refusal(why)})
-    assert member.decides() == [AcknowledgeStarts(commands={FIRST: 0}, first={}, refused={T0: 0, T1: 0}, status=status)]
+    assert member.decides() == [
+        AcknowledgeStarts(commands={FIRST: 0}, first={}, refused=dict.fromkeys((T0, T1), Versions(0, 2)), status=status)
+    ]
     member.finds()
     member.reads({}, {T0: Owner("", 1), T1: Owner("", 1)})
     assert member.decides() == [
@@ -146,7 +151,9 @@ def test_partitions_that_fail_for_different_reasons_are_told_apart_each_with_its
     member.answers(error=RuntimeError("disk full"))
     unreadable, failed = "unreadable offset: /offsets/t/0: not a number", "start: RuntimeError: disk full"
     status = MemberStatus(refused={T0: refusal(unreadable), T1: refusal(failed)})
-    assert member.decides() == [AcknowledgeStarts(commands={FIRST: 0}, first={}, refused={T0: 0, T1: 0}, status=status)]
+    assert member.decides() == [
+        AcknowledgeStarts(commands={FIRST: 0}, first={}, refused=dict.fromkeys((T0, T1), Versions(0, 2)), status=status)
+    ]
     member.finds()
     member.reads({}, {T0: Owner("", 1), T1: Owner("", 1)})
     assert member.decides() == [

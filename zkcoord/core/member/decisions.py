@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from zkcoord.core.member.application import Partitions
 from zkcoord.core.member.requests import Ranges
@@ -116,19 +116,24 @@ class ClaimPartitions:
     partitions: Mapping[TopicPartition, str]  # partition -> thread
 
 
+class Versions(NamedTuple):
+    """Versions of a partition's nodes, as read."""
+
+    owner: int
+    offset: int | None  # None: there is no node
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcknowledgeStarts:
-    """Acknowledge starts: write first offsets, give back what cannot be started, delete the commands.
+    """Acknowledge starts: set offsets, give back what cannot be started, delete the commands.
 
-    `first`: where partitions begin that have no offset, version of the node; in a store with tenures all of them.
-    `claimed`: claims that are acknowledged, version of each owner and the offset from which it is read.
+    `first`: the partitions whose offset is set, and to what: those without one, or all (`core.member.ownership`).
     """
 
     commands: Mapping[str, int]  # sequence -> version, in their order
-    first: Mapping[TopicPartition, tuple[int, int | None]]
-    refused: Mapping[TopicPartition, int]  # what cannot be started -> version of the owner
+    first: Mapping[TopicPartition, tuple[int, Versions]]
+    refused: Mapping[TopicPartition, Versions]  # what cannot be started
     status: MemberStatus
-    claimed: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     record_version: int | None = None  # of the record that must still stand, where no command does
 
 

@@ -10,15 +10,13 @@ from collections.abc import Iterable, Mapping
 
 from zkcoord.core.command import Command, Option
 from zkcoord.core.fast_replace import fast_replace
-from zkcoord.core.member import start_offsets
+from zkcoord.core.member import ownership, start_offsets
 from zkcoord.core.member.application import Answer, Application
-from zkcoord.core.member.claims import taken, unclaimed
 from zkcoord.core.member.compare import at_rest, lose
 from zkcoord.core.member.decisions import (
     AcknowledgeStarts,
     AskReset,
     AskStart,
-    ClaimPartitions,
     Decision,
     LetGo,
     LookUp,
@@ -26,6 +24,7 @@ from zkcoord.core.member.decisions import (
     ReadStatuses,
     Rejoin,
     Report,
+    Versions,
 )
 from zkcoord.core.member.memory import Grant, Memory, Start
 from zkcoord.core.member.start_offsets import known, next_offsets
@@ -35,7 +34,7 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.quarantine import BROKER, UNREADABLE_OFFSET
 from zkcoord.core.record import KAFKA
 from zkcoord.core.state import Announced
-from zkcoord.core.view import Owner, Refusal
+from zkcoord.core.view import Refusal
 from zkcoord.errors import UnavailableError, UnknownPartitionError, ZkcoordError
 
 UNKNOWN_MS = 60_000
@@ -96,14 +95,8 @@ def begin(view: MemberView, memory: Memory, starts: Mapping[str, Command]) -> tu
     decisions = lose(view, memory, [p for p in mine if p in view.application.running])
     if mine:
         memory = memory.without(mine)
-    known = {
-        partition: Owner(grants[partition].thread, version)
-        for command in starts.values()
-        for partition, version in command.owner_versions.items()
-    }
-    if view.claims:  # free as well, and nothing is read of them before the claim that nobody else may have made
-        known = dict.fromkeys(start.grants, NOBODY)
-    decisions.append(LookUp(name=start.name, partitions=tuple(start.grants), known=known, parents=True))
+    owners = ownership.known_owners(view, start)
+    decisions.append(LookUp(name=start.name, partitions=tuple(start.grants), known=owners, parents=True))
     left = memory.left_over() - grants.keys()
     if left:
         decisions.append(LookUp(name=ANNOUNCED, partitions=tuple(sorted(left))))
@@ -185,14 +178,11 @@ def advance(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decisio
         return [ReadStatuses()], fast_replace(memory, start=fast_replace(start, looked=True))
     if STATUSES in view.unread:
         return [], memory
-    if view.claims:
-        wanted = {p: grant.thread for p, grant in start.grants.items() if p not in start.refused}
-        if missing := unclaimed(view, wanted):
-            ready = view.may_write and at_rest(view, memory)
-            return [ClaimPartitions(partitions=missing)] if ready else [], memory
-        if others := taken(view, wanted):
-            start = fast_replace(start, refused={**start.refused, **others})
-            memory = fast_replace(memory, start=start)
+    claims, start = ownership.claim(view, memory, start)
+    if claims is not None:
+        return claims, memory
+    if start is not memory.start:
+        memory = fast_replace(memory, start=start)
     if memory.store.tenured and (new := [p for p in granted if p not in start.refused and p not in start.commits]):
         question, memory = start_offsets.ask(memory, start, new, now_ms)
         return [question], memory
@@ -291,7 +281,6 @@ def _acknowledge(
     memory = fast_replace(memory, refused={**memory.refused, **refusals}, start=start)
     able = _not_refused(start, granted)
     holds = _holds(view, memory, start, able)
-    tenured = memory.store.tenured  # each start begins a tenure there
     if not start.planned:
         memory = fast_replace(memory, times=memory.times.acknowledged(view, _by_start(start, holds)))
     status, memory = memory.saying(view, {**memory.held, **holds})
@@ -299,10 +288,13 @@ def _acknowledge(
         memory = fast_replace(memory, start=fast_replace(start, said=status))
     acknowledged = AcknowledgeStarts(
         commands=standing,
-        first={p: (holds[p].offset, at.version) for p, at in able.items() if tenured or at.offset is None},
-        refused={p: view.owners[p].version for p in start.refused if p in granted},
+        first={
+            p: (holds[p].offset, Versions(view.owners[p].version, at.version))
+            for p, at in able.items()
+            if ownership.sets_offset(view, memory, at)
+        },
+        refused={p: Versions(view.owners[p].version, granted[p].version) for p in start.refused if p in granted},
         status=status,
-        claimed={p: (held.owner_version, held.offset) for p, held in holds.items()} if view.claims else {},
         record_version=view.neighbours.record_version if start.planned else None,
     )
     return [acknowledged], memory

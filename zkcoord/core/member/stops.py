@@ -15,6 +15,7 @@ from zkcoord.core.member.decisions import AskStop, CommitOffsets, Decision, Leav
 from zkcoord.core.member.handing_over import hand_over, over
 from zkcoord.core.member.memory import PLANNED, Memory, Stop
 from zkcoord.core.member.mirroring import awaited, follow_unanswered
+from zkcoord.core.member.ownership import freed_by_session
 from zkcoord.core.member.status import standing
 from zkcoord.core.member.view import MemberView
 from zkcoord.core.model import TopicPartition
@@ -94,8 +95,8 @@ def advance(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decisio
             return followed, memory
     held = {p: memory.held[p] for p in released}
     finals = {p: offset for p, offset in memory.finals().items() if p in held}
-    if stop.sequence is None and view.claims and not memory.store.tenured:
-        return _leave_claims(memory, stop, finals)
+    if stop.sequence is None and freed_by_session(view, memory):
+        return _write_finals(memory, stop, finals)
     if stop.sequence is None:  # an unfinished range: the session's end frees it, at which the status is read
         unfinished = standing(memory.held, memory.batch)
         held = {p: mine for p, mine in held.items() if p not in unfinished or finals.get(p, mine.offset) != mine.offset}
@@ -118,9 +119,8 @@ def advance(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decisio
     return [fast_replace(release, commands=commands, status=status)], memory
 
 
-def _leave_claims(memory: Memory, stop: Stop, finals: Mapping[TopicPartition, int]) -> tuple[list[Decision], Memory]:
-    """Write the final offsets: claims go with the session, together with the registration. Deleted before, they would
-    seem to be taken from a member that reads on."""
+def _write_finals(memory: Memory, stop: Stop, finals: Mapping[TopicPartition, int]) -> tuple[list[Decision], Memory]:
+    """Write the final offsets, and release nothing."""
     held = {p: mine for p, mine in memory.held.items() if finals.get(p, mine.offset) != mine.offset}
     if not held:
         return _end(memory, stop)

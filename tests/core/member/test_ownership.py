@@ -11,6 +11,7 @@ from zkcoord.core.member.decisions import (
     LookUp,
     LosePartitions,
     ReadAgain,
+    Versions,
 )
 from zkcoord.core.member.status import Held, MemberStatus
 from zkcoord.core.member.view import NOBODY, Position
@@ -60,10 +61,9 @@ def test_the_application_is_told_only_of_what_is_claimed_and_each_claim_is_ackno
     assert member.decides() == [
         AcknowledgeStarts(
             commands={FIRST: 0},
-            first={},
+            first={T0: (7, Versions(1, 2)), T1: (7, Versions(1, 2))},
             refused={},
             status=MemberStatus(held=held(T0, T1)),
-            claimed={T0: (1, 7), T1: (1, 7)},
         )
     ]
 
@@ -98,10 +98,9 @@ def test_what_another_session_has_claimed_is_refused_as_taken_and_the_rest_is_re
     [acknowledge] = member.decides()
     assert acknowledge == AcknowledgeStarts(
         commands={FIRST: 0},
-        first={},
+        first={T0: (7, Versions(1, 2))},
         refused={},  # the claim is another's: nothing is given back
         status=MemberStatus(held=held(T0), refused={T1: Refusal(generation=1, reason=why, sequence=FIRST)}),
-        claimed={T0: (1, 7)},
     )
 
 
@@ -141,4 +140,4 @@ def test_what_cannot_be_started_after_its_claim_is_given_back_with_the_acknowled
     member.answers(error=ValueError("no"))
     [acknowledge] = member.decides()
     assert isinstance(acknowledge, AcknowledgeStarts)
-    assert (acknowledge.refused, acknowledge.claimed) == ({T0: 1, T1: 1}, {})
+    assert (acknowledge.refused, acknowledge.first) == ({p: Versions(1, None) for p in (T0, T1)}, {})
