@@ -10,8 +10,8 @@ import pytest
 from tests.sim import test_failures_claims as failures
 from tests.sim.mutations import Case, Patch, must_be_missed
 from tests.sim.test_claims import claiming
-from zkcoord.core import claims as core_claims
-from zkcoord.core import coordinate, reconcile
+from zkcoord.core import coordinate
+from zkcoord.core import ownership as core_ownership
 from zkcoord.core.member import ownership
 from zkcoord.core.member.decisions import ClaimPartitions
 from zkcoord.core.view import GroupView, Refusal
@@ -88,14 +88,14 @@ def claims_of_the_evicted_that_go_at_once(patch: Patch) -> None:
             return False
 
     def delete(view: GroupView, timeouts: Any, now_ms: int) -> Any:
-        return core_claims.claims_to_delete(view, NoGrace(), now_ms)  # type: ignore[arg-type]
+        return core_ownership.claims_to_delete(view, NoGrace(), now_ms)  # type: ignore[arg-type]
 
     patch.setattr(coordinate, "claims_to_delete", delete)
 
 
 def claims_that_count_for_nothing(patch: Patch) -> None:
     """What a stranger claims is granted again and again (F88)."""
-    patch.setattr(reconcile, "claimed", lambda owner: False)
+    patch.setattr(core_ownership, "claimed", lambda owner: False)
 
 
 def taken_is_a_strike(patch: Patch) -> None:

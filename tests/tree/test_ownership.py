@@ -29,6 +29,10 @@ class Claims:
         """Nothing."""
         return ()
 
+    def parents(self, owners: str, topics: Sequence[str]) -> Sequence[str]:
+        """None of their own."""
+        return ()
+
     def guard(self, path: str, version: int) -> Sequence[Write]:
         """Its version."""
         return [CheckNode(path, version)]
@@ -56,6 +60,10 @@ class Claims:
     def noted(self, owned: Sequence[TopicPartition]) -> Sequence[TopicPartition] | None:
         """Nothing: the nodes stay."""
         return None
+
+    def not_mended(self, session: int) -> str:
+        """Nothing prevents it."""
+        return ""
 
     def halt(self, path: str, owner: Owner) -> Write:
         """Mark it in its own way."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from zkcoord.core.assignors import ASSIGNORS, Assignor
 from zkcoord.core.beside import changes_mode, mode_changes, problem_beside, responses_beside
 from zkcoord.core.budget import limited
-from zkcoord.core.claims import claims_of_evicted, claims_to_delete
 from zkcoord.core.decisions import (
     Decision,
     EvictMember,
@@ -30,9 +29,10 @@ from zkcoord.core.eager import everybody_stops
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.memory import Memory
 from zkcoord.core.model import consumer_of
+from zkcoord.core.ownership import available, claims_of_evicted, claims_to_delete
 from zkcoord.core.quarantine import Exclusions
 from zkcoord.core.rebalance_reason import RebalanceReason
-from zkcoord.core.reconcile import available, draft_releases, grants, stops
+from zkcoord.core.reconcile import draft_releases, grants, stops
 from zkcoord.core.record import HOLD, REBALANCE, RESET
 from zkcoord.core.replay import Replays, kept, replays
 from zkcoord.core.replay_quota import ReplayQuota, pings

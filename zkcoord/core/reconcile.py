@@ -1,4 +1,4 @@
-"""From the owners to the target: stops, grants, and whether a partition is available.
+"""From the owners to the target: stops and grants.
 
 Reconciliation is set arithmetic on three maps from partition to thread (KIP-429, KIP-848 in Kafka's words):
 
@@ -13,30 +13,15 @@ from collections import defaultdict
 from collections.abc import Iterable
 from itertools import chain
 
-from zkcoord.core.ack_timeouts import AckTimeouts
-from zkcoord.core.claims import claimed
 from zkcoord.core.decisions import GrantPartitions, ReleaseForDraftMember, StopFetching
 from zkcoord.core.memory import Memory
 from zkcoord.core.model import TopicPartition, consumer_of
+from zkcoord.core.ownership import available
 from zkcoord.core.replay import Replays
 from zkcoord.core.replay_quota import ReplayQuota
 from zkcoord.core.stores import may_start
 from zkcoord.core.topics import recreated, withheld
-from zkcoord.core.view import GroupView, Owner
-
-
-def available(view: GroupView, timeouts: AckTimeouts, owner: Owner | None, now_ms: int) -> bool:
-    """True when the owner node is absent or empty, or names a registration that is gone and past any grace.
-
-    An owner that names no thread is nobody's and not free: somebody overwrote it, perhaps under a reader. Where owners
-    are claims, one that stands is never available: nobody else could claim the partition.
-    """
-    if owner is not None and view.claims and claimed(owner):
-        return False
-    if owner is None or not owner.thread:
-        return True
-    holder = consumer_of(owner.thread)
-    return holder != "" and holder not in view.members and not timeouts.in_grace(view, holder, now_ms)
+from zkcoord.core.view import GroupView
 
 
 def stops(view: GroupView, memory: Memory, now_ms: int, *, everything: str = "") -> list[StopFetching]:

@@ -24,7 +24,7 @@ DROPS_MAX = 20
 """Topics that one group drops in one step: thousands may be deleted at once."""
 
 Available = Callable[[Owner | None], bool]
-"""`core.reconcile.available` at this moment."""
+"""`core.ownership.available` at this moment."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,7 +195,7 @@ class GroupView:
     members: Mapping[str, Member] = field(default_factory=dict)
     channels: Mapping[str, Channel] = field(default_factory=dict)
     owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)  # nodes that exist; of claims also those of
-    # `tree.effective_owners`, at version -1
+    # `tree.owners`, at version -1
     claims: bool = False  # owners are claims: ephemeral nodes of their consumers
     claim_offsets: Mapping[TopicPartition, int | None] = field(default_factory=dict)
     # versions of the offsets of claims whose consumers were evicted, as looked up; None: there is no node

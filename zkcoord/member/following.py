@@ -18,7 +18,7 @@ from zkcoord.core.member.view import MemberView
 from zkcoord.core.model import TopicPartition
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.member import MemberPaths
-from zkcoord.tree.member_view import MemberNodes, Places, fold, follow, let_go
+from zkcoord.tree.member_view import Places, fold, follow, let_go, unread
 from zkcoord.tree.paths import sequence_name
 from zkcoord.tree.snapshot import Kind, Node
 
@@ -31,12 +31,13 @@ class Following:
 
     def __init__(self, paths: MemberPaths, tracker: Tracker) -> None:
         self._paths, self._tracker = paths, tracker
-        self.nodes = MemberNodes(paths=paths, view=MemberView(claims=paths.layout.ownership.claimed))
+        self.nodes = unread(paths)
         self._scopes: dict[TopicPartition, str] = {}
         self._owner_at: dict[str, TopicPartition] = {}  # of all that has a scope
         self._offset_at: dict[str, TopicPartition] = {}
         self._held: Mapping[TopicPartition, Held] = {}  # when a decision took in what was read
-        self._releasing: set[str] = set()  # own claims that are about to go
+        self._claims: set[str] = set()  # own ones: these are watched
+        self._releasing: set[str] = set()  # of them, those that are about to go
 
     def begin(self) -> None:
         """Read and watch the own registration and channel from now on."""
@@ -87,29 +88,33 @@ class Following:
         self._owner_at.update(owner_at)
         self._offset_at.update(offset_at)
         owners: Collection[str] = owner_at
+        offsets: Collection[str] = offset_at
         if known:
             self.nodes = follow(self.nodes, known)
             self._tracker.want_later([path for path, p in owner_at.items() if p in known], scope, by_writes=True)
             owners = [path for path, p in owner_at.items() if p not in known]
-        offsets: Collection[str] = offset_at
-        if known and paths.layout.ownership.claimed:  # read behind the claims
-            self._tracker.want_later(offsets, scope, by_writes=True)
-            offsets = ()
+        free = {p for p, owner in known.items() if not owner.thread}
+        if free:  # what is claimed first is read behind the claim
+            self._tracker.want_later([path for path, p in offset_at.items() if p in free], scope, by_writes=True)
+            offsets = [path for path, p in offset_at.items() if p not in free]
         self._tracker.want_data([*above, *owners, *offsets], scope, by_writes=True)
 
     def claiming(self, decision: ClaimPartitions) -> None:
         """Watch these claims, which are about to be made, and read their offsets behind them."""
         for partition in decision.partitions:
-            self._tracker.watch(self._paths.owner(partition), Kind.DATA, True)
+            path = self._paths.owner(partition)
+            self._claims.add(path)
+            self._tracker.watch(path, Kind.DATA, True)
             self._tracker.touch(self._paths.offset(partition))
 
     def releasing(self, partitions: Collection[TopicPartition]) -> None:
-        """Watch these claims no more, which are about to go: the reply tells that they have."""
-        if self._paths.layout.ownership.claimed:
-            paths = [self._paths.owner(partition) for partition in partitions]
-            self._releasing.update(paths)
-            for path in paths:
-                self._tracker.watch(path, Kind.DATA, False)
+        """Watch own claims of these no more, which are about to go: the reply tells that they have."""
+        if not self._claims:
+            return
+        paths = [path for partition in partitions if (path := self._paths.owner(partition)) in self._claims]
+        self._releasing.update(paths)
+        for path in paths:
+            self._tracker.watch(path, Kind.DATA, False)
 
     def _watch_again(self, answers: Sequence[Node]) -> None:
         """Watch what was not released after all."""
@@ -137,6 +142,7 @@ class Following:
         owners, offsets = ([path(p) for p in partitions] for path in (self._paths.owner, self._paths.offset))
         for owner, offset in zip(owners, offsets, strict=True):
             del self._owner_at[owner], self._offset_at[offset]
+        self._claims.difference_update(owners)
         self._releasing.difference_update(owners)
         self._tracker.unwant_data(owners)
         self._tracker.unwant_data(offsets)

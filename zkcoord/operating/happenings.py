@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from zkcoord.core.model import TopicPartition, consumer_of
+from zkcoord.core.ownership import given_back
 from zkcoord.core.stores import lagging
 from zkcoord.core.view import GroupView, QueuedCommand
 from zkcoord.group_report import GroupReport, TreeReport
@@ -110,14 +111,14 @@ def _members(was: GroupReport, now: GroupReport) -> Iterator[Change]:
 def _why_gone(consumer: str, owned: Sequence[TopicPartition], now: GroupView) -> str | None:
     """Tell an eviction, a death and a leave from what is left of a member; None: that does not tell.
 
-    `owned`: by the reading before. Who leaves has released all of it before; claims of the dead go with their session.
+    `owned`: by the reading before. Who leaves has released all of it before.
     """
     channel = now.channels.get(consumer)
     if channel is not None and channel.evicted_ms is not None:
         return "evicted"
     if any(consumer_of(owner.thread) == consumer for owner in now.owners.values()):
         return "died"
-    if owned and (now.claims or any(now.owners[p].thread for p in owned if p in now.owners)):
+    if owned and not given_back(now, owned):
         return None
     return "left"
 

@@ -122,9 +122,8 @@ def _owner(node: Node, partition: TopicPartition, view: GroupView, layout: Layou
     if owner_of(node.data, version).thread != UNREADABLE_OWNER:
         return
     problem = "no thread id"
-    if layout.ownership.claimed:
-        session = node.stat.ephemeral_owner if node.stat is not None else 0
-        why = f"it is a claim: end the program with the session 0x{session:x}, and it goes"
+    session = node.stat.ephemeral_owner if node.stat is not None else 0
+    if why := layout.ownership.not_mended(session):
         yield Broken(node, "owner", problem, None, why, partition)
         return
     silent = _silent(view, partition)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
-from zkcoord.core.claims import claims_of_evicted
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.ownership import claims_of_evicted
 from zkcoord.serving.changes import more_than_shown
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.paths import Layout, partition_numbers

@@ -69,7 +69,7 @@ class MemberPaths:
         above = [self.layout.topic_offsets(self.group, topic) for topic in topics]
         return [self.layout.offsets(self.group), *above] if topics else []
 
-    def above_claims(self, partitions: Iterable[TopicPartition]) -> list[str]:
+    def above_claims(self, partitions: Iterable[TopicPartition]) -> Sequence[str]:
         """What stands above these partitions' owners, outermost first, where their consumers make them."""
         return self.layout.above_claims(self.group, sorted({p.topic for p in partitions}))
 

@@ -45,6 +45,11 @@ class MemberNodes:
         return [path for path in parents if not self.parents.get(path, True)]
 
 
+def unread(paths: MemberPaths) -> MemberNodes:
+    """A member of which nothing has been read."""
+    return MemberNodes(paths=paths, view=MemberView(claims=paths.layout.ownership.claimed))
+
+
 class Places(NamedTuple):
     """Which partition's node a path is, of those that are followed: so nobody has to parse it."""
 

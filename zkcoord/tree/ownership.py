@@ -45,6 +45,10 @@ class Ownership(Protocol):
     def claim(self, path: str, thread: str) -> Sequence[Write]:
         """Return the writes by which a consumer makes the owner node of a partition that it was given."""
 
+    def parents(self, owners: str, topics: Sequence[str]) -> Sequence[str]:
+        """Return those of the parents of owner nodes that are not there with the topics' marks, outermost first.
+        `owners`: the parent of all; `topics`: those of one topic's owners."""
+
     def guard(self, path: str, version: int) -> Sequence[Write]:
         """Return the checks that go along with each offset of a partition that is held."""
 
@@ -67,6 +71,10 @@ class Ownership(Protocol):
     def noted(self, owned: Sequence[TopicPartition]) -> Sequence[TopicPartition] | None:
         """Return what the mark of an evicted consumer says that it owned; None: its owner nodes say so."""
 
+    def not_mended(self, session: int) -> str:
+        """Return why nobody may mend a node that names no thread by setting it, and what to do; "": it may be set.
+        `session`: of the ephemeral node."""
+
 
 class PersistentOwners:
     """A persistent node for each partition, empty while the partition is free. Its version only grows, so a grant
@@ -87,6 +95,10 @@ class PersistentOwners:
 
     def claim(self, path: str, thread: str) -> Sequence[Write]:
         """Nothing: the grant set it."""
+        return ()
+
+    def parents(self, owners: str, topics: Sequence[str]) -> Sequence[str]:
+        """None: the marks are their parents."""
         return ()
 
     def guard(self, path: str, version: int) -> Sequence[Write]:
@@ -119,6 +131,10 @@ class PersistentOwners:
         """None: the nodes stay."""
         return None
 
+    def not_mended(self, session: int) -> str:
+        """Nothing prevents it."""
+        return ""
+
 
 class ClaimedOwners:
     """An ephemeral node of its consumer for each claimed partition; a partition without one is free.
@@ -139,6 +155,10 @@ class ClaimedOwners:
     def claim(self, path: str, thread: str) -> Sequence[Write]:
         """Create the node and set it once."""
         return [CreateNode(path, ephemeral=True), SetNode(path, thread.encode("utf-8"), 0)]
+
+    def parents(self, owners: str, topics: Sequence[str]) -> Sequence[str]:
+        """All of them: the marks stand elsewhere."""
+        return [owners, *topics] if topics else ()
 
     def guard(self, path: str, version: int) -> Sequence[Write]:
         """Check that the claim stands."""
@@ -167,6 +187,10 @@ class ClaimedOwners:
     def noted(self, owned: Sequence[TopicPartition]) -> Sequence[TopicPartition] | None:
         """All of it: the claims may go while it still reads."""
         return owned
+
+    def not_mended(self, session: int) -> str:
+        """It is its session's alone."""
+        return f"it is a claim: end the program with the session 0x{session:x}, and it goes"
 
 
 PERSISTENT_OWNERS: Ownership = PersistentOwners()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
@@ -146,11 +146,9 @@ class Layout:
         """The parent of one topic's owners."""
         return f"{self.groups}/{group}/owners/{topic}"
 
-    def above_claims(self, group: str, topics: Collection[str]) -> list[str]:
+    def above_claims(self, group: str, topics: Iterable[str]) -> Sequence[str]:
         """What stands above the owners of these topics, outermost first, where their consumers make them."""
-        if not topics or not self.ownership.claimed:
-            return []
-        return [self.owners(group), *(self.topic_owners(group, topic) for topic in topics)]
+        return self.ownership.parents(self.owners(group), [self.topic_owners(group, topic) for topic in topics])
 
     def consumer_id(self, new_id: str) -> str:
         """The name of a registration from a new id: beside old consumers its random part begins with `z`.
@@ -158,7 +156,7 @@ class Layout:
         >>> LEGACY.consumer_id("g_h-1795229172529-931c1cca")
         'g_h-1795229172529-z31c1cca'
         """
-        return f"{new_id[:-8]}z{new_id[-7:]}" if self.ownership.claimed else new_id
+        return f"{new_id[:-8]}z{new_id[-7:]}" if self.adopts else new_id
 
     def owner(self, group: str, partition: TopicPartition) -> str:
         """The node that says which thread may read the partition."""

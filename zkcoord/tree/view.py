@@ -7,7 +7,7 @@ without eligibility, a refused command, a free owner that is left alone, a defau
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -18,8 +18,9 @@ from zkcoord.core.view import Channel, GroupView, Instance, Member, OffsetSeen, 
 from zkcoord.errors import CorruptError
 from zkcoord.tree import decoders
 from zkcoord.tree.copied import now, own
-from zkcoord.tree.ownership import UNREADABLE_OWNER, is_draft_stop, owner_of
-from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Address, Layout, Place, parents
+from zkcoord.tree.owners import owners_fold
+from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Address, Layout, Place
+from zkcoord.tree.problems import Problems
 from zkcoord.tree.record import decode_record
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.state import decode_state
@@ -63,9 +64,10 @@ def fold(before: GroupNodes, nodes: Iterable[Node], layout: Layout) -> GroupNode
 def fold_parsed(before: GroupNodes, nodes: Iterable[tuple[Address, Node]]) -> GroupNodes:
     """`fold` for answers whose addresses are known, and all of this group."""
     folder = _Folder(before)
+    take_owner = folder.owners.take
     for address, node in nodes:
         if address.place is Place.OWNER:  # there are many
-            (folder.claim if before.view.claims else folder.owner)(address, node)
+            take_owner(address, node)
         else:
             folder.take(address, node)
     return folder.result()
@@ -77,36 +79,27 @@ class _Folder:
     # copies of what is known before, of the view and beside it; None: nothing of it has changed
     _members: dict[str, Member] | None = None
     _channels: dict[str, Channel] | None = None
-    _own_owners: dict[TopicPartition, Owner] | None = None
     _instances: dict[str, Instance] | None = None
-    _own_stops: set[TopicPartition] | None = None
     _parents: set[str] | None = None
-    _claims: dict[TopicPartition, Owner] | None = None
     _marks: dict[str, MarkSeen] | None = None
     _lists: dict[str, Node] | None = None
     _offsets: dict[TopicPartition, OffsetSeen] | None = None
-    _own_problems: dict[str, str] | None = None
 
     def __init__(self, before: GroupNodes) -> None:
         self._before = before
         self._known = self._view = before.view  # as it was, and with the record and the state of the batch
-        self._owners, self._problems = before.view.owners, before.problems  # as they are now
-        self._draft_stops: Set[TopicPartition] = before.view.draft_stops
-        self._dropped: set[str] = set()  # topics whose owners went with their mark, and are still to be taken out
+        self._problems = Problems(before.problems)
+        self.owners = owners_fold(before.view, before.claims, self._problems)
 
     def result(self) -> GroupNodes:
         """The group after the batch."""
-        self._drop()
-        nodes, view, known = self._before, self._view, self._known
+        nodes, known = self._before, self._known
+        view = self.owners.result(self._view)
         if self._members is not None or self._instances is not None:
             members, instances = now(self._members, known.members), now(self._instances, known.instances)
             view = fast_replace(view, members=members, instances=instances)
         if self._channels is not None:
             view = fast_replace(view, channels=self._channels)
-        if self._owners is not known.owners:
-            view = fast_replace(view, owners=self._owners)
-        if self._own_stops is not None:
-            view = fast_replace(view, draft_stops=frozenset(self._own_stops))
         if self._marks is not None:
             marks = self._marks.items()
             marked = frozenset(topic for topic, seen in marks if seen.mark is not None or seen.unreadable)
@@ -115,12 +108,10 @@ class _Folder:
             nodes = fast_replace(nodes, marks=self._marks)
         if self._parents is not None:
             nodes = fast_replace(nodes, parents=frozenset(self._parents))
-        if self._claims is not None:
-            nodes = fast_replace(nodes, claims=self._claims)
         if self._lists is not None or self._offsets is not None:
             lists, offsets = now(self._lists, nodes.lists), now(self._offsets, nodes.offsets)
             nodes = fast_replace(nodes, lists=lists, offsets=offsets)
-        return fast_replace(nodes, view=view, problems=self._problems)
+        return fast_replace(nodes, view=view, claims=self.owners.claims, problems=self._problems.known)
 
     def take(self, address: Address, node: Node) -> None:
         """Take one answer in, of any node but an owner's."""
@@ -140,7 +131,8 @@ class _Folder:
             case Place.OFFSET:
                 self._offset(address, node)
             case Place.CLAIMS:
-                self._claim_list(address, node)
+                self._parent(node)
+                self.owners.take_list(address, node)
             case Place.OFFSETS | Place.MARK if node.kind is Kind.CHILDREN:
                 self._lists = own(self._lists, self._before.lists)
                 self._lists[node.path] = node
@@ -170,22 +162,8 @@ class _Folder:
             copy = own(copy, known)
             for each in gone:
                 del copy[each]
-            self._forget_problems({f"{listed.path}/{each}" for each in gone})
+            self._problems.forget({f"{listed.path}/{each}" for each in gone})
         return copy
-
-    def _problem(self, path: str, what: str | None) -> None:
-        if what is None and path not in self._problems:
-            return
-        self._problems = problems = self._own_problems = own(self._own_problems, self._problems)
-        if what is None:
-            del problems[path]
-        else:
-            problems[path] = what
-
-    def _forget_problems(self, gone: Set[str]) -> None:
-        """Forget the problems of these nodes, and of all below them: they are gone."""
-        for path in [p for p in self._problems if p in gone or not gone.isdisjoint(parents(p))]:
-            self._problem(path, None)
 
     def _unreadable(self, what: str, error: str | None) -> None:
         before = self._view.unreadable
@@ -201,10 +179,12 @@ class _Folder:
         members = self._members = own(self._members, self._known.members)
         if node.stat is None:
             members.pop(address.name, None)
-            self._problem(node.path, None)
+            self._problems.note(node.path, None)
             return
         members[address.name] = member = decoders.member_of(address.name, node)
-        self._problem(node.path, member.unreadable and f"{member.unreadable}: its owner must register again correctly")
+        self._problems.note(
+            node.path, member.unreadable and f"{member.unreadable}: its owner must register again correctly"
+        )
 
     def _channel(self, address: Address, node: Node) -> None:
         seen = now(self._channels, self._known.channels).get(address.name)
@@ -214,7 +194,7 @@ class _Folder:
         if node.stat is None:
             if node.kind is Kind.CHILDREN:  # watched, and perhaps read later than the data beside it: its word counts
                 channels.pop(address.name, None)
-                self._forget_problems({node.path})
+                self._problems.forget({node.path})
             return
         known = channels.get(address.name)
         if known is None or known.czxid != node.stat.czxid:  # made again under its name: nothing of the former holds
@@ -222,10 +202,10 @@ class _Folder:
         if node.kind is Kind.CHILDREN:
             names = set(node.children)
             if EVICTED_MARK not in names:
-                self._problem(f"{node.path}/{EVICTED_MARK}", None)
-            for command in known.commands if self._problems else ():
+                self._problems.note(f"{node.path}/{EVICTED_MARK}", None)
+            for command in known.commands if self._problems.known else ():
                 if command.sequence not in names:
-                    self._problem(f"{node.path}/{command.sequence}", None)
+                    self._problems.note(f"{node.path}/{command.sequence}", None)
             channels[address.name] = fast_replace(
                 known,
                 commands=tuple(c for c in known.commands if c.sequence in names),
@@ -235,7 +215,7 @@ class _Folder:
             )
             return
         channels[address.name], problem = decoders.with_status(known, node)
-        self._problem(node.path, problem)
+        self._problems.note(node.path, problem)
 
     def _command(self, address: Address, node: Node) -> None:
         channels = self._channels = own(self._channels, self._known.channels)
@@ -247,14 +227,16 @@ class _Folder:
             others = tuple(c for c in others if c.sequence != address.item)
         if node.stat is None:
             channels[address.name] = fast_replace(channel, commands=others)
-            self._problem(node.path, None)
+            self._problems.note(node.path, None)
             return
         command = decoders.outstanding(address.item, node)
         commands = (*others, command)
         if others and others[-1].sequence > command.sequence:
             commands = tuple(sorted(commands, key=lambda c: c.sequence))
         channels[address.name] = fast_replace(channel, commands=commands)
-        self._problem(node.path, command.error and f"{command.error}: its sender or its consumer must be upgraded")
+        self._problems.note(
+            node.path, command.error and f"{command.error}: its sender or its consumer must be upgraded"
+        )
 
     def _evicted(self, address: Address, node: Node) -> None:
         channels = self._channels = own(self._channels, self._known.channels)
@@ -262,90 +244,23 @@ class _Folder:
         if channel is None:
             return
         channels[address.name], problem = decoders.with_mark(channel, node)
-        self._problem(node.path, problem)
-
-    def owner(self, address: Address, node: Node) -> None:
-        """Take in what an owner's node says."""
-        partition = address.partition
-        if partition is None:
-            return
-        if partition.topic in self._dropped:
-            self._drop()
-        known = self._owners.get(partition)
-        if is_draft_stop(node.data) is not (partition in self._draft_stops):
-            stops = self._changed_stops()
-            (stops.discard if partition in stops else stops.add)(partition)
-        owner = None if node.stat is None else owner_of(node.data, node.stat.version)
-        if owner is None and known is not None:
-            del self._changed_owners()[partition]
-        if owner is None:
-            return
-        if owner != known:  # most are read again in vain, and the map of all of them is not copied for that
-            self._changed_owners()[partition] = owner
-        if owner.thread == UNREADABLE_OWNER:
-            wrong = f"{node.data[:80]!r} is no thread id"
-            act = f"an operator must set it empty, then run `zkcoord group rebalance {self._before.view.group}`"
-            self._problem(node.path, f"{wrong}: {act}")
-        elif self._problems:
-            self._problem(node.path, None)
-
-    def claim(self, address: Address, node: Node) -> None:
-        """Take in what a claim's node says."""
-        partition = address.partition
-        if partition is None:
-            return
-        if node.stat is not None:
-            self._claims = own(self._claims, self._before.claims)
-            self._claims[partition] = owner_of(node.data, node.stat.version)
-        elif partition in now(self._claims, self._before.claims):
-            self._claims = own(self._claims, self._before.claims)
-            del self._claims[partition]
-
-    def _claim_list(self, address: Address, node: Node) -> None:
-        """Take in the list of a topic's claims: what is not in it is nobody's."""
-        self._parent(node)
-        names, known = frozenset(node.children), now(self._claims, self._before.claims)
-        gone = {p for p in known if p.topic == address.name and str(p.partition) not in names}
-        if gone:
-            self._claims = {p: owner for p, owner in known.items() if p not in gone}
+        self._problems.note(node.path, problem)
 
     def _mark(self, address: Address, node: Node) -> None:
         topic = address.name
         marks = self._marks = own(self._marks, self._before.marks)
         known = marks.pop(topic, None)
-        self._problem(node.path, None)
+        self._problems.note(node.path, None)
         if node.stat is None:
-            if known is not None and not self._before.view.claims:  # removed with all that stood below it
-                self._dropped.add(topic)
+            if known is not None:
+                self.owners.unmarked(topic)
             return
         try:
             marks[topic] = MarkSeen(decode_mark(node.data), node.stat.version)
         except CorruptError as error:
             marks[topic] = MarkSeen(None, node.stat.version, unreadable=True)
             why = "an operator must mend it, or set it empty if it is the same topic still"
-            self._problem(node.path, f"{error}: {why}; until then nothing of the topic is given to anybody")
-
-    def _drop(self) -> None:
-        """Take out the owners of the topics that were dropped: once for all of them, thousands may be."""
-        if not self._dropped:
-            return
-        owners = self._changed_owners()
-        for partition in [p for p in owners if p.topic in self._dropped]:
-            del owners[partition]
-        stops = [p for p in self._draft_stops if p.topic in self._dropped]
-        if stops:
-            self._changed_stops().difference_update(stops)
-        self._dropped.clear()
-
-    def _changed_owners(self) -> dict[TopicPartition, Owner]:
-        if self._own_owners is None:
-            self._owners = self._own_owners = dict(self._owners)
-        return self._own_owners
-
-    def _changed_stops(self) -> set[TopicPartition]:
-        if self._own_stops is None:
-            self._draft_stops = self._own_stops = set(self._draft_stops)
-        return self._own_stops
+            self._problems.note(node.path, f"{error}: {why}; until then nothing of the topic is given to anybody")
 
     def _offset(self, address: Address, node: Node) -> None:
         partition = address.partition
@@ -373,10 +288,10 @@ class _Folder:
         except CorruptError as error:
             if self._before.view.record_version is None:
                 self._unreadable("record", str(error))
-            self._problem(node.path, f"{error}: an operator must mend it; {KNOWN_BEFORE}")
+            self._problems.note(node.path, f"{error}: an operator must mend it; {KNOWN_BEFORE}")
             self._view = fast_replace(self._view, answerable=False)
             return
-        self._problem(node.path, decoders.not_carried_out(record))
+        self._problems.note(node.path, decoders.not_carried_out(record))
         self._unreadable("record", None)
         self._view = fast_replace(self._view, record=record, answerable=True)
 
@@ -390,8 +305,8 @@ class _Folder:
         except CorruptError as error:
             if self._before.view.state_version is None:
                 self._unreadable("state", str(error))
-            self._problem(node.path, f"{error}: an operator must restore it; {KNOWN_BEFORE}")
+            self._problems.note(node.path, f"{error}: an operator must restore it; {KNOWN_BEFORE}")
             return
         self._unreadable("state", None)
-        self._problem(node.path, None)
+        self._problems.note(node.path, None)
         self._view = fast_replace(self._view, state=state)

@@ -14,8 +14,8 @@ from typing import NamedTuple, TypeVar
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.racks import broker_racks, partition_racks, racked
 from zkcoord.core.view import GroupView, Instance, Member, Wildcard
-from zkcoord.tree.effective_owners import effective_owners
 from zkcoord.tree.known_topics import KnownTopics
+from zkcoord.tree.owners import effective_owners, inputs_of_owners
 from zkcoord.tree.topic import changes_of
 from zkcoord.tree.view import GroupNodes
 
@@ -114,7 +114,7 @@ def view_of(
     if of_marks != made_of.changed:
         now = {topic: known.mark(topic, environment.root_czxid) for topic in nodes.marks.keys() & wanted_topics}
         changed = _kept(changed, changes_of(nodes.marks, now.get, known.deleted))
-    of_owners = (nodes.claims, view.members, view.channels) if view.claims else ()
+    of_owners = inputs_of_owners(view, nodes.claims)
     if len(of_owners) != len(made_of.owners) or not all(map(is_, of_owners, made_of.owners)):
         owners = _kept(owners, effective_owners(nodes.claims, view.members, view.channels))
     inputs, protocols = ViewInputs(of_topics, of_racks, of_marks, of_owners), environment.protocols

@@ -22,7 +22,8 @@ from zkcoord.errors import ZkcoordError
 class LookUp:
     """Read the offsets of these partitions, and the owners that are not known, and follow them from now on.
 
-    `known`: owners as a start tells them. `parents`: read what stands above the offsets, too.
+    `known`: owners as a start tells them; an offset is read behind the claim of one that is free. `parents`: read what
+    stands above the offsets, too.
     """
 
     name: str

@@ -1,18 +1,38 @@
-"""Claims of consumers that were evicted: their sessions may go on, and then their claims stand.
+"""The owners that decisions go by, in every layout: which partition is available, which was given back.
 
-While its mark's grace goes on an evicted consumer may still read. Afterwards the coordinator deletes its claims, each
-only while the partition's offset is as it was: two claims of one partition look the same, and the next owner's
-acknowledgement sets the offset.
+Where owners are claims, those of a consumer that was evicted stand as long as its session goes on. While its mark's
+grace goes on it may still read. Afterwards the coordinator deletes its claims, each only while the partition's offset
+is as it was: two claims of one partition look the same, and the next owner's acknowledgement sets the offset.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 
 from zkcoord.core.ack_timeouts import AckTimeouts
 from zkcoord.core.decisions import DeleteClaims
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.view import GroupView, Owner
+
+
+def available(view: GroupView, timeouts: AckTimeouts, owner: Owner | None, now_ms: int) -> bool:
+    """True when the owner node is absent or empty, or names a registration that is gone and past any grace.
+
+    An owner that names no thread is nobody's and not free: somebody overwrote it, perhaps under a reader. Where owners
+    are claims, one that stands is never available: nobody else could claim the partition.
+    """
+    if owner is not None and view.claims and claimed(owner):
+        return False
+    if owner is None or not owner.thread:
+        return True
+    holder = consumer_of(owner.thread)
+    return holder != "" and holder not in view.members and not timeouts.in_grace(view, holder, now_ms)
+
+
+def given_back(view: GroupView, partitions: Iterable[TopicPartition]) -> bool:
+    """True when the owners tell that these were given back. Claims do not: they may have gone with their session."""
+    return not view.claims and not any(view.owners[p].thread for p in partitions if p in view.owners)
 
 
 def claims_of_evicted(view: GroupView) -> dict[str, list[TopicPartition]]:

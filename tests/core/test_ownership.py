@@ -1,4 +1,4 @@
-"""What a coordinator decides where owners are claims: an owner at version -1 has no node (`tree.effective_owners`)."""
+"""What a coordinator decides where owners are claims: an owner at version -1 has no node (`tree.owners`)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from dataclasses import replace
 
 from tests.core.groups import NOW, T0, T1, T2, T3, Steps, channel, command, group, member
 from zkcoord.core.ack_timeouts import AckTimeouts
-from zkcoord.core.claims import claims_to_delete
 from zkcoord.core.decisions import DeleteClaims, PurgeChannel
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.ownership import available, claims_to_delete
 from zkcoord.core.quarantine import Quarantines
-from zkcoord.core.reconcile import available
 from zkcoord.core.view import START, GroupView, Owner, Refusal
 
 GRACE_MS = 6_000

@@ -9,8 +9,8 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.state import GroupState
 from zkcoord.core.view import Channel, GroupView, Leftovers, Member, Owner, QueuedCommand
 from zkcoord.errors import CorruptError
-from zkcoord.tree.effective_owners import NO_NODE, effective_owners
 from zkcoord.tree.evicted import Evicted, decode_evicted, encode_evicted
+from zkcoord.tree.owners import NO_NODE, effective_owners
 from zkcoord.tree.paths import LEGACY, Place
 from zkcoord.tree.plan import Term, plan
 from zkcoord.tree.reading import below, claim_lists

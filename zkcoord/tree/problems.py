@@ -1,0 +1,44 @@
+"""The nodes of one group that cannot be parsed: each path with what is wrong, and who must act."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+
+from zkcoord.tree.copied import now, own
+from zkcoord.tree.paths import parents
+
+
+class Problems:
+    """The problems that are known while answers are taken in: copied once, at the first change.
+
+    >>> before = {"/a/b": "no JSON"}
+    >>> problems = Problems(before)
+    >>> problems.note("/c", "no number")
+    >>> problems.forget({"/a"})
+    >>> before, problems.known
+    ({'/a/b': 'no JSON'}, {'/c': 'no number'})
+    """
+
+    def __init__(self, before: Mapping[str, str]) -> None:
+        self._before = before
+        self._changed: dict[str, str] | None = None
+
+    @property
+    def known(self) -> Mapping[str, str]:
+        """Path -> what is wrong there: the mapping of before while nothing has changed."""
+        return now(self._changed, self._before)
+
+    def note(self, path: str, what: str | None) -> None:
+        """Note what is wrong with a node; None: nothing is."""
+        if what is None and path not in self.known:
+            return
+        changed = self._changed = own(self._changed, self._before)
+        if what is None:
+            del changed[path]
+        else:
+            changed[path] = what
+
+    def forget(self, gone: Set[str]) -> None:
+        """Forget the problems of these nodes, and of all below them: they are gone."""
+        for path in [p for p in self.known if p in gone or not gone.isdisjoint(parents(p))]:
+            self.note(path, None)
