@@ -167,6 +167,16 @@ FORBIDDEN: dict[str, set[str]] = {
     "zkcoord.serving": {"zkcoord.shell.zk", "zkcoord.shell.driver", "zkcoord.shell.worker", "zkcoord.shell.journal"},
     "zkcoord.group_report": {"zkcoord.cli", "zkcoord.spark", "zkcoord.embedded", "zkcoord.demo", "zkcoord.kafka"},
 }
+KNOW_OWNERSHIP = {  # beside `tree.ownership` itself and the layouts, whose value it is: CONTRIBUTING.md has the ten
+    "zkcoord.tree.reading",
+    "zkcoord.tree.owners",
+    "zkcoord.tree.view",
+    "zkcoord.tree.member_view",
+    "zkcoord.core.ownership",
+    "zkcoord.core.member.ownership",
+    "zkcoord.member.leaving",
+    "zkcoord.serving.owners",
+}
 ONLY_IMPORTER = {
     "kazoo": "zkcoord.shell.zk",
     "prometheus_client": "zkcoord.metrics",
@@ -248,6 +258,18 @@ def test_no_files_of_the_spark_package_import_each_other_in_a_circle() -> None:
         for module in leaves:
             del graph[module]
     assert sorted(graph) == []  # in a circle, or above one
+
+
+def asks_for_claims(path: Path) -> bool:
+    """True when a file asks a layout or a view whether owners are claims."""
+    asked = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.Attribute)]
+    names = {(getattr(node.value, "attr", None) or getattr(node.value, "id", None), node.attr) for node in asked}
+    return not names.isdisjoint({("ownership", "claimed"), ("view", "claims"), ("now", "claims"), ("was", "claims")})
+
+
+def test_few_files_ask_how_partitions_are_owned() -> None:
+    found = {module_of(path) for path in sources("zkcoord") if asks_for_claims(path)}
+    assert found == KNOW_OWNERSHIP
 
 
 @pytest.mark.parametrize("path", sources("zkcoord"), ids=module_of)

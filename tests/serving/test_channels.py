@@ -8,6 +8,7 @@ from zkcoord.core.command import Command, Option
 from zkcoord.core.model import TopicPartition
 from zkcoord.serving.channels import Channels
 from zkcoord.serving.group_watch import GroupWatch
+from zkcoord.serving.owners import owner_watch
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.command import encode_command
 from zkcoord.tree.paths import DRAFT, REFUSED_MARK, Place
@@ -31,7 +32,7 @@ class Followed:
 
     def __init__(self, command: bytes | None) -> None:
         self.tracker = Tracker()
-        self._channels = Channels("g", DRAFT, self.tracker)
+        self._channels = Channels("g", DRAFT, self.tracker, owner_watch("g", DRAFT, self.tracker))
         for path, kind in ((CHANNEL, Kind.CHILDREN), (CHANNEL, Kind.DATA), (OWNER, Kind.DATA)):
             self.tracker.want(path, kind)
         status = Node(CHANNEL, Kind.DATA, Stat(0, 5, 0))

@@ -20,7 +20,7 @@ from zkcoord.core.command import Option
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.view import Owner
 from zkcoord.serving.changes import more_than_shown
-from zkcoord.serving.claims import ClaimWatch
+from zkcoord.serving.owners import OwnerWatch
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Address, Layout, Place
 from zkcoord.tree.reading import below
@@ -35,7 +35,7 @@ class Channels:
     group: str
     layout: Layout
     tracker: Tracker
-    claims: ClaimWatch = field(init=False)
+    owners: OwnerWatch
     started: set[str] = field(default_factory=set)  # consumers that acknowledged starts; whoever follows that clears it
     _owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)  # the owners that `_owned` was made of
     _owned: Mapping[str, Sequence[TopicPartition]] = field(default_factory=dict)
@@ -48,9 +48,6 @@ class Channels:
     _last: dict[str, str] = field(default_factory=dict)  # consumer -> the last of its commands in this batch
     _last_read: dict[str, str] = field(default_factory=dict)  # likewise, of those that were read
     _lists: dict[str, Node] = field(default_factory=dict)  # consumer -> its channel's list as last read
-
-    def __post_init__(self) -> None:
-        self.claims = ClaimWatch(self.group, self.layout, self.tracker)
 
     # a batch of answers
 
@@ -114,7 +111,7 @@ class Channels:
             self._touch_status(consumer_id)
             if command.option == Option.START_FETCHER.value and command.error is None:
                 self.started.add(consumer_id)
-                self.claims.touch(command.threads or ())  # its status says what its consumer could not start
+                self._touch_all(self.owners.told_by_start(command.threads or ()))
             elif command.threads is None:
                 self.touch_owners_of({consumer_id}, after)
             else:
@@ -123,7 +120,7 @@ class Channels:
             self.tracker.unwant(f"{node.path}/{EVICTED_MARK}")
         results = self._read_beside(after, consumer_id)
         if more_than_shown(self._lists.get(consumer_id), node):
-            self._touch_all(results)
+            self._touch_all((path, Kind.DATA) for path in results)
         self._lists[consumer_id] = node
 
     def _read_beside(self, after: GroupNodes, consumer_id: str) -> list[str]:
@@ -132,8 +129,7 @@ class Channels:
         commands = channel.commands if channel is not None else ()
         stops = [command.threads or {} for command in commands if command.option == Option.STOP_FETCHER.value]
         named = [partition for threads in stops for partition in threads]
-        owners = [] if self.layout.ownership.claimed else [self.layout.owner(self.group, p) for p in named]
-        results = [path, *owners]
+        results = [path, *self.owners.beside(named)]
         self.tracker.read_beside(path, Kind.CHILDREN, results if commands else ())
         return results if stops else []
 
@@ -147,7 +143,7 @@ class Channels:
         if last_read or node.path == self._last[address.name]:  # once for all of a batch: there may be thousands
             results = self._read_beside(after, address.name)
             if last_read:
-                self._touch_all(results)
+                self._touch_all((path, Kind.DATA) for path in results)
         channel, sent = after.view.channels.get(address.name), self._sent.get(address.name)
         for command in channel.commands if channel is not None and sent else ():
             if command.sequence == address.item and sent:
@@ -196,23 +192,15 @@ class Channels:
     # nodes that become dirty
 
     def _touch_status(self, consumer_id: str) -> None:
-        self._touch(self.layout.channel(self.group, consumer_id))
+        self._touch_all([(self.layout.channel(self.group, consumer_id), Kind.DATA)])
 
     def _touch_owners(self, partitions: Iterable[TopicPartition]) -> None:
-        touched = list(partitions)
-        if self.layout.ownership.claimed:  # a claim never changes: the list tells of those that are gone, or new
-            self.claims.touch(touched)
-            return
-        for partition in touched:
-            self._touch(self.layout.owner(self.group, partition))
+        self._touch_all(self.owners.told(partitions))
 
-    def _touch_all(self, paths: Iterable[str]) -> None:
-        for path in paths:
-            self._touch(path)
-
-    def _touch(self, path: str) -> None:
-        if path not in self._behind:
-            self.tracker.touch(path, Kind.DATA)
+    def _touch_all(self, nodes: Iterable[tuple[str, Kind]]) -> None:
+        for path, kind in nodes:
+            if kind is not Kind.DATA or path not in self._behind:
+                self.tracker.touch(path, kind)
 
     def touch_owners_of(self, consumers: Set[str], nodes: GroupNodes) -> None:
         """Read all owners that name one of these."""

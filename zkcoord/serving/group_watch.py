@@ -6,7 +6,6 @@ difference of two readings is followed. `channels` follows the nodes below chann
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import repeat
@@ -21,8 +20,8 @@ from zkcoord.core.state import Announced
 from zkcoord.core.view import GroupView, Instance, Member, Wildcard
 from zkcoord.legacy.mode_watch import ModeWatch
 from zkcoord.serving.channels import Channels
-from zkcoord.serving.claims import ClaimWatch
 from zkcoord.serving.group_listing import USUAL, GroupListing
+from zkcoord.serving.owners import OwnerWatch, owner_watch
 from zkcoord.serving.topics import TopicTable
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.looked_up import committed, leftovers
@@ -42,7 +41,7 @@ class GroupWatch:
     tracker: Tracker
     nodes: GroupNodes
     channels: Channels
-    claims: ClaimWatch
+    owners: OwnerWatch
     needs: Needs = NO_NEEDS
     wildcards: frozenset[Wildcard] = frozenset()
     _instances: Mapping[str, Instance] = field(default_factory=dict)
@@ -51,8 +50,6 @@ class GroupWatch:
     _offsets: set[TopicPartition] = field(default_factory=set)  # invariant: of these topics, those that are wanted
     _changes: int = 0  # of the topics, when members were given those that their wildcards take
     _made_of: ViewInputs = NO_INPUTS  # of what the view was made
-    _owners: defaultdict[str, set[TopicPartition]] = field(default_factory=lambda: defaultdict(set))
-    # by topic: the partitions that are followed
     _unread: dict[tuple[str, Kind], tuple[Address, Node]] = field(default_factory=dict)  # answers, each node's once
     _listed: set[str] = field(default_factory=set)  # topics whose owner nodes were listed
     _announced: dict[TopicPartition, tuple[int, Sequence[Announced]]] = field(default_factory=dict)
@@ -68,8 +65,9 @@ class GroupWatch:
     @classmethod
     def begin(cls, group: str, layout: Layout, tracker: Tracker) -> GroupWatch:
         """Follow a group from now on."""
-        nodes, channels = unread(group, layout), Channels(group, layout, tracker)
-        following = cls(group, layout, tracker, nodes, channels, channels.claims, whole=not layout.adopts)
+        owners = owner_watch(group, layout, tracker)
+        channels = Channels(group, layout, tracker, owners)
+        following = cls(group, layout, tracker, unread(group, layout), channels, owners, whole=not layout.adopts)
         following.modes = ModeWatch(group) if layout.adopts else None
         tracker.want_all(first(group, layout), group)
         return following
@@ -139,7 +137,7 @@ class GroupWatch:
             before, self.nodes, self.needs = self.needs.topics, nodes, needs_of(nodes, of_plan)
             for topic in sorted(self.needs.topics - before):
                 self.tracker.want_all(above_partitions(self.group, topic, self.layout), self.group)
-            self.claims.want(sorted(self.needs.topics - before))
+            self.owners.subscribe(sorted(self.needs.topics - before))
             table.want(self.group, self.needs.topics)
         self._members, self._instances, self._changes = self.nodes.view.members, instances, table.changes
         self._of_plan = of_plan
@@ -153,7 +151,7 @@ class GroupWatch:
         for topic, partitions in view.topics.items() if view.topics is not before.topics else ():
             known = topic in view.marked or not self.layout.owners_below_marks
             if known and before.topics.get(topic) != partitions:
-                self._want_owners(_numbered(topic, partitions))
+                self.owners.want(_numbered(topic, partitions))
         self._take_leftovers()
 
     def with_mode(self, table: TopicTable | None, now_ms: int) -> GroupView:
@@ -175,7 +173,7 @@ class GroupWatch:
         if not self._looking <= topics:
             self._look_no_more(self._looking - topics)
         self._looking = set(topics)
-        wanted = self._announced.keys() | self.claims.offsets
+        wanted = self._announced.keys() | self.owners.offsets
         if not topics and self.nodes.offsets.keys() - wanted:
             kept = {p: seen for p, seen in self.nodes.offsets.items() if p in wanted}
             self.nodes = fast_replace(self.nodes, offsets=kept)
@@ -189,7 +187,7 @@ class GroupWatch:
             self._unwant(path, Kind.CHILDREN)
         for partition in [p for p in self._offsets if p.topic in topics]:
             self._offsets.discard(partition)
-            if partition not in self._announced and partition not in self.claims.offsets:
+            if partition not in self._announced and partition not in self.owners.offsets:
                 self._unwant(self.layout.offset(self.group, partition))
 
     def read_again(self) -> bool:
@@ -222,7 +220,7 @@ class GroupWatch:
         or other ranges are announced: who reads on under an owner that somebody set empty commits. Beside old members
         an owner of ours is looked at until it has committed: those offsets are watched.
         """
-        self.nodes = self.claims.know_offsets(self.nodes, self._offsets | self._announced.keys())
+        self.nodes = self.owners.know_offsets(self.nodes, self._offsets | self._announced.keys())
         view = self.nodes.view
         self._opened = self._opened.seen(view)
         found = self._opened.found
@@ -232,7 +230,7 @@ class GroupWatch:
         versions = {p: (view.owners[p].version if p in view.owners else -1, found[p]) for p in found}
         for partition in sorted(self._announced.keys() - versions.keys()):
             del self._announced[partition]
-            if partition not in self._offsets and partition not in self.claims.offsets:
+            if partition not in self._offsets and partition not in self.owners.offsets:
                 self._unwant(self.layout.offset(self.group, partition))
         new = sorted(p for p, version in versions.items() if self._announced.get(p) != version)
         for partition in new:
@@ -286,7 +284,7 @@ class GroupWatch:
 
     def granting(self, partitions: Iterable[TopicPartition]) -> None:
         """Follow the owners of these partitions: a grant of them is about to be sent."""
-        self._want_owners(partitions)
+        self.owners.want(partitions)
 
     def sent(self, decision: Decision) -> None:
         """Note that this was sent: what it may lead to is read."""
@@ -296,7 +294,7 @@ class GroupWatch:
             option = Option.PING if isinstance(decision, PingMember) else Option.OFFSET_STORE
             self.channels.sent_control(decision.consumer_id, option)
         elif isinstance(decision, DeleteClaims):
-            self.claims.read_offsets(decision.partitions)
+            self.owners.read_offsets(decision.partitions)
 
     def _watch_until_mended(self, address: Address, node: Node, wrong: bool) -> None:
         """Watch a node that nobody can parse, since somebody is asked to edit it; the record is watched anyway."""
@@ -330,18 +328,18 @@ class GroupWatch:
             case Place.MARK, Kind.DATA:
                 if node.exists:
                     numbers = self.nodes.view.topics.get(address.name, ())
-                    self._want_owners(_numbered(address.name, numbers))
+                    self.owners.want(_numbered(address.name, numbers))
                     if address.name not in before.marks:  # a node that was not there may have come with it
-                        self._touch_missing(address.name)
+                        self.owners.touch_missing(address.name, self.nodes.view.owners)
                 elif address.name in before.marks:
                     self._forget(address.name)
             case Place.CLAIMS, Kind.CHILDREN:
-                self.claims.follow_list(node)
+                self.owners.follow_list(node)
             case Place.OFFSETS, Kind.CHILDREN if address.name in self._looking:
                 self._offsets.update(_numbered(address.name, partition_numbers(node.children)))
                 self._want_below(address, node, ())
             case Place.MARK, Kind.CHILDREN:
-                self._want_owners(_numbered(address.name, partition_numbers(node.children)))
+                self.owners.want(_numbered(address.name, partition_numbers(node.children)))
 
     def _want_below(self, address: Address, node: Node, known: Iterable[str]) -> None:
         """Want the nodes that are new in a list."""
@@ -358,27 +356,13 @@ class GroupWatch:
 
     def _forget(self, topic: str) -> None:
         """Forget the topic: its mark was removed, and all below it."""
-        for partition in sorted(self._owners.pop(topic, ())):
-            self._unwant(self.layout.owner(self.group, partition))
+        for path in self.owners.forget(topic):
+            self._unwant(path)
         self._listed.discard(topic)
         self._unwant(self.layout.mark(self.group, topic), Kind.CHILDREN)
         if topic not in self.needs.topics:
             for path, *_ in above_partitions(self.group, topic, self.layout):
                 self._unwant(path)
-
-    def _want_owners(self, partitions: Iterable[TopicPartition]) -> None:
-        if self.layout.ownership.claimed:
-            return  # those in a list are read
-        fresh = [p for p in partitions if p not in self._owners[p.topic]]
-        for partition in fresh:
-            self._owners[partition.topic].add(partition)
-        paths = [self.layout.owner(self.group, partition) for partition in fresh]
-        self.tracker.want_data(paths, self.group, by_writes=True)
-
-    def _touch_missing(self, topic: str) -> None:
-        owners = self.nodes.view.owners
-        for partition in sorted(p for p in self._owners.get(topic, ()) if p not in owners):
-            self.tracker.touch(self.layout.owner(self.group, partition))
 
     def _unwant(self, path: str, kind: Kind = Kind.DATA) -> None:
         """Follow the node no more, unless the group is listed for its removal: the listing sees each node go."""

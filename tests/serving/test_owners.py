@@ -9,8 +9,8 @@ from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import OffsetSeen, Owner
 from zkcoord.serving.channels import Channels
-from zkcoord.serving.claims import ClaimWatch
 from zkcoord.serving.group_watch import GroupWatch
+from zkcoord.serving.owners import ClaimWatch
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.command import encode_command
 from zkcoord.tree.paths import LEGACY
@@ -40,8 +40,8 @@ def evicted(*claims: TopicPartition, **versions: int) -> GroupNodes:
 def test_behind_an_acknowledged_start_the_claims_of_its_topics_are_listed_again() -> None:
     """The event of that list may come later than the one of the channel's."""
     tracker = Tracker()
-    channels = Channels("g", LEGACY, tracker)
-    channels.claims.want(["t"])
+    channels = Channels("g", LEGACY, tracker, ClaimWatch("g", LEGACY, tracker))
+    channels.owners.subscribe(["t"])
     listed = Node(CHANNEL, Kind.CHILDREN, Stat(0, 5, 0, 0, 1), b"", ("0000000000",))
     command = Node(f"{CHANNEL}/0000000000", Kind.DATA, Stat(0, 0, 0), START)
     before = fold(empty("g", claims=True), [Node(CHANNEL, Kind.DATA, Stat(0, 5, 0)), listed, command], LEGACY)

@@ -1,0 +1,210 @@
+"""Follows the owner nodes of one group, by the layout: which are read, which are watched, which are read again.
+
+Persistent owners are not watched, since there may be very many. What an acknowledgement leaves in them is read with its
+channel (`serving.channels`).
+
+Where owners are claims, ephemeral nodes of their consumers, each topic's list of claims is watched: old consumers
+delete and make claims as they like, and a claim goes with its session. A claim's data never changes, so it is read
+once. A claim that was deleted and made again between two looks at its list is noticed by the number of the list's
+changes, and then all of the list are read.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.ownership import claims_of_evicted
+from zkcoord.core.view import Owner
+from zkcoord.serving.changes import more_than_shown
+from zkcoord.shell.tracker import Tracker
+from zkcoord.tree.paths import Layout, partition_numbers
+from zkcoord.tree.reading import claim_lists
+from zkcoord.tree.snapshot import Kind, Node
+from zkcoord.tree.view import GroupNodes
+
+
+class OwnerWatch(Protocol):
+    """The owners of one group under watch."""
+
+    @property
+    def offsets(self) -> Set[TopicPartition]:
+        """The partitions of which the offset is followed for the sake of an owner."""
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Follow the owners of these topics, which the group wants from now on."""
+
+    def want(self, partitions: Iterable[TopicPartition]) -> None:
+        """Follow the owners of these partitions: they exist, or a grant of them is about to be sent."""
+
+    def touch_missing(self, topic: str, owners: Mapping[TopicPartition, Owner]) -> None:
+        """Read those owners of the topic again of which no node is known. `owners`: those that are."""
+
+    def forget(self, topic: str) -> Iterable[str]:
+        """Forget the topic, whose mark was removed; return the paths of the owners that were followed."""
+
+    def follow_list(self, node: Node) -> None:
+        """Take in the list of a topic's owners."""
+
+    def beside(self, partitions: Iterable[TopicPartition]) -> list[str]:
+        """The nodes that are read together with the list of a channel, while a stop of these stands in it."""
+
+    def told(self, partitions: Iterable[TopicPartition]) -> Iterable[tuple[str, Kind]]:
+        """The nodes that tell what has become of the owners of these."""
+
+    def told_by_start(self, partitions: Iterable[TopicPartition]) -> Iterable[tuple[str, Kind]]:
+        """Those of them that a consumer may have changed when it acknowledged a start of these."""
+
+    def know_offsets(self, nodes: GroupNodes, kept: Set[TopicPartition]) -> GroupNodes:
+        """The group with the versions of those of `offsets` that were read. `kept`: offsets that are followed for
+        another reason."""
+
+    def read_offsets(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these offsets anew: somebody may have set them meanwhile."""
+
+
+def owner_watch(group: str, layout: Layout, tracker: Tracker) -> OwnerWatch:
+    """Return what follows the owners of this group."""
+    return (ClaimWatch if layout.ownership.claimed else PersistentWatch)(group, layout, tracker)
+
+
+@dataclass(slots=True)
+class PersistentWatch:
+    """Follows a node for each partition that exists, without a watch."""
+
+    group: str
+    layout: Layout
+    tracker: Tracker
+    _followed: defaultdict[str, set[TopicPartition]] = field(default_factory=lambda: defaultdict(set))  # by topic
+
+    @property
+    def offsets(self) -> Set[TopicPartition]:
+        """None."""
+        return frozenset()
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Nothing: the topic's mark tells of its owners."""
+
+    def want(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read those that are new."""
+        fresh = [p for p in partitions if p not in self._followed[p.topic]]
+        for partition in fresh:
+            self._followed[partition.topic].add(partition)
+        paths = [self.layout.owner(self.group, partition) for partition in fresh]
+        self.tracker.want_data(paths, self.group, by_writes=True)
+
+    def touch_missing(self, topic: str, owners: Mapping[TopicPartition, Owner]) -> None:
+        """Read them again."""
+        for partition in sorted(p for p in self._followed.get(topic, ()) if p not in owners):
+            self.tracker.touch(self.layout.owner(self.group, partition))
+
+    def forget(self, topic: str) -> Iterable[str]:
+        """Forget them: they were removed with the mark."""
+        return [self.layout.owner(self.group, partition) for partition in sorted(self._followed.pop(topic, ()))]
+
+    def follow_list(self, node: Node) -> None:
+        """Nothing: the owners below a mark are known."""
+
+    def beside(self, partitions: Iterable[TopicPartition]) -> list[str]:
+        """Their owners, which the acknowledgement sets empty."""
+        return [self.layout.owner(self.group, partition) for partition in partitions]
+
+    def told(self, partitions: Iterable[TopicPartition]) -> Iterable[tuple[str, Kind]]:
+        """Their owners."""
+        return [(self.layout.owner(self.group, partition), Kind.DATA) for partition in partitions]
+
+    def told_by_start(self, partitions: Iterable[TopicPartition]) -> Iterable[tuple[str, Kind]]:
+        """None: it has no part in what the grant set; what it refuses is told by its status."""
+        return ()
+
+    def know_offsets(self, nodes: GroupNodes, kept: Set[TopicPartition]) -> GroupNodes:
+        """As it is."""
+        return nodes
+
+    def read_offsets(self, partitions: Iterable[TopicPartition]) -> None:
+        """Nothing: no decision about an owner depends on an offset."""
+
+
+@dataclass(slots=True)
+class ClaimWatch:
+    """Follows each topic's list of claims, and the claims that it names."""
+
+    group: str
+    layout: Layout
+    tracker: Tracker
+    offsets: set[TopicPartition] = field(default_factory=set)  # invariant: these are followed, of evicted ones' claims
+    _lists: dict[str, Node] = field(default_factory=dict)  # by path, as last read
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Watch the lists of these topics' claims."""
+        for topic in topics:
+            self.tracker.want_all(claim_lists(self.group, topic, self.layout), self.group)
+
+    def want(self, partitions: Iterable[TopicPartition]) -> None:
+        """Nothing: those in a list are read."""
+
+    def touch_missing(self, topic: str, owners: Mapping[TopicPartition, Owner]) -> None:
+        """Nothing: the list tells of them."""
+
+    def forget(self, topic: str) -> Iterable[str]:
+        """None: claims do not stand below the mark."""
+        return ()
+
+    def follow_list(self, node: Node) -> None:
+        """Take in a topic's list: read the claims that are new in it."""
+        known = self._lists.get(node.path)
+        before = frozenset(known.children if known is not None else ())
+        again, self._lists[node.path] = more_than_shown(known, node), node
+        for number in partition_numbers(node.children):
+            path = f"{node.path}/{number}"
+            self.tracker.want(path, scope=self.group)
+            if again and str(number) in before:
+                self.tracker.touch(path)
+        for number in partition_numbers(before.difference(node.children)):
+            self.tracker.unwant(f"{node.path}/{number}")
+
+    def beside(self, partitions: Iterable[TopicPartition]) -> list[str]:
+        """None: the lists tell of claims that are gone."""
+        return []
+
+    def told(self, partitions: Iterable[TopicPartition]) -> Iterable[tuple[str, Kind]]:
+        """The lists of their topics: a claim never changes, and a list tells of those that are gone, or new."""
+        topics = sorted({p.topic for p in partitions})
+        lists = (want for topic in topics for want in claim_lists(self.group, topic, self.layout))
+        return [(want.path, want.kind) for want in lists]
+
+    def told_by_start(self, partitions: Iterable[TopicPartition]) -> Iterable[tuple[str, Kind]]:
+        """The same: it has claimed some, and others may have claimed the rest."""
+        return self.told(partitions)
+
+    def know_offsets(self, nodes: GroupNodes, kept: Set[TopicPartition]) -> GroupNodes:
+        """With those of evicted consumers' claims; read those that are unknown."""
+        view = nodes.view
+        found = {p for partitions in claims_of_evicted(view).values() for p in partitions}
+        if not found and not self.offsets:
+            return nodes
+        for partition in sorted(self.offsets - found - kept):
+            self.tracker.unwant(self.layout.offset(self.group, partition))
+        new = found - self.offsets
+        self.offsets = found
+        self.read_offsets(new)
+        if new:
+            return nodes
+        seen = {p: nodes.offsets.get(p) for p in sorted(found)}
+        versions = {p: None if offset is None else offset.version for p, offset in seen.items()}
+        return (
+            nodes
+            if versions == view.claim_offsets
+            else fast_replace(nodes, view=fast_replace(view, claim_offsets=versions))
+        )
+
+    def read_offsets(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read them anew."""
+        for partition in sorted(partitions):
+            path = self.layout.offset(self.group, partition)
+            self.tracker.want(path, scope=self.group)
+            self.tracker.touch(path)
