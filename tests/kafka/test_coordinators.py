@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient
 
@@ -25,7 +26,7 @@ class Opened:
     def __init__(self, cluster: CoordinatorAway) -> None:
         self._cluster = cluster
         self.clients: list[Any] = []
-        self.coordinators = Coordinators(self._open)
+        self.coordinators = Coordinators(confluent_kafka, self._open)
 
     def _open(self) -> Any:
         self.clients.append(AdminClient({"bootstrap.servers": self._cluster.bootstrap_servers}, logger=QUIET))

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import click
 from click.core import ParameterSource
 
-from zkcoord.cli.options import COMMON, Group, Origin, Settings, common_options, name_variables, pass_settings
+from zkcoord.cli.options import COMMON, Group, Origin, Settings, common_options, pass_settings
 from zkcoord.cli.output import print_json, table
 from zkcoord.cli.settings_file import file_name, settable
-from zkcoord.cli.variables import commands_below, mistyped, unknown_variables
+from zkcoord.cli.variables import commands_below, mistyped, name_variables, unknown_variables
 from zkcoord.errors import UsageError
 from zkcoord.operating.saying import warn
 

@@ -12,16 +12,13 @@ import click
 from click.core import ParameterSource
 
 from zkcoord import logs, settings
-from zkcoord.cli.settings_file import SettingsFile, file_name, read_settings
+from zkcoord.cli.settings_file import SettingsFile, read_settings
+from zkcoord.cli.variables import name_variables, variable_of, warn_of_variables
 from zkcoord.errors import UsageError, ZkcoordError
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.shell.zk.config import ZooKeeperConfig, load_config
 
-PREFIX = "ZKCOORD"
-"""Of all environment variables. Those of one command's options begin with PREFIX and its words."""
-
-ZOOKEEPER = f"{PREFIX}_ZOOKEEPER"
-BOOTSTRAP_SERVERS = f"{PREFIX}_BOOTSTRAP_SERVERS"
+ZOOKEEPER, BOOTSTRAP_SERVERS = variable_of("zookeeper"), variable_of("bootstrap-servers")
 SESSION_LOG = "zkcoord.zk"
 SENTENCE_MAX = 1_000  # characters: no sentence is as long
 HELP = {"help_option_names": ["-h", "--help"]}
@@ -181,12 +178,12 @@ def common_options() -> list[click.Option]:
         _option("--output", type=click.Choice(["table", "json"]), help="For people (table) or programs."),
         _option("--log-format", type=click.Choice(list(logs.FORMATS)), help="Of the log on standard error."),
         _option("-v", "--verbose", count=True, help="Log more; twice: everything."),
-        _option("--config", metavar="FILE", help=f"Settings as TOML (or {PREFIX}_CONFIG).", is_eager=True),
+        _option("--config", metavar="FILE", help=f"Settings as TOML (or {variable_of('config')}).", is_eager=True),
     ]
 
 
 def _option(*names: str, **attributes: Any) -> click.Option:
-    variable = f"{PREFIX}_{names[-1].lstrip('-').replace('-', '_').upper()}"
+    variable = variable_of(names[-1].lstrip("-"))
     return click.Option(list(names), expose_value=False, callback=_keep, envvar=variable, **attributes)
 
 
@@ -249,14 +246,6 @@ def format_options(command: click.Command, context: click.Context, formatter: cl
                 formatter.write_dl(records)
 
 
-def name_variables(context: click.Context) -> None:
-    """Give each option of a command its environment variable: PREFIX, the command's words, the option's name."""
-    words = [PREFIX, *context.command_path.split()[1:]]
-    for option in context.command.params:
-        if isinstance(option, click.Option) and option.name not in COMMON and not option.is_eager:
-            option.envvar = "_".join([*words, file_name(option)]).replace("-", "_").upper()
-
-
 class _Listed(click.Command):
     """Shows the whole first sentence of its help in the list of the command above."""
 
@@ -285,8 +274,6 @@ class Command(_Listed):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run it."""
-        from zkcoord.cli.variables import warn_of_variables  # which asks the commands, and so imports this
-
         ctx.ensure_object(Settings).configure_log(self._usual_log_level)
         warn_of_variables(ctx)
         for option in self.params:

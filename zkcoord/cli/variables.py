@@ -1,4 +1,4 @@
-"""Environment variables that look like settings of the command line, and are none."""
+"""The environment variables of options: their names, and those that look like one and are none."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import click
 
-from zkcoord.cli.options import PREFIX, common_options, name_variables
-from zkcoord.cli.settings_file import nearest, settable
+from zkcoord.cli.settings_file import file_name, nearest, settable
 from zkcoord.errors import UsageError
 from zkcoord.operating.saying import warn
+
+PREFIX = "ZKCOORD"
+"""Of all environment variables. Those of one command's options begin with PREFIX and its words."""
 
 OTHER_VARIABLES = ("ZKCOORD_CACHE", "ZKCOORD_VENV", "ZKCOORD_IVY_SETTINGS")
 """Variables of the embedded servers and the scripts, which are no settings of a command."""
@@ -18,6 +20,24 @@ OTHER_VARIABLES = ("ZKCOORD_CACHE", "ZKCOORD_VENV", "ZKCOORD_IVY_SETTINGS")
 ALIKE = 0.8
 """So much alike (difflib's ratio) a mistyped name is. Kubernetes gives containers ZKCOORD_SERVICE_HOST and the like, if
 there is a service of that name: nobody has mistyped these."""
+
+
+def variable_of(*words: str) -> str:
+    """Return the variable of these words: PREFIX, those of a command, the name of its option in a file.
+
+    >>> variable_of("group", "describe", "say-every")
+    'ZKCOORD_GROUP_DESCRIBE_SAY_EVERY'
+    """
+    return "_".join([PREFIX, *words]).replace("-", "_").upper()
+
+
+def name_variables(context: click.Context) -> None:
+    """Give each option of a command its variable. Those of every command, which its function is not handed, have
+    one."""
+    words = context.command_path.split()[1:]
+    for option in context.command.params:
+        if isinstance(option, click.Option) and option.expose_value and not option.is_eager:
+            option.envvar = variable_of(*words, file_name(option))
 
 
 def warn_of_variables(context: click.Context) -> None:
@@ -42,8 +62,9 @@ def mistyped(name: str, context: click.Context) -> str | None:
 
 def _known(context: click.Context) -> set[str]:
     """The variables of all settings."""
-    known = {str(option.envvar) for option in common_options()}
-    for each in commands_below(context.find_root()):
+    root = context.find_root()
+    known = {str(option.envvar) for option in root.command.params if isinstance(option, click.Option)}
+    for each in commands_below(root):
         name_variables(each)
         known |= {str(option.envvar) for option in settable(each.command).values()}
     return known

@@ -182,7 +182,7 @@ class KafkaClient:
         timeout_ms: int = TIMEOUT_MS,
         new_within_ms: int = NEW_WITHIN_MS,
     ) -> None:
-        librdkafka()
+        module = librdkafka()
         check_servers(bootstrap_servers)
         from confluent_kafka.admin import AdminClient
 
@@ -198,7 +198,7 @@ class KafkaClient:
         asking |= {"bootstrap.servers": bootstrap_servers, "error_cb": self._on_error}
         with native_errors(bootstrap_servers, "configure the Kafka client"):
             self._admin: Any = AdminClient(asking, logger=NATIVE_LOG)
-        self.coordinators = Coordinators(partial(AdminClient, asking, logger=NATIVE_LOG))
+        self.coordinators = Coordinators(module, partial(AdminClient, asking, logger=NATIVE_LOG))
 
     def __enter__(self) -> Self:
         return self

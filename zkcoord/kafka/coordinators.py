@@ -36,10 +36,11 @@ Answers = dict[str, "Future[Any]"]
 
 
 class Coordinators:
-    """The coordinators of a cluster's groups. Safe for several threads. `opens` returns a new AdminClient."""
+    """The coordinators of a cluster's groups. Safe for several threads."""
 
-    def __init__(self, opens: Callable[[], Any]) -> None:
-        self._opens = opens
+    def __init__(self, module: Any, opens: Callable[[], Any]) -> None:
+        """`module`: confluent_kafka, with its `admin`; `opens` returns a new AdminClient."""
+        self._module, self._opens = module, opens
         self._idle: list[Any] = []  # AdminClients in which every question was answered
         self._closed = False
 
@@ -66,7 +67,7 @@ class Coordinators:
         except IndexError:
             admin = self._opens()
         if question == DELETES:
-            check_deletes_groups(admin, max(0.0, end - time.monotonic()))
+            check_deletes_groups(self._module, admin, max(0.0, end - time.monotonic()))
         told, elsewhere = Answers(), Answers()
         try:
             asked = groups

@@ -11,14 +11,12 @@ OF_1_1 = "max.incremental.fetch.session.cache.slots"
 `inter.broker.protocol.version`, which stays behind until somebody raises it."""
 
 
-def check_deletes_groups(admin: Any, seconds: float) -> None:
+def check_deletes_groups(module: Any, admin: Any, seconds: float) -> None:
     """UsageError when the brokers are known to be older than 1.1: librdkafka 2.16 aborts when it asks these.
 
-    Nothing is known of brokers that do not answer, or refuse to tell their configuration. `seconds`: for each question.
+    Nothing is known of brokers that do not answer, or refuse to tell their configuration. `module`: confluent_kafka,
+    with its `admin`; `seconds`: for each question.
     """
-    from zkcoord.kafka.client import librdkafka
-
-    module = librdkafka()
     try:
         broker = min(admin.list_topics(timeout=seconds).brokers)
         resource = module.admin.ConfigResource(module.admin.ConfigResource.Type.BROKER, str(broker))
