@@ -13,7 +13,7 @@ from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.command import encode_command
 from zkcoord.tree.paths import DRAFT, REFUSED_MARK, Place
 from zkcoord.tree.snapshot import Kind, Node, Read, Stat
-from zkcoord.tree.view import GroupNodes, empty, fold
+from zkcoord.tree.view import GroupNodes, fold, unread
 
 P0 = TopicPartition("t", 0)
 CHANNEL = DRAFT.channel("g", "c")
@@ -36,7 +36,7 @@ class Followed:
         for path, kind in ((CHANNEL, Kind.CHILDREN), (CHANNEL, Kind.DATA), (OWNER, Kind.DATA)):
             self.tracker.want(path, kind)
         status = Node(CHANNEL, Kind.DATA, Stat(0, 5, 0))
-        self._nodes: GroupNodes = empty("g")
+        self._nodes: GroupNodes = unread("g", DRAFT)
         if command is None:
             self.read(status, Node(CHANNEL, Kind.CHILDREN, Stat(0, 5, 0)))
         else:  # by the reply to the own multi

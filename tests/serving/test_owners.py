@@ -15,7 +15,7 @@ from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.command import encode_command
 from zkcoord.tree.paths import LEGACY
 from zkcoord.tree.snapshot import Kind, Node, Stat
-from zkcoord.tree.view import GroupNodes, empty, fold
+from zkcoord.tree.view import GroupNodes, fold, unread
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 CHANNEL = LEGACY.channel("g", "c")
@@ -34,7 +34,7 @@ def evicted(*claims: TopicPartition, **versions: int) -> GroupNodes:
     view = fast_replace(group([member("a")], {}, claims=True), owners={p: Owner("b-0", 1) for p in claims})
     view = fast_replace(view, channels={**view.channels, "b": channel("b", evicted_ms=6_000)})
     seen = {TopicPartition("t", int(name[1:])): OffsetSeen("7", version) for name, version in versions.items()}
-    return fast_replace(empty("g", claims=True), view=view, offsets=seen)
+    return fast_replace(unread("g", LEGACY), view=view, offsets=seen)
 
 
 def test_behind_an_acknowledged_start_the_claims_of_its_topics_are_listed_again() -> None:
@@ -44,7 +44,7 @@ def test_behind_an_acknowledged_start_the_claims_of_its_topics_are_listed_again(
     channels.owners.subscribe(["t"])
     listed = Node(CHANNEL, Kind.CHILDREN, Stat(0, 5, 0, 0, 1), b"", ("0000000000",))
     command = Node(f"{CHANNEL}/0000000000", Kind.DATA, Stat(0, 0, 0), START)
-    before = fold(empty("g", claims=True), [Node(CHANNEL, Kind.DATA, Stat(0, 5, 0)), listed, command], LEGACY)
+    before = fold(unread("g", LEGACY), [Node(CHANNEL, Kind.DATA, Stat(0, 5, 0)), listed, command], LEGACY)
     asked(tracker)
     obeyed = Node(CHANNEL, Kind.CHILDREN, Stat(0, 5, 0, 0, 2), b"", ())
     channels.follow_channel(before, fold(before, [obeyed], LEGACY), "c", obeyed)

@@ -16,7 +16,7 @@ from zkcoord.tree.plan import Term, plan
 from zkcoord.tree.reading import below, claim_lists
 from zkcoord.tree.snapshot import Kind, Node, Stat
 from zkcoord.tree.topic import Mark, MarkSeen
-from zkcoord.tree.view import GroupNodes, empty, fold
+from zkcoord.tree.view import GroupNodes, fold, unread
 from zkcoord.tree.writes import BYTES_MAX, CheckNode, CreateNode, DeleteNode, Write
 
 T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
@@ -77,7 +77,7 @@ def test_what_a_topics_list_does_not_show_any_more_is_nobodys() -> None:
     def listed(*names: str) -> Node:
         return Node(f"{OWNERS}/t", Kind.CHILDREN, Stat(0, 5, 0), children=names)
 
-    nodes = fold(empty("g", claims=True), [listed("0", "1"), claim(0, b"a-0"), claim(1, b"b-0", 0)], LEGACY)
+    nodes = fold(unread("g", LEGACY), [listed("0", "1"), claim(0, b"a-0"), claim(1, b"b-0", 0)], LEGACY)
     assert nodes.claims == {T0: Owner("a-0", 1), T1: Owner("b-0", 0)}
     assert fold(nodes, [listed("1")], LEGACY).claims == {T1: Owner("b-0", 0)}
     assert fold(nodes, [Node(f"{OWNERS}/t/0", Kind.DATA, None)], LEGACY).claims == {T1: Owner("b-0", 0)}

@@ -20,7 +20,7 @@ from zkcoord.tree.registration import MARKER, Registration, encode_registration
 from zkcoord.tree.snapshot import Kind, Node, Stat
 from zkcoord.tree.state import encode_state
 from zkcoord.tree.status import Status, encode_status
-from zkcoord.tree.view import GroupNodes, empty, fold
+from zkcoord.tree.view import GroupNodes, fold, unread
 
 GROUP = "/consumers/groups/g"
 T0 = TopicPartition("t", 0)
@@ -38,7 +38,7 @@ def children(path: str, *names: str) -> Node:
 
 def folded(*nodes: Node, before: GroupNodes | None = None) -> GroupNodes:
     """The group after these answers."""
-    return fold(before or empty("g"), nodes, DRAFT)
+    return fold(before or unread("g", DRAFT), nodes, DRAFT)
 
 
 def registered(name: str, subscription: dict[str, int]) -> Node:
@@ -217,7 +217,7 @@ def test_a_record_nobody_can_parse_leaves_what_was_decided_before() -> None:
 
 
 def test_nodes_of_another_group_change_nothing() -> None:
-    assert folded(data("/consumers/groups/h/ids/a", b"garbage")) == empty("g")
+    assert folded(data("/consumers/groups/h/ids/a", b"garbage")) == unread("g", DRAFT)
 
 
 def test_an_owner_that_was_told_to_stop_and_knows_only_the_draft_is_its_threads_and_a_draft_stop() -> None:
@@ -248,7 +248,7 @@ def test_a_batch_of_answers_is_the_same_as_one_after_the_other(seed: int) -> Non
         member = data(f"{GROUP}/ids/m{draw.randrange(3)}", draw.choice((None, b"garbage")))
         listed = children(f"{GROUP}/ids", *draw.sample(("m0", "m1", "m2"), draw.randrange(4)))
         answers.append(draw.choice((owner, owner, data(mark, draw.choice((None, b"", b"garbage"))), member, listed)))
-    singly = batched = empty("g")
+    singly = batched = unread("g", DRAFT)
     for number in range(0, len(answers), 10):
         for answer in answers[number : number + 10]:
             singly = folded(answer, before=singly)

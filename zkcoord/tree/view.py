@@ -45,14 +45,9 @@ class GroupNodes:
     problems: Mapping[str, str] = field(default_factory=dict)  # path -> what is wrong with it, and who must act
 
 
-def empty(group: str, *, adopts: bool = False, claims: bool = False) -> GroupNodes:
-    """A group of which nothing has been read. `adopts`, `claims`: of the layout."""
-    return GroupNodes(view=GroupView(group=group, adopts=adopts, claims=claims))
-
-
 def unread(group: str, layout: Layout) -> GroupNodes:
-    """The same for a group of this layout."""
-    return empty(group, adopts=layout.adopts, claims=layout.ownership.claimed)
+    """A group of this layout of which nothing has been read."""
+    return GroupNodes(view=GroupView(group=group, adopts=layout.adopts, claims=layout.ownership.claimed))
 
 
 def fold(before: GroupNodes, nodes: Iterable[Node], layout: Layout) -> GroupNodes:
