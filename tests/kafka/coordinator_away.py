@@ -2,6 +2,7 @@
 
 It speaks as much of Kafka's protocol as librdkafka needs to ask for a group's offsets and members: old versions, whose
 fields have fixed sizes. The coordinator's port belongs to it from the beginning, and refuses connections until `come`.
+The broker that answers is the coordinator of groups whose names begin with HERE.
 """
 
 from __future__ import annotations
@@ -9,14 +10,17 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Self
 
 LOOPBACK = "127.0.0.1"
 METADATA, OFFSET_FETCH, FIND_COORDINATOR, DESCRIBE_GROUPS, API_VERSIONS = 3, 9, 10, 15, 18
+OF_GROUPS = {OFFSET_FETCH, FIND_COORDINATOR, DESCRIBE_GROUPS}
 SPOKEN = {METADATA: 2, OFFSET_FETCH: 2, FIND_COORDINATOR: 0, DESCRIBE_GROUPS: 0, API_VERSIONS: 0}
 NOT_COORDINATOR, UNSUPPORTED_VERSION = 16, 35
+HERE = "here"
 
 
 def text(value: str) -> bytes:
@@ -29,6 +33,8 @@ class CoordinatorAway:
     def __init__(self) -> None:
         self._come = False
         self.error = 0  # with which the coordinator answers what it is asked of a group
+        self.breaks = False  # the coordinator ends the connection when it is asked for a group
+        self.asked: Counter[tuple[int, str]] = Counter()  # what, of which group
         self._broker, self._coordinator = socket.socket(), socket.socket()
         for each in (self._broker, self._coordinator):
             each.bind((LOOPBACK, 0))
@@ -71,16 +77,25 @@ class CoordinatorAway:
         with connection.makefile("rb") as requests, suppress(OSError):  # the client is gone
             while len(head := requests.read(4)) == 4:
                 answer = self._answer(requests.read(struct.unpack(">i", head)[0]))
+                if answer is None:
+                    connection.shutdown(socket.SHUT_RDWR)
+                    return
                 connection.sendall(struct.pack(">i", len(answer)) + answer)
 
-    def _answer(self, request: bytes) -> bytes:
+    def _answer(self, request: bytes) -> bytes | None:
         key, version, correlation, client = struct.unpack_from(">hhih", request)
+        more = request[10 + max(client, 0) :]
+        group = more[4:] if key == DESCRIBE_GROUPS else more
+        name = group[2 : 2 + struct.unpack_from(">h", group)[0]].decode() if key in OF_GROUPS else ""
+        self.asked[key, name] += 1
+        if key == DESCRIBE_GROUPS and self.breaks:
+            return None
         answers: dict[int, Callable[[], bytes]] = {
             API_VERSIONS: lambda: self._versions(0 if version == 0 else UNSUPPORTED_VERSION),
             METADATA: self._metadata,
-            FIND_COORDINATOR: self._where,
+            FIND_COORDINATOR: lambda: self._where(name),
             OFFSET_FETCH: lambda: struct.pack(">ih", 0, self.error),
-            DESCRIBE_GROUPS: lambda: self._described(request[10 + max(client, 0) + 4 :]),
+            DESCRIBE_GROUPS: lambda: self._described(name),
         }
         return struct.pack(">i", correlation) + answers[key]()
 
@@ -96,16 +111,11 @@ class CoordinatorAway:
         )
         return struct.pack(">i", len(there)) + b"".join(brokers) + text("cluster") + struct.pack(">ii", 0, 0)
 
-    def _where(self) -> bytes:
-        return struct.pack(">hi", 0, 1) + text(LOOPBACK) + struct.pack(">i", self._coordinator.getsockname()[1])
+    def _where(self, group: str) -> bytes:
+        number, one = (0, self._broker) if group.startswith(HERE) else (1, self._coordinator)
+        return struct.pack(">hi", 0, number) + text(LOOPBACK) + struct.pack(">i", one.getsockname()[1])
 
-    def _described(self, group: bytes) -> bytes:
-        """A group that nobody uses. `group`: its name, as it stands in the request."""
-        return (
-            struct.pack(">ih", 1, self.error)
-            + group
-            + text("Empty")
-            + text("consumer")
-            + text("")
-            + struct.pack(">i", 0)
-        )
+    def _described(self, group: str) -> bytes:
+        """A group that nobody uses."""
+        told = b"".join(map(text, (group, "Empty", "consumer", "")))
+        return struct.pack(">ih", 1, self.error) + told + struct.pack(">i", 0)

@@ -8,13 +8,21 @@ from typing import Any
 
 import confluent_kafka
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
-from tests.kafka.coordinator_away import CoordinatorAway
+from tests.kafka.coordinator_away import (
+    DESCRIBE_GROUPS,
+    FIND_COORDINATOR,
+    HERE,
+    NOT_COORDINATOR,
+    OFFSET_FETCH,
+    CoordinatorAway,
+)
 from tests.kafka.helpers import QUIET
 from tests.waiting import wait_until
 from zkcoord.errors import UsageError
-from zkcoord.kafka.coordinators import Coordinators
+from zkcoord.kafka.coordinators import AT_ONCE_MAX, TELLS_OFFSETS, Coordinators
 
 QUESTION, GROUPS = "describe_consumer_groups", {"g": "g", "h": "h"}
 LONG_SECONDS = 30.0
@@ -89,3 +97,41 @@ def test_a_client_that_answers_behind_the_close_is_ended_then(cluster: Coordinat
     opened.soon_open(False)
     with pytest.raises(UsageError, match="closed"):
         opened.coordinators.ask(QUESTION, GROUPS, LONG_SECONDS)
+
+
+def offsets_of(*groups: str) -> dict[str, Any]:
+    return {group: ConsumerGroupTopicPartitions(group) for group in groups}
+
+
+def test_f234_groups_that_nobody_answers_for_cost_no_other_its_answer(opened: Opened) -> None:
+    away = [f"away-{number}" for number in range(2 * AT_ONCE_MAX)]
+    answers = opened.coordinators.ask(TELLS_OFFSETS, offsets_of(*away, HERE), 3.0)
+    assert {group: answer.result().topic_partitions for group, answer in answers.items()} == {HERE: []}
+    opened.soon_open(*[False] * (len(opened.clients) - 1), True)
+
+
+def test_f234_who_tells_offsets_was_not_looked_up_after_it_was_described(
+    cluster: CoordinatorAway, opened: Opened
+) -> None:
+    cluster.come()
+    opened.coordinators.ask(QUESTION, GROUPS, LONG_SECONDS)  # one that is new makes librdkafka look again
+    groups = [f"many-{number}" for number in range(3 * AT_ONCE_MAX)]
+    assert opened.coordinators.ask(TELLS_OFFSETS, offsets_of(*groups), LONG_SECONDS).keys() == {*groups}
+    for question in (FIND_COORDINATOR, DESCRIBE_GROUPS, OFFSET_FETCH):
+        assert {group: cluster.asked[question, group] for group in groups} == dict.fromkeys(groups, 1)
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_f234_members_are_asked_for_again_through_other_clients(
+    cluster: CoordinatorAway, opened: Opened, broken: bool
+) -> None:
+    cluster.come()
+    cluster.error, cluster.breaks = NOT_COORDINATOR, broken
+    told = list[Any]()
+    asking = threading.Thread(target=lambda: told.append(opened.coordinators.ask(QUESTION, GROUPS, LONG_SECONDS)))
+    asking.start()
+    wait_until(lambda: cluster.asked[DESCRIBE_GROUPS, "h"] > 1, "it is asked again")
+    cluster.error, cluster.breaks = 0, False
+    asking.join()
+    assert {group: list(answer.result().members) for group, answer in told[0].items()} == {"g": [], "h": []}
+    wait_until(lambda: not is_open(opened.clients[0]) and is_open(opened.clients[-1]), "only who knew them is kept")

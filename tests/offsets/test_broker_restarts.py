@@ -104,9 +104,20 @@ def test_f233_a_tool_survives_a_broker_that_is_not_the_coordinator_and_goes_on_w
     with CoordinatorAway() as cluster:
         cluster.error = NOT_COORDINATOR
         cluster.come()
-        with Program("asking", cluster.bootstrap_servers, "t", "1000") as program:
+        with Program("asking", cluster.bootstrap_servers, "t", "500") as program:
             program.tells(3, nothing=True)
             cluster.error = 0
+            program.tells(3)
+
+
+def test_f234_a_tool_survives_a_coordinator_that_goes_when_it_is_asked_for_the_group() -> None:
+    """What it said then is nothing: its successor is not known to be the coordinator."""
+    with CoordinatorAway() as cluster:
+        cluster.error, cluster.breaks = NOT_COORDINATOR, True
+        cluster.come()
+        with Program("asking", cluster.bootstrap_servers, "t", "500") as program:
+            program.tells(3, nothing=True)
+            cluster.error, cluster.breaks = 0, False
             program.tells(3)
 
 

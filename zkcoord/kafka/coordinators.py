@@ -1,4 +1,4 @@
-"""Questions to the coordinators of groups in Kafka, each with an admin client of librdkafka's for itself.
+"""Questions to the coordinators of groups in Kafka, through admin clients of librdkafka's that ask nothing else.
 
 librdkafka 2.16 aborts the process when the time of such a request ends there and its coordinator can be reached later
 (issue 4605). So librdkafka never ends one: the time is kept here, and an admin client with a request that is still open
@@ -7,7 +7,9 @@ where Python's garbage collection runs, too: librdkafka aborts then as well.)
 
 It also dies when a broker answers the question for a group's offsets that it is not the group's coordinator (issue
 5040), as after the end of a broker, or the first time that anybody asks for a group. So a broker is asked for the group
-itself before, which librdkafka takes whatever the answer is, and for its offsets only if it is the coordinator.
+itself before, which librdkafka takes whatever the answer is, and for its offsets only once it has answered as the
+group's coordinator: at once, and the same broker (see AT_ONCE_MAX). A coordinator that moves between these two is the
+one case left.
 """
 
 from __future__ import annotations
@@ -15,14 +17,18 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, wait
-from typing import Any
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from typing import Any, NamedTuple
 
 from zkcoord.errors import UsageError
 from zkcoord.kafka.old_brokers import check_deletes_groups
 
 DELETES, DESCRIBES, TELLS_OFFSETS = "delete_consumer_groups", "describe_consumer_groups", "list_consumer_group_offsets"
 ELSEWHERE = {"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"}
+LOST = {"_TRANSPORT"}  # a connection: the question may have been carried out
+COORDINATORS = {"", "GROUP_ID_NOT_FOUND", "TOPIC_AUTHORIZATION_FAILED"}
+"""What only a coordinator says of a group: a description, that it has no members, or not of which topics they read."""
+
 NEVER_SECONDS = 3_600.0
 """So long librdkafka itself would wait: its maximum. Nobody waits for so long here."""
 
@@ -30,7 +36,14 @@ CLOSE_SECONDS = 1.0
 """The end of connections is waited for. librdkafka may need longer, as while it looks up the name of a broker."""
 
 PAUSE_SECONDS = 0.1
-"""Until a broker is asked again that was not the coordinator, or not yet."""
+"""Until a group is asked for again whose broker was not its coordinator, or not yet."""
+
+AT_ONCE_MAX = 10
+"""Groups that are asked for through one client at once: librdkafka remembers the coordinators of eleven. Those of more
+are looked up before each question, and who is asked where they are may answer otherwise."""
+
+SLOW_SECONDS = 1.0
+"""Groups that still wait are asked for through another client when nobody has answered for so long."""
 
 Answers = dict[str, "Future[Any]"]
 
@@ -41,50 +54,44 @@ class Coordinators:
     def __init__(self, module: Any, opens: Callable[[], Any]) -> None:
         """`module`: confluent_kafka, with its `admin`; `opens` returns a new AdminClient."""
         self._module, self._opens = module, opens
-        self._idle: list[Any] = []  # AdminClients in which every question was answered
+        self._idle: list[Any] = []  # AdminClients in which every question was answered, by the coordinators
         self._closed = False
 
-    def ask(self, question: str, groups: Mapping[str, Any], seconds: float) -> dict[str, Future[Any]]:
+    def ask(self, question: str, groups: Mapping[str, Any], seconds: float) -> Answers:
         """Return what has an answer within this time. The rest is given up: it may still have been done.
 
         `question`: a method of AdminClient; `groups`: each group, as that method takes it. UsageError for what these
-        brokers are known to be too old for.
+        brokers are known to be too old for. A group that nobody answers for delays no other.
         """
-        end, told = time.monotonic() + seconds, Answers()
-        while True:
-            told |= self._ask_once(question, groups, end)
-            groups = {group: groups[group] for group in groups if group in told and _is_elsewhere(told[group])}
-            if question != TELLS_OFFSETS or not groups or time.monotonic() + PAUSE_SECONDS >= end:
-                return told
-            time.sleep(PAUSE_SECONDS)
+        end, asking = time.monotonic() + seconds, _Asking(question, groups)
+        clients = list[Any]()
+        try:
+            while asking.waiting and time.monotonic() < end:
+                clients.append(self._client())
+                if question == DELETES:
+                    check_deletes_groups(self._module, clients[-1], max(0.0, end - time.monotonic()))
+                asking.ask(clients[-1], end)
+        finally:
+            for client in clients:
+                self._done(client, fit=client not in asking.unfit)
+        return asking.told
 
-    def _ask_once(self, question: str, groups: Mapping[str, Any], end: float) -> Answers:
-        """Ask once, with a client that goes on only if it has no open question and knew the coordinators."""
+    def _client(self) -> Any:
         if self._closed:
             raise UsageError("this Kafka client is closed; open another")
         try:
-            admin = self._idle.pop()
+            return self._idle.pop()
         except IndexError:
-            admin = self._opens()
-        if question == DELETES:
-            check_deletes_groups(self._module, admin, max(0.0, end - time.monotonic()))
-        told, elsewhere = Answers(), Answers()
-        try:
-            asked = groups
-            if question == TELLS_OFFSETS:
-                described = _answers(admin, DESCRIBES, {group: group for group in groups}, end)
-                elsewhere = {group: answer for group, answer in described.items() if _is_elsewhere(answer)}
-                asked = {group: groups[group] for group in described if group not in elsewhere}
-            told = _answers(admin, question, asked, end)
-            admin.poll(0)  # serves its error_cb: it tells why nobody answered
-        finally:
-            if told.keys() == groups.keys():
-                self._idle.append(admin)
-            else:
-                _end(admin)
-            if self._closed:
-                self.close()
-        return told | elsewhere
+            return self._opens()
+
+    def _done(self, admin: Any, *, fit: bool) -> None:
+        admin.poll(0)  # serves its error_cb: it tells why nobody answered
+        if fit:
+            self._idle.append(admin)
+        else:
+            _end(admin)
+        if self._closed:
+            self.close()
 
     def close(self) -> None:
         """End connections and threads: now, or when the question that is under way ends. Idempotent."""
@@ -93,18 +100,81 @@ class Coordinators:
             _end(self._idle.pop())
 
 
-def _answers(admin: Any, question: str, groups: Mapping[str, Any], end: float) -> Answers:
-    """What has an answer until then, by the monotonic clock, in seconds."""
-    asks, futures = getattr(admin, question), Answers()
-    for asked in groups.values():
-        futures |= asks([asked], request_timeout=NEVER_SECONDS)
-    answered, _ = wait(futures.values(), max(0.0, end - time.monotonic()))
-    return {group: future for group, future in futures.items() if future in answered}
+class _Open(NamedTuple):
+    """A request that has no answer yet."""
+
+    group: str
+    admin: Any
+    question: str
 
 
-def _is_elsewhere(answer: Future[Any]) -> bool:
+class _Asking:
+    """One question about groups. `told`: the last answer about each.
+
+    Invariant: a group waits, or a request about it is open, or its answer stands.
+    """
+
+    def __init__(self, question: str, groups: Mapping[str, Any]) -> None:
+        self._question, self._groups = question, groups
+        self._first = DESCRIBES if question == TELLS_OFFSETS else question
+        self._again = ELSEWHERE if question == DELETES else ELSEWHERE | LOST
+        self._open: dict[Future[Any], _Open] = {}
+        self._misleading: list[Any] = []  # clients whose coordinator of a group was none
+        self.waiting, self.told = list(groups), Answers()
+
+    @property
+    def unfit(self) -> list[Any]:
+        """Clients that must not be asked any more."""
+        return [*self._misleading, *(each.admin for each in self._open.values())]
+
+    def ask(self, admin: Any, end: float) -> None:
+        """Ask for the groups that wait, and take in the answers of earlier clients, too, until another client must be
+        asked for those that wait then, or none waits and no request is open. `end`: by the monotonic clock."""
+        misled, heard = list[str](), time.monotonic()
+        while True:
+            free = AT_ONCE_MAX - sum(each.admin is admin for each in self._open.values())
+            for group in self.waiting[:free]:
+                self._send(admin, self._first, group)
+            del self.waiting[:free]
+            patience = PAUSE_SECONDS if misled else SLOW_SECONDS
+            until = min(end, heard + patience) if misled or self.waiting else end
+            left = until - time.monotonic()
+            if left <= 0 or not (self._open or misled):
+                break
+            if not self._open:
+                time.sleep(left)
+            for answer in wait(self._open.keys(), left, FIRST_COMPLETED).done:
+                if not misled:
+                    heard = time.monotonic()
+                misled += self._take_in(answer)
+        self.waiting = misled + self.waiting
+
+    def _take_in(self, answer: Future[Any]) -> list[str]:
+        """Return the answer's group if it must be asked for again."""
+        group, admin, question = self._open.pop(answer)
+        said = _error(answer)
+        if said in COORDINATORS and question != self._question:
+            self._send(admin, self._question, group)
+            return []
+        self.told[group] = answer
+        if said not in self._again:
+            return []
+        self._misleading.append(admin)
+        return [group]
+
+    def _send(self, admin: Any, question: str, group: str) -> None:
+        asked = self._groups[group] if question == self._question else group
+        (answer,) = getattr(admin, question)([asked], request_timeout=NEVER_SECONDS).values()
+        self._open[answer] = _Open(group, admin, question)
+
+
+def _error(answer: Future[Any]) -> str:
+    """The name of Kafka's error; "" if there is none."""
     error = answer.exception()
-    return error is not None and bool(error.args) and getattr(error.args[0], "name", str)() in ELSEWHERE
+    if error is None:
+        return ""
+    name = getattr(error.args[0], "name", None) if error.args else None
+    return type(error).__name__ if name is None else str(name())
 
 
 def _end(admin: Any) -> None:
