@@ -10,12 +10,34 @@ from __future__ import annotations
 
 import signal
 import sys
-from contextlib import suppress
+from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 COMMITTED_EVERY = 3
 SESSION_MS = "6000"
+GROUP_HAS_CHANGED = {
+    KafkaError.STALE_MEMBER_EPOCH,  # KIP-848: the answer that tells this member the group's new epoch is under way
+    KafkaError.FENCED_MEMBER_EPOCH,
+    KafkaError.UNKNOWN_MEMBER_ID,  # it was not heard of for a session timeout
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.REBALANCE_IN_PROGRESS,
+}
+
+
+def committed(consumer: Consumer, **what: Any) -> bool:
+    """Commit, and wait for the answer.
+
+    False if the broker refused it because the group has changed. librdkafka does not try that again by itself: the
+    program has to poll, and may then commit what it has not lost meanwhile.
+    """
+    try:
+        consumer.commit(asynchronous=False, **what)
+    except KafkaException as error:
+        if error.args[0].code() not in GROUP_HAS_CHANGED:
+            raise
+        return False
+    return True
 
 
 def main(servers: str, group: str, topic: str, protocol: str) -> None:
@@ -30,26 +52,22 @@ def main(servers: str, group: str, topic: str, protocol: str) -> None:
     uncommitted: list[int] = []
 
     def commit() -> None:
-        if uncommitted:
-            consumer.commit(asynchronous=False)
+        if uncommitted and committed(consumer):
             uncommitted.clear()
 
     def give_back(_: Consumer, partitions: list[TopicPartition]) -> None:
-        with suppress(KafkaException):  # they are somebody else's already
-            commit()
-        uncommitted.clear()
+        commit()
+        uncommitted.clear()  # what was not committed is somebody else's already
 
     consumer.subscribe([topic], on_revoke=give_back)
-    while not leaving:
+    while not leaving or uncommitted:
         message = consumer.poll(0.1)
-        if message is None:
-            continue
-        assert message.error() is None, message.error()
-        print(message.partition(), message.offset(), flush=True)
-        uncommitted.append(message.offset())
-        if len(uncommitted) >= COMMITTED_EVERY:
+        if message is not None:
+            assert message.error() is None, message.error()
+            print(message.partition(), message.offset(), flush=True)
+            uncommitted.append(message.offset())
+        if leaving or len(uncommitted) >= COMMITTED_EVERY:
             commit()
-    commit()
     consumer.close()
 
 

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 from click.testing import Result
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Message, TopicPartition
 
+from tests.cli.group.kafkas_reader import committed
 from tests.cli.program import Run
 from tests.integration.stores_world import Cluster, Reader, soon
 from tests.integration.test_stores_real import equal, read_in
@@ -55,33 +56,55 @@ class KafkasReader(threading.Thread):
     """A service on a consumer of Kafka's own protocol, in the group of the cluster's."""
 
     def __init__(self, cluster: Cluster, protocol: str) -> None:
-        super().__init__()
+        super().__init__(daemon=True)
         self._leave = threading.Event()
         self._lock = threading.Lock()
         self._seen: dict[int, list[int]] = {}
+        self._uncommitted: dict[int, Message] = {}  # by partition
+        self._failed: BaseException | None = None
         self.commits = True
         config = {"bootstrap.servers": cluster.servers, "group.id": cluster.group, "group.protocol": protocol}
         # without a committed offset it would fail, instead of beginning anywhere
         more = {"enable.auto.commit": False, "auto.offset.reset": "error"}
         self._consumer = Consumer({**config, **more}, logger=QUIET)
-        self._consumer.subscribe([cluster.topic])
+        self._consumer.subscribe([cluster.topic], on_revoke=self._give_back)
         self.start()
 
     def run(self) -> None:
         """Read and commit each record, until told to leave."""
-        while not self._leave.is_set():
-            message = self._consumer.poll(0.1)
-            if message is None:
-                continue
+        try:
+            while not self._leave.is_set():
+                self._read()
+            self._consumer.close()
+        except BaseException as error:  # told by who waits for it
+            self._failed = error
+
+    def _read(self) -> None:
+        message = self._consumer.poll(0.1)
+        if message is not None:
             assert message.error() is None, message.error()
             with self._lock:
                 self._seen.setdefault(message.partition(), []).append(message.offset())
             if self.commits:
-                self._consumer.commit(message, asynchronous=False)
-        self._consumer.close()
+                self._uncommitted[message.partition()] = message
+        for partition, last in list(self._uncommitted.items()):
+            if committed(self._consumer, message=last):
+                del self._uncommitted[partition]
+
+    def _give_back(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        for each in partitions:
+            self._uncommitted.pop(each.partition, None)
+
+    @property
+    def works(self) -> bool:
+        """True. If it has ended by an error, that is raised."""
+        if self._failed is not None:
+            raise self._failed
+        return True
 
     def offsets(self, number: int) -> list[int]:
         """What it has read of a partition, in order."""
+        assert self.works
         with self._lock:
             return list(self._seen.get(number, ()))
 
@@ -89,6 +112,7 @@ class KafkasReader(threading.Thread):
         """Leave; what it did not commit is not committed then either."""
         self._leave.set()
         self.join(PATIENCE_SECONDS)
+        assert self.works
         assert not self.is_alive()
 
 
@@ -112,7 +136,7 @@ def there_and_back(cluster: Cluster, run: Run, protocol: str) -> None:
     cluster.produce(5, 0, 1)
 
     theirs = [KafkasReader(cluster, protocol), KafkasReader(cluster, protocol)]
-    soon(cluster, "they read", lambda: cluster.offsets_in_kafka() == {0: 25, 1: 25})
+    soon(cluster, "they read", lambda: all(r.works for r in theirs) and cluster.offsets_in_kafka() == {0: 25, 1: 25})
     assert KafkaCommits(cluster.client).users(cluster.group) != []
     for verb, why in {
         "take-back": "is read by consumers of Kafka's own protocol",
