@@ -6,6 +6,7 @@ import pytest
 
 from zkcoord.core.command import Command, Option
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.view import OFFSET_STORE, PING
 from zkcoord.serving.channels import Channels
 from zkcoord.serving.group_watch import GroupWatch
 from zkcoord.serving.owners import owner_watch
@@ -62,7 +63,7 @@ class Followed:
         self._channels.sent("c", partitions)
         return self._look_again()
 
-    def sent_control(self, option: Option) -> list[Read]:
+    def sent_control(self, option: str) -> list[Read]:
         """The same of an own command without partitions."""
         self._channels.sent_control("c", option)
         return self._look_again()
@@ -101,7 +102,7 @@ def test_what_an_own_command_named_is_read_once_if_it_was_obeyed_before_anybody_
     assert followed.sent(P0) == []  # it stands: its end is told
     followed.read(Node(CHANNEL, Kind.CHILDREN, Stat(0, 5, 0, 0, 2), b"", ()))
     assert followed.sent(P0) == [Read(OWNER), Read(CHANNEL)]
-    for option in (Option.PING, Option.OFFSET_STORE):
+    for option in (PING, OFFSET_STORE):
         assert followed.sent_control(option) == [Read(CHANNEL)]  # what came of it is in the status
 
 

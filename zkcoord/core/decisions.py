@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import ClassVar
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.state import GroupState
-from zkcoord.core.view import Instance, OffsetSeen
+from zkcoord.core.view import OFFSET_STORE, PING, Instance, OffsetSeen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,14 +108,24 @@ class EvictMember(_OfMember):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PingMember(_OfMember):
-    """Ask a consumer to prove that it is alive: it answers at once, with its status."""
+class ControlMember(_OfMember):
+    """Send a consumer a command that names no partition. Its status, which tells what came of it, is read then."""
+
+    option: ClassVar[str]  # the kind of the command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeStore(_OfMember):
+class PingMember(ControlMember):
+    """Ask a consumer to prove that it is alive: it answers at once, with its status."""
+
+    option: ClassVar[str] = PING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeStore(ControlMember):
     """Tell a consumer to use another offset store from now on; `step` is the number of the group's step to it."""
 
+    option: ClassVar[str] = OFFSET_STORE
     store: str
     step: int
 

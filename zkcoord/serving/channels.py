@@ -166,9 +166,9 @@ class Channels:
         """Note that an own command about these partitions was sent to this consumer."""
         self._sent.setdefault(consumer_id, set()).update(partitions)
 
-    def sent_control(self, consumer_id: str, option: Option) -> None:
-        """Note that an own command without partitions was sent: a ping, or an offset-store."""
-        self._controls.add((consumer_id, option.value))
+    def sent_control(self, consumer_id: str, option: str) -> None:
+        """Note that an own command of this kind, without partitions, was sent."""
+        self._controls.add((consumer_id, option))
 
     def look_again(self, nodes: GroupNodes) -> None:
         """Read the partitions of own commands that were obeyed before their channel was read, if still followed.

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import repeat
 
-from zkcoord.core.command import Option
-from zkcoord.core.decisions import ChangeStore, Decision, DeleteClaims, GrantPartitions, PingMember, StopFetching
+from zkcoord.core.decisions import ControlMember, Decision, DeleteClaims, GrantPartitions, StopFetching
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.model import TopicPartition, as_partitions
 from zkcoord.core.record import REBALANCE
@@ -290,9 +289,8 @@ class GroupWatch:
         """Note that this was sent: what it may lead to is read."""
         if isinstance(decision, (StopFetching, GrantPartitions)):
             self.channels.sent(decision.consumer_id, decision.partitions)
-        elif isinstance(decision, (PingMember, ChangeStore)):
-            option = Option.PING if isinstance(decision, PingMember) else Option.OFFSET_STORE
-            self.channels.sent_control(decision.consumer_id, option)
+        elif isinstance(decision, ControlMember):
+            self.channels.sent_control(decision.consumer_id, decision.option)
         elif isinstance(decision, DeleteClaims):
             self.owners.read_offsets(decision.partitions)
 

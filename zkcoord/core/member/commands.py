@@ -7,6 +7,7 @@ deleted; what was refused is passed over.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import assert_never
 
 from zkcoord.core.command import Command, Option
 from zkcoord.core.fast_replace import fast_replace
@@ -89,23 +90,34 @@ def _take(view: MemberView, memory: Memory, received: Received, sizes: Sizes, no
     if memory.waiting and command.option is Option.STOP_FETCHER and command.ownership is None:
         return [], memory  # it is about what waits, too
     if command.option is Option.START_FETCHER:
-        found = {sequence: command, **starts.starts_behind(view, sequence, command, sizes)}
-        if _too_large(view, memory, found, sizes):
-            found = {sequence: command}
-            if size := _too_large(view, memory, found, sizes):
-                return _await_room(view, memory, sequence, size, now_ms)
-        if (store := switching.store_of(command)).name != memory.store.name:
-            memory = fast_replace(memory, store=store)  # nothing is held
-        generation = max(memory.generation, *(start.generation for start in found.values()))
-        return starts.begin(view, fast_replace(memory, generation=generation), found)
+        return _take_starts(view, memory, sequence, command, sizes, now_ms)
     memory = fast_replace(memory, generation=max(memory.generation, command.generation))
-    if command.option is Option.STOP_FETCHER:
-        return stops.begin(view, memory, sequence, command.ownership)
-    if command.option is Option.OFFSET_STORE:
-        return [], switching.begin(memory, sequence, command)
-    told = Report(event="rejected", fields={"why": command.reason, "level": "warning"})
-    decisions, memory = stops.begin(view, fast_replace(memory, rejected=command), None, None)
-    return [told, *decisions], memory
+    match command.option:
+        case Option.STOP_FETCHER:
+            return stops.begin(view, memory, sequence, command.ownership)
+        case Option.OFFSET_STORE:
+            return [], switching.begin(memory, sequence, command)
+        case Option.REJECT:
+            told = Report(event="rejected", fields={"why": command.reason, "level": "warning"})
+            decisions, memory = stops.begin(view, fast_replace(memory, rejected=command), None, None)
+            return [told, *decisions], memory
+        case Option.PING:
+            return [], memory  # `answer_ping` answers it
+        case _:
+            assert_never(command.option)
+
+
+def _take_starts(view: MemberView, memory: Memory, sequence: str, command: Command, sizes: Sizes, now_ms: int) -> Step:
+    """Begin to obey a start, with those that wait right behind it; nothing while its acknowledgement has no room."""
+    found = {sequence: command, **starts.starts_behind(view, sequence, command, sizes)}
+    if _too_large(view, memory, found, sizes):
+        found = {sequence: command}
+        if size := _too_large(view, memory, found, sizes):
+            return _await_room(view, memory, sequence, size, now_ms)
+    if (store := switching.store_of(command)).name != memory.store.name:
+        memory = fast_replace(memory, store=store)  # nothing is held
+    generation = max(memory.generation, *(start.generation for start in found.values()))
+    return starts.begin(view, fast_replace(memory, generation=generation), found)
 
 
 def _too_large(view: MemberView, memory: Memory, found: Mapping[str, Command], sizes: Sizes) -> int:
