@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import click
 import pytest
 
 from zkcoord.cli.main import cli
+from zkcoord.core.decisions import StateEvent
+from zkcoord.core.state import GroupState
 from zkcoord.tree.command import decode_command, encode_command, is_refused
 from zkcoord.tree.instance import decode_instance, encode_instance
-from zkcoord.tree.record import decode_record, encode_record
+from zkcoord.tree.record import KEYS, POLICY_KEYS, decode_record, encode_record
 from zkcoord.tree.registration import MARKER, decode_registration, encode_registration
 from zkcoord.tree.schema import decode_schema, encode_schema
 from zkcoord.tree.state import decode_state, encode_state
@@ -190,6 +193,16 @@ def test_formats_in_the_protocol_are_what_the_codecs_write(title: str) -> None:
     assert [CODECS[title](data) for data in found] == found
 
 
+def test_every_key_of_a_groups_record_and_state_is_explained_in_the_protocol() -> None:
+    rows = [line for line in section(PROTOCOL, "Group record and group state").splitlines() if line.startswith("| `")]
+    explained = {name for row in rows for name in spans(row.split(" | ")[0])} | {
+        "version",
+        "generation",
+    }  # sections 1, 3
+    policy = {f"policy.{key}" for key in POLICY_KEYS}
+    assert ({*KEYS} - {"policy"} | policy | {each.name for each in fields(GroupState)}) - explained == set()
+
+
 def test_the_keys_that_commands_print_for_programs_are_explained() -> None:
     explained = set(spans(section(OPERATIONS, "Output for programs")))
     printed: dict[str, set[str]] = {}
@@ -218,7 +231,8 @@ def test_events_of_the_product_are_explained() -> None:
     )
     reporting = (ROOT / "zkcoord" / "serving" / "reporting.py").read_text(encoding="utf-8")
     noted = re.findall(r'"([a-z]+_[a-z_]+|evicted)"', reporting)  # where the coordinator names its decisions
-    assert sorted({*told, *noted} - explained) == []
+    of_states = {event.value for event in StateEvent}
+    assert sorted({*told, *noted, *of_states} - explained) == []
 
 
 def failure_tests() -> dict[str, set[str]]:
