@@ -153,7 +153,7 @@ class PlainSinks:
         logs.emit("batch_written", seq=batch.seq)
 
 
-def main() -> None:
+def main(sinks: type[PlainSinks] = PlainSinks) -> None:
     """The program."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--zookeeper", required=True)
@@ -170,7 +170,7 @@ def main() -> None:
     }
     parts = PlainParts(chosen.zookeeper, Logs(chosen.began_s, chosen.rate, chosen.folder / TOTAL), Options(**choices))
     consumer = SparkConsumer(None, chosen.zookeeper, "", GROUP, [TOPIC], parts=parts, **choices)  # type: ignore[arg-type]
-    consumer.run(PlainSinks(chosen.folder).process)
+    consumer.run(sinks(chosen.folder).process)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Self
 
 from tests.integration.exact_driver import Sinks, made
 from tests.integration.exact_plain import TOTAL, PlainSinks
+from tests.integration.exact_plain_tables import PlainTableSinks
 from tests.integration.exact_tables import TableSinks
 from zkcoord.core.model import TopicPartition
 from zkcoord.demo.accounting import Output, parse_range
@@ -288,9 +289,10 @@ class PlainScene(Scene):
     within_s = 0.15
     sleep_s = 3.0
     rate = 200  # of each partition
+    program = "tests.integration.exact_plain"
 
-    def __init__(self, folder: Path, seed: int) -> None:
-        sinks = PlainSinks(folder)
+    def __init__(self, folder: Path, seed: int, made: type[PlainSinks] = PlainSinks) -> None:
+        sinks = made(folder)
         super().__init__(folder, seed, sinks)
         self._output = sinks.output
         sinks.output.mkdir()
@@ -302,7 +304,7 @@ class PlainScene(Scene):
             topic = json.dumps({"version": 1, "partitions": {str(n): [1] for n in range(self.partitions)}}).encode()
             nodes = (CreateNode("/brokers"), CreateNode(TOPICS), CreateNode(f"{TOPICS}/{TOPIC}", topic))
             assert not self.tree.commit(Transaction(writes=nodes)).reason
-        return ("tests.integration.exact_plain", "--rate", str(self.rate), "--began-s", str(self._began_s))
+        return (self.program, "--rate", str(self.rate), "--began-s", str(self._began_s))
 
     def _end_of_records(self) -> dict[int, int]:
         total = int((time.monotonic() - self._began_s) * self.rate) + self.rate  # before they have so many
@@ -314,3 +316,44 @@ class PlainScene(Scene):
         """The files."""
         for path in sorted(self._output.glob("*.json")):
             yield Output(parse_range(path.stem), json.loads(path.read_text()))
+
+
+class PlainTablesScene(PlainScene):
+    """Their batches go into tables that know their ends."""
+
+    drivers: ClassVar[Mapping[str, str]] = {"a": "finish", "b": "cancel", "c": "finish"}
+    within_s = 0.3
+    program = "tests.integration.exact_plain_tables"
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        super().__init__(folder, seed, PlainTableSinks)
+        assert isinstance(self.sinks, PlainTableSinks)
+        self.sinks.prepare()
+        self.written = self.sinks.written
+
+    def short_storm(self) -> None:
+        """Kill until heirs have shared a batch. Then let one sleep until its batch was replayed meanwhile: it wakes as
+        a zombie."""
+        self._until(self.shared, self.kill_in_batch, len(self.drivers))
+        before = len(self.batches(replayed=True))
+        self._until(lambda: len(self.batches(replayed=True)) > before, self.sleep, 2)
+
+    def _until(self, holds: Callable[[], object], misfortune: Callable[[], None], working: int) -> None:
+        """A misfortune can meet an idle driver: so it comes again while so many drivers work, at most KILLS_MAX
+        times."""
+
+        def work() -> bool:
+            return len([name for name in self.drivers if self._works(name)]) >= working
+
+        self.wait("drivers to work", work)
+        for _ in range(KILLS_MAX):
+            misfortune()
+            self.wait("what comes of it", lambda: holds() or work())
+            if holds():
+                return
+
+    def shared(self) -> list[Event]:
+        """Batches that died, and whose ranges several drivers have replayed."""
+        replayed = [(n, {*e["ranges"]}) for n in self.drivers for e in self.events(n, "batch_started") if e["replayed"]]
+        first = self.batches(replayed=False)
+        return [each for each in first if len({name for name, ranges in replayed if ranges & {*each["ranges"]}}) > 1]

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.exact_scene import PlainScene, Scene, SparkScene, TablesScene
+from tests.integration.exact_scene import PlainScene, PlainTablesScene, Scene, SparkScene, TablesScene
+from tests.sinks.frames import Rows
 from tests.sinks.s3_server import S3
 from zkcoord.demo.accounting import Records, count_records
 
@@ -29,10 +30,15 @@ def stormed(scene: Scene, seconds: int) -> dict[int, int]:
     with scene:
         scene.storm(seconds)
         counts = scene.calm()
+    told(scene, counts)
+    return counts
+
+
+def told(scene: Scene, counts: dict[int, int]) -> None:
+    """Say what has happened."""
     batches, replayed = scene.batches(), scene.batches(replayed=True)
     print(f"{sum(counts.values())} records, {len(batches)} batches, {len(replayed)} replayed: {', '.join(scene.done)}")
     assert replayed, "nothing was replayed: this run has shown nothing"
-    return counts
 
 
 def play(scene: Scene, seconds: int) -> None:
@@ -63,11 +69,32 @@ def test_each_record_is_in_tables_and_in_a_store_once_whatever_dies(tmp_path: Pa
     """Ranges by key; Delta and Iceberg, each below a path and in the store."""
     scene = TablesScene(tmp_path, seed, s3.port)
     counts = stormed(scene, int(os.environ.get("ZKCOORD_EXACTNESS_S") or 300))
+    check(scene.written(), counts, scene.done)
+
+
+def check(written: dict[str, Rows], counts: dict[int, int], done: list[str]) -> None:
+    """Each place has each record once."""
     expected = Counter((partition, n, n) for partition, count in counts.items() for n in range(count))
-    for place, found in scene.written().items():
+    for place, found in written.items():
         rows = Counter(found)
         lost, too_many = sorted(expected - rows), sorted(rows - expected)
-        assert (len(lost), len(too_many)) == (0, 0), (place, lost[:9], too_many[:9], scene.done)
+        assert (len(lost), len(too_many)) == (0, 0), (place, lost[:9], too_many[:9], done)
+
+
+@pytest.mark.spark
+@pytest.mark.zookeeper
+def test_each_record_is_in_tables_once_when_a_driver_dies_or_sleeps_and_heirs_share_its_batch(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Delta and Iceberg below a path, in seconds. Real groups and sinks; neither Spark nor Kafka."""
+    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")  # its own is a package apart
+    scene = PlainTablesScene(tmp_path, seed)
+    with scene:
+        scene.short_storm()
+        counts = scene.calm()
+    told(scene, counts)
+    assert scene.shared(), f"no two heirs have shared a batch: {scene.done}"
+    check(scene.written(), counts, scene.done)
 
 
 @pytest.mark.zookeeper
