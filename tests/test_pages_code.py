@@ -1,7 +1,7 @@
 """The code in the pages: Python blocks are run by some test, and name what exists; each command line is taken.
 
 Which tests run a block is read from them: they ask for it by its page and heading (tests/pages.py). What no test runs
-stands in NOT_RUN and ONLY_PARSED, with the reason.
+stands in ONLY_PARSED, with the reason; a Python block never does.
 """
 
 from __future__ import annotations
@@ -38,8 +38,6 @@ NO_COMMANDS = {
     "TOML, properties": r"(?m)\A(\[.*\]|[\w.-]+ *=)",
     "nginx": r"\Alocation ",
 }
-NOT_RUN = {"consumers.md, Structured streaming, 1", "consumers.md, At the connector's speed, 1"}
-"""Python blocks whose names are only checked: the same calls are made by tests/spark/test_real_stream.py."""
 ONLY_PARSED = {
     "played by tests of the commands themselves, in lines of their own (tests/cli/group, tests/cli/offsets)": (
         "commands.md, What old members would settle on, 1",
@@ -196,10 +194,9 @@ def is_commands(lines: list[str]) -> bool:
     return not kinds(lines)
 
 
-def test_every_python_block_is_run_by_a_test_or_is_known_not_to_be() -> None:
+def test_every_python_block_is_run_by_a_test() -> None:
     written = {block.name for page in PAGES for block in blocks(page) if block.python}
-    assert asked_for("python_block") & NOT_RUN == set()
-    assert asked_for("python_block") | NOT_RUN == written
+    assert asked_for("python_block") == written
 
 
 def test_every_other_block_is_played_or_has_a_reason_to_be_parsed_only() -> None:
