@@ -1,4 +1,4 @@
-"""One ZooKeeper in a container; each test has a chroot of its own in it."""
+"""One ZooKeeper in a container, where each test has a chroot of its own; and three of them with Kafka beside them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.containers.ensemble import Box, Ensemble
 from tests.containers.group import Group
 from tests.containers.image import Say, zookeeper_image
 from tests.containers.server import ContainerZooKeeper
@@ -17,6 +18,7 @@ from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.writes import CreateNode, Transaction
 
 NUMBERS = itertools.count(1)
+SEATS = 5
 
 
 def teller(config: pytest.Config) -> Say:
@@ -51,6 +53,13 @@ def container(image: str) -> Iterator[ContainerZooKeeper]:
     """It serves when a test begins; a test that pauses or stops it brings it back."""
     with ContainerZooKeeper(image) as server:
         yield server
+
+
+@pytest.fixture(scope="package")  # two modules need it; it starts in 20 s
+def ensemble(image: str) -> Iterator[tuple[Ensemble, list[Box]]]:
+    """The ensemble, and containers in whose networks processes run."""
+    with Ensemble(image) as running:
+        yield running, [running.box() for _ in range(SEATS)]
 
 
 @pytest.fixture

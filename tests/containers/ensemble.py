@@ -44,12 +44,11 @@ minSessionTimeout=1000
 maxSessionTimeout={SESSION_MS}
 maxClientCnxns=0
 admin.enableServer=false
-4lw.commands.whitelist=srvr,cons
+4lw.commands.whitelist=srvr,cons,mntr
 preAllocSize=256
 """
 READ_ONLY_MODE = "-Dreadonlymode.enabled=true"  # a server without a quorum then answers reads to who takes such answers
 KAFKA = f"""\
-broker.id=0
 log.dirs=/kafka-data
 zookeeper.session.timeout.ms={SESSION_MS}
 auto.create.topics.enable=false
@@ -71,6 +70,13 @@ def wait_until(
         if time.monotonic() > deadline:
             raise UnavailableError(f"waited {patience_s:.0f} s in vain: {what}; {state()}")
         time.sleep(TURN_S)
+
+
+def listens(address: str, port: int) -> bool:
+    """Whether somebody takes connections there."""
+    with suppress(OSError), socket.create_connection((address, port), timeout=ANSWER_S):
+        return True
+    return False
 
 
 class Box:
@@ -241,6 +247,24 @@ class Ensemble:
         self._run(box)
         return box
 
+    def broker(self, number: int) -> Box:
+        """One more Kafka broker; returns when it listens. Removed at the end."""
+        jars = kafka_jars()[0].parent
+        java = ["java", "-Xmx384m", "-XX:+UseSerialGC", "-Dlog4j.configuration=file:/kafka/log4j.properties"]
+        box = Box(self._image, self._network.name, self._address(20 + number), entrypoint=java)
+        box.container.with_command(["-cp", "/kafka-jars/*", MAIN, "/kafka/server.properties"])
+        box.container.with_volume_mapping(str(jars), "/kafka-jars", "ro")
+        box.container.with_tmpfs_mount("/kafka-data")
+        own = f"broker.id={number}\nlisteners=PLAINTEXT://{box.address}:{KAFKA_PORT}\nzookeeper.connect={self.hosts}\n"
+        box.container.with_copy_into_container((KAFKA + own).encode(), "/kafka/server.properties")
+        box.container.with_copy_into_container(LOG4J.encode(), "/kafka/log4j.properties")
+        self._run(box)
+        try:
+            wait_until(lambda: listens(box.address, KAFKA_PORT), f"broker {number}")
+        except UnavailableError as error:
+            raise UnavailableError(f"{error}\n{box.said()}") from error
+        return box
+
     def __enter__(self) -> Self:
         try:
             self._start()
@@ -263,11 +287,7 @@ class Ensemble:
             self.followers()
         except UnavailableError as error:
             raise UnavailableError("\n".join([str(error), *(server.said() for server in self.servers)])) from error
-        self.kafka = self._kafka()
-        try:
-            wait_until(self._kafka_answers, "Kafka")
-        except UnavailableError as error:
-            raise UnavailableError(f"{error}\n{self.kafka.said()}") from error
+        self.kafka = self.broker(0)
 
     def _made_network(self) -> Any:
         """The engine picks the range, since it knows which are free; fixed addresses need one that is named."""
@@ -297,21 +317,3 @@ class Ensemble:
     def _run(self, box: Box) -> None:
         self._stack.callback(box.remove)
         box.container.start()
-
-    def _kafka(self) -> Box:
-        jars = kafka_jars()[0].parent
-        java = ["java", "-Xmx384m", "-XX:+UseSerialGC", "-Dlog4j.configuration=file:/kafka/log4j.properties"]
-        box = Box(self._image, self._network.name, self._address(20), entrypoint=java)
-        box.container.with_command(["-cp", "/kafka-jars/*", MAIN, "/kafka/server.properties"])
-        box.container.with_volume_mapping(str(jars), "/kafka-jars", "ro")
-        box.container.with_tmpfs_mount("/kafka-data")
-        listeners = f"listeners=PLAINTEXT://{box.address}:{KAFKA_PORT}\nzookeeper.connect={self.hosts}\n"
-        box.container.with_copy_into_container((KAFKA + listeners).encode(), "/kafka/server.properties")
-        box.container.with_copy_into_container(LOG4J.encode(), "/kafka/log4j.properties")
-        self._run(box)
-        return box
-
-    def _kafka_answers(self) -> bool:
-        with suppress(OSError), socket.create_connection((self.kafka.address, KAFKA_PORT), timeout=ANSWER_S):
-            return True
-        return False

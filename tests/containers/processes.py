@@ -17,6 +17,14 @@ from zkcoord.clock import mono_ms
 Event = Mapping[str, Any]
 PATIENCE_S = 60.0
 LEAVE_S = 30.0
+PROGRAM = [sys.executable, "-m", "zkcoord.cli.main"]
+SKEWED = """
+import sys, time
+ahead_ns, right = int(sys.argv.pop(1)) * 10**9, time.time_ns
+time.time_ns = lambda: right() + ahead_ns
+from zkcoord.cli.main import main
+main()
+"""
 
 
 def now_ms() -> int:
@@ -27,12 +35,14 @@ def now_ms() -> int:
 class Process:
     """A running `zkcoord` whose events are kept; what it prints is not."""
 
-    def __init__(self, name: str, seat: Box, *arguments: str) -> None:
+    def __init__(self, name: str, seat: Box, *arguments: str, clock_ahead_s: int = 0) -> None:
+        """`clock_ahead_s`: how far its wall clock is ahead of the machine's."""
         self.name, self.seat = name, seat
         self.events: list[Event] = []
         self.noise: list[str] = []
         self.resumed_ms: list[int] = []
-        command = [sys.executable, "-m", "zkcoord.cli.main", *arguments, "--log-format", "json", "-vv"]
+        program = [sys.executable, "-c", SKEWED, str(clock_ahead_s)] if clock_ahead_s else PROGRAM
+        command = [*program, *arguments, "--log-format", "json", "-vv"]
         self._process = subprocess.Popen(
             ["nsenter", "-t", str(seat.pid), "-n", *command],  # becomes the command: the signals reach it
             stdout=subprocess.DEVNULL,

@@ -118,7 +118,7 @@ class Scene:
         self._stack.callback(process.close)
         return process
 
-    def consume(self, zookeeper: str = "") -> Process:
+    def consume(self, zookeeper: str = "", clock_ahead_s: int = 0) -> Process:
         """Start a consumer."""
         name = "abcdef"[len(self.consumers)]
         process = Process(
@@ -127,6 +127,7 @@ class Scene:
             *("consume", "--group", self.name, "--topic", self.topic, "--from-beginning", "--output", "json"),
             *("--zookeeper", zookeeper or self.ensemble.hosts),
             *("--bootstrap-servers", self.ensemble.bootstrap_servers),
+            clock_ahead_s=clock_ahead_s,
         )
         self.consumers.append(process)
         self._stack.callback(process.close)

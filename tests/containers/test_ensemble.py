@@ -20,14 +20,6 @@ pytestmark = [pytest.mark.docker, pytest.mark.kafka, pytest.mark.namespaces]
 LEASE_MS = SESSION_MS * 2 // 3
 MINUTE_MS = 60_000
 NUMBERS = itertools.count(1)
-SEATS = 5
-
-
-@pytest.fixture(scope="module")
-def ensemble(image: str) -> Iterator[tuple[Ensemble, list[Box]]]:
-    """The ensemble, and containers in whose networks the processes run."""
-    with Ensemble(image) as running:
-        yield running, [running.box() for _ in range(SEATS)]
 
 
 @pytest.fixture

@@ -75,7 +75,6 @@ def test_one_member_is_counted_in_the_singular() -> None:
 @pytest.mark.parametrize(
     ("changed", "severity", "words", "evidence"),
     [
-        ({"unreachable": "refused"}, Severity.ERR, "zk1:2181 does not answer", "refused"),
         ({"refused": ("mntr",)}, Severity.INFO, "does not allow all four-letter words", "mntr"),
         ({"srvr": {"Zookeeper version": "3.4.14-4c25d48, built"}}, Severity.WARN, "no mends", "3.4.14"),
         ({"srvr": {"Zookeeper version": "3.3.6-1366786, built"}}, Severity.ERR, "no transactions", "3.3.6"),

@@ -64,7 +64,8 @@ def test_the_doctor_works_before_zkcoord_has_come_in_and_for_people(chroot: str,
     place = lines.index("INFO fleet: zkcoord is not here yet")
     assert lines[place + 1 : place + 3] == [
         "     seen: there is no /zkcoord/schema",
-        "     do:   start `zkcoord coordinator`, or run `zkcoord migrate upgrade` as a user who may write",
+        "     do:   whoever runs the coordinators: start `zkcoord coordinator`,"
+        " or run `zkcoord migrate upgrade` as a user who may write",
     ]
     assert lines[0].startswith("ERR  kafka: no Kafka has ever been here")
 
@@ -74,8 +75,12 @@ def test_a_server_that_is_away_is_a_finding(run: Run) -> None:
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         code, findings = found(run, "--zookeeper", address)
-    assert (code, [each["severity"] for each in findings]) == (FOUND, ["ERR"])
-    assert findings[0]["what"] == f"{address} does not answer"
+    assert (code, [(each["severity"], each["area"]) for each in findings]) == (
+        FOUND,
+        [("ERR", "zookeeper"), ("INFO", "kafka")],
+    )
+    assert findings[0]["what"].startswith(f"{address} does not run")
+    assert findings[0]["who"] == "whoever runs ZooKeeper, or the caller"
 
 
 @pytest.mark.kafka

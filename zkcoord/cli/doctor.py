@@ -13,10 +13,10 @@ from zkcoord.cli.audit import FOUND
 from zkcoord.cli.options import Command, Settings, pass_settings
 from zkcoord.cli.output import print_json
 from zkcoord.core.severity import Severity
-from zkcoord.doctor import fleet, kafka, zookeeper
-from zkcoord.doctor.asking import ask_groups, ask_kafka, ask_server, ask_tree
-from zkcoord.doctor.facts import Finding, KafkaFacts, TreeFacts
-from zkcoord.errors import ZkcoordError
+from zkcoord.doctor import ensemble, fleet, kafka, zookeeper
+from zkcoord.doctor.asking import ask_groups, ask_kafka, ask_servers, ask_tree
+from zkcoord.doctor.facts import Finding, GroupFacts, KafkaFacts, ServerFacts, TreeFacts
+from zkcoord.errors import UnavailableError, ZkcoordError
 from zkcoord.offsets.ports import GroupStore
 from zkcoord.operating.saying import Tone, toned
 from zkcoord.operating.words import cell
@@ -36,8 +36,8 @@ LOOKED_AT = ("/zkcoord", "/consumers", "/zkcoord/coordinators", "/brokers/topics
 def doctor(settings: Settings, all_: bool) -> None:
     """Look at ZooKeeper, Kafka, coordinators and groups, and say what does not fit.
 
-    Each finding has a severity (ERR, WARN, INFO), its evidence, and what to do. Writes nothing, and works before
-    zkcoord has come in. Exit code 8 when there is an ERR.
+    Each finding has a severity (ERR, WARN, INFO), its evidence, who must act, and what to do. Writes nothing, and
+    works before zkcoord has come in. Exit code 8 when there is an ERR.
     """
     found = _examine(settings)
     shown = [each for each in found if all_ or each.severity > Severity.OK]
@@ -53,14 +53,33 @@ def doctor(settings: Settings, all_: bool) -> None:
 def _examine(settings: Settings) -> Sequence[Finding]:
     address = settings.zookeeper_address()
     tls = settings.zookeeper_settings().tls_context()
-    servers = [ask_server(host, port, tls) for host, port in parse_connect(address).hosts]
-    if all(each.unreachable is not None for each in servers):
-        return [*zookeeper.judge(servers, TreeFacts(), ())]
+    servers = ask_servers(parse_connect(address).hosts, tls)
     with ExitStack() as stack:
         brokers, users = _kafka(settings, stack)
-        tree = stack.enter_context(settings.tree())
-        facts = ask_tree(tree, open_nodes=_open(settings), logs_in=_logs_in(settings))
-        groups = ask_groups(tree, users)
+        if ensemble.serve_nobody(servers):
+            return _without_tree(servers, brokers)
+        try:
+            tree = stack.enter_context(settings.tree())
+            facts = ask_tree(tree, open_nodes=_open(settings), logs_in=_logs_in(settings))
+            groups = ask_groups(tree, users)
+        except UnavailableError as error:
+            return _without_tree(servers, brokers, str(error))
+    return _judged(servers, facts, brokers, groups)
+
+
+def _without_tree(servers: Sequence[ServerFacts], brokers: KafkaFacts | None, why: str = "") -> Sequence[Finding]:
+    """What can be said while ZooKeeper gives no session. `why`: what was tried, where the servers seem to serve."""
+    found = [*zookeeper.judge(servers, TreeFacts(), ()), *kafka.judge(None, brokers, ())]
+    if why:
+        what = "no session can be had, so coordinators and groups were not looked at"
+        remedy = "look at the servers that are named here, and at their logs; then run this again"
+        found.append(Finding(Severity.ERR, ensemble.AREA, what, why, remedy))
+    return found
+
+
+def _judged(
+    servers: Sequence[ServerFacts], facts: TreeFacts, brokers: KafkaFacts | None, groups: Sequence[GroupFacts]
+) -> Sequence[Finding]:
     known = {session: ms for each in servers for session, ms in each.sessions.items()}
     own = {known[session] for session in facts.candidate_sessions if session in known}
     timeouts = sorted(own | {m.session_timeout_ms for g in groups for m in g.members if m.speaks_protocol})
@@ -116,6 +135,7 @@ def _tell(settings: Settings, finding: Finding) -> None:
             "area": finding.area,
             "what": finding.what,
             "evidence": finding.evidence,
+            "who": finding.acts or None,
             "remedy": finding.remedy or None,
         }
         print_json(document)
@@ -124,4 +144,4 @@ def _tell(settings: Settings, finding: Finding) -> None:
     click.echo(toned(cell(f"{finding.severity.name:4} {finding.area}: {finding.what}"), tone))
     click.echo(cell(f"     seen: {finding.evidence}"))
     if finding.remedy:
-        click.echo(cell(f"     do:   {finding.remedy}"))
+        click.echo(cell(f"     do:   {finding.acts}: {finding.remedy}"))

@@ -6,13 +6,14 @@ import re
 import socket
 import ssl
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from zkcoord.doctor.facts import GroupFacts, KafkaFacts, ServerFacts, TreeFacts
+from zkcoord.doctor.facts import GroupFacts, KafkaFacts, ServerFacts, Silence, TreeFacts
 from zkcoord.errors import CorruptError, UsageError, ZkcoordError
 from zkcoord.group_report import group_names, may_name_a_group, read_group, read_tree
 from zkcoord.migrate import BlockingTree, current, served
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 WORD_SECONDS, ANSWER_BYTES_MAX = 5.0, 1 << 20
 READS_TIMED = 20
 REFUSED = "is not executed because it is not in the whitelist"
+NOT_SERVING = "is not currently serving requests"  # as a server says that has no quorum
+
+SERVERS_AT_ONCE = 16
 WORDS: Mapping[str, str] = {"srvr": ": ", "mntr": "\t", "conf": "=", "dirs": ": ", "cons": ""}
 """Four-letter words, and what stands between key and value in their answers (`cons` has lines of its own)."""
 
@@ -38,37 +42,69 @@ LENGTH_BYTES = 4
 _SESSION = re.compile(r"sid=0x([0-9a-f]+),.*?\bto=(\d+)")
 
 
+def ask_servers(hosts: Sequence[tuple[str, int]], tls: ssl.SSLContext | None = None) -> list[ServerFacts]:
+    """Ask all servers at once, so that those that are silent are waited for together. In the order of `hosts`."""
+    with ThreadPoolExecutor(SERVERS_AT_ONCE) as pool:
+        return list(pool.map(lambda each: ask_server(each[0], each[1], tls), hosts))
+
+
 def ask_server(host: str, port: int, tls: ssl.SSLContext | None = None) -> ServerFacts:
     """Ask one server, encrypted if `tls` is given; never raises."""
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     answers: dict[str, Mapping[str, str]] = {}
     sessions: dict[int, int] = {}
-    refused = []
+    refused, without_quorum = [], False
     for word, between in WORDS.items():
         try:
             text = _word(host, port, word, tls)
-        except OSError as error:
-            return ServerFacts(address=f"{host}:{port}", unreachable=f"{word}: {error}")
-        if REFUSED in text or not text:
+        except _SilenceError as silent:
+            return ServerFacts(address=address, unreachable=f"{word}: {silent}", silence=silent.silence)
+        if NOT_SERVING in text:
+            without_quorum = True
+        elif REFUSED in text:
             refused.append(word)
         elif between:
             answers[word] = _pairs(text, between)
         else:
             sessions = {int(each[1], 16): int(each[2]) for each in _SESSION.finditer(text)}
     srvr, mntr, conf, dirs = (answers.get(word, {}) for word in ("srvr", "mntr", "conf", "dirs"))
-    told = ServerFacts(address=f"{host}:{port}", srvr=srvr, mntr=mntr, conf=conf, dirs=dirs)
-    return replace(told, refused=tuple(refused), sessions=sessions)
+    told = ServerFacts(address=address, srvr=srvr, mntr=mntr, conf=conf, dirs=dirs)
+    return replace(told, refused=tuple(refused), sessions=sessions, without_quorum=without_quorum)
+
+
+class _SilenceError(Exception):
+    """A server did not answer a word."""
+
+    def __init__(self, silence: Silence, why: str) -> None:
+        super().__init__(why)
+        self.silence = silence
 
 
 def _word(host: str, port: int, word: str, tls: ssl.SSLContext | None) -> str:
+    """What one server answers, at least a character. Every server of 3.4 or newer answers each word somehow."""
     with ExitStack() as stack:
-        connection = stack.enter_context(socket.create_connection((host, port), timeout=WORD_SECONDS))
-        if tls is not None:
-            connection = stack.enter_context(tls.wrap_socket(connection, server_hostname=host))
-        connection.sendall(word.encode("ascii"))
+        try:
+            connection = stack.enter_context(socket.create_connection((host, port), timeout=WORD_SECONDS))
+        except socket.gaierror as error:
+            raise _SilenceError(Silence.NO_NAME, str(error)) from error
+        except ConnectionRefusedError as error:
+            raise _SilenceError(Silence.REFUSED, str(error)) from error
+        except OSError as error:
+            raise _SilenceError(Silence.NO_ROUTE, str(error)) from error
         answer = b""
-        with suppress(ssl.SSLEOFError):  # the server ends the connection without a word
-            while len(answer) < ANSWER_BYTES_MAX and (read := connection.recv(65_536)):
-                answer += read
+        try:
+            if tls is not None:
+                connection = stack.enter_context(tls.wrap_socket(connection, server_hostname=host))
+            connection.sendall(word.encode("ascii"))
+            with suppress(ssl.SSLEOFError):  # the server ends the connection without a word
+                while len(answer) < ANSWER_BYTES_MAX and (read := connection.recv(65_536)):
+                    answer += read
+        except TimeoutError as error:
+            raise _SilenceError(Silence.HANGS, f"no answer within {WORD_SECONDS:.0f} s") from error
+        except OSError as error:
+            raise _SilenceError(Silence.CLOSES, str(error)) from error
+    if not answer:
+        raise _SilenceError(Silence.CLOSES, "the connection was ended without an answer")
     return answer.decode("utf-8", "backslashreplace")
 
 
@@ -175,4 +211,10 @@ def ask_kafka(client: KafkaClient) -> KafkaFacts:
         raise
     except ZkcoordError as error:
         return KafkaFacts(unreachable=str(error))
-    return KafkaFacts(brokers=found.brokers, cluster_id=found.cluster_id, config=found.config)
+    return KafkaFacts(
+        brokers=found.brokers,
+        cluster_id=found.cluster_id,
+        config=found.config,
+        gone=found.gone,
+        leaderless=found.leaderless,
+    )

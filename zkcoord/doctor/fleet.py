@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from zkcoord.core.severity import Severity
 from zkcoord.core.view import Member
 from zkcoord.core.words import count, some
-from zkcoord.doctor.facts import Finding, GroupFacts, TreeFacts
+from zkcoord.doctor.facts import CALLER, Finding, GroupFacts, TreeFacts
 
 FLEET, GROUPS = "fleet", "groups"
 COORDINATORS_MAX = 3
@@ -64,9 +64,8 @@ def _coordinators(tree: TreeFacts, version: str) -> Iterator[Finding]:
         yield Finding(Severity.INFO, FLEET, "coordinators of different versions", said, remedy)
     elif known and version not in versions:
         remedy = "use tools of the fleet's version"
-        yield Finding(
-            Severity.INFO, FLEET, f"this program is version {version}, the coordinators are not", said, remedy
-        )
+        what = f"this program is version {version}, the coordinators are not"
+        yield Finding(Severity.INFO, FLEET, what, said, remedy, CALLER)
 
 
 def _group(group: GroupFacts) -> Iterator[Finding]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from zkcoord.core.severity import Severity
-from zkcoord.doctor.facts import Finding, GroupFacts, KafkaFacts, TreeFacts
+from zkcoord.core.words import count, some
+from zkcoord.doctor.facts import ACTS, CALLER, Finding, GroupFacts, KafkaFacts, TreeFacts
 from zkcoord.tree.brokers_move import MEND, BrokersMove
 from zkcoord.tree.paths import CONTROLLER, MIGRATION
 
@@ -23,18 +24,45 @@ MOVES = {
 }
 
 
-def judge(tree: TreeFacts, kafka: KafkaFacts | None, groups: Sequence[GroupFacts]) -> Iterator[Finding]:
-    """All findings about Kafka; `kafka` None: nobody said where it is."""
-    yield from _in_zookeeper(tree)
+def judge(tree: TreeFacts | None, kafka: KafkaFacts | None, groups: Sequence[GroupFacts]) -> Iterator[Finding]:
+    """All findings about Kafka. `tree` None: ZooKeeper could not be read; `kafka` None: nobody said where it is."""
+    if tree is not None:
+        yield from _in_zookeeper(tree)
     if kafka is None:
         remedy = "give --bootstrap-servers, and versions, retention and users of the group ids are looked at, too"
-        yield Finding(Severity.INFO, AREA, "the brokers were not asked", "no address was given", remedy)
+        yield Finding(Severity.INFO, AREA, "the brokers were not asked", "no address was given", remedy, CALLER)
     elif kafka.unreachable is not None:
-        yield Finding(
-            Severity.ERR, AREA, "the brokers do not answer", kafka.unreachable, "start Kafka, or correct this"
-        )
+        yield _silent(tree, kafka.unreachable)
     else:
-        yield from _brokers(tree, kafka, groups)
+        yield from _missing(kafka)
+        yield from _brokers(tree or TreeFacts(), kafka, groups)
+
+
+def _silent(tree: TreeFacts | None, why: str) -> Finding:
+    """Brokers that are registered hold a session: then it is the way to them that is cut, or the address is wrong."""
+    what = "the brokers do not answer"
+    if tree is None or tree.from_kafka or not tree.brokers:
+        who = f"{ACTS[AREA]}, or {CALLER}"
+        return Finding(Severity.ERR, AREA, what, why, "start Kafka, or correct --bootstrap-servers", who)
+    evidence = f"{why}; {count(tree.brokers, 'broker')} registered in ZooKeeper"
+    remedy = (
+        "brokers hold sessions in ZooKeeper, so they run: mend the network from here to their listeners, or correct"
+        " --bootstrap-servers and security.protocol; a broker that was killed or hangs looks so until its session ends"
+    )
+    return Finding(Severity.ERR, AREA, what, evidence, remedy, f"whoever runs the network, or {CALLER}")
+
+
+def _missing(kafka: KafkaFacts) -> Iterator[Finding]:
+    gone = ", ".join(map(str, kafka.gone))
+    if kafka.leaderless:
+        evidence = f"{some(kafka.leaderless)}; " + (f"gone: broker {gone}" if gone else "every broker is there")
+        remedy = "start the broker that is gone; look at the logs of those that have the replicas"
+        what = f"{count(len(kafka.leaderless), 'partition')} without a leader: nobody can read or write there"
+        yield Finding(Severity.ERR, AREA, what, evidence, remedy)
+    if kafka.gone:
+        evidence = f"partitions have replicas on it; {count(kafka.brokers, 'broker')} answered for"
+        remedy = "start it, or move its replicas (kafka-reassign-partitions.sh): fewer copies are left meanwhile"
+        yield Finding(Severity.WARN, AREA, f"broker {gone} is gone", evidence, remedy)
 
 
 def _in_zookeeper(tree: TreeFacts) -> Iterator[Finding]:
@@ -45,12 +73,14 @@ def _in_zookeeper(tree: TreeFacts) -> Iterator[Finding]:
     if tree.topics is None or tree.brokers is None:
         remedy = "give the chroot of Kafka's brokers with ZooKeeper's address, or start Kafka in ZooKeeper mode"
         absent = "/brokers/topics" if tree.topics is None else "/brokers/ids"
-        yield Finding(Severity.ERR, AREA, "no Kafka has ever been here", f"there is no {absent}", remedy)
+        who = f"{CALLER}, or {ACTS[AREA]}"
+        yield Finding(Severity.ERR, AREA, "no Kafka has ever been here", f"there is no {absent}", remedy, who)
         return
     listed = f"{tree.brokers} brokers and {tree.topics} topics are in ZooKeeper"
     if tree.move is not None:
         severity, what, remedy = MOVES[tree.move]
-        yield Finding(severity, AREA, what, f"{MIGRATION} or {CONTROLLER} names a KRaft controller; {listed}", remedy)
+        evidence = f"{MIGRATION} or {CONTROLLER} names a KRaft controller; {listed}"
+        yield Finding(severity, AREA, what, evidence, remedy, ACTS["fleet"])
     elif tree.brokers == 0:
         what = "no broker is registered: Kafka is down, or its brokers run in KRaft mode"
         yield Finding(Severity.ERR, AREA, what, listed, f"start Kafka; if it runs in KRaft mode, {MEND}")
@@ -62,7 +92,7 @@ def _brokers(tree: TreeFacts, kafka: KafkaFacts, groups: Sequence[GroupFacts]) -
     if tree.cluster_id is not None and kafka.cluster_id is not None and tree.cluster_id != kafka.cluster_id:
         evidence = f"the tree says {tree.cluster_id}, the brokers say {kafka.cluster_id}"
         remedy = "correct --zookeeper or --bootstrap-servers"
-        yield Finding(Severity.ERR, AREA, "these brokers belong to another cluster", evidence, remedy)
+        yield Finding(Severity.ERR, AREA, "these brokers belong to another cluster", evidence, remedy, CALLER)
     if not kafka.config:
         remedy = f"look up {RETENTION_CONFIG} in their server.properties; newer brokers tell it"
         what = "the brokers do not tell their configuration: they are older than Kafka 0.11"
@@ -79,7 +109,7 @@ def _brokers(tree: TreeFacts, kafka: KafkaFacts, groups: Sequence[GroupFacts]) -
             severity = Severity.INFO if each.store == "zookeeper" else Severity.ERR
             remedy = "give it another group id: Kafka takes no commits of others while it is there"
             what = f"a consumer of Kafka's own protocol uses group id {each.group}"
-            yield Finding(severity, AREA, what, ", ".join(each.users), remedy)
+            yield Finding(severity, AREA, what, ", ".join(each.users), remedy, "whoever runs that consumer")
 
 
 def _retention(kafka: KafkaFacts, groups: Sequence[GroupFacts]) -> Iterator[Finding]:

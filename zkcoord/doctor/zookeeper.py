@@ -1,4 +1,4 @@
-"""Judges ZooKeeper: its servers, its latency, its limits, who may write. Pure."""
+"""Judges ZooKeeper: what each server tells, its latency, its limits, who may write. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from zkcoord.core.severity import Severity
-from zkcoord.doctor import limits
+from zkcoord.doctor import ensemble, limits
 from zkcoord.doctor.facts import Finding, ServerFacts, TreeFacts
 from zkcoord.doctor.limits import number
 
@@ -23,7 +23,7 @@ def judge(servers: Sequence[ServerFacts], tree: TreeFacts, session_timeouts_ms: 
     for each in servers:
         yield from _server(each, session_timeouts_ms)
     yield from limits.judge(servers, tree, session_timeouts_ms)
-    yield from _ensemble(servers)
+    yield from ensemble.judge(servers)
     yield from _latency(tree.read_ms)
     if tree.writes_anybody:
         severity = Severity.WARN if tree.logs_in else Severity.INFO
@@ -46,10 +46,8 @@ def version_of(srvr: Mapping[str, str]) -> tuple[int, ...] | None:
 
 def _server(server: ServerFacts, session_timeouts_ms: Sequence[int]) -> Iterator[Finding]:
     where = server.address
-    if server.unreachable is not None:
-        remedy = "start it, or correct the address; consumers that know only this server cannot connect"
-        yield Finding(Severity.ERR, AREA, f"{where} does not answer", server.unreachable, remedy)
-        return
+    if server.unreachable is not None or server.serves is False:
+        return  # ensemble.py judges it
     if server.refused:
         remedy = "to see versions and limits: 4lw.commands.whitelist=srvr,mntr,conf,dirs,cons in zoo.cfg"
         said = f"not allowed: {', '.join(server.refused)}"
@@ -108,28 +106,6 @@ def _ticks(where: str, conf: Mapping[str, str], session_timeouts_ms: Sequence[in
         yield Finding(Severity.WARN, AREA, f"{where}: session timeouts are short for its ticks", evidence, remedy)
     else:
         yield Finding(Severity.OK, AREA, f"{where}: ticks and session timeouts", evidence)
-
-
-def _ensemble(servers: Sequence[ServerFacts]) -> Iterator[Finding]:
-    modes = {each.address: each.srvr["Mode"] for each in servers if "Mode" in each.srvr}
-    said = ", ".join(f"{where} {mode}" for where, mode in modes.items())
-    if "standalone" in modes.values():
-        remedy = "for production take three servers or more, each on a machine of its own"
-        yield Finding(
-            Severity.WARN, AREA, "there is no quorum: when this server is away nobody coordinates", said, remedy
-        )
-    elif modes and len(servers) == 1:
-        remedy = "name all of them in --zookeeper: a program that knows one cannot change to another"
-        yield Finding(Severity.WARN, AREA, "only one server of an ensemble is named", said, remedy)
-    elif modes:
-        yield Finding(Severity.OK, AREA, "ensemble", said)
-    for each in servers:
-        followers, synced = number(each.mntr.get("zk_learners")), number(each.mntr.get("zk_synced_followers"))
-        if followers is not None and synced is not None and synced < followers:
-            evidence = f"{synced} of {followers} followers are in step"
-            yield Finding(
-                Severity.WARN, AREA, f"{each.address} leads, and followers lag", evidence, "look at their disks"
-            )
 
 
 def _latency(read_ms: Sequence[int]) -> Iterator[Finding]:

@@ -1,10 +1,10 @@
-"""Asks the brokers about themselves: the cluster's id, how many they are, the configuration of one of them."""
+"""Asks the brokers about themselves: the cluster's id, which are there and which not, how one is configured."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from zkcoord.kafka.client import KafkaClient, librdkafka
 
@@ -20,6 +20,10 @@ class Cluster(NamedTuple):
     config: Mapping[str, str]
     """Of the broker with the smallest id; values that nobody may see are left out. Empty: brokers before 0.11, which do
     not tell it."""
+    gone: tuple[int, ...] = ()
+    """The ids of brokers that should have replicas, and that the others do not see."""
+    leaderless: tuple[str, ...] = ()
+    """Partitions without a leader, in order: nobody can read them or write to them."""
 
 
 def protocol_line(cluster: Cluster) -> str | None:
@@ -40,13 +44,26 @@ def describe_cluster(client: KafkaClient) -> Cluster:
     module, admin = librdkafka(), client.admin()
     listed = client.list_topics(ANSWER_SECONDS)
     brokers = sorted(listed.brokers)
+    told = Cluster(len(brokers), listed.cluster_id, {}, *_missing(listed))
     resource = module.admin.ConfigResource(module.admin.ConfigResource.Type.BROKER, str(brokers[0]))
     (future,) = admin.describe_configs([resource], request_timeout=ANSWER_SECONDS).values()
     try:
         entries = future.result(ANSWER_SECONDS + 1)
     except module.KafkaException as error:
         if error.args[0].name() == "_UNSUPPORTED_FEATURE":
-            return Cluster(len(brokers), listed.cluster_id, {})
+            return told
         raise client.as_error(error.args[0], "describe a broker") from error
     config = {name: entry.value for name, entry in entries.items() if entry.value is not None}
-    return Cluster(len(brokers), listed.cluster_id, config)
+    return told._replace(config=config)
+
+
+def _missing(listed: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """The brokers that are gone and the partitions without a leader, by librdkafka's description of the cluster."""
+    partitions = [
+        (topic.topic, number, partition)
+        for topic in listed.topics.values()
+        for number, partition in topic.partitions.items()
+    ]
+    named = {broker for _, _, partition in partitions for broker in partition.replicas}
+    leaderless = sorted((topic, number) for topic, number, partition in partitions if partition.leader < 0)
+    return tuple(sorted(named - set(listed.brokers))), tuple(f"{topic}-{number}" for topic, number in leaderless)
