@@ -61,7 +61,7 @@ class Claims:
         """Nothing: the nodes stay."""
         return None
 
-    def not_mended(self, session: int) -> str:
+    def why_not_mended(self, session: int) -> str:
         """Nothing prevents it."""
         return ""
 

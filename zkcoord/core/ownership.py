@@ -1,4 +1,4 @@
-"""The owners that decisions go by, in every layout: which partition is available, which was given back.
+"""What owners mean for decisions, in each layout: a partition is available, was given back, or has a claim to delete.
 
 Where owners are claims, those of a consumer that was evicted stand as long as its session goes on. While its mark's
 grace goes on it may still read. Afterwards the coordinator deletes its claims, each only while the partition's offset

@@ -123,7 +123,7 @@ def _owner(node: Node, partition: TopicPartition, view: GroupView, layout: Layou
         return
     problem = "no thread id"
     session = node.stat.ephemeral_owner if node.stat is not None else 0
-    if why := layout.ownership.not_mended(session):
+    if why := layout.ownership.why_not_mended(session):
         yield Broken(node, "owner", problem, None, why, partition)
         return
     silent = _silent(view, partition)

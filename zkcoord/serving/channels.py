@@ -111,7 +111,7 @@ class Channels:
             self._touch_status(consumer_id)
             if command.option == Option.START_FETCHER.value and command.error is None:
                 self.started.add(consumer_id)
-                self._touch_all(self.owners.told_by_start(command.threads or ()))
+                self._touch_all(self.owners.left_by_start(command.threads or ()))
             elif command.threads is None:
                 self.touch_owners_of({consumer_id}, after)
             else:
@@ -129,7 +129,7 @@ class Channels:
         commands = channel.commands if channel is not None else ()
         stops = [command.threads or {} for command in commands if command.option == Option.STOP_FETCHER.value]
         named = [partition for threads in stops for partition in threads]
-        results = [path, *self.owners.beside(named)]
+        results = [path, *self.owners.left_by_stop(named)]
         self.tracker.read_beside(path, Kind.CHILDREN, results if commands else ())
         return results if stops else []
 
@@ -195,7 +195,7 @@ class Channels:
         self._touch_all([(self.layout.channel(self.group, consumer_id), Kind.DATA)])
 
     def _touch_owners(self, partitions: Iterable[TopicPartition]) -> None:
-        self._touch_all(self.owners.told(partitions))
+        self._touch_all(self.owners.nodes_of(partitions))
 
     def _touch_all(self, nodes: Iterable[tuple[str, Kind]]) -> None:
         for path, kind in nodes:

@@ -10,7 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import repeat
 
-from zkcoord.core.decisions import ControlMember, Decision, DeleteClaims, GrantPartitions, StopFetching
+from zkcoord.core.decisions import (
+    ControlMember,
+    Decision,
+    DeleteClaims,
+    DropTopic,
+    GrantPartitions,
+    LookUpTopic,
+    StopFetching,
+)
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.model import TopicPartition, as_partitions
 from zkcoord.core.record import REBALANCE
@@ -281,9 +289,12 @@ class GroupWatch:
         view = fast_replace(self.nodes.view, offsets=listing.offsets())
         self.nodes = fast_replace(self.nodes, view=view, leftover_versions=leftover_versions)
 
-    def granting(self, partitions: Iterable[TopicPartition]) -> None:
-        """Follow the owners of these partitions: a grant of them is about to be sent."""
-        self.owners.want(partitions)
+    def sending(self, decisions: Sequence[Decision]) -> None:
+        """Follow what these decisions are about to change, and read what they ask for."""
+        self.look_up({decision.topic for decision in decisions if isinstance(decision, (LookUpTopic, DropTopic))})
+        for decision in decisions:
+            if isinstance(decision, GrantPartitions):
+                self.owners.want(decision.partitions)
 
     def sent(self, decision: Decision) -> None:
         """Note that this was sent: what it may lead to is read."""

@@ -33,7 +33,7 @@ class OwnerWatch(Protocol):
 
     @property
     def offsets(self) -> Set[TopicPartition]:
-        """The partitions of which the offset is followed for the sake of an owner."""
+        """Partitions whose offset is followed because of their owner."""
 
     def subscribe(self, topics: Iterable[str]) -> None:
         """Follow the owners of these topics, which the group wants from now on."""
@@ -50,14 +50,14 @@ class OwnerWatch(Protocol):
     def follow_list(self, node: Node) -> None:
         """Take in the list of a topic's owners."""
 
-    def beside(self, partitions: Iterable[TopicPartition]) -> list[str]:
-        """The nodes that are read together with the list of a channel, while a stop of these stands in it."""
+    def left_by_stop(self, partitions: Iterable[TopicPartition]) -> list[str]:
+        """Nodes in which the acknowledgement of a stop of these leaves its result, and that nobody watches."""
 
-    def told(self, partitions: Iterable[TopicPartition]) -> Iterable[tuple[str, Kind]]:
-        """The nodes that tell what has become of the owners of these."""
+    def nodes_of(self, partitions: Iterable[TopicPartition]) -> Iterable[tuple[str, Kind]]:
+        """Nodes that show who owns these partitions now."""
 
-    def told_by_start(self, partitions: Iterable[TopicPartition]) -> Iterable[tuple[str, Kind]]:
-        """Those of them that a consumer may have changed when it acknowledged a start of these."""
+    def left_by_start(self, partitions: Iterable[TopicPartition]) -> Iterable[tuple[str, Kind]]:
+        """Nodes in which the acknowledgement of a start of these leaves its result."""
 
     def know_offsets(self, nodes: GroupNodes, kept: Set[TopicPartition]) -> GroupNodes:
         """The group with the versions of those of `offsets` that were read. `kept`: offsets that are followed for
@@ -109,16 +109,16 @@ class PersistentWatch:
     def follow_list(self, node: Node) -> None:
         """Nothing: the owners below a mark are known."""
 
-    def beside(self, partitions: Iterable[TopicPartition]) -> list[str]:
-        """Their owners, which the acknowledgement sets empty."""
+    def left_by_stop(self, partitions: Iterable[TopicPartition]) -> list[str]:
+        """Their owners, which it sets empty."""
         return [self.layout.owner(self.group, partition) for partition in partitions]
 
-    def told(self, partitions: Iterable[TopicPartition]) -> Iterable[tuple[str, Kind]]:
+    def nodes_of(self, partitions: Iterable[TopicPartition]) -> Iterable[tuple[str, Kind]]:
         """Their owners."""
         return [(self.layout.owner(self.group, partition), Kind.DATA) for partition in partitions]
 
-    def told_by_start(self, partitions: Iterable[TopicPartition]) -> Iterable[tuple[str, Kind]]:
-        """None: it has no part in what the grant set; what it refuses is told by its status."""
+    def left_by_start(self, partitions: Iterable[TopicPartition]) -> Iterable[tuple[str, Kind]]:
+        """None: the grant has set the owners, and the status tells what was refused."""
         return ()
 
     def know_offsets(self, nodes: GroupNodes, kept: Set[TopicPartition]) -> GroupNodes:
@@ -167,19 +167,19 @@ class ClaimWatch:
         for number in partition_numbers(before.difference(node.children)):
             self.tracker.unwant(f"{node.path}/{number}")
 
-    def beside(self, partitions: Iterable[TopicPartition]) -> list[str]:
-        """None: the lists tell of claims that are gone."""
+    def left_by_stop(self, partitions: Iterable[TopicPartition]) -> list[str]:
+        """None: the lists are watched."""
         return []
 
-    def told(self, partitions: Iterable[TopicPartition]) -> Iterable[tuple[str, Kind]]:
+    def nodes_of(self, partitions: Iterable[TopicPartition]) -> Iterable[tuple[str, Kind]]:
         """The lists of their topics: a claim never changes, and a list tells of those that are gone, or new."""
         topics = sorted({p.topic for p in partitions})
         lists = (want for topic in topics for want in claim_lists(self.group, topic, self.layout))
         return [(want.path, want.kind) for want in lists]
 
-    def told_by_start(self, partitions: Iterable[TopicPartition]) -> Iterable[tuple[str, Kind]]:
-        """The same: it has claimed some, and others may have claimed the rest."""
-        return self.told(partitions)
+    def left_by_start(self, partitions: Iterable[TopicPartition]) -> Iterable[tuple[str, Kind]]:
+        """Their lists: the consumer has claimed some, and others may have claimed the rest."""
+        return self.nodes_of(partitions)
 
     def know_offsets(self, nodes: GroupNodes, kept: Set[TopicPartition]) -> GroupNodes:
         """With those of evicted consumers' claims; read those that are unknown."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from zkcoord.core.assignors import ASSIGNORS, Assignor
 from zkcoord.core.coordinate import decide
-from zkcoord.core.decisions import Decision, DropTopic, GrantPartitions, LookUpTopic, MarkTopic, RemoveGroup, RenewMark
+from zkcoord.core.decisions import Decision, DropTopic, MarkTopic, RemoveGroup, RenewMark
 from zkcoord.core.eligibility import PROTOCOLS
 from zkcoord.core.memory import Memory
 from zkcoord.core.retention import RETENTION_MS, Retention, asks_for_offsets
@@ -370,11 +370,8 @@ class CoordinatorRole:
         self._wake_at_ms.pop(group, None)
         if decided.wake_at_ms is not None:
             self._wake_at_ms[group] = decided.wake_at_ms
-        following.look_up({d.topic for d in decisions if isinstance(d, (LookUpTopic, DropTopic))})
+        following.sending(decisions)
         if decisions:
-            for decision in decisions:
-                if isinstance(decision, GrantPartitions):
-                    following.granting(decision.partitions)
             marked = Term(epoch=term.epoch, epoch_version=term.epoch_version, marks=self._marks(decisions))
             for transaction in plan(decisions, following.nodes, marked, self._layout):
                 self._loop.commit(transaction, GROUP, now_ms, f"group {group}")

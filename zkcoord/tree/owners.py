@@ -1,9 +1,9 @@
-"""Owner nodes to owners: who owns what by the nodes that were read. `tree.ownership` spells the nodes.
+"""Owner nodes to owners, in each layout: folds the nodes that were read. `tree.ownership` spells the nodes.
 
-Persistent owners are what their nodes say. Where owners are claims, nobody else may have some partitions though no node
-stands. A start reserves its partitions for its receiver until it is obeyed, while the receiver's registration stands.
-What an evicted consumer owned counts as its own, by its mark, until its grace is over (`core.ownership.available`).
-These owners have the version -1: there is no node.
+A persistent node says itself who owns the partition. Where owners are claims, some partitions have an owner though no
+node stands. A start reserves its partitions for its receiver until it is obeyed, while the receiver's registration
+stands. What an evicted consumer owned counts as its own, by its mark, until its grace is over
+(`core.ownership.available`). These owners have the version -1: there is no node.
 """
 
 from __future__ import annotations

@@ -46,8 +46,8 @@ class Ownership(Protocol):
         """Return the writes by which a consumer makes the owner node of a partition that it was given."""
 
     def parents(self, owners: str, topics: Sequence[str]) -> Sequence[str]:
-        """Return those of the parents of owner nodes that are not there with the topics' marks, outermost first.
-        `owners`: the parent of all; `topics`: those of one topic's owners."""
+        """Return the parents of owner nodes that must be made, outermost first; none where the topics' marks are these.
+        `owners`: the parent of all; `topics`: the parents of each topic's owners."""
 
     def guard(self, path: str, version: int) -> Sequence[Write]:
         """Return the checks that go along with each offset of a partition that is held."""
@@ -71,9 +71,9 @@ class Ownership(Protocol):
     def noted(self, owned: Sequence[TopicPartition]) -> Sequence[TopicPartition] | None:
         """Return what the mark of an evicted consumer says that it owned; None: its owner nodes say so."""
 
-    def not_mended(self, session: int) -> str:
-        """Return why nobody may mend a node that names no thread by setting it, and what to do; "": it may be set.
-        `session`: of the ephemeral node."""
+    def why_not_mended(self, session: int) -> str:
+        """Return why an operator cannot mend an owner node by setting it, and what to do instead; "": that is possible.
+        `session`: the one that the node belongs to (0: none)."""
 
 
 class PersistentOwners:
@@ -131,7 +131,7 @@ class PersistentOwners:
         """None: the nodes stay."""
         return None
 
-    def not_mended(self, session: int) -> str:
+    def why_not_mended(self, session: int) -> str:
         """Nothing prevents it."""
         return ""
 
@@ -188,7 +188,7 @@ class ClaimedOwners:
         """All of it: the claims may go while it still reads."""
         return owned
 
-    def not_mended(self, session: int) -> str:
+    def why_not_mended(self, session: int) -> str:
         """It is its session's alone."""
         return f"it is a claim: end the program with the session 0x{session:x}, and it goes"
 

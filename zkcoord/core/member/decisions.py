@@ -22,8 +22,8 @@ from zkcoord.errors import ZkcoordError
 class LookUp:
     """Read the offsets of these partitions, and the owners that are not known, and follow them from now on.
 
-    `known`: owners as a start tells them; an offset is read behind the claim of one that is free. `parents`: read what
-    stands above the offsets, too.
+    `known`: owners that need not be read. One without a thread is free, and will be claimed: the partition's offset is
+    read behind the claim. `parents`: read what stands above the offsets, too.
     """
 
     name: str

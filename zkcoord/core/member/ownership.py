@@ -1,4 +1,4 @@
-"""How a member comes to own what it was given, by the layout: what else in `core.member` starts and stops does not ask.
+"""How a member comes to own what it was given, in each layout. Nothing else in `core.member` asks for that.
 
 Where owners are persistent nodes, the grant has set them, and the start tells their versions. Where owners are claims,
 the ephemeral nodes of their consumers, a claim comes before the application is told: whoever has the node is the owner,
@@ -22,9 +22,10 @@ Threads = Mapping[TopicPartition, str]
 
 
 def known_owners(view: MemberView, start: Start) -> dict[TopicPartition, Owner]:
-    """The owners that are known before they are read: those that the grant set, as its command tells them.
+    """The owners that need not be read: those that the grant has set, as its command tells them.
 
-    Claims are taken for free: nothing is read of them before the claim, which fails if another consumer has made one.
+    Where owners are claims every partition counts as free. Nothing is read before the claim, which fails if another
+    consumer has made one.
     """
     if view.claims:
         return dict.fromkeys(start.grants, NOBODY)
@@ -36,8 +37,8 @@ def known_owners(view: MemberView, start: Start) -> dict[TopicPartition, Owner]:
 
 
 def claim(view: MemberView, memory: Memory, start: Start) -> tuple[list[Decision] | None, Start]:
-    """Return what makes the member the owner of what the start names (None: it owns all that is not refused), and the
-    start, in which what another consumer owns is refused."""
+    """Return the decisions that make the member the owner of what the start names, and the start. None: it owns all
+    that the start does not refuse. In the start that is returned, what another consumer has claimed is refused."""
     if not view.claims:
         return None, start
     wanted = {p: grant.thread for p, grant in start.grants.items() if p not in start.refused}
@@ -50,14 +51,16 @@ def claim(view: MemberView, memory: Memory, start: Start) -> tuple[list[Decision
 
 
 def sets_offset(view: MemberView, memory: Memory, at: Position) -> bool:
-    """True when the acknowledgement of a start sets the partition's offset: there is none yet, or setting it, even to
-    the same value, ends what earlier owners may still write. A tenure begins so, and so does a claim."""
+    """True when the acknowledgement of a start sets the partition's offset: there is none, or earlier owners must be
+    fenced, in a store with tenures and where owners are claims. The same value has another version, too: so what they
+    still write is refused."""
     return at.offset is None or memory.store.tenured or view.claims
 
 
 def freed_by_session(view: MemberView, memory: Memory) -> bool:
-    """True when a member that leaves only writes final offsets: its claims go with the session, together with the
-    registration. Deleted before, they would seem to be taken from a member that reads on. (A tenure must be ended.)"""
+    """True when a member that leaves gives nothing back: its claims go with the session, together with the
+    registration. If they went before, it would look as if they were taken from a member that reads on. (A tenure must
+    be ended: there the member gives all back.)"""
     return view.claims and not memory.store.tenured
 
 
