@@ -1,12 +1,14 @@
 """Where the reader without a jar spends its time: the steps of its tasks, and what Spark does before and around them.
 
 The reader is the product's own, unchanged. In the workers its Kafka client is a subclass that times its calls, and the
-generator of its Arrow batches is timed from outside. Each task writes what it found into a file.
+generator of its Arrow batches is timed from outside. Each task writes what it found into a file. Jobs whose workers
+keep their clients from one task to the next take turns with jobs whose tasks have a client of their own each (`own`).
 """
 
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import sys
 import time
@@ -23,6 +25,7 @@ from kafka_log import TOPIC
 from verdict import Measure
 
 from zkcoord.spark import OffsetRange
+from zkcoord.spark.readers import kept_clients
 from zkcoord.spark.readers.python import RangesReader, RangesSource, Slices, read_in_worker
 from zkcoord.spark.readers.ranges import read_plan, register, tasks_of
 
@@ -32,16 +35,17 @@ if TYPE_CHECKING:
 FORMAT = "zkcoord-ranges-profiled"
 ROWS = 100_000
 TASKS = (8, 1)  # the default has a task for each range; ranges that share tasks come to few
+REUSED = "SPARK_REUSE_WORKER"  # in a worker's environment: Spark gives it further tasks, so that it keeps its clients
 ROUNDS_WARM = 2  # they do not count: Spark's code is compiled, and workers are started
 STEPS = {  # in the order in which a job has them
     "start": "Spark plans, and starts the first task",
-    "client": "a Kafka client is made",
+    "client": "a Kafka client is made, if none was kept",
     "assign": "it is assigned the range",
     "first": "consume, until the first records are there",
     "consume": "consume, all further calls",
     "columns": "records become Arrow columns",
     "handover": "Arrow batches are handed over to Spark",
-    "close": "the client is closed",
+    "close": "the range is taken from it, or it is closed",
     "between": "Spark, between two tasks",
     "end": "Spark, behind the last task",
 }
@@ -64,35 +68,51 @@ class Spent:
             self.seconds[step] += time.perf_counter() - began
 
 
-def timed_client(spent: Spent) -> type:
-    """confluent-kafka's consumer, with its calls timed."""
+def timed_client() -> type:
+    """A class that is made in the worker: it cannot be sent there."""
 
     class Timed(confluent_kafka.Consumer):  # type: ignore[misc]
+        """confluent-kafka's consumer. It times its calls for the task that runs: a kept one has several."""
+
         def __init__(self, *settings: Any) -> None:
-            with spent.on("client"):
+            with running().on("client"):
                 super().__init__(*settings)
 
         def assign(self, *partitions: Any) -> None:
-            with spent.on("assign"):
+            with running().on("assign"):
                 super().assign(*partitions)
 
         def consume(self, *limits: Any) -> Any:
+            spent = running()
             with spent.on("consume" if spent.records else "first"):
                 found = super().consume(*limits)
             spent.records += len(found)
             return found
 
+        def unassign(self) -> None:
+            with running().on("close"):
+                super().unassign()
+
         def close(self) -> None:
-            with spent.on("close"):
+            with running().on("close"):
                 super().close()
 
     return Timed
 
 
+def running() -> Spent:
+    """That of the task that runs, or ran last."""
+    found: Spent = confluent_kafka.zkcoord_spent
+    return found
+
+
 def profiled(plan: Mapping[str, Any], task: Slices) -> Iterator[pa.RecordBatch]:
     """The records of a task. What its steps took is in a file of the folder `plan["told"]` afterwards."""
-    spent, plain = Spent(), confluent_kafka.Consumer
-    confluent_kafka.Consumer = timed_client(spent)  # the reader takes it from there
+    plain, reused = confluent_kafka.Consumer, os.environ.pop(REUSED)
+    spent = confluent_kafka.zkcoord_spent = Spent()
+    confluent_kafka.Consumer = timed_client()  # the reader takes it from there
+    if not plan["own"]:
+        os.environ[REUSED] = reused
     began_s, began = time.time(), time.perf_counter()
     try:
         for batch in read_in_worker(plan, task):
@@ -100,6 +120,7 @@ def profiled(plan: Mapping[str, Any], task: Slices) -> Iterator[pa.RecordBatch]:
                 yield batch
     finally:
         confluent_kafka.Consumer = plain
+        os.environ[REUSED] = reused
     took = time.perf_counter() - began
     told = {"began_s": began_s, "took_s": took, "records": spent.records, "steps_s": spent.seconds}
     (Path(plan["told"]) / f"{uuid.uuid4().hex}.json").write_text(json.dumps(told), encoding="utf-8")
@@ -126,9 +147,9 @@ class ProfiledSource(RangesSource):
         return ProfiledReader(json.loads(self.options["plan"]))
 
 
-def named(tasks: int) -> str:
+def named(tasks: int, own: bool) -> str:
     """A shape's name, as measures have it."""
-    return f"{tasks}_task{'s' if tasks > 1 else ''}"
+    return f"{tasks}_task{'s' if tasks > 1 else ''}{'_own' if own else ''}"
 
 
 def one_job(spark: SparkSession, plan: Mapping[str, Any], tasks: int, scratch: Path) -> dict[str, float]:
@@ -159,14 +180,15 @@ def profile(
     spark: SparkSession, bootstrap_servers: str, rounds: int, scratch: Path
 ) -> dict[str, list[dict[str, float]]]:
     """The steps of each job, by how many tasks it had (`named`). They take turns."""
-    register(spark, ProfiledSource, sys.modules[RangesSource.__module__], sys.modules[__name__])
+    register(spark, ProfiledSource, sys.modules[RangesSource.__module__], kept_clients, sys.modules[__name__])
     plan = read_plan(bootstrap_servers, "profile", {}, headers=False, timeout_ms=20_000)
-    found: dict[str, list[dict[str, float]]] = {named(tasks): [] for tasks in TASKS}
+    shapes = [(tasks, own) for tasks in TASKS for own in (False, True)]
+    found: dict[str, list[dict[str, float]]] = {named(*shape): [] for shape in shapes}
     for turn in range(rounds + ROUNDS_WARM):
-        for tasks in TASKS:
-            steps = one_job(spark, plan, tasks, scratch)
+        for tasks, own in shapes if turn % 2 else reversed(shapes):
+            steps = one_job(spark, {**plan, "own": own}, tasks, scratch)
             if turn >= ROUNDS_WARM:
-                found[named(tasks)].append(steps)
+                found[named(tasks, own)].append(steps)
     return found
 
 
@@ -191,7 +213,14 @@ def table(typical: Mapping[str, Mapping[str, float]]) -> str:
 
 
 def measures(typical: Mapping[str, Mapping[str, float]]) -> list[Measure]:
-    """The same, without goals: they say where to look, not what is good."""
+    """The same, without goals: they say where to look, not what is good. Then what kept clients save of a job."""
+    totals = {shape: sum(steps.values()) for shape, steps in typical.items()}
+    kept = [(tasks, totals[named(tasks, False)] / totals[named(tasks, True)]) for tasks in TASKS]
     return [
-        Measure(f"profile_{shape}_{step}_ms", took) for shape, steps in typical.items() for step, took in steps.items()
+        *(
+            Measure(f"profile_{shape}_{step}_ms", took)
+            for shape, steps in typical.items()
+            for step, took in steps.items()
+        ),
+        *(Measure(f"kept_over_own_{named(tasks, False)}", ratio) for tasks, ratio in kept),
     ]

@@ -93,7 +93,9 @@ ALLOWED: dict[str, set[str]] = {
     | {"zkcoord.kafka.client", "zkcoord.kafka.properties", "zkcoord.errors", "zkcoord.settings", "zkcoord.logs"}
     | {"zkcoord.clock", "zkcoord.signals", "zkcoord.subscription", "zkcoord.incarnations"}
     | {"zkcoord.option_help", "zkcoord.metrics.start", "zkcoord.metrics.batches"},
-    "zkcoord.spark.readers.python": STDLIB | {"pyspark", "pyarrow", "confluent_kafka"},  # runs in executors, alone
+    "zkcoord.spark.readers.python": STDLIB  # runs in executors, alone
+    | {"pyspark", "pyarrow", "confluent_kafka", "zkcoord.spark.readers.kept_clients"},
+    "zkcoord.spark.readers.kept_clients": STDLIB,  # likewise
     "zkcoord.spark.sinks.files_in_tasks": STDLIB | {"pyarrow", "deltalake", "pyiceberg"},  # likewise
     "zkcoord.spark.sinks.stores": STDLIB | {"pyarrow"},  # likewise
     "zkcoord.spark.sinks.ranges_in_tasks": STDLIB  # likewise

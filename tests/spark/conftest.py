@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import sys
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
@@ -16,6 +17,7 @@ from tests.spark.fakes import World
 from tests.spark.streams import Stream
 from tests.spark.together import coordinating
 from zkcoord.core.model import TopicPartition
+from zkcoord.spark.readers import kept_clients
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -121,6 +123,25 @@ def world() -> World:
 @pytest.fixture
 def make_topic(kafka: EmbeddedKafka) -> Callable[[int], Topic]:
     return lambda partitions: Topic(kafka.bootstrap_servers, partitions)
+
+
+@pytest.fixture
+def own_clients(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    """The consumers that this test makes in this process, which has kept none before. They are closed afterwards."""
+    import confluent_kafka
+
+    clients: list[Any] = []
+
+    class Listed(confluent_kafka.Consumer):  # type: ignore[misc]
+        def __init__(self, *settings: Any) -> None:
+            super().__init__(*settings)
+            clients.append(self)
+
+    monkeypatch.setattr(confluent_kafka, "Consumer", Listed)
+    monkeypatch.delitem(sys.modules, kept_clients.MODULE, raising=False)
+    yield clients
+    for each in clients:
+        each.close()
 
 
 @pytest.fixture

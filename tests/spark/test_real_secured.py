@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import KafkaException
 
 from tests.certificate import CERTIFICATE, KEY
 from tests.spark.conftest import Topic
@@ -18,6 +19,7 @@ from zkcoord.errors import RefusedError
 from zkcoord.kafka import KafkaConsumer
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.spark import SparkConsumer, register_source
+from zkcoord.spark.readers.python import SILENT, Slice, read_slices
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.snapshot import Read
 
@@ -98,6 +100,29 @@ def test_security_settings_in_either_spelling_reach_every_client(
         assert not tree.read([Read(DRAFT.group("refused"))])[0].exists, "who may not read has not joined"
     finally:
         tree.close()
+
+
+def test_f257_a_client_that_was_kept_serves_neither_other_credentials_nor_another_certificate(
+    secured: tuple[EmbeddedKafka, str], tmp_path: Path, own_clients: list[Any]
+) -> None:
+    broker, address = secured
+    topic, ca = Topic(broker.bootstrap_servers, 1), tmp_path / "ca.pem"
+    topic.fill(0, 10)
+
+    def read(timeout_ms: int = 60_000, **changed: str) -> int:
+        settings = {"bootstrap.servers": address, "group.id": "kept", **as_in_librdkafka(ca), **changed}
+        found = read_slices(settings, [Slice(topic.name, 0, 0, 10)], timeout_ms=timeout_ms, keep=True)
+        return sum(each.num_rows for each in found)
+
+    assert (read(), read(), len(own_clients)) == (10, 10, 1)
+    with pytest.raises(RuntimeError, match=SILENT):
+        read(timeout_ms=3_000, **{"sasl.password": "wrong"})
+    assert (read(), len(own_clients)) == (10, 2)
+    ca.write_text("no certificate any more")
+    with pytest.raises(KafkaException, match=r"ssl\.ca\.location"):
+        read()
+    ca.write_text(CERTIFICATE)
+    assert (read(), len(own_clients)) == (10, 3)
 
 
 def streamed(spark: SparkSession, zookeeper: str, address: str, topic: Topic, folder: Path) -> list[tuple[int, int]]:

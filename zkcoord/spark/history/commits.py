@@ -56,10 +56,10 @@ def decoded(
     """Return the commits in these ranges of a log that has the offset log's formats, as `commits` does."""
     try:
         from zkcoord.spark.history import decoding, source
-        from zkcoord.spark.readers import python
+        from zkcoord.spark.readers import kept_clients, python
     except ImportError as error:
         raise UsageError(f"this needs an extra package: pip install 'zkcoord[spark]' ({error})") from error
-    register(spark, source.OffsetLogSource, python, decoding, source)
+    register(spark, source.OffsetLogSource, python, kept_clients, decoding, source)
     plan = read_plan(bootstrap_servers, "zkcoord-offset-log", config or {}, headers=False, timeout_ms=POLL_TIMEOUT_MS)
     plan["tasks"] = tasks_of(ranges, TASK_RECORDS_MAX)
     chosen = json.dumps(None if groups is None else sorted(groups))

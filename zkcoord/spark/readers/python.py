@@ -7,6 +7,7 @@ module stands alone. Its driver's side is `zkcoord.spark.readers.ranges`.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 import zipimport
@@ -17,9 +18,12 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from zkcoord.spark.readers.kept_clients import idle_clients, key_of
+
 FORMAT = "zkcoord-ranges"
 RECORDS_MAX = 2_000  # of one Arrow batch: few enough that messages are still in the caches when columns are made
 POLL_S = 0.1  # a wait for the rest of an Arrow batch
+PATIENCE_MS = 2_000  # with a kept client that delivers nothing, before a new one takes its place
 PREFETCH_MAX = 100_000  # librdkafka's own limit; a short range asks for less, as what lies behind it is for nobody
 NO_CLIENT = "the Python workers of Spark lack confluent-kafka"  # how the driver recognises it in a Java trace
 SILENT = "Kafka delivered nothing"
@@ -99,7 +103,10 @@ class RangesReader(DataSourceReader):  # type: ignore[misc]
 def read_in_worker(plan: Mapping[str, Any], task: Slices) -> Iterator[pa.RecordBatch]:
     """Return the records of a task as `plan` says, and prepare the worker for a faster next task."""
     try:
-        yield from read_slices(plan["settings"], task.slices, headers=plan["headers"], timeout_ms=plan["timeout_ms"])
+        kept = "SPARK_REUSE_WORKER" in os.environ  # else the worker ends with the task
+        yield from read_slices(
+            plan["settings"], task.slices, headers=plan["headers"], timeout_ms=plan["timeout_ms"], keep=kept
+        )
     finally:
         forget_archives()
 
@@ -117,40 +124,82 @@ def forget_archives() -> None:
 
 
 def read_slices(
-    settings: Mapping[str, str], slices: Sequence[Slice], *, headers: bool = False, timeout_ms: int = 20_000
+    settings: Mapping[str, str],
+    slices: Sequence[Slice],
+    *,
+    headers: bool = False,
+    timeout_ms: int = 20_000,
+    keep: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Return the records as Arrow batches of one slice each, in Spark's Kafka columns, in the order of the slice.
 
-    Where there are gaps, there are fewer records than offsets. RuntimeError when a log does not hold a slice's start,
-    and when nothing comes for `timeout_ms` before the end.
+    Where there are gaps, there are fewer records than offsets. `keep`: use a Kafka client that an earlier call has
+    left, and leave one to the next call. RuntimeError when a log does not hold a slice's start, and when nothing comes
+    for `timeout_ms` before the end.
     """
     try:
-        from confluent_kafka import Consumer, TopicPartition
+        from confluent_kafka import Consumer
     except ImportError as error:
         raise RuntimeError(f"{NO_CLIENT} ({sys.executable}): {error}") from error
     left = {(each.topic, each.partition): each for each in slices if each.start < each.end}  # `start`: the position
-    consumer = Consumer(ours(settings, max((each.end - each.start for each in left.values()), default=0)))
+    most = max((each.end - each.start for each in left.values()), default=0)
+    if keep:  # one client serves ranges of similar sizes
+        most = 1 << max(most, RECORDS_MAX).bit_length()
+    chosen = ours(settings, most)
+    idle, key = (idle_clients(), key_of(chosen)) if keep and left else (None, None)
+    client = idle.take(key) if idle else None
+    if client is not None:
+        try:
+            yield from assigned(client, left, headers, min(timeout_ms, PATIENCE_MS), alone=len(slices) == 1)
+        except Exception:  # as it knows only brokers that are gone. A new client reads the rest, and has the last word
+            client = None
+    if left:
+        client = Consumer(chosen)
+        yield from assigned(client, left, headers, timeout_ms, alone=len(slices) == 1)
+    if client is None:
+        return
+    if idle:
+        idle.put(key, client)
+    else:
+        client.close()
+
+
+def assigned(
+    client: Any, left: dict[tuple[str, int], Slice], headers: bool, timeout_ms: int, *, alone: bool
+) -> Iterator[pa.RecordBatch]:
+    """Return the records of the slices in `left`, as `read_slices`, and remove what was read from it.
+
+    Afterwards the client has no assignment; if this ends early, it is closed.
+    """
+    from confluent_kafka import TopicPartition
+
     try:
-        consumer.assign([TopicPartition(each.topic, each.partition, each.start) for each in left.values()])
+        mine = [TopicPartition(each.topic, each.partition, each.start) for each in left.values()]
+        client.assign(mine)
         heard = time.monotonic()
         while left:
             wanted = sum(each.end - each.start for each in left.values())
-            messages = consumer.consume(min(RECORDS_MAX, wanted), POLL_S)
-            for each, position, records in advances(left, messages, alone=len(slices) == 1):
+            messages = client.consume(min(RECORDS_MAX, wanted), POLL_S)
+            for each, position, records in advances(left, messages, alone=alone):
                 if records:
                     yield to_arrow(each, records, headers)
                 left[each.topic, each.partition] = each._replace(start=position)
                 if position >= each.end:
                     del left[each.topic, each.partition]
-                    consumer.pause([TopicPartition(each.topic, each.partition)])
+                    if left:
+                        client.pause([TopicPartition(each.topic, each.partition)])
             if messages:
                 heard = time.monotonic()
             elif time.monotonic() - heard > timeout_ms / 1000:
                 each = next(iter(left.values()))
                 at = f"{each.topic}-{each.partition} from {each.start} to {each.end}"
                 raise RuntimeError(f"{SILENT} of {at} for {timeout_ms} ms")
-    finally:
-        consumer.close()
+        if len(mine) > 1:
+            client.resume(mine)  # a pause outlasts the assignment
+        client.unassign()
+    except BaseException:
+        client.close()
+        raise
 
 
 def advances(

@@ -32,6 +32,7 @@ class PythonReader(Reader):
 
     def __init__(self, spark: SparkSession, bootstrap_servers: str, group: str, options: Options) -> None:
         try:
+            from zkcoord.spark.readers import kept_clients
             from zkcoord.spark.readers import python as reader_python
         except ImportError as error:
             raise UsageError(
@@ -42,7 +43,7 @@ class PythonReader(Reader):
         self._most, self._least = options.max_offsets_per_task, options.min_offsets_per_task
         settings, headers = options.kafka().librdkafka, options.include_headers
         self._plan = read_plan(bootstrap_servers, group, settings, headers=headers, timeout_ms=POLL_TIMEOUT_MS)
-        register(spark, reader_python.RangesSource, reader_python)
+        register(spark, reader_python.RangesSource, reader_python, kept_clients)
 
     def read(self, ranges: Collection[OffsetRange]) -> DataFrame:
         """The tasks of `tasks_of`."""

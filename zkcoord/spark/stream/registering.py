@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 def register_source(spark: SparkSession) -> None:
     """Make `format("zkcoord")` known to this session. UsageError if a package is missing."""
     try:
-        from zkcoord.spark.readers import python
+        from zkcoord.spark.readers import kept_clients, python
         from zkcoord.spark.stream import data_source
     except ImportError as error:
         raise UsageError(f"format('zkcoord') needs an extra package: pip install 'zkcoord[spark]' ({error})") from error
-    register(spark, data_source.StreamSource, python, data_source)
+    register(spark, data_source.StreamSource, python, kept_clients, data_source)
