@@ -9,7 +9,7 @@ import pytest
 from tests.core.groups import T0, T1, altered, channel, decided, group, member, states
 from zkcoord.core import replay
 from zkcoord.core.decisions import GrantPartitions, PurgeChannel, RemoveRefused, SetState, StateEvent
-from zkcoord.core.mode import GroupMode, Mode
+from zkcoord.core.mode import COORDINATED, GroupMode, Mode
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import DUAL, KAFKA, STORES
 from zkcoord.core.replay import OpenRanges, replays, takers
@@ -136,22 +136,33 @@ def test_what_living_members_announce_of_what_they_own_is_not_looked_at() -> Non
     assert OpenRanges().seen(view).found == {}
 
 
-@pytest.mark.parametrize("store", [DUAL, KAFKA])
-def test_f217_beside_old_members_a_range_is_open_until_the_status_of_who_claimed_it_says_that_it_holds_it(
-    store: str,
+MIXED = GroupMode(mode=Mode.MIXED, old=frozenset({"o"}))
+
+
+@pytest.mark.parametrize(("store", "mode"), [(DUAL, MIXED), (KAFKA, MIXED), *((each, COORDINATED) for each in STORES)])
+def test_f217_f235_a_range_is_open_until_the_status_of_who_claimed_it_says_that_it_holds_it(
+    store: str, mode: GroupMode
 ) -> None:
-    """Where no commit tells it. What the status says counts, though members, owners and the dead one's channel stay."""
-    mixed = GroupMode(mode=Mode.MIXED, old=frozenset({"o"}))
-    view = orphaned({T0: EARLY}, committed={}, store_name=store, store_step=2)
-    view = replace(view, mode=mixed, owners={T0: Owner("a-0", 6)}, channels={**view.channels, "a": channel("a")})
+    """What the status says counts, though members, owners and the dead one's channel stay."""
+    view = orphaned({T0: EARLY}, claims=True, store_name=store, store_step=2)
+    view = replace(view, mode=mode, owners={T0: Owner("a-0", 6)}, channels={**view.channels, "a": channel("a")})
     before = OpenRanges().seen(view)
     assert (set(before.found), takers(view, before.found)) == ({T0}, frozenset({"a"}))
     taken = replace(view, channels={**view.channels, "a": channel("a", held=frozenset({T0}))})
     assert before.seen(taken).found == {}
-    of_an_old_one = replace(view, owners={T0: Owner("o-0", 6)}, members={**view.members, "o": member("o")})
-    assert before.seen(of_an_old_one).found == {}
-    known = altered(view, store_name="zookeeper", store_step=0)
-    assert takers(known, OpenRanges().seen(known).found) == frozenset()
+    of_a_coordinator = replace(view, claims=False)
+    assert OpenRanges().seen(of_a_coordinator).found == {}
+
+
+def test_f217_beside_old_members_an_old_ones_claim_ends_a_range_and_ours_does_not_where_commits_are_known() -> None:
+    view = replace(orphaned({T0: EARLY}, claims=True), mode=MIXED)
+    view = replace(view, members={**view.members, "o": member("o")})
+    ours = replace(
+        view, owners={T0: Owner("a-0", 6)}, channels={**view.channels, "a": channel("a", held=frozenset({T0}))}
+    )
+    known = OpenRanges().seen(ours).found
+    assert (set(known), takers(ours, known)) == ({T0}, frozenset())
+    assert OpenRanges().seen(replace(view, owners={T0: Owner("o-0", 6)})).found == {}
 
 
 def test_a_refused_start_is_removed_behind_the_write_that_keeps_its_range() -> None:

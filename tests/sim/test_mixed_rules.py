@@ -22,7 +22,7 @@ from zkcoord.core.record import PAUSE, RESET, STORES
 from zkcoord.tree.paths import LEGACY, TOPICS
 from zkcoord.tree.record import decode_record, encode_record
 from zkcoord.tree.request import requested
-from zkcoord.tree.writes import ANY_VERSION, CheckNode, CreateNode, DeleteNode, SetNode
+from zkcoord.tree.writes import ANY_VERSION, CheckNode, CreateNode, DeleteNode, SetNode, Transaction
 
 T0 = TopicPartition("t", 0)
 MARKED = b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1","coordination":"zkcoord/1"}'
@@ -226,13 +226,9 @@ class OfOurs(Sink):
             super()._take(entry)
 
 
-@on_seeds(4)
-@pytest.mark.parametrize("coordinators", [0, 1])
-@pytest.mark.parametrize("store", STORES)
-def test_f217_a_range_is_done_as_it_was_announced_though_who_claimed_it_next_died_before_it_had_taken_it_over(
-    seed: int, store: str, coordinators: int
-) -> None:
-    """The dead consumer's channel stands until then: the coordinator had removed it at the claim."""
+def claimed_by_one_that_died(seed: int, store: str, coordinators: int, back_ms: int) -> tuple[MixedScene, Sink]:
+    """A consumer has died in an announced batch, and the next one when it had claimed a partition of it. That one is
+    back after `back_ms`; old0 is there all the time."""
     adoption = ADOPTION if store == "zookeeper" else replace(ADOPTION, offsets="kafka", dual_commit=store == "dual")
     scene = MixedScene(seed, {"t": 2, "u": 3}, coordinators=coordinators, adoption=adoption)
     if store != "zookeeper":
@@ -249,13 +245,47 @@ def test_f217_a_range_is_done_as_it_was_announced_though_who_claimed_it_next_die
     def in_a_batch() -> bool:
         return working._act == working._work and any(p.topic == "t" for p in working._processed)
 
+    def claims(transaction: Transaction) -> bool:
+        return transaction.why == "claim" and "/owners/t/" in str(transaction)
+
     world.run_until(in_a_batch, what="a batch of which something is processed")
     scene.end("consumer0")
-    world.strike("consumer1", lambda t: t.why == "claim" and "/owners/t/" in str(t), "after_applied_reply_lost")
+    world.strike("consumer1", claims, "after_applied_reply_lost", back_ms)
     world.run_until(lambda: world.struck, what="its claim, and its death")
+    return scene, sink
+
+
+def over(scene: MixedScene) -> bool:
+    """True when nothing is left of what the dead announced."""
+    return len(scene.world.ensemble.names(LEGACY.channels_of(GROUP))) == 1
+
+
+@on_seeds(4)
+@pytest.mark.parametrize("coordinators", [0, 1])
+@pytest.mark.parametrize("store", STORES)
+def test_f217_a_range_is_done_as_it_was_announced_though_who_claimed_it_next_died_before_it_had_taken_it_over(
+    seed: int, store: str, coordinators: int
+) -> None:
+    """The dead consumer's channel stands until then: the coordinator had removed it at the claim."""
+    scene, sink = claimed_by_one_that_died(seed, store, coordinators, back_ms=1_000)
     scene.await_shared("old0", "consumer1")
-    world.run_for(5_000)
+    scene.world.run_for(5_000)
     assert sink.again > 0
     scene.calm()
-    if coordinators:  # what is over goes
-        assert len(world.ensemble.names(LEGACY.channels_of(GROUP))) == 1
+    assert not coordinators or over(scene)
+
+
+@on_seeds(4)
+@pytest.mark.parametrize("store", STORES)
+def test_f235_a_range_is_done_as_it_was_announced_though_the_old_members_went_before_it_was_taken_over(
+    seed: int, store: str
+) -> None:
+    """The group is coordinated then, while the claim of the second dead one stands: that had counted as a grant's."""
+    scene, sink = claimed_by_one_that_died(seed, store, coordinators=1, back_ms=5 * SESSION_MS)
+    scene.leave("old0")
+    scene.world.run_until(lambda: scene.mode() is Mode.COORDINATED, what="it is coordinated")
+    scene.await_shared("consumer1")
+    scene.world.run_for(5_000)
+    assert sink.again > 0
+    scene.calm()
+    assert over(scene)

@@ -15,9 +15,9 @@ Of several that count, the highest generation's is handed on. The owner's own an
 lives, so only partitions that no living member owns are looked at: nobody can commit those meanwhile.
 
 Beside old members nobody hands ranges on: whoever of ours claims a partition reads the statuses for them, and only its
-acknowledgement takes them into its own status. It may die in between. So there a claim of ours is not enough (F217): a
-range counts until a commit has passed it, or, where the coordinator does not know commits, until the status of whoever
-claimed its partition says that it holds it.
+acknowledgement takes them into its own status. It may die in between, and the old members may be gone by then. So where
+owners are claims, one of ours is not enough (F217, F235): a range counts until the status of whoever claimed its
+partition says that it holds it, or, beside old members where the coordinator knows commits, until one has passed it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class OpenRanges:
         if same and view.state.replay is self._replay and view.channels is self._channels:
             return self
         standing = {c: channel for c, channel in view.channels.items() if channel.announced or _handed(channel)}
-        known = self._of if same and (view.mode.coordinated or _knows_commits(view)) else {}
+        known = self._of if same and not _told_by_status(view) else {}
         if standing.keys() == known.keys() and all(known[c][0] is channel for c, channel in standing.items()):
             of = known
         else:
@@ -102,19 +102,22 @@ def taken_over(view: GroupView, thread: str) -> Container[TopicPartition]:
     consumer_id = consumer_of(thread)
     if consumer_id not in view.members:
         return ()
-    if view.mode.coordinated or consumer_id in view.mode.old:
+    if not view.claims or consumer_id in view.mode.old:
         return _EVERYTHING
-    if _knows_commits(view) or consumer_id not in view.channels:
-        return ()
-    return view.channels[consumer_id].held
+    return view.channels[consumer_id].held if _told_by_status(view) and consumer_id in view.channels else ()
 
 
 def takers(view: GroupView, found: Ranges) -> frozenset[str]:
     """Return the consumers whose statuses tell when these ranges are taken over: none where something else does."""
-    if view.mode.coordinated or _knows_commits(view):
+    if not _told_by_status(view):
         return frozenset()
     owners = {consumer_of(view.owners[partition].thread) for partition in found if partition in view.owners}
     return frozenset(owners & view.members.keys())
+
+
+def _told_by_status(view: GroupView) -> bool:
+    """True when only its status tells what of its partitions a consumer has taken over."""
+    return view.claims and (view.mode.coordinated or not _knows_commits(view))
 
 
 def _handed(channel: Channel) -> bool:
