@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from tests.core.mirror_play import ABSENT, B1, NOTHING, STEP_MS, Play, T, U, grown
 from zkcoord.core.topic_mirror import (
@@ -20,6 +22,7 @@ from zkcoord.core.topic_mirror import (
     RemoveTopic,
     Silent,
     Told,
+    Topic,
     over_with,
     shape_of,
 )
@@ -257,3 +260,53 @@ def test_a_list_that_names_other_brokers_puts_the_whole_mirror_off_until_they_ar
 def test_of_ids_that_are_over_the_latest_are_kept() -> None:
     over = tuple((f"t{n}", "x") for n in range(OVER_MAX))
     assert over_with(over, [("t1", "x"), ("new", "y")]) == (*over[2:], ("t1", "x"), ("new", "y"))
+
+
+# whatever is answered
+
+
+TOPICS = st.builds(
+    Topic,
+    topic_id=st.sampled_from(["id1", "id2", "id3"]),
+    partitions=st.sampled_from([{0: (1,)}, {0: (1,), 1: (1,)}]),
+)
+AGREED = st.tuples(st.just("agreed"), TOPICS | st.just(ABSENT))
+STEPS = st.one_of(
+    AGREED,
+    AGREED,  # as often as all others, so that several topics of one name follow each other
+    AGREED,
+    st.tuples(st.just("list"), TOPICS | st.just(ABSENT)),
+    st.tuples(st.just("tell"), TOPICS | st.sampled_from([ABSENT, NOTHING])),
+    st.tuples(st.just("wait"), st.sampled_from([STEP_MS, CONFIRM_MS, ABSENT_MS])),
+)
+
+
+@example([("agreed", Topic(topic_id=f"id{number}", partitions={0: (1,)})) for number in (1, 2, 3, 1)])
+@given(st.lists(STEPS, min_size=4, max_size=12))
+def test_whatever_is_answered_no_replaced_id_comes_back_and_what_is_new_is_as_listed(
+    steps: list[tuple[str, Topic | Told | int]],
+) -> None:
+    """`agreed`: all answers say the same for as long as anything takes."""
+    play, replaced, listed = Play(), set[str](), ""
+    single: list[tuple[str, Topic | Told | int]] = []
+    for what, said in steps:
+        around = [("list", said), ("tell", said), ("wait", ABSENT_MS)]
+        single += [*around, *around[:2]] if what == "agreed" else [(what, said)]
+    for what, said in single:
+        before = play.mirror.topics.get("t")
+        if isinstance(said, int):
+            play.later(said)
+            continue
+        if what == "list":
+            listed = shape_of(said.partitions or {})
+            changes = play.listed(t=said) if isinstance(said, Topic) else play.listed()
+        else:
+            changes = play.told(t=said)
+        for change in changes:
+            if isinstance(change, PutTopic):
+                assert change.topic.topic_id not in replaced
+                if before is not None and before.topic_id == change.topic.topic_id:
+                    assert before.partitions.keys() < change.topic.partitions.keys()
+                else:
+                    assert shape_of(change.topic.partitions) == listed
+                    replaced |= {change.replaces} if change.replaces else set()
