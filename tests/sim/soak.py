@@ -46,6 +46,7 @@ from tests.sim.test_move_storms import moving_storm
 from tests.sim.test_old_storms import old_storm
 from tests.sim.test_program_stores import in_dual, in_kafka
 from tests.sim.test_programs import away, plain, polling, sparkling, streaming
+from tests.sim.test_reset_storms import resetting_storm
 from tests.sim.test_room import narrow
 from tests.sim.test_source_switch import switching_storm
 from tests.sim.test_store_tool import tools_storm
@@ -108,6 +109,10 @@ SCENES: dict[str, tuple[Callable[[int], object], str]] = {
         tools_storm,
         "tests/sim/test_store_tool.py::"
         "test_whoever_runs_the_tool_in_a_storm_moves_no_offset_and_the_last_run_comes_to_its_store",
+    ),
+    "resets": (
+        resetting_storm,
+        "tests/sim/test_reset_storms.py::test_a_storm_in_which_offsets_are_reset_goes_on_where_the_resets_say",
     ),
     "hand-overs": (
         handing_over_storm,

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.record import DEFAULT_RECORD, PAUSE, RESET, GroupRecord
+from zkcoord.core.record import DEFAULT_RECORD, KAFKA, PAUSE, RESET, GroupRecord
 from zkcoord.core.requests import STOPPED
 from zkcoord.core.resetting import EXPIRED
 from zkcoord.core.tenure import KafkaCommit, Rule
@@ -264,12 +264,17 @@ class _Wanted:
         return found
 
     def to_kafka(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Set them in Kafka, too, where old consumers read them there. Consumers of ours go by ZooKeeper's."""
+        """Set them in Kafka, too, where old consumers read them there, and in place of other programs' commits, which a
+        consumer of ours would follow backwards once it has started. Its own commits count no more without that."""
         seen, commits = self._read()
-        everywhere = seen.rule is Rule.OLD_IN_KAFKA
-        if not (everywhere or seen.larger_counts):
-            return
-        wanted = {p: KafkaCommit(offset=offset) for p, offset in offsets.items() if everywhere or p in commits}
+
+        def is_followed(partition: TopicPartition) -> bool:
+            commit = commits.get(partition)
+            if seen.rule is Rule.OLD_IN_KAFKA or commit is None:
+                return seen.rule is Rule.OLD_IN_KAFKA
+            return seen.larger_counts or (seen.store == KAFKA and commit.stamp is None)
+
+        wanted = {p: KafkaCommit(offset=offset) for p, offset in offsets.items() if is_followed(p)}
         error = self.store.commit(self.group, wanted).error() if wanted else None
         if error is not None:
             raise error
