@@ -35,6 +35,12 @@ def given_back(view: GroupView, partitions: Iterable[TopicPartition]) -> bool:
     return not view.claims and not any(view.owners[p].thread for p in partitions if p in view.owners)
 
 
+def granted_with_ranges(view: GroupView) -> bool:
+    """True when whoever owns a partition was handed what others had announced of it: the grant that set the owner did
+    that. A claim may be made without a grant, beside old members."""
+    return not view.claims
+
+
 def claims_of_evicted(view: GroupView) -> dict[str, list[TopicPartition]]:
     """The claims that stand though their consumers were evicted, by consumer."""
     found: defaultdict[str, list[TopicPartition]] = defaultdict(list)

@@ -29,6 +29,7 @@ from functools import cache
 from zkcoord.core.decisions import SetState, StateEvent
 from zkcoord.core.mode import COORDINATED, GroupMode
 from zkcoord.core.model import TopicPartition, consumer_of
+from zkcoord.core.ownership import granted_with_ranges
 from zkcoord.core.record import ZOOKEEPER
 from zkcoord.core.replay_quota import KEPT_BYTES_MAX, range_bytes
 from zkcoord.core.requests import deleting
@@ -102,7 +103,7 @@ def taken_over(view: GroupView, thread: str) -> Container[TopicPartition]:
     consumer_id = consumer_of(thread)
     if consumer_id not in view.members:
         return ()
-    if not view.claims or consumer_id in view.mode.old:
+    if granted_with_ranges(view) or consumer_id in view.mode.old:
         return _EVERYTHING
     return view.channels[consumer_id].held if _told_by_status(view) and consumer_id in view.channels else ()
 
@@ -117,7 +118,7 @@ def takers(view: GroupView, found: Ranges) -> frozenset[str]:
 
 def _told_by_status(view: GroupView) -> bool:
     """True when only its status tells what of its partitions a consumer has taken over."""
-    return view.claims and (view.mode.coordinated or not _knows_commits(view))
+    return not granted_with_ranges(view) and (view.mode.coordinated or not _knows_commits(view))
 
 
 def _handed(channel: Channel) -> bool:
