@@ -24,6 +24,7 @@ from zkcoord.core.phase import pending, planned_phase
 from zkcoord.core.record import PAUSE, RESET, GroupRecord
 from zkcoord.core.topics import recreated
 from zkcoord.core.view import GroupView, Wildcard
+from zkcoord.core.words import some
 from zkcoord.errors import CorruptError, SchemaError, UsageError
 from zkcoord.legacy.mode_watch import ModeWatch
 from zkcoord.migrate import BlockingTree, current, history
@@ -33,8 +34,10 @@ from zkcoord.tree.candidate import assignors_of, in_charge, protocol_range
 from zkcoord.tree.known_topics import KnownTopics
 from zkcoord.tree.offset import decode_offset
 from zkcoord.tree.paths import (
+    BROKERS,
     CANDIDATES,
     EPOCH,
+    KAFKA,
     RECORDS,
     ROOT,
     Layout,
@@ -48,6 +51,9 @@ from zkcoord.tree.state import decode_state, digest
 from zkcoord.tree.topic_filter import taken
 from zkcoord.tree.view import GroupNodes, fold, unread
 from zkcoord.tree.whole_view import Environment, completed, needs_of, subscribed
+
+CHROOTS_LOOKED_AT = 100
+"""Children of the root: ZooKeepers with more are rare, and a user who forgot a chroot waits for the answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +139,7 @@ def read_tree(tree: BlockingTree, address: str) -> TreeReport:
     """
     schema = current(tree)
     if schema is None:
-        raise SchemaError(f"no zkcoord tree at {address}: start a coordinator, or run `zkcoord migrate upgrade`")
+        raise SchemaError(_no_tree(tree, address))
     refuse_newer(schema)
     layout = schema.place
     leader, epoch, *of_brokers = tree.read([Read(layout.coordinator), Read(EPOCH), *READS])
@@ -150,6 +156,20 @@ def read_tree(tree: BlockingTree, address: str) -> TreeReport:
         epoch_since_ms=epoch.stat.mtime_ms if epoch.stat else None,
         brokers=None if move is None else WORDS[move],
     )
+
+
+def _no_tree(tree: BlockingTree, address: str) -> str:
+    """Say what to do. If Kafka is in another chroot, it is to be given: a tree that is made here would see no topic."""
+    found: list[str] = []
+    with suppress(UsageError):  # its ACL hides the root, or what is below
+        root, here = tree.read([Read("/", Kind.CHILDREN), Read(KAFKA)])
+        places = [] if here.exists else [f"/{name}" for name in root.children[:CHROOTS_LOOKED_AT]]
+        nodes = tree.read([Read(f"{place}{BROKERS}") for place in places]) if places else ()
+        found = [place for place, node in zip(places, nodes, strict=True) if node.exists]
+    if found:
+        told = f"no zkcoord tree at {address}, but Kafka's brokers are below {some(found)}"
+        return f"{told}: give that chroot, as {address}{found[0]}"
+    return f"no zkcoord tree at {address}: start a coordinator, or run `zkcoord migrate upgrade`"
 
 
 def refuse_newer(schema: Schema) -> None:
@@ -202,7 +222,9 @@ def read_group(tree: BlockingTree, layout: Layout, group: str, *, watch: bool = 
     """
     nodes = tree.read([Read(layout.group(group)), Read(layout.record(group))]) if may_name_a_group(group) else ()
     if not any(node.exists for node in nodes):
-        raise UsageError(no_such_group(group))
+        is_topic = may_name_a_group(group) and tree.read([Read(layout.topic(group))])[0].exists
+        hint = f"; {group!r} is a topic: `zkcoord topic describe {group}` shows who reads it" if is_topic else ""
+        raise UsageError(no_such_group(group) + hint)
     return _Reading(tree, layout, group, watch=watch).report()
 
 

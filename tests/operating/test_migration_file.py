@@ -56,8 +56,10 @@ def test_groups_go_to_another_tree_wave_by_wave_and_a_store_is_no_key_there(path
 
 
 def test_a_wave_that_no_group_is_in_and_a_file_that_is_not_there_are_refused(path: Path) -> None:
-    with pytest.raises(UsageError, match="No such file"):
+    with pytest.raises(UsageError, match=r"it cannot be read \(No such file or directory\); name a file"):
         read_goals(str(path), (), None)
+    with pytest.raises(UsageError, match=r"it cannot be read \(Is a directory\); name a file"):
+        read_goals(str(path.parent), (), None)
     path.write_text("[groups.a]\nto = 'dual'", encoding="utf-8")
     with pytest.raises(UsageError, match="it has no group of wave 2 or 3"):
         read_goals(str(path), (3, 2), None)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.shell.zk_world import DEADLINE_S, Proxy, Recorder
+from tests.waiting import wait_until
 from zkcoord.embedded import EmbeddedZooKeeper
 from zkcoord.errors import UnavailableError
 from zkcoord.shell.ports import Link
@@ -101,6 +102,13 @@ def test_a_tree_does_not_wait_out_its_deadline_when_nobody_listens_at_any_addres
         for call in (lambda: tree.read([Read("/")]), tree.sync, lambda: tree.session_id):
             with pytest.raises(UnavailableError, match=f"did not answer within {REFUSED_WAIT_MS} ms .*refused"):
                 call()
+
+
+def test_a_tree_does_not_wait_out_its_deadline_for_a_name_without_an_address() -> None:
+    with Tree("absent.invalid:2181", deadline_ms=60_000, refused_wait_ms=REFUSED_WAIT_MS) as tree:
+        wait_until(lambda: tree._store.session.refused, "the name was looked up")
+        with pytest.raises(UnavailableError, match=f"did not answer within {REFUSED_WAIT_MS} ms .*no host name could"):
+            tree.read([Read("/")])
 
 
 def test_a_tree_waits_out_its_deadline_for_a_server_that_is_silent() -> None:

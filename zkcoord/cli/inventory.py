@@ -42,7 +42,7 @@ class Kafka(NamedTuple):
     broker: str | None
 
 
-@click.command(cls=Command, example="zkcoord inventory --write groups.json")
+@click.command(cls=Command, example="zkcoord inventory --write groups.toml")
 @click.argument("names", metavar="[G]...", nargs=-1)
 @click.option("--write", metavar="FILE", help="Also write a file in which people fill in what nobody can see.")
 @pass_settings
@@ -64,6 +64,8 @@ def inventory(settings: Settings, names: tuple[str, ...], write: str | None) -> 
         kafka = ask_kafka(settings, stack)
         broker = None if kafka is None else kafka.broker
         wanted = _wanted(group_names(tree.read), names)
+        if not wanted:
+            warn(f"there is no group below /consumers at {address}: the chroot must be that of the old consumers")
         for found in inventories(tree, wanted, kafka):
             problems = problems_of(found)
             if settings.json:

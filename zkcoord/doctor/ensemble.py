@@ -36,8 +36,8 @@ MENDS: dict[Silence, tuple[str, str, str]] = {
     Silence.CLOSES: (
         "ends connections without an answer",
         f"{CALLER}, or {ACTS[AREA]}",
-        "correct the address if something else listens there; give `tls = true` in the file of --zookeeper-config if"
-        " the port wants TLS, and leave it out if not; else raise maxClientCnxns",
+        "correct the address if something else listens there (Kafka does so); give `tls = true` in the file of"
+        " --zookeeper-config if the port wants TLS, and leave it out if not; else raise maxClientCnxns",
     ),
 }
 """What is said of a server by how it is silent: what it does, who must act, and how."""

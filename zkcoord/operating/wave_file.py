@@ -21,8 +21,12 @@ def read_tables(name: str, hint: str) -> tuple[str, dict[str, Table]]:
     try:
         text = Path(name).read_text(encoding="utf-8")
         tables = tomllib.loads(text).get("groups")
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(f"--from {name}: {error}") from None
+    except OSError as error:
+        raise UsageError(
+            f"--from {name}: it cannot be read ({error.strerror or error}); name a file that can be read"
+        ) from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"--from {name}: it is no TOML: {error}; whoever wrote the file must mend it") from None
     if not isinstance(tables, dict) or not tables or not all(isinstance(table, dict) for table in tables.values()):
         raise UsageError(f"--from {name}: there is no table [groups.NAME]; {hint}")
     return text, tables

@@ -124,6 +124,8 @@ def _host(part: str, connect: str) -> tuple[str, int]:
         colon, port = rest[:1], rest[1:]
     else:
         host, colon, port = part.partition(":")
+    if part.count(":") > 1 and not part.startswith("["):
+        raise UsageError(f"ZooKeeper address {connect!r}: {part!r} has two ports; write IPv6 as [ADDRESS]:PORT")
     if not host or any(c.isspace() for c in host):
         raise UsageError(f"ZooKeeper address {connect!r}: {part!r} names no host")
     if not colon:

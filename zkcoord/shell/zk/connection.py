@@ -133,7 +133,8 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
         self._patience_s = CONNECT_WAIT_S
         self._reached = False
         self._refusals: list[bool] = []  # of each server that was tried in this round: it refused the connection
-        self.refused = False  # by every server, the last time that all were tried
+        self._named = True  # some name of the address has been resolved in this round
+        self.refused = False  # by every server, the last time that all were tried; so are names that have no address
         self._last: tuple[str, int] | None = None  # address of the server that accepted the session last
 
     def drop(self) -> None:
@@ -158,6 +159,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
         found: list[tuple[str, str, int]] = super()._expand_client_hosts()
         if not found:
             self.client.trouble("no host name could be resolved")
+        self._named = bool(found)
         return sorted(found, key=lambda server: server[1:] == self._last)  # the one that was just lost comes last
 
     def _connect_loop(self, retry: Any) -> Any:
@@ -167,7 +169,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
         except ForceRetryError:  # kazoo's word for: once more, after a pause
             if not self._reached:
                 self.handler.reach_wait_s = (self.handler.reach_wait_s or REACH_WAIT_S) * 2
-                self.refused = bool(self._refusals) and all(self._refusals)
+                self.refused = all(self._refusals) and (bool(self._refusals) or not self._named)
                 self.client.unreachable()
             raise
 

@@ -345,7 +345,7 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
 
     @property
     def refused(self) -> bool:
-        """True when every server refused the connection in the last round: nobody listens there."""
+        """True when nobody listened anywhere in the last round: each server refused, or no name had an address."""
         return self._connection.refused
 
     def unavailable(self, waited_ms: int) -> UnavailableError:
