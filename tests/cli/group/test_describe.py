@@ -12,14 +12,13 @@ from zkcoord.core.record import GroupRecord
 from zkcoord.core.state import GroupState
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.command import encode_command
-from zkcoord.tree.paths import DRAFT, ROOT, SCHEMA, TOPICS
+from zkcoord.tree.paths import DRAFT, ROOT, SCHEMA
 from zkcoord.tree.record import encode_record
 from zkcoord.tree.schema import Schema, encode_schema
 from zkcoord.tree.snapshot import Read
 from zkcoord.tree.state import digest, encode_state
 from zkcoord.tree.status import Status, encode_status
 from zkcoord.tree.topic import Mark, encode_mark
-from zkcoord.tree.writes import CreateNode, Transaction
 
 pytestmark = pytest.mark.zookeeper
 
@@ -382,27 +381,6 @@ def test_without_a_tree_it_says_what_to_do(chroot: str, run: Run) -> None:
     assert result.stderr == (
         f"error: no zkcoord tree at {chroot}: start a coordinator, or run `zkcoord migrate upgrade`\n"
     )
-
-
-def test_where_the_chroot_of_kafkas_brokers_was_forgotten_it_is_named(chroot: str, run: Run) -> None:
-    with Tree(chroot) as tree:
-        for path in ("/kafka", "/kafka/brokers", "/kafka/brokers/ids", "/other"):
-            assert not tree.commit(Transaction(writes=(CreateNode(path),))).reason
-    result = run("group", "list", "--zookeeper", chroot)
-
-    assert result.exit_code == 7
-    assert result.stderr == (
-        f"error: no zkcoord tree at {chroot}, but Kafka's brokers are below /kafka:"
-        f" give that chroot, as {chroot}/kafka\n"
-    )
-
-
-def test_a_topic_in_place_of_a_group_is_told_apart(world: World, run: Run) -> None:
-    world.put(f"{TOPICS}/clicks", b'{"version":1,"partitions":{"0":[1]}}')
-    result = run("group", "describe", "clicks", "--zookeeper", world.address)
-
-    assert result.exit_code == 2
-    assert result.stderr.endswith("'clicks' is a topic: `zkcoord topic describe clicks` shows who reads it\n")
 
 
 def test_a_newer_tree_is_not_guessed_at(world: World, run: Run) -> None:
