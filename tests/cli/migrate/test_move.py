@@ -19,10 +19,11 @@ from tests.waiting import wait_until
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.moved import Moved, MoveState
-from zkcoord.core.record import GroupRecord
+from zkcoord.core.record import PAUSE, GroupRecord
 from zkcoord.embedded.zookeeper import EmbeddedZooKeeper
+from zkcoord.errors import UnavailableError
 from zkcoord.migrate import upgrade
-from zkcoord.offsets.move import TOMBSTONE
+from zkcoord.offsets.move import TOMBSTONE, GroupMove
 from zkcoord.tree.paths import DRAFT, LEGACY, Layout
 from zkcoord.tree.record import decode_record, encode_record
 from zkcoord.tree.request import requested
@@ -219,6 +220,27 @@ def test_the_pause_of_a_move_that_is_refused_in_its_midst_ends_with_the_command(
     record = encode_record(GroupRecord())
     code, text = ends_in_the_middle(run, here, there, lambda: there.put(DRAFT.record("g"), record))
     assert (code, "there is a group g at" in text) == (2, True), text
+
+
+def test_the_pause_of_a_move_whose_first_answer_is_lost_ends_with_the_command(
+    run: Run, here: World, there: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had been begun, and nobody knew."""
+    for side in (here, there):
+        upgrade(side.tree, run_id="test", layout=DRAFT.name)
+    here.put(DRAFT.record("g"), encode_record(GroupRecord()))
+    begin = GroupMove.begin
+
+    def lost(move: GroupMove) -> MoveState:
+        begin(move)
+        assert decode_record(here.data(DRAFT.record("g"))).requests.keys() == {PAUSE}
+        raise UnavailableError("the answer is lost")
+
+    monkeypatch.setattr(GroupMove, "begin", lost)
+    code, _, text = moving(run, here, there)
+    assert (code, "the answer is lost" in text) == (5, True), text
+    record = decode_record(here.data(DRAFT.record("g")))
+    assert (record.moved, record.requests) == (None, {})
 
 
 @pytest.mark.long

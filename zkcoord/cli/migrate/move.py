@@ -212,10 +212,10 @@ class _Work:
         one = self._one(name)
         _, before = self.source.record(name)
         fresh = before is None or before.moved is None
-        if one.begin() is MoveState.GONE:
-            one.open()
-            return Moving(), "was moved already"
         try:
+            if one.begin() is MoveState.GONE:
+                one.open()
+                return Moving(), "was moved already"
             self._wait(one)
             return one.carry_out(), "moved"
         except BaseException:
@@ -228,7 +228,7 @@ class _Work:
         try:
             one.give_up(only_mine=True)
         except ZkcoordError as error:
-            say("notice", f"group {one.group} is still paused here: {error}")
+            say("notice", f"group {one.group} may still be paused here: {error}")
 
     def give_up(self, names: Sequence[str], to: str) -> None:
         """Take back the moves that have not ended."""
