@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.core.groups import T0, T1, altered, channel, decided, group, member, states
 from zkcoord.core import replay
@@ -163,6 +166,57 @@ def test_f217_beside_old_members_an_old_ones_claim_ends_a_range_and_ours_does_no
     known = OpenRanges().seen(ours).found
     assert (set(known), takers(ours, known)) == ({T0}, frozenset())
     assert OpenRanges().seen(replace(view, owners={T0: Owner("o-0", 6)})).found == {}
+
+
+NAMES, PARTITIONS = ("a", "b", "o"), (T0, T1)
+PARTS = st.fixed_dictionaries(
+    {
+        "mode": st.sampled_from([COORDINATED, MIXED]),
+        "store": st.sampled_from(STORES),
+        "members": st.sampled_from([frozenset(NAMES), frozenset("bo")]),
+        "owners": st.fixed_dictionaries({p: st.sampled_from(NAMES) for p in PARTITIONS}),
+        "announced": st.fixed_dictionaries({name: st.sampled_from([(), PARTITIONS]) for name in NAMES}),
+        "held": st.fixed_dictionaries({name: st.sampled_from([(), PARTITIONS]) for name in NAMES}),
+        "replay": st.frozensets(st.sampled_from(PARTITIONS)),
+    }
+)
+
+
+@given(
+    st.sampled_from([True, True, True, False]),
+    st.lists(st.tuples(st.sampled_from("mmssohar"), PARTS), min_size=4, max_size=8),
+)
+def test_what_is_remembered_of_open_ranges_is_what_a_view_says_and_only_takers_statuses_change_it(
+    claims: bool, steps: list[tuple[str, dict[str, Any]]]
+) -> None:
+    """From view to view only parts that have changed are other objects. The letter: the one part that changes."""
+    changes = {"m": ["mode"], "o": ["owners"], "s": ["store"], "a": ["announced"], "h": ["held"], "r": ["replay"]}
+    view, parts, known = group([], {}, claims=claims), dict(steps[0][1]), OpenRanges()
+    for letter, drawn in steps:
+        parts |= {name: drawn[name] for name in changes[letter]}
+        members = {name: member(name) for name in sorted(parts["members"])}
+        owners = {p: Owner(f"{name}-0", 6) for p, name in sorted(parts["owners"].items())}
+        channels = dict(view.channels)
+        for name in NAMES:
+            announced = dict.fromkeys(sorted(parts["announced"][name]), EARLY)
+            now = channel(name, announced=announced, held=frozenset(parts["held"][name]))
+            channels[name] = now if now != channels.get(name) else channels[name]
+        state = replace(view.state, replay=dict.fromkeys(sorted(parts["replay"]), LATE))
+        view = replace(
+            altered(view, store_name=parts["store"]),
+            mode=parts["mode"],
+            members=members if members != view.members else view.members,
+            owners=owners if owners != view.owners else view.owners,
+            channels=channels if channels != view.channels else view.channels,
+            state=state if state != view.state else view.state,
+        )
+        known = known.seen(view)
+        anew = OpenRanges().seen(view)
+        assert known.found == anew.found
+        for name in NAMES:
+            all_held = replace(view.channels[name], held=frozenset(PARTITIONS))
+            other = OpenRanges().seen(replace(view, channels={**view.channels, name: all_held}))
+            assert (other.found == anew.found) is (name not in takers(view, anew.found))
 
 
 def test_a_refused_start_is_removed_behind_the_write_that_keeps_its_range() -> None:

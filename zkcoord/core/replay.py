@@ -22,9 +22,9 @@ partition says that it holds it, or, beside old members where the coordinator kn
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
+from typing import NamedTuple
 
 from zkcoord.core.decisions import SetState, StateEvent
 from zkcoord.core.mode import COORDINATED, GroupMode
@@ -42,7 +42,17 @@ REPLAY = "replay"
 
 Ranges = Mapping[TopicPartition, list[Announced]]
 
-_Open = tuple[tuple[TopicPartition, Announced], ...]
+
+class _Open(NamedTuple):
+    """A channel's announced ranges of partitions that nobody has taken over, and the channels that say so: its own, and
+    those of the owners whose statuses tell it."""
+
+    ranges: tuple[tuple[TopicPartition, Announced], ...]
+    told_by: Mapping[str, Channel | None]
+
+    def stands(self, channels: Mapping[str, Channel]) -> bool:
+        """True while these channels are the same objects."""
+        return all(channels.get(name) is channel for name, channel in self.told_by.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +60,7 @@ class OpenRanges:
     """The announced ranges of partitions that nobody has taken over yet.
 
     Invariant: `found` is the answer to the view's parts that are kept here, `_of` that of each channel. A channel's is
-    made anew when the channel is another one, and all are when members or owners are, or where they depend on what
-    other channels say.
+    made anew when a channel that tells it is another one, and all are when members, owners, mode or store are.
     """
 
     found: Ranges = field(default_factory=dict)
@@ -60,32 +69,31 @@ class OpenRanges:
     _replay: Mapping[TopicPartition, Announced] = field(default_factory=dict)
     _channels: Mapping[str, Channel] = field(default_factory=dict)
     _mode: GroupMode = COORDINATED
-    _of: Mapping[str, tuple[Channel, _Open]] = field(default_factory=dict)  # of channels in which something stands
+    _store: str = ZOOKEEPER
+    _of: Mapping[str, _Open] = field(default_factory=dict)  # of channels in which something stands
 
     def seen(self, view: GroupView) -> OpenRanges:
         """With the answer to this view."""
         same = view.members is self._members and view.owners is self._owners and view.mode is self._mode
+        same = same and view.record.store_name == self._store
         if same and view.state.replay is self._replay and view.channels is self._channels:
             return self
         standing = {c: channel for c, channel in view.channels.items() if channel.announced or _handed(channel)}
-        known = self._of if same and not _told_by_status(view) else {}
-        if standing.keys() == known.keys() and all(known[c][0] is channel for c, channel in standing.items()):
-            of = known
-        else:
-            taken = cache(lambda thread: taken_over(view, thread))  # few threads own many partitions
-            of = {
-                c: known[c] if c in known and known[c][0] is channel else (channel, _open(view, taken, channel))
-                for c, channel in standing.items()
-            }
+        known = self._of if same else {}
+        of = {
+            c: known[c] if c in known and known[c].stands(view.channels) else _open(view, channel)
+            for c, channel in standing.items()
+        }
         found: dict[TopicPartition, list[Announced]] = {}
         for partition, announced in view.state.replay.items():
             owner = view.owners.get(partition, _NOBODY)
             if partition not in taken_over(view, owner.thread):
                 found.setdefault(partition, []).append(announced)
-        for _, ranges in of.values():
-            for partition, announced in ranges:
+        for opened in of.values():
+            for partition, announced in opened.ranges:
                 found.setdefault(partition, []).append(announced)
-        return OpenRanges(found, view.members, view.owners, view.state.replay, view.channels, view.mode, of)
+        store = view.record.store_name
+        return OpenRanges(found, view.members, view.owners, view.state.replay, view.channels, view.mode, store, of)
 
 
 class _Everything:
@@ -126,15 +134,16 @@ def _handed(channel: Channel) -> bool:
     return bool(channel.commands) and any(command.replay for command in channel.commands)
 
 
-def _open(view: GroupView, taken: Callable[[str], Container[TopicPartition]], channel: Channel) -> _Open:
+def _open(view: GroupView, channel: Channel) -> _Open:
     """The announced ranges in a channel, of partitions that nobody has taken over."""
     owners = view.owners
     all_of = [channel.announced, *(command.replay for command in channel.commands if command.replay)]
-    return tuple(
-        (partition, announced)
-        for ranges in all_of
-        for partition, announced in ranges.items()
-        if partition not in taken(owners.get(partition, _NOBODY).thread)
+    ranges = [each for announced in all_of for each in announced.items()]
+    taken = {thread: taken_over(view, thread) for thread in {owners.get(p, _NOBODY).thread for p, _ in ranges}}
+    names = set(map(consumer_of, taken)) & view.members.keys() if _told_by_status(view) else set[str]()
+    return _Open(
+        tuple(each for each in ranges if each[0] not in taken[owners.get(each[0], _NOBODY).thread]),
+        {channel.consumer_id: channel, **{name: view.channels.get(name) for name in sorted(names)}},
     )
 
 
