@@ -7,7 +7,18 @@ from dataclasses import replace
 
 import pytest
 
-from zkcoord.core.view import GroupView, Instance, Member, TopicChange, Wildcard
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.view import (
+    START,
+    Channel,
+    GroupView,
+    Instance,
+    Member,
+    Owner,
+    QueuedCommand,
+    TopicChange,
+    Wildcard,
+)
 from zkcoord.tree.known_topics import KnownTopics
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.snapshot import Kind, Node, Stat
@@ -86,13 +97,23 @@ def test_a_wildcard_gives_its_member_what_it_takes_and_interests_count_static_me
 
 @pytest.mark.parametrize(
     "what",
-    ["a topic's incarnation", "a broker's rack", "a rack that was noted", "the root", "a mark", "a member's rack"],
+    [
+        *("a topic's incarnation", "a broker's rack", "a rack that was noted", "the root", "a mark", "a member's rack"),
+        *("a claim", "a start in a channel", "a receiver's registration", "what coordinators speak"),
+    ],
 )
 def test_each_thing_that_a_view_is_made_of_has_its_part_made_again(what: str) -> None:
     known, nodes, wanted = topics(), NODES, Needs(T, racked=True)
     around_it = replace(around(known), racks={})
     if what == "a member's rack":
         wanted = Needs(T)
+    start = QueuedCommand(sequence="0", version=0, option=START, threads={TopicPartition("t", 0): "a-0"})
+    channels = {"a": Channel(consumer_id="a", version=1, commands=(start,))}
+    if what == "a receiver's registration":
+        nodes = replace(nodes, view=replace(nodes.view, claims=True, channels=channels))
+    elif what in ("a claim", "a start in a channel"):
+        members = {"a": Member(consumer_id="a", czxid=1)}
+        nodes = replace(nodes, view=replace(nodes.view, claims=True, members=members))
     view, made = view_of(nodes, wanted, around_it)
     nodes = replace(nodes, view=view)
     if what == "a topic's incarnation":
@@ -107,9 +128,18 @@ def test_each_thing_that_a_view_is_made_of_has_its_part_made_again(what: str) ->
         around_it = replace(around_it, root_czxid=5)
     elif what == "a mark":
         nodes = replace(nodes, marks={"t": MarkSeen(replace(MARK, czxid=6), 1)})
+    elif what == "a claim":
+        nodes = replace(nodes, claims={TopicPartition("t", 1): Owner("a-0", 1)})
+    elif what == "a start in a channel":
+        nodes = replace(nodes, view=replace(view, channels=channels))
+    elif what == "a receiver's registration":
+        nodes = replace(nodes, view=replace(view, members={"a": Member(consumer_id="a", czxid=1)}))
+    elif what == "what coordinators speak":
+        around_it = replace(around_it, protocols=(1, 2))
     else:
         wanted, around_it = Needs(T, racked=True), replace(around_it, racks={1: "r"})
     now, _ = view_of(nodes, wanted, around_it, made)
     anew, _ = view_of(nodes, wanted, around_it)
     assert now == anew
     assert now != nodes.view
+    assert what not in ("a start in a channel", "a receiver's registration") or now.owners != view.owners
