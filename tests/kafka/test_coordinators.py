@@ -12,11 +12,16 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
 from tests.kafka.coordinator_away import (
+    COORDINATOR_LOAD_IN_PROGRESS,
+    COORDINATOR_NOT_AVAILABLE,
     DESCRIBE_GROUPS,
     FIND_COORDINATOR,
+    GROUP_AUTHORIZATION_FAILED,
+    GROUP_ID_NOT_FOUND,
     HERE,
     NOT_COORDINATOR,
     OFFSET_FETCH,
+    TOPIC_AUTHORIZATION_FAILED,
     CoordinatorAway,
 )
 from tests.kafka.helpers import QUIET
@@ -121,12 +126,13 @@ def test_f234_who_tells_offsets_was_not_looked_up_after_it_was_described(
         assert {group: cluster.asked[question, group] for group in groups} == dict.fromkeys(groups, 1)
 
 
-@pytest.mark.parametrize("broken", [False, True])
+@pytest.mark.parametrize("error", [NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, None])
 def test_f234_members_are_asked_for_again_through_other_clients(
-    cluster: CoordinatorAway, opened: Opened, broken: bool
+    cluster: CoordinatorAway, opened: Opened, error: int | None
 ) -> None:
+    """None: the connection is lost."""
     cluster.come()
-    cluster.error, cluster.breaks = NOT_COORDINATOR, broken
+    cluster.error, cluster.breaks = error or 0, error is None
     told = list[Any]()
     asking = threading.Thread(target=lambda: told.append(opened.coordinators.ask(QUESTION, GROUPS, LONG_SECONDS)))
     asking.start()
@@ -135,3 +141,18 @@ def test_f234_members_are_asked_for_again_through_other_clients(
     asking.join()
     assert {group: list(answer.result().members) for group, answer in told[0].items()} == {"g": [], "h": []}
     wait_until(lambda: not is_open(opened.clients[0]) and is_open(opened.clients[-1]), "only who knew them is kept")
+
+
+@pytest.mark.parametrize(
+    ("error", "asked"), [(GROUP_ID_NOT_FOUND, 1), (TOPIC_AUTHORIZATION_FAILED, 1), (GROUP_AUTHORIZATION_FAILED, 0)]
+)
+def test_f234_offsets_are_asked_for_behind_what_only_a_coordinator_says(
+    cluster: CoordinatorAway, opened: Opened, error: int, asked: int
+) -> None:
+    """Any other error is the answer: whoever may not describe a group may not read its offsets, either."""
+    cluster.come()
+    cluster.error = error
+    answers = opened.coordinators.ask(TELLS_OFFSETS, offsets_of("g"), LONG_SECONDS)
+    failed = answers["g"].exception()
+    assert failed is not None
+    assert (failed.args[0].code(), cluster.asked[OFFSET_FETCH, "g"]) == (error, asked)

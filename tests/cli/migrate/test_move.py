@@ -222,10 +222,11 @@ def test_the_pause_of_a_move_that_is_refused_in_its_midst_ends_with_the_command(
     assert (code, "there is a group g at" in text) == (2, True), text
 
 
-def test_the_pause_of_a_move_whose_first_answer_is_lost_ends_with_the_command(
-    run: Run, here: World, there: World, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("other", ["", "other"])
+def test_the_pause_of_a_move_whose_first_answer_is_lost_ends_with_the_command_unless_another_run_has_taken_it_over(
+    run: Run, here: World, there: World, monkeypatch: pytest.MonkeyPatch, other: str
 ) -> None:
-    """It had been begun, and nobody knew."""
+    """It had been begun, and nobody knew. `other`: the name of another run."""
     for side in (here, there):
         upgrade(side.tree, run_id="test", layout=DRAFT.name)
     here.put(DRAFT.record("g"), encode_record(GroupRecord()))
@@ -234,13 +235,15 @@ def test_the_pause_of_a_move_whose_first_answer_is_lost_ends_with_the_command(
     def lost(move: GroupMove) -> MoveState:
         begin(move)
         assert decode_record(here.data(DRAFT.record("g"))).requests.keys() == {PAUSE}
+        if other:
+            begin(replace(move, asked={**move.asked, "run": other}))
         raise UnavailableError("the answer is lost")
 
     monkeypatch.setattr(GroupMove, "begin", lost)
     code, _, text = moving(run, here, there)
     assert (code, "the answer is lost" in text) == (5, True), text
     record = decode_record(here.data(DRAFT.record("g")))
-    assert (record.moved, record.requests) == (None, {})
+    assert ("" if record.moved is None else record.moved.run, bool(record.requests)) == (other, bool(other))
 
 
 @pytest.mark.long
