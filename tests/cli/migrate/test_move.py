@@ -246,6 +246,27 @@ def test_the_pause_of_a_move_whose_first_answer_is_lost_ends_with_the_command_un
     assert ("" if record.moved is None else record.moved.run, bool(record.requests)) == (other, bool(other))
 
 
+def test_the_pause_of_an_earlier_run_stays_when_the_one_that_goes_on_with_it_fails(
+    run: Run, here: World, there: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for side in (here, there):
+        upgrade(side.tree, run_id="test", layout=DRAFT.name)
+    tree_id = decode_schema(there.data("/zkcoord/schema")).tree_id
+    left = Moved(state=MoveState.LEAVING, tree=tree_id, address=there.zookeeper, run="earlier", paused=False)
+    paused = replace(requested(GroupRecord(), PAUSE, {"run": "earlier"}), moved=left)
+    here.put(DRAFT.record("g"), encode_record(paused))
+
+    def fails(move: GroupMove) -> object:
+        raise UnavailableError("somebody wrote meanwhile")
+
+    monkeypatch.setattr(GroupMove, "carry_out", fails)
+    monkeypatch.setattr(GroupMove, "stopped", lambda move: True)
+    code, _, text = moving(run, here, there)
+    assert (code, "somebody wrote meanwhile" in text) == (5, True), text
+    record = decode_record(here.data(DRAFT.record("g")))
+    assert (record.moved is not None, record.requests.keys()) == (True, {PAUSE})
+
+
 @pytest.mark.long
 def test_the_pause_of_a_move_whose_other_ensemble_dies_in_its_midst_ends_with_the_command(
     run: Run, here: World
