@@ -24,7 +24,7 @@ from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.snapshot import Kind, Node, Stat
 from zkcoord.tree.topic import Mark, MarkSeen
 from zkcoord.tree.view import GroupNodes
-from zkcoord.tree.whole_view import NO_INPUTS, Environment, Needs, expanded, needs, view_of
+from zkcoord.tree.whole_view import NO_INPUTS, Environment, Needs, expanded, needs, needs_of, view_of
 
 T = frozenset({"t"})
 MARK = Mark(incarnation=3, topic_id=None, czxid=7, root_czxid=2)
@@ -93,6 +93,8 @@ def test_a_wildcard_gives_its_member_what_it_takes_and_interests_count_static_me
     assert expanded(found, lambda wildcard: takes) is found
     away = Instance(last_id="c", hold_ms=1, threads={"v": 1}, share={}, rack="r")
     assert needs(found, {"i": away}) == Needs(frozenset({"t", "u", "v"}), racked=True)
+    beside = replace(NODES, view=replace(NODES.view, members=found))
+    assert needs_of(beside, frozenset({"o"})) == Needs(frozenset({"o", "t", "u"}))  # what old members read, too
 
 
 @pytest.mark.parametrize(

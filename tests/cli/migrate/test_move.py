@@ -222,9 +222,12 @@ def test_the_pause_of_a_move_that_is_refused_in_its_midst_ends_with_the_command(
     assert (code, "there is a group g at" in text) == (2, True), text
 
 
-@pytest.mark.parametrize("other", ["", "other"])
+@pytest.mark.parametrize(
+    ("other", "failure"),
+    [("", UnavailableError("lost")), ("other", UnavailableError("lost")), ("", KeyboardInterrupt())],
+)
 def test_the_pause_of_a_move_whose_first_answer_is_lost_ends_with_the_command_unless_another_run_has_taken_it_over(
-    run: Run, here: World, there: World, monkeypatch: pytest.MonkeyPatch, other: str
+    run: Run, here: World, there: World, monkeypatch: pytest.MonkeyPatch, other: str, failure: BaseException
 ) -> None:
     """It had been begun, and nobody knew. `other`: the name of another run."""
     for side in (here, there):
@@ -237,11 +240,11 @@ def test_the_pause_of_a_move_whose_first_answer_is_lost_ends_with_the_command_un
         assert decode_record(here.data(DRAFT.record("g"))).requests.keys() == {PAUSE}
         if other:
             begin(replace(move, asked={**move.asked, "run": other}))
-        raise UnavailableError("the answer is lost")
+        raise failure
 
     monkeypatch.setattr(GroupMove, "begin", lost)
     code, _, text = moving(run, here, there)
-    assert (code, "the answer is lost" in text) == (5, True), text
+    assert code == (130 if isinstance(failure, KeyboardInterrupt) else 5), text
     record = decode_record(here.data(DRAFT.record("g")))
     assert ("" if record.moved is None else record.moved.run, bool(record.requests)) == (other, bool(other))
 
