@@ -136,6 +136,26 @@ def test_f15_a_consumer_stops_reading_before_its_session_can_expire(kind: str, s
 
 
 @on_seeds()
+def test_f15_an_answer_that_comes_late_extends_the_lease_from_its_questions_sending_alone(seed: int) -> None:
+    """The server's answers are held up, then what it is asked: it has said nothing of the session since."""
+    script = Script(seed, replace(QUIET, read_ms_max=100), consumers=2)
+    script.settle()
+    world, wire, client = script.world, script.wire("consumer0"), script.client("consumer0")
+    wire.down = False
+    world.run_for(LEASE_MS // 3)
+    asked_ms = world.now_ms
+    wire.up = False
+    world.run_for(LEASE_MS // 3)
+    wire.down = True
+    world.run_until(lambda: bool(script.journal("lost", since_ms=asked_ms)), what="the lease ends")
+    (lost_ms,) = {entry.time_ms for entry in script.journal("lost", since_ms=asked_ms) if entry.client == client}
+    assert lost_ms <= asked_ms + LEASE_MS + 50
+    wire.up = True
+    script.settle("it goes on")
+    script.calm()
+
+
+@on_seeds()
 def test_f21_a_topics_node_is_deleted_and_made_again_and_the_new_one_is_watched(seed: int) -> None:
     """A one-shot watch ends with its node: without a look at the missing one nobody would see its return."""
     script = Script(seed, consumers=2, topics={"t": 4, "u": 2})
