@@ -7,6 +7,10 @@ import pytest
 from tests.migrate.memory_tree import CrashError, MemoryTree
 from zkcoord.migrate import current, downgrade, upgrade
 from zkcoord.migrate.revision import history
+from zkcoord.shell.ports import Outcome
+from zkcoord.tree.paths import SCHEMA
+from zkcoord.tree.snapshot import Read
+from zkcoord.tree.writes import Transaction, Write
 
 REVISIONS = [revision.revision for revision in history()]
 STEPS = list(itertools.pairwise(["", *REVISIONS]))
@@ -57,3 +61,56 @@ def test_f128_each_write_of_each_revision_may_be_the_last_of_its_run(way: tuple[
         go(tree, way, layout, "bob-1")
         assert result(tree) == result(calm), (at, crash)
         assert tree.refusals == [], (at, crash)
+
+
+FIRST = history()[0]
+"""No migration leads below it: `zkcoord uninstall` takes a whole tree away. It has a way back as each revision has."""
+
+
+def way_back(tree: MemoryTree, layout: str) -> tuple[Write, ...]:
+    """What is left to be written, so that the first revision is taken back."""
+    nodes = tree.read([Read(path) for path in FIRST.reads(layout)])
+    return tuple(FIRST.downgrade({node.path: node for node in nodes}, layout))
+
+
+def carry_out(tree: MemoryTree, writes: tuple[Write, ...]) -> None:
+    """Each in a transaction of its own, as a run may break off behind any."""
+    for write in writes:
+        done = tree.commit(Transaction(writes=(write,), why="revision 0001, back"))
+        assert done.outcome is Outcome.COMMITTED, (done.reason, write)
+
+
+@pytest.mark.parametrize("layout", ["draft", "legacy"])
+def test_the_way_back_below_the_first_revision_may_break_off_at_each_write(
+    layout: str,
+) -> None:
+    theirs = {path: data for path, data in tree_at("", layout).data().items() if path.startswith("/consumers")}
+    calm = tree_at("0001", layout)
+    writes = way_back(calm, layout)
+    carry_out(calm, writes)
+    assert way_back(calm, layout) == ()
+    assert [path for path in calm.data() if path.startswith("/zkcoord")] == []
+    assert calm.data().items() >= theirs.items()
+    assert len(writes) == len([path for path in FIRST.reads(layout) if path.startswith("/zkcoord")])
+    for at in range(len(writes) + 1):
+        tree = tree_at("0001", layout)
+        carry_out(tree, writes[:at])
+        assert way_back(tree, layout) == writes[at:], at
+        carry_out(tree, way_back(tree, layout))
+        assert (tree.data(), tree.refusals) == (calm.data(), []), at
+
+        broken = tree_at("0001", layout)
+        carry_out(broken, writes[:at])
+        if SCHEMA not in broken.data():  # else it says that the tree is there
+            upgrade(broken, run_id="bob-1", tree_id="5e0b", goal="0001", layout=layout)
+            assert result(broken) == result(tree_at("0001", layout)), at
+
+
+@pytest.mark.parametrize("layout", ["draft", "legacy"])
+@pytest.mark.parametrize("parent", ["/zkcoord/groups", "/zkcoord/coordinators"])
+def test_the_first_revision_is_not_taken_back_while_groups_or_coordinators_stand(layout: str, parent: str) -> None:
+    tree = tree_at("0001", layout)
+    tree.set(f"{parent}/g", b"")
+    before = tree.data()
+    done = tree.commit(Transaction(writes=way_back(tree, layout), why="revision 0001, back"))
+    assert (done.outcome, done.reason, tree.data()) == (Outcome.REFUSED, "NotEmpty", before)
