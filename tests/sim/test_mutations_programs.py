@@ -12,6 +12,7 @@ from tests.sim.mutations import Case, Patch, must_be_missed
 from tests.sim.programs import PlainProgram
 from tests.sim.spark_program import SparkProgram
 from tests.sim.stream_program import StreamProgram
+from tests.sim.test_program_stores import play as play_in_store
 from tests.sim.test_programs import play
 from zkcoord.kafka.consumer import KafkaConsumer
 from zkcoord.shell import worker
@@ -146,6 +147,7 @@ def a_stop_commits_what_spark_has_not_completed(patch: Patch) -> None:
 plain = partial(play, kind=PlainProgram)
 sparkling = partial(play, kind=SparkProgram, exact=True)
 streaming = partial(play, kind=StreamProgram, exact=True)
+streaming_in_kafka = partial(play_in_store, store="kafka", kind=StreamProgram, exact=True)
 
 CASES = (
     Case(an_exit_in_a_callback_ends_its_thread, plain, 300, first=1),
@@ -155,6 +157,8 @@ CASES = (
     Case(announced_ranges_are_cut_anew, sparkling, 5, first=1),
     Case(a_complete_range_is_passed_over_whoever_went_on, streaming, 60),
     Case(a_stop_commits_what_spark_has_not_completed, streaming, 5),
+    Case(a_stop_commits_what_spark_has_not_completed, streaming_in_kafka, 10),
+    Case(a_complete_range_is_passed_over_whoever_went_on, streaming_in_kafka, 60),
 )
 
 

@@ -21,10 +21,11 @@ from tests.sim.scenarios import STORM_MS
 from tests.sim.seam import simulated
 from tests.sim.spark_program import SparkProgram
 from tests.sim.store_scene import CHECKPOINT_MS, Steps
+from tests.sim.stream_program import StreamProgram
 from tests.sim.test_programs import CALM_STEPS, MS_PER_MESSAGE, TOPICS, ProgramScene, ProgramWorld
 from tests.sim.world import Entry
 
-SEEDS = 6
+SEEDS = 8
 SERVERS = "kafka:9092"
 REBALANCE_MS = 9_000  # Kafka has a third of it to answer
 
@@ -103,6 +104,7 @@ def kind_of(seed: int) -> tuple[Callable[..., Program], dict[str, Any]]:
         (PlainProgram, plain),
         (PollProgram, {"ms_per_record": MS_PER_MESSAGE}),
         (SparkProgram, {"exact": True}),
+        (StreamProgram, {"exact": True}),
     )
     return kinds[seed % len(kinds)]
 
