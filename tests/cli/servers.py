@@ -11,8 +11,9 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from tests.cli.program import Program
+from tests.integration.brokers import servers_of
 from tests.kafka.topics import create_topic
-from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
+from zkcoord.embedded.artifacts import KAFKA_VERSION
 
 ZOOKEEPERS = re.compile(r"(?:(?:zk\d|localhost):2181,?)+(?:/kafka)?")
 BROKERS = re.compile(r"(?:(?:broker1|kafka\d|localhost):9092,?)+")
@@ -89,11 +90,12 @@ class Servers:
 
 
 @contextmanager
-def running(monkeypatch: pytest.MonkeyPatch) -> Iterator[Servers]:
-    """Fresh servers, whose addresses are in the environment."""
-    with ExitStack() as stack:
-        zookeeper = stack.enter_context(EmbeddedZooKeeper(fsync=False)).hosts
-        kafka = stack.enter_context(EmbeddedKafka(zookeeper)).bootstrap_servers
+def running(monkeypatch: pytest.MonkeyPatch, version: str = KAFKA_VERSION) -> Iterator[Servers]:
+    """Fresh servers, whose addresses are in the environment, with where a coordinator takes topics from."""
+    with servers_of(version, {}) as (zookeeper, broker, source):
+        kafka = broker.bootstrap_servers
+        if source:
+            monkeypatch.setenv("ZKCOORD_COORDINATOR_TOPICS", source["topics"])
         monkeypatch.setenv("ZKCOORD_ZOOKEEPER", zookeeper)
         monkeypatch.setenv("ZKCOORD_BOOTSTRAP_SERVERS", kafka)
         with ExitStack() as programs:

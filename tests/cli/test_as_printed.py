@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.servers import Servers, running
+from tests.integration.brokers import BOTH
 from tests.metrics.test_endpoint import free_address, get
 from tests.pages import python_block
 from tests.waiting import wait_until
@@ -28,9 +29,9 @@ PARTITIONS = 8
 RECORDS = 20 * PARTITIONS
 
 
-@pytest.fixture
-def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Servers]:
-    with running(monkeypatch) as found:
+@pytest.fixture(params=BOTH)
+def servers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Servers]:
+    with running(monkeypatch, request.param) as found:
         found.fill(PARTITIONS, RECORDS)
         yield found
 

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from tests.cli.servers import Servers, running
 from tests.cli.terminal import Terminal
+from tests.integration.brokers import BOTH
 from tests.metrics.test_endpoint import free_address, get
 from tests.pages import shell_block
 from tests.waiting import wait_until
@@ -20,10 +21,10 @@ pytestmark = pytest.mark.kafka
 PARTITIONS, RECORDS = 4, 40
 
 
-@pytest.fixture
-def servers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Servers]:
+@pytest.fixture(params=BOTH)
+def servers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Servers]:
     monkeypatch.chdir(tmp_path)
-    with running(monkeypatch) as found:
+    with running(monkeypatch, request.param) as found:
         yield found
 
 
