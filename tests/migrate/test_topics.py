@@ -360,5 +360,5 @@ def test_another_migration_must_be_ended_first_and_a_way_back_of_revisions_is_re
         switch(tree)
     tree.set("/zkcoord/schema", encode_schema(schema))
     switch(tree)
-    with pytest.raises(UsageError, match="zkcoord migrate topics --to zookeeper"):
+    with pytest.raises(UsageError, match="zkcoord migrate topics --to zookeeper --bootstrap-servers HOST:PORT"):
         downgrade(tree, run_id="ann", goal="0002")

@@ -376,6 +376,7 @@ def test_a_coordinator_of_another_source_refuses_the_tree_and_says_what_to_do(se
     assert isinstance(fatal, SchemaError)
     assert "this coordinator was started with 'zookeeper'" in str(fatal)
     assert "--topics kafka --bootstrap-servers" in str(fatal)
+    assert "zkcoord migrate topics --to zookeeper --bootstrap-servers HOST:PORT" in str(fatal)  # it needs them, too
     group.calm()
 
 

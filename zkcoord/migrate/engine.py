@@ -19,7 +19,7 @@ from zkcoord.migrate.rehearsal import Rehearsal
 from zkcoord.migrate.revision import HEAD, Change, Revision, history, reach
 from zkcoord.shell.ports import Outcome
 from zkcoord.tree.paths import DRAFT, EPOCH, FROM_ZOOKEEPER, KAFKA, LEGACY, ROOT, SCHEMA, Layout, layout_named
-from zkcoord.tree.schema import Schema, old_consumers
+from zkcoord.tree.schema import Schema, old_consumers, switch_command
 from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.writes import Transaction, Write
 
@@ -92,7 +92,7 @@ def downgrade(
     if schema.topics != FROM_ZOOKEEPER and known[target].revision < plan.KAFKA_TOPICS_SINCE:
         raise UsageError(
             f"the tree's topics come from {schema.topics!r}, which revision {goal} does not know: run "
-            "`zkcoord migrate topics --to zookeeper` first"
+            f"`{switch_command(FROM_ZOOKEEPER)}` first"
         )
     run = Run(tree=tree, run_id=run_id, tree_id=plan.new_tree_id(), report=report)
     return _walk(run, known, schema, range(target + 1))

@@ -14,7 +14,15 @@ from zkcoord.errors import CorruptError, SchemaError
 from zkcoord.tree.candidate import asked_to_resign, protocols_of
 from zkcoord.tree.paths import CANDIDATES, EPOCH, FROM_KAFKA, KAFKA, LEGACY, SCHEMA, Layout
 from zkcoord.tree.reading import Want
-from zkcoord.tree.schema import Schema, decode_epoch, decode_schema, encode_epoch, is_newer, old_consumers
+from zkcoord.tree.schema import (
+    Schema,
+    decode_epoch,
+    decode_schema,
+    encode_epoch,
+    is_newer,
+    old_consumers,
+    switch_command,
+)
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.writes import CheckNode, CreateNode, SetNode, Transaction, Write
 
@@ -284,7 +292,7 @@ def another_source(tree: str, own: str) -> str:
     options = "--topics kafka --bootstrap-servers HOST:PORT" if tree == FROM_KAFKA else "--topics zookeeper"
     return (
         f"the tree's topics come from {tree!r}, this coordinator was started with {own!r}: start it with {options}, or "
-        f"run `zkcoord migrate topics --to {own}`"
+        f"run `{switch_command(own)}`"
     )
 
 

@@ -8,12 +8,12 @@ from enum import Enum
 
 from zkcoord.tree.broker import broker_id
 from zkcoord.tree.paths import BROKERS, CLUSTER_ID, CONTROLLER, FROM_KAFKA, MIGRATION
-from zkcoord.tree.schema import Schema
+from zkcoord.tree.schema import Schema, switch_command
 from zkcoord.tree.snapshot import Kind, Node, Read
 
 READS = (Read(MIGRATION), Read(CONTROLLER), Read(BROKERS, Kind.CHILDREN))
 
-MEND = "run `zkcoord migrate topics --to kafka --bootstrap-servers HOST:PORT`, and start its coordinators as it says"
+MEND = f"run `{switch_command(FROM_KAFKA)}`, and start its coordinators as it says"
 
 
 class BrokersMove(Enum):

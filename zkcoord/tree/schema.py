@@ -43,6 +43,15 @@ class Schema:
         return layout_named(self.layout, self.topics)
 
 
+def switch_command(source: str) -> str:
+    """The command that takes a tree's topics from there, as messages print it for people.
+
+    >>> switch_command("kafka")
+    'zkcoord migrate topics --to kafka --bootstrap-servers HOST:PORT'
+    """
+    return f"zkcoord migrate topics --to {source} --bootstrap-servers HOST:PORT"
+
+
 def encode_schema(schema: Schema) -> bytes:
     """The schema's znode data.
 

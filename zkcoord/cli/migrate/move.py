@@ -33,7 +33,7 @@ from zkcoord.settings import TOOL_TIMEOUT_MS
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.brokers_move import cluster_id_of
 from zkcoord.tree.paths import CLUSTER_ID, FROM_KAFKA, FROM_ZOOKEEPER, LAYOUTS, TOPIC_SOURCES
-from zkcoord.tree.schema import Schema
+from zkcoord.tree.schema import Schema, switch_command
 from zkcoord.tree.snapshot import Read
 
 COLUMNS = ("GROUP", "OFFSETS", "FROM-KAFKA", "NODES", "STATE")
@@ -159,7 +159,7 @@ class _Founding:
         if self.topics not in (None, schema.topics):
             raise SchemaError(
                 f"the tree at {address} takes its topics from {schema.topics}, not from {self.topics}: leave --topics "
-                f"out, or run `zkcoord migrate topics --to {self.topics}` there"
+                f"out, or run `{switch_command(self.topics)}` there"
             )
         return side
 
