@@ -23,6 +23,7 @@ from zkcoord.coordinator import Coordinator
 from zkcoord.embedded import EmbeddedController, EmbeddedKafka, EmbeddedKRaft, EmbeddedZooKeeper
 from zkcoord.embedded.artifacts import KAFKA_4_VERSION, KAFKA_VERSION
 from zkcoord.embedded.kafka import KafkaBroker
+from zkcoord.embedded.kraft import CONTROLLER_ID, voter
 from zkcoord.embedded.server import free_ports
 from zkcoord.group_report import group_names, read_group
 from zkcoord.logs import EVENTS
@@ -107,19 +108,22 @@ class KRaftMove:
     """The servers of one move. Each method is one step of an operator's (docs/kraft.md).
 
     Several brokers are restarted one after the other, each once all replicas of the topic are in sync. Each of them has
-    all partitions. `while_away` is called while one of them is away, with its number.
+    all partitions. `while_away` is called while one of them is away, with its number. Several controllers are a quorum,
+    and are restarted one after the other, too.
     """
 
-    def __init__(self, folder: Path, brokers: int = 1) -> None:
+    def __init__(self, folder: Path, brokers: int = 1, controllers: int = 1) -> None:
         self._folder = folder
         self._stack = ExitStack()
         self.old = EmbeddedZooKeeper(fsync=False).start()
         self.zookeeper = self.old.hosts
-        self._controller_port, *self._ports = free_ports(1 + brokers)
+        ports = free_ports(controllers + brokers)
+        self._controllers_at = {CONTROLLER_ID + n: port for n, port in enumerate(ports[:controllers])}
+        self._ports = ports[controllers:]
         self.servers = ",".join(f"127.0.0.1:{port}" for port in self._ports)
         self.group, self.topic = "etl", "clicks"
         self.while_away: Callable[[int], object] = lambda _number: None
-        self.controller: EmbeddedController | None = None
+        self.controllers: list[EmbeddedController] = []
         self._common = {} if brokers == 1 else _replicated(brokers)
         self._heap = HEAP_OF_ONE if brokers == 1 else HEAP_OF_SEVERAL
         self.brokers: list[KafkaBroker] = [self._in_zookeeper_mode(number, {}) for number in range(brokers)]
@@ -140,8 +144,8 @@ class KRaftMove:
         self._stack.close()  # readers and coordinators first: they started last
         for broker in self.brokers:
             broker.stop()
-        if self.controller is not None:
-            self.controller.stop()
+        for controller in self.controllers:
+            controller.kill()  # of a quorum the last ones could not end in good order
         self.old.close()
 
     # -- the brokers' move
@@ -162,21 +166,47 @@ class KRaftMove:
 
     def _in_kraft_mode(self, number: int, version: str) -> KafkaBroker:
         how = {"port": self._ports[number], "broker_id": number, "heap": self._heap}
-        where = {"controller": self.controller, "settings": self._common}
+        where = {"controller": self.controllers[0], "settings": self._common}
         return EmbeddedKRaft(self._folder / f"broker-{number}", version=version, **where, **how)
 
     def migrate(self) -> None:
-        """A KRaft controller takes over, and the brokers are restarted for it: both write to ZooKeeper."""
+        """KRaft controllers take over, and the brokers are restarted for them: both write to ZooKeeper."""
         cluster_id = json.loads(self.look("/cluster/id"))["id"]
-        self.controller = self._controller(cluster_id, migrate_from=self.zookeeper)
-        self.controller.start()
-        self.zookeeper_mode(self.controller.migrating())
+        self.controllers = [
+            self._controller(node_id, cluster_id, migrate_from=self.zookeeper) for node_id in self._controllers_at
+        ]
+        for controller in self.controllers:  # one alone is no quorum
+            controller.launch()
+        for controller in self.controllers:
+            controller.await_ready()
+        self.zookeeper_mode(self.controllers[0].migrating())
         wait_until(lambda: self.look("/migration"), "the migration has begun")
         wait_until(lambda: json.loads(self.look("/controller"))["kraftControllerEpoch"] > 0, "KRaft leads")
 
-    def _controller(self, cluster_id: str, version: str = KAFKA_VERSION, **settings: Any) -> EmbeddedController:
-        folder = self._folder / "controller"
-        return EmbeddedController(cluster_id, folder, port=self._controller_port, version=version, **settings)
+    def _controller(
+        self, node_id: int, cluster_id: str, version: str = KAFKA_VERSION, **settings: Any
+    ) -> EmbeddedController:
+        port, folder = self._controllers_at[node_id], self._folder / "controllers" / str(node_id)
+        voters = ",".join(voter(*each) for each in self._controllers_at.items())
+        how = {"version": version, **settings}
+        return EmbeddedController(cluster_id, folder, port=port, node_id=node_id, voters=voters, **how)
+
+    def _leader(self) -> int:
+        """The id of the controller that leads, as those that run have written it down; -1 while none does."""
+        running = [each for each in self.controllers if each.running]
+        paths = [each.data_dir / "data" / "__cluster_metadata-0" / "quorum-state" for each in running]
+        states = [json.loads(path.read_text("utf-8")) for path in paths]
+        newest = max(states, key=lambda state: (state["leaderEpoch"], state["leaderId"]))
+        return int(newest["leaderId"])
+
+    def kill_leading_controller(self) -> EmbeddedController:
+        """Kill the controller that leads. Return it, once another one leads."""
+        wait_until(lambda: self._leader() >= 0, "a controller leads")
+        leader = self._leader()
+        (killed,) = [each for each in self.controllers if each.node_id == leader]
+        killed.kill()
+        wait_until(lambda: self._leader() not in (leader, -1), "another controller leads")
+        return killed
 
     def zookeeper_mode(self, settings: dict[str, str] | None = None) -> None:
         """The brokers are restarted in ZooKeeper mode."""
@@ -187,25 +217,25 @@ class KRaftMove:
         self._roll(lambda number: self._in_kraft_mode(number, version))
 
     def give_up(self) -> None:
-        """The way back from KRaft mode: the brokers are restarted with ZooKeeper, led by the controller. Then it is
-        stopped, its nodes are removed, and the brokers, restarted once more, are led by one of themselves."""
-        assert self.controller is not None
-        self.zookeeper_mode(self.controller.migrating())
-        self.controller.stop()
-        self.controller = None
-        (self._folder / "controller").rename(self._folder / "controller-given-up")
+        """The way back from KRaft mode: the brokers are restarted with ZooKeeper, led by the controllers. Then these
+        are stopped, their nodes are removed, and the brokers, restarted once more, are led by one of themselves."""
+        self.zookeeper_mode(self.controllers[0].migrating())
+        for controller in self.controllers:
+            controller.stop()
+        self.controllers = []
+        (self._folder / "controllers").rename(self._folder / "controllers-given-up")
         self.remove("/controller", "/migration")
         self.zookeeper_mode()
 
     def finish(self, version: str = KAFKA_VERSION) -> None:
-        """The controller is restarted without ZooKeeper, from which there is no way back."""
-        assert self.controller is not None
-        self.controller.stop()
-        self.controller = self._controller(self.controller.cluster_id, version)
-        self.controller.start()
+        """Each controller is restarted without ZooKeeper, from which there is no way back."""
+        for number, before in enumerate(self.controllers):
+            before.stop()
+            self.controllers[number] = self._controller(before.node_id, before.cluster_id, version)
+            self.controllers[number].start()
 
     def to_kafka_4(self) -> None:
-        """Controller and brokers are restarted with the next version."""
+        """Controllers and brokers are restarted with the next version."""
         self.finish(KAFKA_4_VERSION)
         self.kraft_mode(KAFKA_4_VERSION)
 

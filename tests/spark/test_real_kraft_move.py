@@ -6,20 +6,15 @@ Two consumers without Spark and one with it share the group.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner
 
+from tests.integration.kraft_phases import Readers, called, end, follow, grow, run, stopped, switch_topics
 from tests.integration.kraft_scene import PARTITIONS, Flow, KRaftMove
-from tests.integration.stores_world import Reader
 from tests.spark.fakes import InThread
 from tests.spark.together import ON_REAL_SERVERS, Seen
-from tests.waiting import wait_until
-from zkcoord.cli.main import cli
-from zkcoord.coordinator import Coordinator
 from zkcoord.embedded.kafka_tools import kafka_tool
 from zkcoord.spark import SparkConsumer
 
@@ -29,7 +24,6 @@ if TYPE_CHECKING:
 pytestmark = [*ON_REAL_SERVERS, pytest.mark.long]
 
 GROWN = PARTITIONS + 2
-PATIENCE_SECONDS = 120.0  # of a whole phase, on a loaded machine
 
 
 class SparkReader:
@@ -61,57 +55,11 @@ class SparkReader:
         self._running.result()
 
 
-Readers = Sequence[Reader | SparkReader]
-
-
-def called(*words: str) -> str:
-    """Run a command of an operator's; what it complains of, "" if it succeeds."""
-    result = CliRunner().invoke(cli, list(words), prog_name="zkcoord")
-    return "" if result.exit_code == 0 else f"{words} ended with {result.exit_code}: {result.output}"
-
-
-def run(*words: str) -> None:
-    """Run one that must succeed."""
-    complaint = called(*words)
-    assert not complaint, complaint
-
-
 def join(scene: KRaftMove, spark: SparkSession) -> Readers:
     """Two plain consumers and one with Spark, each of which reads."""
     readers: Readers = [scene.reader(), scene.reader(), SparkReader(spark, scene)]
     scene.await_settled(len(readers))
     return readers
-
-
-def read(readers: Readers, number: int) -> list[int]:
-    """What these have read of a partition."""
-    return sorted(offset for reader in readers for offset in reader.offsets(number))
-
-
-def follow(flow: Flow, readers: Readers, what: str) -> None:
-    """Wait until what is written by now, and some more, is read."""
-    goal = {number: count + 5 for number, count in flow.written.items()}
-
-    def read_so_far() -> bool:
-        return all(len(read(readers, n)) >= count for n, count in goal.items())
-
-    try:
-        wait_until(read_so_far, what, PATIENCE_SECONDS)
-    except AssertionError as error:
-        has = {name: {n: len(read([reader], n)) for n in goal} for name, reader in enumerate(readers)}
-        raise AssertionError(f"{error}: wanted {goal}, written {flow.written}, read {has}") from error
-
-
-def end(flow: Flow, readers: Readers) -> None:
-    """Nothing is written any more; each record was read once."""
-    written = flow.end()
-    wait_until(lambda: all(len(read(readers, n)) >= count for n, count in written.items()), "all is read")
-    assert {n: read(readers, n) for n in written} == {n: list(range(count)) for n, count in written.items()}
-
-
-def stopped(scene: KRaftMove) -> list[Any]:
-    """The partitions that somebody had to stop, from the log."""
-    return [fields["partitions"] for fields in scene.reports.of("fetch_stopped") if fields["partitions"]]
 
 
 def features(scene: KRaftMove) -> str:
@@ -128,25 +76,6 @@ def rehearse(scene: KRaftMove, flow: Flow, readers: Readers) -> None:
     follow(flow, readers, "the brokers are in KRaft mode")
     scene.give_up()
     follow(flow, readers, "all is as before")
-
-
-def switch_topics(scene: KRaftMove, coordinator: Coordinator, source: str = "kafka") -> Coordinator:
-    """Topics come from there from now on, and another coordinator serves."""
-    where = ("--zookeeper", scene.zookeeper, "--bootstrap-servers", scene.servers)
-    run("migrate", "upgrade", *where)
-    run("migrate", "topics", "--to", source, "--dry-run", *where)
-    run("migrate", "topics", "--to", source, *where)
-    coordinator.stop()
-    return scene.coordinator(topics=source, bootstrap_servers=scene.servers)
-
-
-def grow(scene: KRaftMove, flow: Flow, readers: Readers, partitions: int) -> None:
-    """The topic has more partitions, which are written and read."""
-    scene.grow(partitions)
-    flow.grow(partitions)
-    wait_until(lambda: set(flow.written) == set(range(partitions)), "new partitions are written")
-    follow(flow, readers, "the new partitions are read")
-    assert scene.reports.of("fetch_started")  # of the new partitions
 
 
 @pytest.mark.parametrize("brokers", [1, 3])

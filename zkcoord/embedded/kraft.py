@@ -30,6 +30,11 @@ def new_cluster_id() -> str:
     return base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:]).decode("ascii").rstrip("=")
 
 
+def voter(node_id: int, port: int) -> str:
+    """Return how `controller.quorum.voters` names a controller, beside others with commas."""
+    return f"{node_id}@{LOOPBACK}:{port}"
+
+
 class KRaftNode(KafkaNode):
     """A node with roles. Its folder is formatted before its first start."""
 
@@ -43,11 +48,11 @@ class KRaftNode(KafkaNode):
         jvm_options: Sequence[str],
         *,
         cluster_id: str,
-        voter: str,
+        voters: str,
     ) -> None:
         super().__init__(data_dir, port, version, heap, settings, jvm_options)
         self.cluster_id = cluster_id
-        self.voter = voter
+        self.voters = voters
 
     def launch(self) -> None:
         """Start the process without waiting for it to serve. The very first time its folder is formatted."""
@@ -69,7 +74,7 @@ class KRaftNode(KafkaNode):
     def _quorum(self) -> dict[str, str]:
         """Return what every node of the cluster says of its controllers."""
         return {
-            "controller.quorum.voters": self.voter,
+            "controller.quorum.voters": self.voters,
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
         }
@@ -78,7 +83,8 @@ class KRaftNode(KafkaNode):
 class EmbeddedController(KRaftNode):
     """One KRaft controller in a process of its own. `migrate_from`: it takes over the cluster of this ZooKeeper.
 
-    A cluster that moves keeps its id, which stands in its ZooKeeper in `/cluster/id`.
+    A cluster that moves keeps its id, which stands in its ZooKeeper in `/cluster/id`. `voters`: all controllers of the
+    cluster, this one among them, with commas (`voter`); by default it is the only one.
     """
 
     name = "Kafka-controller"
@@ -91,13 +97,19 @@ class EmbeddedController(KRaftNode):
         port: int | None = None,
         version: str = KAFKA_4_VERSION,
         heap: str = "256m",
+        node_id: int = CONTROLLER_ID,
+        voters: str = "",
         migrate_from: str | None = None,
         settings: Mapping[str, str] = NO_SETTINGS,
         jvm_options: Sequence[str] = (),
     ) -> None:
         port = free_ports(1)[0] if port is None else port
-        voter = f"{CONTROLLER_ID}@{LOOPBACK}:{port}"
-        super().__init__(data_dir, port, version, heap, settings, jvm_options, cluster_id=cluster_id, voter=voter)
+        super().__init__(
+            *(data_dir, port, version, heap, settings, jvm_options),
+            cluster_id=cluster_id,
+            voters=voters or voter(node_id, port),
+        )
+        self.node_id = node_id
         self._zookeeper = {} if migrate_from is None else {"zookeeper.connect": migrate_from, MIGRATE: "true"}
 
     def ready(self) -> bool:
@@ -111,7 +123,7 @@ class EmbeddedController(KRaftNode):
     def _configuration(self) -> dict[str, str]:
         return {
             "process.roles": "controller",
-            "node.id": str(CONTROLLER_ID),
+            "node.id": str(self.node_id),
             **self._quorum(),
             **self._zookeeper,
             "listeners": f"CONTROLLER://{LOOPBACK}:{self.port}",
@@ -139,18 +151,18 @@ class EmbeddedKRaft(KRaftNode, KafkaBroker):
         settings: Mapping[str, str] = NO_SETTINGS,
         jvm_options: Sequence[str] = (),
     ) -> None:
-        self._controller_port: int | None = None
+        self._controller_port = 0  # it is none
         if controller is None:
             port, self._controller_port = _two_ports(port)
         super().__init__(
             *(data_dir, port, version, heap, settings, jvm_options),
             cluster_id=controller.cluster_id if controller else new_cluster_id(),
-            voter=controller.voter if controller else f"{broker_id}@{LOOPBACK}:{self._controller_port}",
+            voters=controller.voters if controller else voter(broker_id, self._controller_port),
         )
         self.broker_id = broker_id
 
     def _place(self) -> dict[str, str]:
-        alone = self._controller_port is not None
+        alone = self._controller_port > 0
         listeners = f"PLAINTEXT://{LOOPBACK}:{self.port}"
         return {
             "process.roles": "broker,controller" if alone else "broker",
