@@ -48,8 +48,6 @@ ONLY_PARSED = {
         "migrating.md, 2 Add what the tree does not show, 1",
         "migrating.md, 4 Set up the tree, 2",
         "migrating.md, 8 Go back, 2",
-        "migrating.md, Leave for Kafka's own group protocol, 1",
-        "migrating.md, Leave for Kafka's own group protocol, 2",
         "offsets.md, Moving a group from store to store, 1",
         "offsets.md, Moving a group from store to store, 2",
         "offsets.md, Reset, 1",
@@ -57,12 +55,6 @@ ONLY_PARSED = {
         "offsets.md, Export and import, 1",
         "operations.md, Mending what nobody can parse, 1",
         "operations.md, The group record, 1",
-    ),
-    "needs brokers that move (tests/integration/test_topics_source.py)": (
-        "kraft.md, 4 Take topics from Kafka, 1",
-        "kraft.md, Back to ZooKeeper, 1",
-        "topics.md, An existing tree, before its brokers move, 1",
-        "topics.md, An existing tree, before its brokers move, 2",
     ),
     "makes an environment, or runs checks, tests and the demo themselves (tests/test_wheel.py, .ci/run)": (
         "CONTRIBUTING.md, Run, check, test, 1",
@@ -85,15 +77,10 @@ ONLY_PARSED = {
     ),
     "needs a second tree, with brokers of its own or topics from Kafka (tests/integration/test_migrate_real.py)": (
         "operations.md, Moving groups to another chroot, layout or ensemble, 1",
-        "kraft.md, 7 Give coordination an ensemble of its own, 1",
         "topics.md, A new tree, 1",
     ),
-    "programs and files of Kafka or nginx (tests/integration/test_kraft_topics.py moves brokers)": (
+    "programs of Kafka (the scene of tests/integration/test_kraft_topics.py calls them), and a file of nginx": (
         "kraft.md, 1 Start the controllers, 1",
-        "kraft.md, 1 Start the controllers, 2",
-        "kraft.md, 2 Restart the brokers for the migration, 1",
-        "kraft.md, 3 Restart the brokers without ZooKeeper, 1",
-        "kraft.md, 6 Go to Kafka 4, 1",
         "page.md, Who can see it, 1",
     ),
     "needs a journal folder of an incident (tests/sim/test_journal.py)": ("operations.md, The journal, 1",),
