@@ -46,6 +46,7 @@ KEEPING = (
     "program_stores",
     "programs",
     "replay",
+    "reset_storms",
     "source_switch",
 )  # files of it in one worker each: two tests ask about the same storms, of which the file keeps what they came to
 PROPERTY = "suite"
