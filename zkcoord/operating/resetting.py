@@ -269,10 +269,10 @@ class _Wanted:
         seen, commits = self._read()
 
         def is_followed(partition: TopicPartition) -> bool:
+            if seen.rule is Rule.OLD_IN_KAFKA:
+                return True
             commit = commits.get(partition)
-            if seen.rule is Rule.OLD_IN_KAFKA or commit is None:
-                return seen.rule is Rule.OLD_IN_KAFKA
-            return seen.larger_counts or (seen.store == KAFKA and commit.stamp is None)
+            return commit is not None and (seen.larger_counts or (seen.store == KAFKA and commit.stamp is None))
 
         wanted = {p: KafkaCommit(offset=offset) for p, offset in offsets.items() if is_followed(p)}
         error = self.store.commit(self.group, wanted).error() if wanted else None
