@@ -98,11 +98,11 @@ def told(
 
 
 def stopped(sequence: str, ages: tuple[int, int, int], made_ms: int = 0, numbers: tuple[int, int] = (0, 3)) -> Timing:
-    return Timing(sequence, True, made_ms, {"clicks": (numbers,)}, *ages)
+    return Timing(sequence, True, made_ms, (("clicks", (numbers,)),), *ages)
 
 
 def started(sequence: str, seen_ms: int | None, first_ms: int | None = None, made_ms: int = 0) -> Timing:
-    return Timing(sequence, False, made_ms, {"clicks": ((0, 0),)}, seen_ms, first_record_ms=first_ms)
+    return Timing(sequence, False, made_ms, (("clicks", ((0, 0),)),), seen_ms, first_record_ms=first_ms)
 
 
 def sent() -> KeptHandOvers:

@@ -35,7 +35,7 @@ def test_a_round_reads_all_owners_once_and_no_more_than_its_share_in_a_second() 
 
 def test_a_status_is_read_again_after_a_start_and_once_more_only_where_no_first_record_was_told() -> None:
     path = DRAFT.channel("g", "c")
-    seen = Timing("0000000001", False, 0, {"t": ((0, 0),)}, seen_ms=9)
+    seen = Timing("0000000001", False, 0, (("t", ((0, 0),)),), seen_ms=9)
     both = (seen, seen._replace(seen_ms=None, first_record_ms=2))
     for timing, expected in (((), []), ((seen,), [10_100, 60_100]), (both, [10_100])):
         tracker, read = Tracker(), list[tuple[int, str]]()

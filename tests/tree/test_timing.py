@@ -20,7 +20,7 @@ from zkcoord.tree.status import STATUS_BYTES_MAX, TIMING_BYTES_MAX, Status, deco
 
 PARTITIONS = [TopicPartition("a", 1), TopicPartition("a", 0), TopicPartition("b", 7), TopicPartition("a", 3)]
 STOPPED = Timing("0000000003", True, 1_795_229_172_529, bounds_of(PARTITIONS), 812, 12, 0)
-READ = Timing("0000000004", False, 0, {"a": ((4, 4),)}, first_record_ms=9)
+READ = Timing("0000000004", False, 0, (("a", ((4, 4),)),), first_record_ms=9)
 
 
 def test_an_entry_has_the_command_its_partitions_as_ranges_and_the_ages() -> None:
@@ -68,7 +68,7 @@ def test_an_entry_that_nobody_can_parse_is_left_out_alone(timing: Any) -> None:
 
 
 def test_the_oldest_entries_are_left_out_beyond_eight_kib() -> None:
-    scattered = {"clicks": tuple((n, n) for n in range(0, 1_000, 2))}
+    scattered = (("clicks", tuple((n, n) for n in range(0, 1_000, 2))),)
     entries = tuple(replace_sequence(number, scattered) for number in range(10))
     kept = decode_status(encode_status(Status(timing=entries))).timing
 
@@ -77,7 +77,7 @@ def test_the_oldest_entries_are_left_out_beyond_eight_kib() -> None:
     assert len(encode_status(Status(timing=entries))) < TIMING_BYTES_MAX + 200
 
 
-def replace_sequence(number: int, partitions: dict[str, tuple[tuple[int, int], ...]]) -> Timing:
+def replace_sequence(number: int, partitions: tuple[tuple[str, tuple[tuple[int, int], ...]], ...]) -> Timing:
     return STOPPED._replace(sequence=f"{number:010}", partitions=partitions)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from zkcoord.core.model import TopicPartition
@@ -23,7 +23,7 @@ class Timing(NamedTuple):
     sequence: str  # ten digits
     stops: bool  # a stop; else a start
     made_ms: int  # when the command was written, by ZooKeeper's clock; 0: not known
-    partitions: Mapping[str, Bounds]  # by topic
+    partitions: tuple[tuple[str, Bounds], ...]  # by topic, ascending
     seen_ms: int | None = None
     stopped_ms: int | None = None
     committed_ms: int | None = None
@@ -31,16 +31,18 @@ class Timing(NamedTuple):
 
     def names(self, partition: TopicPartition) -> bool:
         """True when this is about the partition."""
-        bounds = self.partitions.get(partition.topic, ())
-        place = bisect_right(bounds, (partition.partition, 2**63)) - 1
-        return place >= 0 and bounds[place][1] >= partition.partition
+        topics = bisect_left(self.partitions, (partition.topic,))
+        for topic, bounds in self.partitions[topics : topics + 1]:
+            place = bisect_right(bounds, (partition.partition, 2**63)) - 1
+            return topic == partition.topic and place >= 0 and bounds[place][1] >= partition.partition
+        return False
 
 
-def bounds_of(partitions: Iterable[TopicPartition]) -> dict[str, Bounds]:
-    """Return partitions as ranges, by topic.
+def bounds_of(partitions: Iterable[TopicPartition]) -> tuple[tuple[str, Bounds], ...]:
+    """Return partitions as ranges, by topic, ascending.
 
     >>> bounds_of([TopicPartition("t", 3), TopicPartition("t", 0), TopicPartition("t", 1)])
-    {'t': ((0, 1), (3, 3))}
+    (('t', ((0, 1), (3, 3))),)
     """
     runs: dict[str, list[tuple[int, int]]] = {}
     for topic, number in sorted(partitions):
@@ -49,4 +51,4 @@ def bounds_of(partitions: Iterable[TopicPartition]) -> dict[str, Bounds]:
             found[-1] = (found[-1][0], number)
         else:
             found.append((number, number))
-    return {topic: tuple(found) for topic, found in runs.items()}
+    return tuple((topic, tuple(found)) for topic, found in runs.items())

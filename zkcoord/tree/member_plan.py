@@ -99,7 +99,7 @@ def encode_member_status(status: MemberStatus, now_ms: int = 0) -> bytes:
 
 def _timing(told: Told, now_ms: int) -> Timing:
     times = (told.seen_ms, told.stopped_ms, told.committed_ms, told.first_record_ms)
-    ages = (None if at_ms is None else max(0, now_ms - at_ms) for at_ms in times)
+    ages = [None if at_ms is None else max(0, now_ms - at_ms) for at_ms in times]
     return Timing(told.command.sequence, told.stops, told.command.made_ms, told.bounds, *ages)
 
 

@@ -17,8 +17,8 @@ from zkcoord.core.model import TopicPartition, as_partitions
 from zkcoord.core.state import Announced
 from zkcoord.core.timing import Timing
 from zkcoord.core.view import Refusal
-from zkcoord.errors import CorruptError
 from zkcoord.tree.codec import INT32_MAX, Document, compact, corrupt, read_document
+from zkcoord.tree.timing import RANGES, bounds_of_text, bounds_text, decode_timing, encode_timing, newest
 
 STATUS_BYTES_MAX = 64 * 1024  # above it `held` is cut
 REASON_CHARS_MAX = 200
@@ -26,9 +26,7 @@ REFUSED_BYTES_MAX = 128 * 1024  # above it refusals are written by their starts;
 TIMING_BYTES_MAX = 8 * 1024  # above it the oldest entries are left out; all of them where `held` would be cut
 PARTITIONS_MAX = 1_000_000  # what one ranges text may unfold into
 RANGE_NUMBERS = ("generation", "incarnation")  # of an announced range, beside start and end; the last may be missing
-AGES = ("seen", "stopped", "committed", "first_record")  # of a timing's entry, in the order of Timing's fields
 _WHAT = "status"
-_RANGES = re.compile(r"(?:[0-9]{1,10}(?:-[0-9]{1,10})?(?:,[0-9]{1,10}(?:-[0-9]{1,10})?)*)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,42 +63,18 @@ def encode_status(status: Status) -> bytes:
     if status.pinged:
         rest["pinged"] = status.pinged
     held = {str(generation): dict(topics) for generation, topics in status.held.items()}
-    if status.timing:
-        timing = [_entry(each) for each in status.timing]
-        data = compact(_document(held, status.held_cut, {**rest, "timing": timing}))
-        if len(data) <= TIMING_BYTES_MAX:
-            return data
-        data = compact(_document(held, status.held_cut, {**rest, "timing": _kept(timing)}))
-        if len(data) <= STATUS_BYTES_MAX:
-            return data
     data = compact(_document(held, status.held_cut, rest))
     if len(data) <= STATUS_BYTES_MAX:
-        return data
+        return _with_timing(data, status.timing)
     held, cut = _cut_held(status.held, STATUS_BYTES_MAX - len(compact(_document({}, 2**31, rest))))
     return compact(_document(held, status.held_cut + cut, rest))
 
 
-def _entry(timing: Timing) -> dict[str, Any]:
-    """What became of a command, as JSON has it."""
-    ages = dict(zip(AGES, timing[4:], strict=True))
-    return {
-        "stop" if timing.stops else "start": timing.sequence,
-        **({"made": str(timing.made_ms)} if timing.made_ms else {}),
-        "partitions": {topic: _bounds_text(bounds) for topic, bounds in sorted(timing.partitions.items())},
-        **{name: age_ms for name, age_ms in ages.items() if age_ms is not None},
-    }
-
-
-def _kept(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The newest entries that have room; oldest first, as they are given."""
-    kept: list[dict[str, Any]] = []
-    room = TIMING_BYTES_MAX
-    for entry in reversed(entries):
-        room -= len(compact(entry))
-        if room < 0:
-            break
-        kept.append(entry)
-    return kept[::-1]
+def _with_timing(data: bytes, timing: Sequence[Timing]) -> bytes:
+    """The status with its newest entries of timing; without any where they would have `held` cut."""
+    entries = newest(encode_timing(timing), TIMING_BYTES_MAX)
+    told = data[:-1] + f',"timing":[{",".join(entries)}]}}'.encode("ascii") if entries else data
+    return told if len(told) <= STATUS_BYTES_MAX else data
 
 
 def announced_bytes(ranges: Mapping[TopicPartition, tuple[int, int]]) -> int:
@@ -168,33 +142,8 @@ def decode_status(data: bytes) -> Status:
         progress=document.optional_integer("progress"),
         lag=document.optional_integer("lag"),
         pinged=document.text("pinged", default=""),
-        timing=_timing(document.fields.get("timing")),
+        timing=decode_timing(document.fields.get("timing")),
     )
-
-
-def _timing(entries: object) -> tuple[Timing, ...]:
-    """The entries that can be understood: no decision depends on them, so nothing else is left out for their sake."""
-    told = [_told(each) for each in entries if isinstance(each, dict)] if isinstance(entries, list) else []
-    return tuple(each for each in told if each is not None)
-
-
-def _told(entry: dict[str, Any]) -> Timing | None:
-    document = Document(_WHAT, b"", entry)
-    try:
-        stops = "stop" in entry
-        partitions = document.section("partitions").all_texts()
-        if not all(map(_RANGES.fullmatch, partitions.values())):
-            return None
-        ages = [document.optional_integer(name) for name in AGES]
-        return Timing(
-            document.text("stop" if stops else "start"),
-            stops,
-            document.integer("made", default=0),
-            {topic: tuple(_bounds(text)) for topic, text in partitions.items()},
-            *ages,
-        )
-    except CorruptError:
-        return None
 
 
 def _held(section: Document) -> dict[int, dict[str, str]]:
@@ -205,7 +154,7 @@ def _held(section: Document) -> dict[int, dict[str, str]]:
         topics = section.section(key)
         held[int(key)] = topics.all_texts()
         for topic, ranges in held[int(key)].items():
-            if not _RANGES.fullmatch(ranges):
+            if not RANGES.fullmatch(ranges):
                 raise topics.wrong(topic, ranges, 'ranges of partitions as "0-9,12"')
     return held
 
@@ -282,11 +231,7 @@ def ranges_text(numbers: Iterable[int]) -> str:
             runs[-1][1] = number
         else:
             runs.append([number, number])
-    return _bounds_text(runs)
-
-
-def _bounds_text(runs: Iterable[Sequence[int]]) -> str:
-    return ",".join(f"{low}" if low == high else f"{low}-{high}" for low, high in runs)
+    return bounds_text(runs)
 
 
 def parse_ranges(text: str) -> tuple[int, ...]:
@@ -295,9 +240,9 @@ def parse_ranges(text: str) -> tuple[int, ...]:
     >>> parse_ranges("0-3,12"), parse_ranges("")
     ((0, 1, 2, 3, 12), ())
     """
-    if not _RANGES.fullmatch(text):
+    if not RANGES.fullmatch(text):
         raise corrupt("ranges", text, 'allowed is ascending numbers and ranges as "0-9,12"')
-    bounds = _bounds(text)
+    bounds = bounds_of_text(text)
     edges = [edge for low, high in bounds for edge in (low, high)]
     if any(low > high for low, high in bounds) or any(a[1] >= b[0] for a, b in pairwise(bounds)):
         raise corrupt("ranges", text, "not ascending")
@@ -306,10 +251,5 @@ def parse_ranges(text: str) -> tuple[int, ...]:
     return tuple(chain.from_iterable([range(low, high + 1) for low, high in bounds]))
 
 
-def _bounds(text: str) -> list[tuple[int, int]]:
-    parts = [part.partition("-") for part in text.split(",")] if text else []
-    return [(int(low), int(high or low)) for low, _, high in parts]
-
-
 def _count(text: str) -> int:
-    return sum(high - low + 1 for low, high in _bounds(text))
+    return sum(high - low + 1 for low, high in bounds_of_text(text))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -28,10 +27,14 @@ class Told:
     stopped_ms: int | None = None
     committed_ms: int | None = None
     first_record_ms: int | None = None
-    bounds: Mapping[str, Bounds] = field(init=False, compare=False)  # the partitions as ranges: each status tells them
+    bounds: tuple[tuple[str, Bounds], ...] = field(init=False, compare=False)  # the partitions: each status tells them
+
+    last_ms: int = field(init=False, compare=False)  # the latest of its times; 0: it has none
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bounds", bounds_of(self.partitions))
+        times = (self.seen_ms, self.stopped_ms, self.committed_ms, self.first_record_ms)
+        object.__setattr__(self, "last_ms", max((at_ms for at_ms in times if at_ms is not None), default=0))
 
     @property
     def first(self) -> bool:
@@ -42,9 +45,3 @@ class Told:
         """True when it tells anew of what the other one tells."""
         same = self.command.sequence == other.command.sequence and self.first is other.first
         return same and not self.partitions.isdisjoint(other.partitions)
-
-    @property
-    def last_ms(self) -> int:
-        """The latest of its times."""
-        times = (self.seen_ms, self.stopped_ms, self.committed_ms, self.first_record_ms)
-        return max((at_ms for at_ms in times if at_ms is not None), default=0)
