@@ -14,6 +14,7 @@ from tests.sim.toy import GOAL, PATH, Counter, count, counting_world
 from tests.sim.world import CrashPlan, SimulationError, World
 from zkcoord.shell.ports import (
     CommitDone,
+    Heard,
     Input,
     Link,
     LinkChanged,
@@ -124,6 +125,16 @@ def test_calm_fails_when_somebody_never_rests() -> None:
     world.spawn("restless", lambda process: Counter(process, restless=True))
     with pytest.raises(SimulationError, match="did not come to rest"):
         world.calm(2_000)
+
+
+def test_calm_does_not_wait_for_what_a_dead_process_would_have_taken_in() -> None:
+    """As the answer of another server that arrives behind the process's death."""
+    world = World(1, QUIET)
+    hands = Hands(world).connected()
+    hands.process.restarts = False
+    world.crash("hands")
+    hands.process.inbox.put(Heard())
+    world.calm(2_000)
 
 
 def test_an_actor_that_asks_to_be_called_at_once_for_ever_is_named() -> None:

@@ -364,8 +364,8 @@ class World:
         self.fail("did not come to rest: " + "; ".join(complaints[:10]))
 
     def _waiting(self) -> bool:
-        """True while a process has inputs or a write is on its way."""
-        if any(p.inbox.items for p in self.processes.values()):
+        """True while a living process has inputs, or a write is on its way."""
+        if any(p.inbox.items for p in self.processes.values() if p.running):
             return True
         return any(ask.kind is COMMIT for s in self.stores if s.wire for ask in s.wire.requests)
 
