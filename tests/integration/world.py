@@ -115,10 +115,12 @@ class World:
         """Make a topic, or give it more partitions, as a broker does."""
         self.put(f"{TOPICS}/{name}", {"version": 1, "partitions": {str(n): [1] for n in range(partitions)}})
 
-    def coordinate(self, layout: str = "draft") -> Coordinator:
-        """Start a coordinator; returns when it serves."""
+    def coordinate(self, layout: str = "draft", **source: Any) -> Coordinator:
+        """Start a coordinator, which takes topics from there; returns when it serves."""
         serving = threading.Event()
-        coordinator = Coordinator(self.zookeeper, layout=layout, on_serving=lambda _number, _epoch: serving.set())
+        coordinator = Coordinator(
+            self.zookeeper, layout=layout, on_serving=lambda _number, _epoch: serving.set(), **source
+        )
         coordinator.start()
         self._stack.callback(coordinator.stop)
         assert serving.wait(PATIENCE_SECONDS)

@@ -6,12 +6,13 @@ import gc
 import json
 import sys
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.integration.brokers import source_of
 from tests.kafka.topics import await_partitions, create_topic
 from tests.spark.fakes import World
 from tests.spark.streams import Stream
@@ -22,16 +23,20 @@ from zkcoord.spark.readers import kept_clients
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from zkcoord.embedded import EmbeddedKafka
+    from zkcoord.embedded.kafka import KafkaBroker
 
 TIMEOUT_S = 120  # only what fails takes so long
 
 
 class Topic:
-    """A topic of its own for one test; the records are `value-<n>`, n from 0 in each partition."""
+    """A topic of its own for one test; the records are `value-<n>`, n from 0 in each partition.
 
-    def __init__(self, bootstrap_servers: str, partitions: int, **config: str) -> None:
-        self.bootstrap_servers = bootstrap_servers
+    `source`: where a coordinator takes it from, as it is started with it.
+    """
+
+    def __init__(self, kafka: KafkaBroker, partitions: int, **config: str) -> None:
+        self.bootstrap_servers = kafka.bootstrap_servers
+        self.source = source_of(kafka)
         self.name = f"topic-{uuid.uuid4().hex[:8]}"
         self._partitions = partitions
         self.create(**config)
@@ -59,9 +64,11 @@ class Topic:
         return AdminClient({"bootstrap.servers": self.bootstrap_servers, **quiet})
 
     def show_in(self, zookeeper: str) -> None:
-        """Put the topic's node into another tree, as it is in this broker's own."""
+        """Put the topic's node into another tree, as it is in this broker's own; of Kafka 4 a coordinator does so."""
         from kazoo.client import KazooClient
 
+        if self.source:
+            return
         client = KazooClient(zookeeper)
         client.start(TIMEOUT_S)
         try:
@@ -121,8 +128,14 @@ def world() -> World:
 
 
 @pytest.fixture
-def make_topic(kafka: EmbeddedKafka) -> Callable[[int], Topic]:
-    return lambda partitions: Topic(kafka.bootstrap_servers, partitions)
+def make_topic(kafka: KafkaBroker) -> Callable[[int], Topic]:
+    return lambda partitions: Topic(kafka, partitions)
+
+
+@pytest.fixture
+def source(kafka: KafkaBroker) -> Mapping[str, Any]:
+    """With what a coordinator is started beside the shared broker."""
+    return source_of(kafka)
 
 
 @pytest.fixture
@@ -149,7 +162,7 @@ def stream(spark: SparkSession, make_topic: Callable[[int], Topic], chroot: str)
     """With a coordinator that serves, and a topic of two partitions."""
     topic = make_topic(2)
     topic.show_in(chroot)
-    with coordinating(chroot):
+    with coordinating(chroot, **topic.source):
         yield Stream(spark, chroot, topic)
         for query in spark.streams.active:
             query.stop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -37,9 +37,9 @@ pytestmark = ON_REAL_SERVERS
 
 
 @pytest.fixture
-def group(chroot: str) -> Iterator[str]:
+def group(chroot: str, source: Mapping[str, Any]) -> Iterator[str]:
     """A ZooKeeper with a coordinator that serves."""
-    with coordinating(chroot):
+    with coordinating(chroot, **source):
         yield chroot
     gc.collect()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -34,9 +34,9 @@ WHAT = 'SELECT partition, "offset", value FROM {} ORDER BY 1, 2'
 
 
 @pytest.fixture
-def group(chroot: str, spark: SparkSession) -> Iterator[str]:
+def group(chroot: str, source: Mapping[str, Any], spark: SparkSession) -> Iterator[str]:
     """A ZooKeeper with a coordinator that serves, and the session that the programs find."""
-    with coordinating(chroot):
+    with coordinating(chroot, **source):
         yield chroot
     gc.collect()
 

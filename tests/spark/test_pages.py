@@ -7,7 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,9 +47,9 @@ class EnoughError(Exception):
 
 
 @pytest.fixture
-def group(chroot: str) -> Iterator[str]:
+def group(chroot: str, source: Mapping[str, Any]) -> Iterator[str]:
     """A ZooKeeper with a coordinator that serves."""
-    with coordinating(chroot):
+    with coordinating(chroot, **source):
         yield chroot
 
 

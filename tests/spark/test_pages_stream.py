@@ -32,7 +32,7 @@ def topic(make_topic: Callable[[int], Topic], chroot: str) -> Iterator[Topic]:
     made.fill(0, 20)
     made.fill(1, 10)
     made.show_in(chroot)
-    with coordinating(chroot):
+    with coordinating(chroot, **made.source):
         yield made
 
 

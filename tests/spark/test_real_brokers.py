@@ -56,7 +56,7 @@ def test_spark_reads_every_record_once_commits_and_goes_on_there(
     spark: SparkSession, servers: tuple[str, EmbeddedKafka], reader: Literal["kafka", "python"], store: str
 ) -> None:
     (zookeeper, kafka), group, seen = servers, next(GROUPS), Seen()
-    topic = Topic(kafka.bootstrap_servers, len(COUNTS))
+    topic = Topic(kafka, len(COUNTS))
     if store != "zookeeper":
         keep_in(zookeeper, group, store)
     with KafkaClient(kafka.bootstrap_servers) as client:

@@ -39,7 +39,7 @@ def test_executors_share_the_batches_survive_each_other_and_need_no_zkcoord(
     for partition in range(4):
         topic.fill(partition, 25)
     without_zkcoord(tmp_path / "hidden")
-    with coordinating(chroot):
+    with coordinating(chroot, **topic.source):
         home = spark_home(tmp_path / "home")
         arguments = (chroot, topic.bootstrap_servers, topic.name, tmp_path)
         told = run_program("tests.spark.on_cluster", *arguments, SPARK_HOME=home)

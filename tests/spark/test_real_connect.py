@@ -70,7 +70,7 @@ def test_a_remote_session_reads_cancels_reports_activity_and_streams_without_its
     topic.show_in(chroot)
     topic.fill(0, 20)
     topic.fill(1, 5)
-    with coordinating(chroot):
+    with coordinating(chroot, **topic.source):
         told = run_program("tests.spark.on_connect", server, tmp_path, chroot, topic.bootstrap_servers, topic.name)
         topic.fill(0, 5)
         wait_until(lambda: committed(chroot, "connect-left") == {0: 25, 1: 8}, "the query goes on", 60.0)

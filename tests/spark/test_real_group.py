@@ -45,7 +45,7 @@ def test_a_consumer_cut_off_from_zookeeper_drops_its_batch_and_comes_back(
         finally:
             lost.set()
 
-    with EmbeddedZooKeeper(fsync=False) as zookeeper, coordinating(zookeeper.hosts):
+    with EmbeddedZooKeeper(fsync=False) as zookeeper, coordinating(zookeeper.hosts, **topic.source):
         topic.show_in(zookeeper.hosts)
         consumer = SparkConsumer(
             *(spark, zookeeper.hosts, topic.bootstrap_servers, "g", [topic.name]),
@@ -90,7 +90,7 @@ def test_records_are_read_once_each_while_consumers_come_and_go(
         for partition in range(4):
             topic.fill(partition, count)
 
-    with coordinating(chroot):
+    with coordinating(chroot, **topic.source):
         fill(50)
         join("a")
         seen.wait_for(lambda: len(seen.records) == 200)
@@ -128,7 +128,7 @@ def test_partitions_and_topics_of_a_wildcard_that_come_later_are_read_from_their
         with changed:
             assert changed.wait_for(lambda: seen == expected, DEADLINE_S), seen
 
-    with coordinating(chroot):
+    with coordinating(chroot, **first.source):
         consumer = SparkConsumer(
             *(spark, chroot, first.bootstrap_servers, "g"),
             include=f"{first.name}, {later.name}",
@@ -170,7 +170,7 @@ def test_a_topic_without_offsets_is_read_from_where_its_own_policy_says(
         return [world.data(DRAFT.offset("g", TopicPartition(topic.name, 0))) for topic in topics]
 
     with Tree(chroot) as world:
-        world.coordinate()
+        world.coordinate(**old.source)
         consumer = SparkConsumer(
             *(spark, chroot, old.bootstrap_servers, "g", [topic.name for topic in topics]),
             starting_offsets={
@@ -211,7 +211,7 @@ def test_of_a_stop_the_next_reads_at_once_what_the_running_batch_does_not_read(
         return [each.removeprefix("g_").partition("-")[0] for each in owned]
 
     with Tree(chroot) as world:
-        world.coordinate()
+        world.coordinate(**topic.source)
         consumer = SparkConsumer(
             *(spark, chroot, topic.bootstrap_servers, "g", [topic.name]),
             starting_offsets="earliest",

@@ -17,7 +17,9 @@ from tests.spark.together import ON_REAL_SERVERS, coordinating
 from tests.waiting import wait_until
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.spark import Batch, SparkConsumer, write_parquet_ranges, write_sql
+from zkcoord.tree.paths import FROM_KAFKA, layout_named
 from zkcoord.tree.snapshot import Kind, Read
+from zkcoord.tree.topic import decode_topic
 from zkcoord.tree.writes import DeleteNode, Transaction
 
 if TYPE_CHECKING:
@@ -34,8 +36,16 @@ CREATE TABLE keyed (
 """
 
 
+def mirrored_id(topic: Topic, zookeeper: str) -> str | None:
+    """The topic's id in the coordinator's mirror; None if it has no mirror."""
+    with Tree(zookeeper) as tree:
+        (node,) = tree.read([Read(layout_named("draft", FROM_KAFKA).topic(topic.name))])
+    return decode_topic(node.data).topic_id
+
+
 def create_again(topic: Topic, zookeeper: str) -> None:
     """Delete the topic and create it, in Kafka and in this tree."""
+    before = mirrored_id(topic, zookeeper)
     admin = topic._admin()  # kept while it is asked
     admin.delete_topics([topic.name])[topic.name].result(TIMEOUT_S)
 
@@ -47,6 +57,9 @@ def create_again(topic: Topic, zookeeper: str) -> None:
         return True
 
     wait_until(created, "the topic is created again")
+    if topic.source:
+        wait_until(lambda: mirrored_id(topic, zookeeper) != before, "the coordinator takes it for another one")
+        return
     with Tree(zookeeper) as tree:
         (node,) = tree.read([Read(f"/brokers/topics/{topic.name}", Kind.DATA)])
         assert node.stat is not None
@@ -78,7 +91,7 @@ def test_f62_every_sink_takes_the_records_of_a_topic_that_was_created_again(
         )
         consumer.run(process, idle_timeout_ms=8_000, max_batches=count // 1_000)
 
-    with coordinating(chroot):
+    with coordinating(chroot, **topic.source):
         run("before", 3_000)
         create_again(topic, chroot)
         run("after", 1_000)

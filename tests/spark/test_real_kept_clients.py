@@ -22,7 +22,7 @@ from tests.spark.test_real_readers import transactions
 from tests.spark.together import DEADLINE_S, ON_REAL_SERVERS, ROOT
 from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
-from zkcoord.embedded import EmbeddedKafka
+from zkcoord.embedded.kafka import KafkaBroker
 from zkcoord.spark import Batch
 from zkcoord.spark.readers.python import SILENT, Slice, read_slices
 
@@ -88,9 +88,9 @@ def test_another_configuration_has_a_client_of_its_own(
 
 
 def test_f255_a_broker_that_died_between_two_batches_is_read_again_as_soon_as_it_is_back(
-    own_kafka: EmbeddedKafka, own_clients: list[Any]
+    own_kafka: KafkaBroker, own_clients: list[Any]
 ) -> None:
-    topic = Topic(own_kafka.bootstrap_servers, 1)
+    topic = Topic(own_kafka, 1)
     topic.fill(0, 30)
     assert len(read(topic, (0, 0, 10))) == 10
     own_kafka.kill()
@@ -104,9 +104,9 @@ def test_f255_a_broker_that_died_between_two_batches_is_read_again_as_soon_as_it
 
 
 def test_f255_a_broker_that_hangs_makes_the_task_fail_as_with_a_new_client(
-    own_kafka: EmbeddedKafka, own_clients: list[Any]
+    own_kafka: KafkaBroker, own_clients: list[Any]
 ) -> None:
-    topic = Topic(own_kafka.bootstrap_servers, 1)
+    topic = Topic(own_kafka, 1)
     topic.fill(0, 30)
     read(topic, (0, 0, 10))
     own_kafka.pause()
@@ -132,9 +132,9 @@ def made_anew(topic: Topic) -> bool:
 
 @pytest.mark.kafka4
 def test_f256_a_topic_that_was_made_anew_between_two_batches_is_read_as_it_is_now(
-    own_kafka: EmbeddedKafka, own_clients: list[Any]
+    own_kafka: KafkaBroker, own_clients: list[Any]
 ) -> None:
-    topic = Topic(own_kafka.bootstrap_servers, 1)
+    topic = Topic(own_kafka, 1)
     old, new = datetime(2020, 1, 1, tzinfo=UTC), datetime(2021, 1, 1, tzinfo=UTC)
     topic.fill(0, 20, times=[old] * 20)
     own_kafka.kill()  # its leader has a higher epoch than that of the new topic will have

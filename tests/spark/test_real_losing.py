@@ -51,7 +51,7 @@ def test_a_broker_that_dies_in_the_middle_of_a_batch_is_waited_for(
     monkeypatch.setattr(reader_ranges, "POLL_TIMEOUT_MS", 2_000)
     patient = Limits(away_batches_max=50)  # as patient as with 20 s: a broker just started may be slow
     monkeypatch.setattr(Dependencies, "limits", patient)
-    topic = Topic(own_kafka.bootstrap_servers, 2)
+    topic = Topic(own_kafka, 2)
     topic.show_in(chroot)
     topic.fill(0, 20)
     seen, ids = Seen(), list[str]()
@@ -70,7 +70,7 @@ def test_a_broker_that_dies_in_the_middle_of_a_batch_is_waited_for(
                 runs.extend(restarts)
         process(df, batch)
 
-    with coordinating(chroot):
+    with coordinating(chroot, **topic.source):
         consumer = SparkConsumer(
             *(spark, chroot, own_kafka.bootstrap_servers, f"g-{reader}", [topic.name]),
             starting_offsets="earliest",
@@ -139,7 +139,7 @@ def test_a_session_that_expires_in_the_middle_of_a_batch_is_followed_by_another(
         process(df, batch)
 
     with Proxy(zookeeper.port) as proxy, Tree(chroot) as world:
-        world.coordinate()
+        world.coordinate(**topic.source)
         consumer = SparkConsumer(
             *(spark, f"{proxy.hosts}/{chroot.partition('/')[2]}", topic.bootstrap_servers, "g", [topic.name]),
             starting_offsets="earliest",
@@ -190,7 +190,7 @@ def test_f06_a_member_with_a_hanging_batch_is_evicted_and_one_with_a_long_batch_
         return len(answers)
 
     with Tree(chroot) as world:
-        world.coordinate()
+        world.coordinate(**topic.source)
         consumer = SparkConsumer(
             *(spark, chroot, topic.bootstrap_servers, "g", [topic.name]),
             starting_offsets="earliest",
@@ -253,7 +253,7 @@ def test_batches_go_on_without_a_coordinator_and_the_next_one_takes_over(
 
     first, second = consumer(), consumer()
     with Tree(chroot) as world:
-        with coordinating(chroot):
+        with coordinating(chroot, **topic.source):
             running = [InThread(lambda: first.run(seen.process_as("first")))]
             fill_and_wait(20)
         wait_until(lambda: world.data(DRAFT.coordinator) == b"", "the coordinator is gone")
@@ -262,7 +262,7 @@ def test_batches_go_on_without_a_coordinator_and_the_next_one_takes_over(
         fill_and_wait(60)
         wait_until(lambda: len(world.children(DRAFT.ids("g"))) == 2, "the second registers")
         assert set(seen.by) == {"first"}
-        world.coordinate()
+        world.coordinate(**topic.source)
         wait_until(lambda: len(world.reports.of("fetch_started")) == 2, "it is given a partition")
         fill_and_wait(80)
         assert len(seen.by["second"]) == 1

@@ -97,7 +97,7 @@ def test_a_driver_that_sleeps_past_its_session_commits_nothing_and_rejoins(
         return [consumer_of(world.data(DRAFT.owner(GROUP, each)).decode()) for each in partitions]
 
     with Tree(chroot) as world, Driver(chroot, topic.bootstrap_servers, topic.name) as driver:
-        world.coordinate()
+        world.coordinate(**topic.source)
         assert len(driver.next("begun")["rows"]) in (20, 10, 30)
         (slept,) = world.children(DRAFT.ids(GROUP))
         driver.signal_all(signal.SIGSTOP)

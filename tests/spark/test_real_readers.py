@@ -15,7 +15,7 @@ from tests.spark.played import consumer_of
 from tests.spark.together import DEADLINE_S, ON_REAL_SERVERS
 from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
-from zkcoord.embedded import EmbeddedKafka
+from zkcoord.embedded.kafka import KafkaBroker
 from zkcoord.errors import UsageError
 from zkcoord.kafka.client import KafkaClient
 from zkcoord.spark import Batch
@@ -91,7 +91,7 @@ def test_gaps_of_transactions_are_passed_over_and_the_ranges_end_is_committed(
 
 
 @contextmanager
-def eager_cleaner(kafka: EmbeddedKafka) -> Iterator[None]:
+def eager_cleaner(kafka: KafkaBroker) -> Iterator[None]:
     """The broker looks for something to compact five times a second."""
     from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
@@ -117,12 +117,8 @@ def kept(topic: Topic) -> list[int]:
     return [offset for batch in read_slices(settings, slices) for offset in batch.column("offset").to_pylist()]
 
 
-def test_what_compaction_has_left_is_read_over_its_gaps(
-    world: World, kafka: EmbeddedKafka, spark: SparkSession
-) -> None:
-    topic = Topic(
-        kafka.bootstrap_servers, 1, cleanup_policy="compact", min_cleanable_dirty_ratio="0.01", segment_ms="1"
-    )
+def test_what_compaction_has_left_is_read_over_its_gaps(world: World, kafka: KafkaBroker, spark: SparkSession) -> None:
+    topic = Topic(kafka, 1, cleanup_policy="compact", min_cleanable_dirty_ratio="0.01", segment_ms="1")
     for _ in range(3):  # each time in segments of their own, of which the last is never compacted
         topic.fill(0, 40)
     topic.fill(0, 1)

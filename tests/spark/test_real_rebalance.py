@@ -107,7 +107,7 @@ def test_a_batch_that_is_in_a_stops_way_is_done_again_where_its_partitions_are_t
     with World(chroot) as world:
         for each in whole:  # so that no start has to ask Kafka, and both are one start
             world.put(DRAFT.offset("g", each.topic_partition), b"0")
-        world.coordinate()
+        world.coordinate(**topic.source)
         scene = Scene(spark, topic, world, **choices)
         scene.run("first")
         assert scene.hanging.wait(DEADLINE_S)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +11,13 @@ import pytest
 from confluent_kafka import KafkaException
 
 from tests.certificate import CERTIFICATE, KEY
+from tests.integration.brokers import BOTH
 from tests.spark.conftest import Topic
 from tests.spark.together import DEADLINE_S, ON_REAL_SERVERS, Seen, coordinating
-from zkcoord.embedded import EmbeddedKafka
+from zkcoord.embedded import EmbeddedController, EmbeddedKafka, EmbeddedKRaft
+from zkcoord.embedded.artifacts import KAFKA_4_VERSION
+from zkcoord.embedded.kafka import KafkaBroker
+from zkcoord.embedded.kraft import new_cluster_id
 from zkcoord.embedded.server import LOOPBACK, free_ports
 from zkcoord.errors import RefusedError
 from zkcoord.kafka import KafkaConsumer
@@ -27,11 +31,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = ON_REAL_SERVERS
+PROTOCOLS = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL"
 LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 
 
-@pytest.fixture
-def secured(chroot: str, tmp_path: Path) -> Iterator[tuple[EmbeddedKafka, str]]:
+@pytest.fixture(params=BOTH)
+def secured(chroot: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[KafkaBroker, str]]:
     """A broker, and its address where it asks for a password over TLS."""
     plain, port = free_ports(2)
     store = tmp_path / "server.pem"
@@ -44,8 +49,15 @@ def secured(chroot: str, tmp_path: Path) -> Iterator[tuple[EmbeddedKafka, str]]:
         "sasl.enabled.mechanisms": "PLAIN",
         "listener.name.sasl_ssl.plain.sasl.jaas.config": f'{LOGIN} user_etl="a b";',
     }
-    with EmbeddedKafka(chroot, port=plain, settings=settings) as broker:
-        yield broker, f"{LOOPBACK}:{port}"
+    with ExitStack() as stack:
+        if request.param == KAFKA_4_VERSION:
+            controller = stack.enter_context(EmbeddedController(new_cluster_id()))
+            settings["listener.security.protocol.map"] = PROTOCOLS
+            settings["advertised.listeners"] = settings["listeners"]
+            broker: KafkaBroker = EmbeddedKRaft(port=plain, controller=controller, settings=settings)
+        else:
+            broker = EmbeddedKafka(chroot, port=plain, settings=settings)
+        yield stack.enter_context(broker), f"{LOOPBACK}:{port}"
 
 
 def as_in_java(ca: Path, password: str = "a b") -> dict[str, str]:
@@ -70,10 +82,10 @@ def as_in_librdkafka(ca: Path) -> dict[str, str]:
 
 
 def test_security_settings_in_either_spelling_reach_every_client(
-    spark: SparkSession, secured: tuple[EmbeddedKafka, str], chroot: str, tmp_path: Path
+    spark: SparkSession, secured: tuple[KafkaBroker, str], chroot: str, tmp_path: Path
 ) -> None:
     broker, address = secured
-    topic = Topic(broker.bootstrap_servers, 2)
+    topic = Topic(broker, 2)
     topic.fill(0, 20)
     topic.fill(1, 5)
     records = {(0, offset): 1 for offset in range(20)} | {(1, offset): 1 for offset in range(5)}
@@ -83,7 +95,7 @@ def test_security_settings_in_either_spelling_reach_every_client(
         choices: dict[str, Any] = {"starting_offsets": "earliest", "reader": reader, "config": config}
         return SparkConsumer(spark, chroot, address, group, [topic.name], **choices)
 
-    with coordinating(chroot):
+    with coordinating(chroot, **topic.source):
         for reader, config in (("kafka", as_in_librdkafka(ca)), ("python", as_in_java(ca))):
             seen = Seen()
             assert consumer(reader, reader, config).run(seen.process_as("a"), max_batches=1) == 1
@@ -103,10 +115,10 @@ def test_security_settings_in_either_spelling_reach_every_client(
 
 
 def test_f257_a_client_that_was_kept_serves_neither_other_credentials_nor_another_certificate(
-    secured: tuple[EmbeddedKafka, str], tmp_path: Path, own_clients: list[Any]
+    secured: tuple[KafkaBroker, str], tmp_path: Path, own_clients: list[Any]
 ) -> None:
     broker, address = secured
-    topic, ca = Topic(broker.bootstrap_servers, 1), tmp_path / "ca.pem"
+    topic, ca = Topic(broker, 1), tmp_path / "ca.pem"
     topic.fill(0, 10)
 
     def read(timeout_ms: int = 60_000, **changed: str) -> int:

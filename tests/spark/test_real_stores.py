@@ -54,7 +54,7 @@ def test_a_spark_consumer_commits_its_batches_to_kafka_and_goes_on_there(
     topic.show_in(chroot)
     topic.fill(0, 20)
     topic.fill(1, 10)
-    with coordinating(chroot):
+    with coordinating(chroot, **topic.source):
         keep_in(chroot, "g", store)
         for total in (30, 37):
             consumer = SparkConsumer(

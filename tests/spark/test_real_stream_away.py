@@ -26,8 +26,8 @@ def test_a_query_that_is_started_again_while_kafka_is_away_waits_for_it(
     def fail(number: int) -> None:
         raise RuntimeError("the sink is away")
 
-    with coordinating(chroot):
-        topic = Topic(own_kafka.bootstrap_servers, 2)
+    topic = Topic(own_kafka, 2)
+    with coordinating(chroot, **topic.source):
         topic.show_in(chroot)
         topic.fill(0, 7)
         stream = Stream(spark, chroot, topic)

@@ -35,10 +35,10 @@ ON_REAL_SERVERS = [
 
 
 @contextmanager
-def coordinating(zookeeper: str) -> Iterator[None]:
-    """With a coordinator that serves."""
+def coordinating(zookeeper: str, **source: Any) -> Iterator[None]:
+    """With a coordinator that serves, and takes topics from there."""
     serving = threading.Event()
-    coordinator = Coordinator(zookeeper, on_serving=lambda number, epoch: serving.set())
+    coordinator = Coordinator(zookeeper, on_serving=lambda number, epoch: serving.set(), **source)
     coordinator.start()
     try:
         assert serving.wait(DEADLINE_S)
