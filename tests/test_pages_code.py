@@ -48,8 +48,6 @@ ONLY_PARSED = {
         "migrating.md, 2 Add what the tree does not show, 1",
         "migrating.md, 4 Set up the tree, 2",
         "migrating.md, 8 Go back, 2",
-        "offsets.md, Moving a group from store to store, 1",
-        "offsets.md, Moving a group from store to store, 2",
         "offsets.md, Reset, 1",
         "offsets.md, Backup and restore, 1",
         "offsets.md, Export and import, 1",
@@ -74,10 +72,6 @@ ONLY_PARSED = {
     ),
     "needs Spark on Kafka's topic of offsets (tests/spark/test_real_offset_log.py)": (
         "commands.md, What groups committed, and when, 1",
-    ),
-    "needs a second tree, with brokers of its own or topics from Kafka (tests/integration/test_migrate_real.py)": (
-        "operations.md, Moving groups to another chroot, layout or ensemble, 1",
-        "topics.md, A new tree, 1",
     ),
     "programs of Kafka (the scene of tests/integration/test_kraft_topics.py calls them), and a file of nginx": (
         "kraft.md, 1 Start the controllers, 1",
