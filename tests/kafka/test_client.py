@@ -114,6 +114,12 @@ def test_what_is_no_list_of_brokers_is_the_callers(servers: str) -> None:
         check_servers(servers)
 
 
+@pytest.mark.parametrize("servers", ["::1:9092", "::1", "h:1,fe80::1:9092", "SSL://::1:9092"])
+def test_an_ipv6_address_without_brackets_is_told_its_form(servers: str) -> None:
+    with pytest.raises(UsageError, match=r"is no broker; .*; an IPv6 address stands in brackets, as in \[::1\]:9092$"):
+        check_servers(servers)
+
+
 @pytest.mark.parametrize("servers", ["h", "h:1,k:65535 ,", "10.0.0.1:9092", "[::1]:7,[fe80::1%eth0]", "SASL_ssl://h:1"])
 def test_brokers_are_named_as_librdkafka_takes_them(servers: str) -> None:
     check_servers(servers)

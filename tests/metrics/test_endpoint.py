@@ -228,9 +228,17 @@ def test_an_address_that_somebody_else_has_is_refused_when_the_program_begins() 
         member.stop()
 
 
-@pytest.mark.parametrize("text", ["", "9464", "host:", "host:port", "host:70000", "a b:1", None, 9464])
+@pytest.mark.parametrize(
+    "text", ["", "9464", "host:", "host:port", "host:70000", "a b:1", "http://h:1", "[::1:1", None, 9464]
+)
 def test_what_is_no_address_is_refused(text: object) -> None:
     with pytest.raises(UsageError, match="give HOST:PORT"):
+        parse_address(text)
+
+
+@pytest.mark.parametrize("text", ["::1:9464", "::1", "fe80::1:1"])
+def test_an_ipv6_address_without_brackets_is_told_its_form(text: str) -> None:
+    with pytest.raises(UsageError, match=r"; an IPv6 address stands in brackets, as in \[::1\]:9464$"):
         parse_address(text)
 
 

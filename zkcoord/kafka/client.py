@@ -102,7 +102,9 @@ def check_servers(servers: str) -> None:
     for part in map(str.strip, servers.rstrip(", ").split(",")):
         broker = BROKER.fullmatch(part)
         if broker is None or not 0 < int(broker["port"] or 1) < 65_536:
-            raise UsageError(f"Kafka address {servers!r}: {part!r} is no broker; write HOST:PORT[,HOST:PORT…]")
+            bare_ipv6 = "[" not in part and part.rpartition("://")[2].count(":") > 1
+            hint = "; an IPv6 address stands in brackets, as in [::1]:9092" if bare_ipv6 else ""
+            raise UsageError(f"Kafka address {servers!r}: {part!r} is no broker; write HOST:PORT[,HOST:PORT…]{hint}")
 
 
 def native(partition: TopicPartition, offset: int | None = None) -> Any:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from zkcoord.errors import UsageError
 
 PORT_MAX = 65_535
+HOST = re.compile(r"\[[^\[\]\s/]+\]|[^\[\]:\s/]*")
 
 
 def parse_address(text: object, what: str = "metrics") -> tuple[str, int]:
@@ -13,8 +16,11 @@ def parse_address(text: object, what: str = "metrics") -> tuple[str, int]:
     >>> parse_address("127.0.0.1:9464"), parse_address("[::1]:0"), parse_address(":9464")
     (('127.0.0.1', 9464), ('::1', 0), ('', 9464))
     """
+    hint = ""
     if isinstance(text, str):
         host, colon, port = text.rpartition(":")
-        if colon and port.isascii() and port.isdigit() and int(port) <= PORT_MAX and " " not in host:
+        if colon and port.isascii() and port.isdigit() and int(port) <= PORT_MAX and HOST.fullmatch(host):
             return host.removeprefix("[").removesuffix("]"), int(port)
-    raise UsageError(f"{what} is {text!r}: give HOST:PORT, for example 127.0.0.1:9464 (:9464 listens everywhere)")
+        hint = "; an IPv6 address stands in brackets, as in [::1]:9464" if ":" in host and "[" not in host else ""
+    example = "for example 127.0.0.1:9464 (:9464 listens everywhere)"
+    raise UsageError(f"{what} is {text!r}: give HOST:PORT, {example}{hint}")

@@ -120,12 +120,15 @@ def _host(part: str, connect: str) -> tuple[str, int]:
     if part.startswith("["):
         host, bracket, rest = part[1:].partition("]")
         if not bracket or (rest and not rest.startswith(":")):
-            raise UsageError(f"ZooKeeper address {connect!r}: {part!r} is no IPv6 address; write [ADDRESS]:PORT")
+            raise UsageError(f"ZooKeeper address {connect!r}: {part!r} is no IPv6 address; write it as in [::1]:2181")
         colon, port = rest[:1], rest[1:]
     else:
         host, colon, port = part.partition(":")
     if part.count(":") > 1 and not part.startswith("["):
-        raise UsageError(f"ZooKeeper address {connect!r}: {part!r} has two ports; write IPv6 as [ADDRESS]:PORT")
+        raise UsageError(
+            f"ZooKeeper address {connect!r}: {part!r} has more than one colon; an IPv6 address stands in brackets,"
+            " as in [::1]:2181"
+        )
     if not host or any(c.isspace() for c in host):
         raise UsageError(f"ZooKeeper address {connect!r}: {part!r} names no host")
     if not colon:
