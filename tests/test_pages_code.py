@@ -54,7 +54,7 @@ ONLY_PARSED = {
         "operations.md, Mending what nobody can parse, 1",
         "operations.md, The group record, 1",
     ),
-    "makes an environment, or runs checks, tests and the demo themselves (tests/test_wheel.py, .ci/run)": (
+    "makes an environment, or runs checks, tests and the demo themselves (tests/integration/test_demo.py, .ci/run)": (
         "CONTRIBUTING.md, Run, check, test, 1",
         "CONTRIBUTING.md, The simulated world, 1",
         "README.md, Try it, 1",

@@ -1,22 +1,17 @@
-"""The wheel, in environments that have nothing else: what it holds, what runs without extras, and the demo."""
+"""The wheel, in environments that have nothing else: what it holds, and what runs without extras.
+
+tests/integration/test_demo.py runs the demo from it."""
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
-import sys
-import venv
 import zipfile
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
-SOURCES = ("zkcoord", "migrations", "deploy", "docs")
-FILES = ("setup.py", "pyproject.toml", "README.md", "LICENSE", "constraints.txt")
-SECONDS = 600.0  # only what fails takes so long
+from tests.installed import FILES, ROOT, SOURCES, Installed, build_wheel
+
 NOWHERE = "127.0.0.1:1"
 EACH_HELP = """
 from zkcoord.cli.main import cli
@@ -31,41 +26,9 @@ for words, _ in commands_of(cli):
 pytestmark = pytest.mark.wheel
 
 
-class Installed:
-    """A virtual environment with the wheel, outside of the checkout."""
-
-    def __init__(self, folder: Path, wheel: Path, extras: str = "", *others: str) -> None:
-        self.folder = folder
-        venv.create(folder / "venv", symlinks=True)  # without pip, whose installation takes seconds
-        pip = [sys.executable, "-m", "pip", "--python", str(folder / "venv"), "install", "--quiet"]
-        told = ["--disable-pip-version-check", "-c", str(ROOT / "constraints.txt"), f"{wheel}{extras}", *others]
-        subprocess.run([*pip, *told], check=True, timeout=SECONDS, env=self.env())
-
-    def env(self) -> dict[str, str]:
-        """The environment without what would show the checkout, or servers."""
-        hidden = ("PYTHON", "VIRTUAL_ENV", "ZKCOORD_ZOOKEEPER", "ZKCOORD_BOOTSTRAP", "SPARK_", "PYSPARK_")
-        return {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
-
-    def run(self, program: str, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run one of its programs."""
-        command = [str(self.folder / "venv/bin" / program), *words]
-        return subprocess.run(
-            command, cwd=self.folder, env=self.env(), capture_output=True, text=True, timeout=SECONDS, check=False
-        )
-
-
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy, so that no folder `build` is left here, nor one that is here counts."""
-    copy = tmp_path_factory.mktemp("source")
-    for name in SOURCES:
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in FILES:
-        shutil.copy(ROOT / name, copy)
-    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    subprocess.run([*pip, "--wheel-dir", str(copy / "made"), str(copy)], check=True, timeout=SECONDS)
-    (made,) = (copy / "made").iterdir()
-    return made
+    return build_wheel(tmp_path_factory.mktemp("source"))
 
 
 @pytest.fixture(scope="module")
@@ -146,13 +109,3 @@ def test_what_can_be_shown_without_an_extra_is_shown_and_the_rest_names_it(bare:
         done = bare.run("zkcoord", *call.split(), *told)
         assert done.returncode == code, done.stderr
         assert "Kafka needs an extra package: pip install 'zkcoord[kafka]'" in done.stderr
-
-
-@pytest.mark.long
-@pytest.mark.spark
-@pytest.mark.kafka
-def test_the_demo_runs_from_the_wheel(wheel: Path, tmp_path: Path) -> None:
-    installed = Installed(tmp_path, wheel, "[demo]")
-    done = installed.run("zkcoord", "demo", "--seconds", "5")
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    assert installed.run("zkcoord", "doctor", "--help").returncode == 0
