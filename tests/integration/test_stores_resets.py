@@ -97,6 +97,22 @@ def test_a_reset_that_stops_live_members_first_wins_in_both_directions(cluster: 
     assert [read[0] + read[2], read[1] + read[3]] == [list(range(goal, 30))] * 2
 
 
+@pytest.mark.parametrize("goal", [15, 26], ids=["rewind", "skip"])
+def test_f241_a_reset_wins_over_what_another_program_committed_to_kafka_before_it(cluster: Cluster, goal: int) -> None:
+    """Somebody had tried Kafka's own tool while nobody read: its commit lies behind, and would be followed."""
+    read_in(cluster, "kafka").leave()
+    cluster.produce(10, 0, 1)
+    cluster.commit_as_stranger({0: 5, 1: 5})
+    assert cluster.offsets_in_kafka() == {0: 5, 1: 5}
+    rows = done(cluster, "group", "reset-offsets", cluster.group, "--to-offset", str(goal)).splitlines()
+    assert [json.loads(row)["after"] for row in rows] == [goal, goal]
+    successor = Reader(cluster)
+    soon(cluster, "the rest is committed", lambda: equal(cluster, {0: 30, 1: 30}))
+    successor.leave()
+    assert [successor.offsets(n) for n in (0, 1)] == [list(range(goal, 30))] * 2
+    assert not cluster.reports.of("foreign_offset")
+
+
 @IN_KAFKA
 def test_f54_next_owner_starts_at_an_offset_that_somebody_wrote_during_the_stop(cluster: Cluster, store: str) -> None:
     """The stopped owner's final offset is refused in ZooKeeper, and what it has in Kafka counts no more."""
