@@ -113,6 +113,25 @@ def test_f241_a_reset_wins_over_what_another_program_committed_to_kafka_before_i
     assert not cluster.reports.of("foreign_offset")
 
 
+@pytest.mark.parametrize("goal", [15, 26], ids=["backwards", "forwards"])
+def test_f246_a_paused_group_goes_on_where_an_import_says_though_a_stranger_had_committed(
+    cluster: Cluster, goal: int, tmp_path: Path
+) -> None:
+    reader = read_in(cluster, "kafka")
+    cluster.produce(10, 0, 1)
+    soon(cluster, "all is committed", lambda: equal(cluster, {0: 30, 1: 30}))
+    before = [len(reader.offsets(n)) for n in (0, 1)]
+    done(cluster, "group", "pause", cluster.group)
+    cluster.commit_as_stranger({0: 5, 1: 5})
+    file = tmp_path / "offsets"
+    file.write_text("".join(f"/consumers/{cluster.group}/offsets/{cluster.topic}/{n}:{goal}\n" for n in (0, 1)))
+    done(cluster, "offsets", "import", str(file))
+    done(cluster, "group", "resume", cluster.group)
+    soon(cluster, "the rest is committed", lambda: equal(cluster, {0: 30, 1: 30}))
+    reader.leave()
+    assert [reader.offsets(n)[seen:] for n, seen in enumerate(before)] == [list(range(goal, 30))] * 2
+
+
 @IN_KAFKA
 def test_f54_next_owner_starts_at_an_offset_that_somebody_wrote_during_the_stop(cluster: Cluster, store: str) -> None:
     """The stopped owner's final offset is refused in ZooKeeper, and what it has in Kafka counts no more."""

@@ -151,6 +151,12 @@ def _print(settings: Settings, work: Restore, dry_run: bool) -> None:
                 more = f" and {left.count - len(left.named)} more" if left.count > len(left.named) else ""
                 some = ", ".join(map(str, left.named)) + more
                 say("notice", f"group {name}: left as it is, since it is {what}: {some}")
+        if found.strangers_count and found.offsets:
+            say(
+                "notice",
+                f"group {name} goes on from other programs' commits in Kafka, too, which a restore leaves alone: see"
+                f" `zkcoord offsets verify {name}`; `zkcoord offsets import` of an export of it sets both stores",
+            )
         if found.unreadable:
             warn(f"group {name}: {count(found.unreadable, 'node')} of the backup holds no offset, and is left out")
         if settings.json:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import NamedTuple
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import DEFAULT_RECORD, DUAL, KAFKA, ZOOKEEPER, GroupRecord
@@ -75,6 +76,24 @@ def rule_of(layout: Layout, record: GroupRecord | None) -> Rule:
     return Rule.OLD_IN_KAFKA if old_store == KAFKA else Rule.TENURE
 
 
+class Kept(NamedTuple):
+    """How a group keeps its offsets, by its record."""
+
+    rule: Rule
+    store: str  # the record's; of a group without a record "old"
+    larger_counts: bool  # for old members, which may come: those that commit to both stores
+    strangers_count: bool  # its consumers may go on from commits in Kafka that are not zkcoord's
+
+
+def kept_by(layout: Layout, record: GroupRecord | None) -> Kept:
+    """Return how a group with this record keeps its offsets. `record` None: there is none."""
+    rule, adoption = rule_of(layout, record), record.adoption if record is not None else None
+    store = "old" if record is None and layout.name == "legacy" else (record or DEFAULT_RECORD).store_name
+    larger_counts = rule is Rule.OLD_DUAL or (store == DUAL and adoption is not None and adoption.dual_commit)
+    followed = rule is Rule.OLD_IN_KAFKA or (rule is Rule.TENURE and store == KAFKA)
+    return Kept(rule, store, larger_counts, followed or (larger_counts and adoption is not None))
+
+
 def read_group_offsets(read: Reading, layout: Layout, group: str) -> GroupSeen:
     """Return one group; CorruptError when its record cannot be read."""
     ((seen,),) = read_offsets(read, layout, [group])
@@ -141,13 +160,12 @@ def _group(
         with suppress(CorruptError):  # `group describe` says what must be mended
             mark = decode_mark(node.data)
             incarnations |= {} if mark is None else {topic: mark.incarnation}
-    rule, adoption = rule_of(layout, record), record.adoption if record is not None else None
-    beside_dual = record is not None and record.store_name == "dual" and adoption is not None and adoption.dual_commit
+    kept = kept_by(layout, record)
     return GroupSeen(
         group=group,
-        rule=rule,
-        larger_counts=rule is Rule.OLD_DUAL or beside_dual,
-        store="old" if record is None and layout.name == "legacy" else (record or DEFAULT_RECORD).store_name,
+        rule=kept.rule,
+        larger_counts=kept.larger_counts,
+        store=kept.store,
         offsets={partition: _offset(node) for partition, node in offsets.items()},
         owners={p: node.data.decode("utf-8", "backslashreplace") for p, node in owners.items() if node.data},
         incarnations=incarnations,

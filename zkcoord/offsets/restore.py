@@ -16,6 +16,7 @@ from zkcoord.core.record import PAUSE, REQUESTS
 from zkcoord.errors import CorruptError, UnavailableError, UsageError
 from zkcoord.offsets.backup_file import Saved
 from zkcoord.offsets.ports import OffsetTree
+from zkcoord.offsets.reading import kept_by
 from zkcoord.offsets.writing import ATTEMPTS_MAX, NAMED_MAX, Change, by_tenure, changes, readers_of, write_offsets
 from zkcoord.shell.ports import Outcome, refuse_without_right
 from zkcoord.tree.bulk import NODES_AT_ONCE, data
@@ -57,6 +58,7 @@ class Restored:
     kept: LeftOut = field(default_factory=LeftOut)  # they are further in the tree
     other_topic: LeftOut = field(default_factory=LeftOut)  # the topic was created again since the backup
     unreadable: int = 0
+    strangers_count: bool = False  # it may go on from other programs' commits in Kafka, whatever its nodes say
 
 
 @dataclass(slots=True)
@@ -71,6 +73,7 @@ class Restore:
     done: dict[str, Restored] = field(default_factory=dict)
     _copy: bool = True  # into another tree than the one that was backed up
     _incarnations: dict[tuple[str, str], int] = field(default_factory=dict)  # (group, topic) -> number in the backup
+    _records: dict[str, bytes] = field(default_factory=dict)  # group -> in the backup
 
     def survey(self, saved: Iterable[Saved]) -> None:
         """Look through the backup first; UsageError while anybody is registered in a group that would be restored, or
@@ -84,6 +87,8 @@ class Restore:
             if address is None or not self._wanted(address.group):
                 continue
             names.add(address.group)
+            if address.place is Place.RECORD:
+                self._records[address.group] = each.data
             incarnation = _incarnation(each.data) if address.place is Place.MARK else None
             if incarnation is not None:
                 self._incarnations[address.group, address.name] = incarnation
@@ -98,6 +103,15 @@ class Restore:
                     f"group {name} has members ({', '.join(members[:NAMED_MAX])}): stop its consumers, or restore other"
                     " groups (--group)"
                 )
+            self._of(name).strangers_count = self._strangers_count(name)
+
+    def _strangers_count(self, group: str) -> bool:
+        """By the record as it will be: what is there stays."""
+        (present,) = data(self.tree.read, [self.layout.record(group)])
+        text = present.data if present.exists else self._records.get(group, b"")
+        with suppress(CorruptError):
+            return kept_by(self.layout, decode_record(text) if text else None).strangers_count
+        return False
 
     def carry_out(self, saved: Iterable[Saved]) -> None:
         """Make the nodes in the order of the backup, then set the offsets; may be run again when it broke off."""

@@ -8,19 +8,20 @@ from datetime import UTC, datetime
 from typing import Any
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.record import DEFAULT_RECORD, KAFKA, PAUSE, RESET, GroupRecord
+from zkcoord.core.record import DEFAULT_RECORD, PAUSE, RESET, GroupRecord
 from zkcoord.core.requests import STOPPED
 from zkcoord.core.resetting import EXPIRED
-from zkcoord.core.tenure import KafkaCommit, Rule
+from zkcoord.core.tenure import Rule
 from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.group_report import may_name_a_group, no_such_group, read_tree
 from zkcoord.kafka.client import KafkaClient
 from zkcoord.migrate import current
 from zkcoord.offsets.earlier_topics import refuse_earlier
+from zkcoord.offsets.in_kafka import set_in_kafka
 from zkcoord.offsets.kafka_logs import known_logs
 from zkcoord.offsets.kafka_store import KafkaCommits
 from zkcoord.offsets.ports import Commits, OffsetTree
-from zkcoord.offsets.reading import GroupSeen, read_group_offsets
+from zkcoord.offsets.reading import GroupSeen, kept_by, read_group_offsets
 from zkcoord.offsets.targets import Goal, Targets, Where, chosen, targets
 from zkcoord.offsets.writing import Change, changes, readers_of, write_offsets
 from zkcoord.operating.one_cluster import refuse_another_cluster
@@ -266,15 +267,5 @@ class _Wanted:
     def to_kafka(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Set them in Kafka, too, where old consumers read them there, and in place of other programs' commits, which a
         consumer of ours would follow backwards once it has started. Its own commits count no more without that."""
-        seen, commits = self._read()
-
-        def is_followed(partition: TopicPartition) -> bool:
-            if seen.rule is Rule.OLD_IN_KAFKA:
-                return True
-            commit = commits.get(partition)
-            return commit is not None and (seen.larger_counts or (seen.store == KAFKA and commit.stamp is None))
-
-        wanted = {p: KafkaCommit(offset=offset) for p, offset in offsets.items() if is_followed(p)}
-        error = self.store.commit(self.group, wanted).error() if wanted else None
-        if error is not None:
-            raise error
+        (node,) = self.tree.read([Read(self.layout.record(self.group))])
+        set_in_kafka(self.store, self.group, kept_by(self.layout, record_in(node)), offsets)

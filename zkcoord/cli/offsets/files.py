@@ -4,30 +4,32 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from itertools import islice
 from typing import TextIO
 
 import click
 
 from zkcoord.cli.files import Progress, new_file, read_twice
+from zkcoord.cli.kafka_options import kafka_client
 from zkcoord.cli.options import Command, Settings, pass_settings
 from zkcoord.cli.output import print_json, show, table
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.words import count
 from zkcoord.errors import CorruptError, UsageError
 from zkcoord.group_report import may_name_a_group, no_such_group
-from zkcoord.offsets.earlier_topics import refuse_earlier
+from zkcoord.migrate import BlockingTree
 from zkcoord.offsets.export import export
+from zkcoord.offsets.kafka_store import KafkaCommits
 from zkcoord.offsets.lines import FORMATS, LINE_MAX, LINES, Exported, parsed, written
-from zkcoord.offsets.ports import OffsetTree
-from zkcoord.offsets.writing import Change, changes, readers_of, write_offsets
+from zkcoord.offsets.writing import Change
 from zkcoord.operating.groups import groups_of
+from zkcoord.operating.importing import Import
+from zkcoord.operating.one_cluster import refuse_another_cluster
 from zkcoord.operating.saying import say, warn
 from zkcoord.operating.words import cell
 from zkcoord.tree.bulk import NODES_AT_ONCE
-from zkcoord.tree.paths import Layout
 
-FORCE = ", or force it (--force)"
 CHANGED = ("GROUP", "TOPIC", "PARTITION", "BEFORE", "AFTER")
 NUMBERS = ("PARTITION", "BEFORE", "AFTER", "OFFSET", "NEW-OFFSET", "OFFSETS", "CHANGED", "CREATED")
 WRITTEN = ("GROUP", "OFFSETS", "CHANGED", "CREATED")
@@ -78,20 +80,22 @@ def export_offsets(settings: Settings, file: str, names: tuple[str, ...], form: 
 def import_offsets(settings: Settings, file: str, names: tuple[str, ...], dry_run: bool, force: bool) -> None:
     """Set offsets in ZooKeeper to those in FILE (- is standard input): lines of Kafka's old tools, or JSON lines.
 
+    Groups whose consumers read other programs' commits in Kafka get them there, too, which needs --bootstrap-servers.
     The whole file is checked before anything is written. An import is refused while consumers read a group: stop them,
     or pause the group; old consumers can be overruled (--force). Offsets that are not in the file stay as they are. An
     import that was broken off is run again.
     """
-    with read_twice(file) as lines, settings.tree() as tree:
+    with read_twice(file) as lines, ExitStack() as stack:
+        tree = stack.enter_context(settings.tree())
         layout, _, _ = groups_of(tree, settings.zookeeper_address())
         wanted = _checked(lines, names)
-        for name in wanted:
-            readers_of(tree.read, layout, name).refuse(name, force=force, others=FORCE)
+        work = Import(tree=tree, layout=layout, force=force, dry_run=dry_run)
+        store = _kafka(settings, stack, tree, [name for name in wanted if work.needs_kafka(name)])
         lines.seek(0)
         totals = {name: Counter[str]() for name in wanted}
         progress = Progress("compared" if dry_run else "imported")
         for group, offsets in _parts(_offsets(lines, names)):
-            changed = _carry_out(tree, layout, group, offsets, dry_run=dry_run, force=force)
+            changed = work.write(group, offsets, store)
             totals[group].update(
                 offsets=len(offsets), changed=len(changed), created=sum(change.version is None for change in changed)
             )
@@ -132,21 +136,18 @@ def _parts(offsets: Iterable[Exported]) -> Iterator[tuple[str, Mapping[TopicPart
         yield from groups.items()
 
 
-def _carry_out(
-    tree: OffsetTree,
-    layout: Layout,
-    group: str,
-    offsets: Mapping[TopicPartition, int],
-    *,
-    dry_run: bool,
-    force: bool,
-) -> list[Change]:
-    readers = readers_of(tree.read, layout, group)
-    readers.refuse(group, force=force, others=FORCE)  # again: somebody may have joined meanwhile
-    refuse_earlier(tree.read, layout, group, {partition.topic for partition in offsets})
-    if dry_run:
-        return changes(tree.read, layout, group, offsets)
-    return write_offsets(tree, layout, group, offsets, guard=readers.guard, why="an import of offsets")
+def _kafka(settings: Settings, stack: ExitStack, tree: BlockingTree, groups: Sequence[str]) -> KafkaCommits | None:
+    """Open Kafka, if one of these groups needs it; UsageError if nobody said where it is."""
+    if not groups:
+        return None
+    if settings.kafka_address() is None:
+        raise UsageError(
+            f"group {groups[0]} goes on from other programs' commits in Kafka, too, so these must be set as well: give"
+            " --bootstrap-servers"
+        )
+    client = stack.enter_context(kafka_client(settings))
+    refuse_another_cluster(tree, client)
+    return KafkaCommits(client)
 
 
 def show_changes(settings: Settings, group: str, changed: Sequence[Change], header: Sequence[str] = CHANGED) -> None:

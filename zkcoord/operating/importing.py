@@ -1,0 +1,60 @@
+"""Sets offsets of groups to those of a file: in ZooKeeper, and in Kafka where the group would go on from there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import UsageError
+from zkcoord.offsets.earlier_topics import refuse_earlier
+from zkcoord.offsets.in_kafka import set_in_kafka
+from zkcoord.offsets.ports import CommitStore, OffsetTree
+from zkcoord.offsets.reading import Kept, kept_by
+from zkcoord.offsets.writing import Change, Readers, changes, readers_of, write_offsets
+from zkcoord.tree.bulk import data
+from zkcoord.tree.paths import Layout
+from zkcoord.tree.record import record_in
+
+FORCE = ", or force it (--force)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Import:
+    """One import. `force`: also while old consumers read a group; `dry_run`: nothing is written."""
+
+    tree: OffsetTree
+    layout: Layout
+    force: bool = False
+    dry_run: bool = False
+
+    def needs_kafka(self, group: str) -> bool:
+        """True if consumers of the group may go on from commits in Kafka that are not zkcoord's. UsageError while
+        somebody reads it."""
+        self._readers(group)
+        return self._kept(group).strangers_count
+
+    def write(self, group: str, offsets: Mapping[TopicPartition, int], store: CommitStore | None) -> list[Change]:
+        """Return what differed in ZooKeeper; all of it is set, unless it is a dry run.
+
+        `store`: Kafka's commits; None will do for groups that do not need it. UsageError while somebody reads the
+        group, who may have joined since it was asked for the last time.
+        """
+        readers, kept = self._readers(group), self._kept(group)
+        refuse_earlier(self.tree.read, self.layout, group, {partition.topic for partition in offsets})
+        if self.dry_run:
+            return changes(self.tree.read, self.layout, group, offsets)
+        if kept.strangers_count:
+            if store is None:
+                raise UsageError(f"group {group}: somebody changed its store meanwhile: run it again")
+            set_in_kafka(store, group, kept, offsets)
+        return write_offsets(self.tree, self.layout, group, offsets, guard=readers.guard, why="an import of offsets")
+
+    def _readers(self, group: str) -> Readers:
+        readers = readers_of(self.tree.read, self.layout, group)
+        readers.refuse(group, force=self.force, others=FORCE)
+        return readers
+
+    def _kept(self, group: str) -> Kept:
+        (node,) = data(self.tree.read, [self.layout.record(group)])
+        return kept_by(self.layout, record_in(node))
