@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+PARTITIONS = ".partitions"  # behind the name of a folder of drafts: a file that says which partitions these are of
 
 
 def write_parquet_ranges(
@@ -41,9 +42,9 @@ def write_parquet_ranges(
     see the files of the executors. Then no file has got its name; in an object store the file of such a range is
     removed again.
 
-    Below a path a file that is being written is hidden from Spark's readers (`.<batch id>-…`); the next run of the
-    batch removes it. (Spark's own writer is used there, and the footers tell which file is which: no Python worker is
-    started.)
+    Below a path a file that is being written is hidden from Spark's readers (`.<batch id>-…`). The next batch of one of
+    its partitions removes what a program that died has left. (Spark's own writer is used there, and the footers tell
+    which file is which: no Python worker is started.)
     """
     check_batch(batch)
     missing = sorted({"topic", "partition"} - set(df.columns))
@@ -58,14 +59,33 @@ def write_parquet_ranges(
     path = Path(folder).absolute()
     drafts = path / f".{batch.id}-{batch.generation}-{uuid.uuid4().hex[:8]}"  # not shared with one that slept
     path.mkdir(parents=True, exist_ok=True)
-    for left in path.glob(f".{batch.id}-*"):
-        if int(left.name.split("-")[1]) < batch.generation:
-            shutil.rmtree(left, ignore_errors=True)
+    _remove_left(path, batch)
+    told = drafts.with_name(f"{drafts.name}{PARTITIONS}")
     try:
+        told.write_text("\n".join(str(each.topic_partition) for each in batch.ranges), encoding="utf-8")
         write_drafts(df, drafts)
         return name_files(drafts, batch.ranges, path, replayed=batch.replayed)
     finally:
         shutil.rmtree(drafts, ignore_errors=True)
+        told.unlink(missing_ok=True)
+
+
+def _remove_left(folder: Path, batch: Batch) -> None:
+    """Remove drafts of earlier generations with a partition of this batch, which their program has lost."""
+    ours = {str(each.topic_partition) for each in batch.ranges}
+    for told in folder.glob(f".*{PARTITIONS}"):
+        drafts = told.with_suffix("")
+        if int(drafts.name.rsplit("-", 2)[1]) < batch.generation and ours.intersection(_lines(told)):
+            shutil.rmtree(drafts, ignore_errors=True)
+            told.unlink(missing_ok=True)
+
+
+def _lines(file: Path) -> list[str]:
+    """Return the file's lines, none if another one has removed it."""
+    try:
+        return file.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
 
 
 def name_files(

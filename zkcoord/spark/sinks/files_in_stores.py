@@ -3,8 +3,8 @@
     task: a file in memory for each range ──► object store: its key, at once
                                           └─► HDFS: a draft in `.zkcoord` ──► driver: renames it
 
-A draft is named by its file and by the batch's generation, and belongs to one attempt of a task. A later batch with the
-same range, whoever has it then, removes what a dead program has left of it.
+A draft is named by its file and by the batch's generation, and belongs to one attempt of a task. A later batch of the
+same partition, whoever has it then, removes what dead programs and attempts have left of it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from zkcoord.errors import UsageError
 from zkcoord.spark.ranges import Batch
 from zkcoord.spark.sinks.by_value import by_value
-from zkcoord.spark.sinks.range_names import SPREAD, Written, file_name, tell_replaced
+from zkcoord.spark.sinks.range_names import SPREAD, Written, file_name, range_of, tell_replaced
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -42,7 +42,7 @@ def write_to_store(df: DataFrame, batch: Batch, uri: str, options: Mapping[str, 
     draft = (DRAFTS, str(batch.generation)) if renamed else None
     plan = {"uri": uri, "options": dict(options), "files": files, "draft": draft, "look": not batch.replayed}
     if renamed:
-        _remove_left(store, {file_name(each) for each in batch.ranges}, batch.generation)
+        _remove_left(store, batch)
     task = by_value(partial(ranges_in_tasks.write_ranges, plan), ranges_in_tasks, files_in_tasks, stores)
     try:
         told = df.mapInArrow(task, ranges_in_tasks.FORMAT).collect()
@@ -85,14 +85,24 @@ def _each(function: Any, given: Collection[Any]) -> None:
             list(threads.map(function, given))
 
 
-def _remove_left(store: Any, files: Collection[str], generation: int) -> None:
-    """Remove drafts of these files that a program of an earlier generation has left; make the folder of drafts."""
+def _remove_left(store: Any, batch: Batch) -> None:
+    """Remove drafts of the batch's partitions that nobody will rename; make the folder of drafts.
+
+    They are of an earlier generation, whose program has lost the partition, or of an earlier range of this one: of an
+    attempt of a task that was not the one that counted.
+    """
     from pyarrow import fs
 
     store.create_dir(DRAFTS, recursive=True)
+    ours = {each.topic_partition: each for each in batch.ranges}
     for each in store.get_file_info(fs.FileSelector(DRAFTS)):
         file, _, run = each.base_name.rpartition(".")
-        if file in files and int(run.partition("-")[0]) < generation:
+        left, written_in = range_of(file), run.partition("-")[0]
+        own = None if left is None else ours.get(left.topic_partition)
+        if left is None or own is None or not written_in.isdigit():
+            continue
+        generation = int(written_in)
+        if generation < batch.generation or (generation == batch.generation and left.end <= own.start):
             try:
                 store.delete_file(each.path)
             except FileNotFoundError:  # another one was faster

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Collection
 from typing import NamedTuple
 
@@ -15,6 +16,9 @@ AGAIN = (
 )
 SHARED = "a task wrote rows of several ranges; no coalesce, no repartition before this sink"
 SPREAD = "a range was written by several tasks; no repartition, no max_offsets_per_task before this sink"
+
+
+NAMED = re.compile(r"(.+)-(\d+)-(\d+)-(\d+)(?:\.(\d+))?\.parquet")
 
 
 class Written(NamedTuple):
@@ -32,6 +36,19 @@ def file_name(each: OffsetRange) -> str:
     """
     again = f".{each.incarnation}" if is_later(each) else ""
     return f"{each.topic}-{each.partition}-{each.start}-{each.end}{again}.parquet"
+
+
+def range_of(file: str) -> OffsetRange | None:
+    """Return the range that `file_name` gave this name, None for another name.
+
+    >>> range_of("a-b-0-100-600.2.parquet"), range_of("part-0.parquet")
+    (OffsetRange(topic='a-b', partition=0, start=100, end=600, incarnation=2), None)
+    """
+    found = NAMED.fullmatch(file)
+    if found is None:
+        return None
+    topic, *numbers = found.groups(default="1")
+    return OffsetRange(topic, *map(int, numbers))
 
 
 def tell_replaced(files: Collection[str], folder: object) -> None:
