@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.sinks.hdfs_server import libhdfs
 from tests.sinks.s3_server import S3, moto_python, s3_server
 from tests.spark.postgres import postgres_programs
 from zkcoord.embedded import EmbeddedKafka, EmbeddedKRaft, EmbeddedZooKeeper, connector_jars, spark_environment
@@ -27,6 +28,7 @@ from zkcoord.embedded.artifacts import (
     KAFKA_VERSION,
     OLD_KAFKA_VERSIONS,
     compiler_jars,
+    hadoop_jars,
     kafka_jars,
     kafka_tools_jars,
 )
@@ -92,6 +94,12 @@ def needs_s3() -> None:
     moto_python()
 
 
+def needs_hdfs() -> None:
+    """The servers' jar, and libhdfs, which is built if need be."""
+    hadoop_jars()
+    libhdfs()
+
+
 def needs_docker() -> None:
     """An engine that answers."""
     import docker  # type: ignore[import-untyped,unused-ignore]
@@ -127,6 +135,7 @@ REQUIREMENTS: dict[str, Callable[[], None]] = {
     "postgres": needs_postgres,
     "browser": needs_browser,
     "s3": needs_s3,
+    "hdfs": needs_hdfs,
     "docker": needs_docker,
     "namespaces": needs_namespaces,
 }

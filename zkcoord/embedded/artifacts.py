@@ -30,6 +30,7 @@ KAFKA_4_VERSION = "4.1.0"
 OLD_KAFKA_VERSIONS = ("0.8.2.2", "0.11.0.2", "1.1.1")
 DELTA_VERSION = "4.0.0"  # for Spark 4.0
 ICEBERG_VERSION = "1.10.0"  # the first for Spark 4.0
+HADOOP_VERSION = "3.4.1"  # of the client that PySpark 4.0 has
 COMPILER_VERSION = "3.36.0"  # Eclipse's, the first for Java 21: a Java runtime has no compiler of its own
 
 
@@ -124,6 +125,11 @@ def delta_jars() -> tuple[Path, ...]:
 def iceberg_jars() -> tuple[Path, ...]:
     """Return the jar of Iceberg for Spark, which a test reads tables with; fetched if absent (47 MB)."""
     return ensure(load_bundle("iceberg-spark", ICEBERG_VERSION), cache_dir())
+
+
+def hadoop_jars() -> tuple[Path, ...]:
+    """Return the jar of HDFS' servers, which tests run beside PySpark's jars of Hadoop; fetched if absent (40 MB)."""
+    return ensure(load_bundle("hadoop", HADOOP_VERSION), cache_dir())
 
 
 def fetch_with_ivy(bundle: Bundle, work: Path, keep: Path) -> Path:

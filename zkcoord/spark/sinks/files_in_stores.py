@@ -19,6 +19,7 @@ from zkcoord.errors import UsageError
 from zkcoord.spark.ranges import Batch
 from zkcoord.spark.sinks.by_value import by_value
 from zkcoord.spark.sinks.range_names import SPREAD, Written, file_name, range_of, tell_replaced
+from zkcoord.spark.sinks.renames import renamer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -56,7 +57,8 @@ def write_to_store(df: DataFrame, batch: Batch, uri: str, options: Mapping[str, 
         _each(store.delete_file, [row[3] for row in told] if renamed else spread)
         raise UsageError(SPREAD)
     if renamed:
-        _each(lambda row: store.move(row[3], row[0]), told)
+        rename = renamer(df.sparkSession, uri, options, store)
+        _each(lambda row: rename(row[3], row[0]), told)
     tell_replaced([row[0] for row in told if row[2]], uri)
     return tuple(sorted(Written(*row[:2]) for row in told))
 

@@ -39,6 +39,11 @@ def renames(uri: str) -> bool:
     return SYSTEMS.get(urlsplit(uri).scheme.lower()) in WITH_RENAMES
 
 
+def of_hadoop(uri: str) -> bool:
+    """True for a file system that Hadoop's client opens."""
+    return SYSTEMS.get(urlsplit(uri).scheme.lower()) == "HadoopFileSystem"
+
+
 def open_store(uri: str, options: Mapping[str, Any]) -> fs.FileSystem:
     """Return a file system whose root is this folder. `options` are arguments of Arrow's class.
 
