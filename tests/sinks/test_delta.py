@@ -70,6 +70,14 @@ def test_f162_what_is_written_again_in_any_pieces_is_there_once(table: Path) -> 
     assert (found.rows(), found.ends) == (records(A._replace(end=20), B), {PA: 20, PB: 8})
 
 
+def test_f254_an_end_beyond_the_batch_stays_where_it_is(table: Path) -> None:
+    """A batch that comes late brings one partition of which an heir has written more, and one that nobody has."""
+    longer = A._replace(end=20)
+    assert (write(table, longer), write(table, A, B), write(table, longer)) == (10, 3, 0)
+    found = DeltaLog(table)
+    assert (found.rows(), found.ends) == (records(longer, B), {PA: 20, PB: 8})
+
+
 def test_f162_a_part_of_a_batch_that_an_heir_has_written_is_left_out(table: Path) -> None:
     assert write(table, B) == 3
     assert write(table, A, B) == 4

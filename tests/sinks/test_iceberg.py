@@ -91,6 +91,12 @@ def test_f162_what_is_written_to_iceberg_again_in_any_pieces_is_there_once(house
     assert house.load().scan().to_arrow().num_rows == 13
 
 
+def test_f254_an_end_of_iceberg_beyond_the_batch_stays_where_it_is(house: Warehouse) -> None:
+    longer = A._replace(end=20)
+    assert (house.write(longer), house.write(A, B), house.write(longer)) == (10, 3, 0)
+    assert (house.rows(), house.ends()) == (records(longer, B), {PA: 20, PB: 8})
+
+
 def test_a_batch_of_which_nothing_is_to_be_written_moves_the_ends_of_iceberg(house: Warehouse) -> None:
     assert house.write(B, transform=lambda rows: rows.where("n < 0")) == 0
     assert (house.rows(), house.ends()) == ([], {PB: 8})
