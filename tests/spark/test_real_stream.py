@@ -70,6 +70,24 @@ def test_a_broken_batch_is_read_again_with_its_own_ranges(either: Stream, tmp_pa
     assert set(either.records.values()) == {1}
 
 
+def test_f253_a_query_that_leaves_out_ranges_is_refused_and_its_batch_comes_again(
+    stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its filter would be passed over: `batches` takes the ranges from the source."""
+    stream.of_ranges = True
+    stream.topic.fill(0, 7)
+    with monkeypatch.context() as filtered:
+        of_source = stream.rows
+        filtered.setattr(stream, "rows", lambda **options: of_source(**options).where("partition = 1"))
+        refused = stream.start("a", tmp_path)
+        wait_until(lambda: not refused.isActive, "the end of the query", DEADLINE_S)
+    assert "filter and transform the records in `process`" in str(refused.exception())
+    assert stream.batches == []
+    query = stream.start("a", tmp_path)
+    stream.wait_for(lambda: len(stream.records) == 7, query)
+    query.stop()
+
+
 def test_available_now_reads_what_is_there_and_ends(stream: Stream, tmp_path: Path) -> None:
     for count in (20, 7):
         stream.topic.fill(0, count)

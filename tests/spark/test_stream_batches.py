@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from tests.spark.test_stream import OPTIONS
 from zkcoord.errors import UsageError
 from zkcoord.spark import batches
 from zkcoord.spark.ranges import OffsetRange, batch_id
-from zkcoord.spark.stream.batches import COLUMNS, batch_of
+from zkcoord.spark.stream.batches import COLUMNS, _check_plan, batch_of
 from zkcoord.spark.stream.data_source import StreamSource
 
 SECURE = {
@@ -94,3 +95,33 @@ class OtherRows:
 def test_a_wrong_call_of_batches_says_what_to_do(call: Any, told: str) -> None:
     with pytest.raises(UsageError, match=told):
         call()
+
+
+class Plan:
+    """Of Spark: its text, and the attributes that its topmost node puts out."""
+
+    def __init__(self, text: str, output: str) -> None:
+        self.toString = lambda: text
+        self.output = lambda: self
+        self.mkString = lambda: output
+
+
+SCAN = "+- MicroBatchScan[topic#0, partition#1] (Python)\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "output", "told"),
+    [
+        (f"*(1) Project [topic#0, partition#1]\n{SCAN}", "topic#0partition#1", None),
+        (SCAN, "topic#0partition#1", None),
+        (f"*(1) Project [topic#0]\n+- *(1) Filter (partition#1 = 0)\n   {SCAN}", "topic#0partition#1", r"\(Filter "),
+        (f"GlobalLimit 5\n{SCAN}", "topic#0partition#1", r"\(GlobalLimit 5\)"),
+        (f"*(1) Project [topic#0, 0 AS partition#7]\n{SCAN}", "topic#0partition#7", r"0 AS partition#7"),
+    ],
+)
+def test_f253_what_a_query_does_to_its_ranges_before_foreachbatch_is_refused(
+    text: str, output: str, told: str | None
+) -> None:
+    refused = pytest.raises(UsageError, match=f"{told}.*filter and transform the records in `process`")
+    with refused if told else nullcontext():
+        _check_plan(Plan(text, output), Plan("", "topic#0partition#1"))

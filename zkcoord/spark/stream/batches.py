@@ -9,6 +9,7 @@ The ranges are taken from the running query's plan: no task reads them.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 QUERY_ID = "sql.streaming.queryId"
 RANGE = ("topic", "partition", "from_offset", "until_offset", "incarnation")
 COLUMNS = (*RANGE, "group_id", "generation", "replayed", "reader")
+PLAIN = ("Project", "MicroBatchScan")  # nodes of a plan that hand the source's rows on
 Row = Sequence[Any]  # values of COLUMNS
 
 
@@ -33,8 +35,8 @@ def batches(process: Process) -> Callable[[DataFrame, int], None]:
     `df` has the records of the batch's ranges in the columns of Spark's own Kafka source, `batch.seq` is the number
     that Spark gave. A batch without ranges (their records are gone, and `failOnDataLoss` is false) is passed over.
 
-    Raises UsageError for a DataFrame that is not as the source made it, without the connector, and through Spark
-    Connect.
+    Raises UsageError for a DataFrame that is not as the source made it (a filter, too, is refused), without the
+    connector, and through Spark Connect.
     """
     if not callable(process):
         raise UsageError(f"process is {process!r}; it must be a function of a DataFrame and a Batch")
@@ -89,12 +91,26 @@ def _planned(spark: SparkSession) -> tuple[Sequence[Row], Mapping[str, str]]:
     context: Any = spark.sparkContext
     number = context._jvm.java.util.UUID.fromString(context.getLocalProperty(QUERY_ID))
     query = spark._jsparkSession.sharedState().activeStreamingQueries().get(number)
-    leaves = query.lastExecution().executedPlan().collectLeaves()
+    plan = query.lastExecution().executedPlan()
+    leaves = plan.collectLeaves()
     scans = [leaves.apply(index) for index in range(leaves.size())]
     if len(scans) != 1:
         raise UsageError(f"the query has {len(scans)} sources; batches() needs format('zkcoord') alone")
+    _check_plan(plan, scans[0])
     planned = scans[0].inputPartitions()
     found = [cloudpickle.loads(planned.apply(index).pickedPartition()).value for index in range(planned.size())]
     rows = [row for told in found for row in told["rows"]]
     scans[0].metrics().apply("numOutputRows").add(offsets_in(OffsetRange(*row[:5]) for row in rows))
     return rows, {key: value for told in found for key, value in told["secrets"].items()}
+
+
+def _check_plan(plan: Any, scan: Any) -> None:
+    """UsageError if the query does anything between its source and `foreachBatch`, which would be passed over."""
+    nodes = [re.sub(r"^[\W\d]*", "", line) for line in plan.toString().splitlines()]
+    other = [each for each in nodes if each and not each.startswith(PLAIN)]
+    if not other and plan.output().mkString() == scan.output().mkString():
+        return
+    raise UsageError(
+        f"the query changes or leaves out rows before foreachBatch ({other[0] if other else nodes[0]}), and these rows "
+        "are ranges, of which batches() reads all records: filter and transform the records in `process`"
+    )
