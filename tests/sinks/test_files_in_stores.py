@@ -246,12 +246,12 @@ def large() -> Frame:
     return Frame(rows.append_column("noise", pa.array([os.urandom(LARGE // 3) for _ in range(3)])))
 
 
-@pytest.mark.parametrize("kind", ["busy", "lost"])
+@pytest.mark.parametrize(("part", "completion"), [("busy", "busy"), ("lost", "busy"), ("busy", "lost")])
 def test_f174_a_large_file_is_there_once_whole_though_parts_and_its_completion_fail(
-    in_s3: Place, faulty: FaultyStore, kind: str
+    in_s3: Place, faulty: FaultyStore, part: str, completion: str
 ) -> None:
-    parts = faulty.add(kind, "PUT", PART, 2)
-    completed = faulty.add("busy", "POST", "uploadId", 1)
+    parts = faulty.add(part, "PUT", PART, 2)
+    completed = faulty.add(completion, "POST", "uploadId", 1)
     in_s3.write(frame=large(), to=batch(C))
     assert (len(parts.met), len(completed.met), in_s3.files()) == (2, 1, FILES[:1])
     assert in_s3.rows() == records(C)
