@@ -11,6 +11,7 @@ import click
 import pytest
 
 from zkcoord.cli.main import cli
+from zkcoord.cli.options import COMMON, commands_of
 from zkcoord.core.decisions import StateEvent
 from zkcoord.core.state import GroupState
 from zkcoord.tree.command import decode_command, encode_command, is_refused
@@ -156,11 +157,28 @@ def test_python_examples_compile() -> None:
             compile(block, name, "exec")
 
 
-def test_the_command_line_is_as_its_page_shows_it() -> None:
+def lines_of_commands() -> list[str]:
+    """The lines of the page of commands that show a command, each with its continuation."""
     text = re.sub(r"\n {10,}", " ", COMMANDS)
-    lines = [line.strip() for line in text.splitlines() if line.startswith("    zkcoord ")]
+    return [line.strip() for line in text.splitlines() if line.startswith("    zkcoord ")]
+
+
+def test_the_command_line_is_as_its_page_shows_it() -> None:
+    lines = lines_of_commands()
     assert len(lines) > 8
     assert {line: wrong for line in lines if (wrong := unknown_options(line))} == {}
+
+
+def test_every_command_has_a_line_on_its_page_with_all_of_its_own_options() -> None:
+    missing: dict[str, set[str]] = {}
+    for words, command in commands_of(cli):
+        *noun, verb = words.split()
+        call = re.compile(" ".join(["zkcoord", *noun, rf"(?:[a-z-]+ \| )*{verb}(?![a-z-])"]))
+        shown = " ".join(line for line in lines_of_commands() if call.match(line))
+        own = [each for each in command.params if isinstance(each, click.Option) and each.name not in COMMON]
+        named = {verb, *re.findall(r"--[a-z-]+", shown)} if shown else set()
+        missing[words] = {verb, *(name for each in own for name in each.opts if name.startswith("--"))} - named
+    assert {words: names for words, names in missing.items() if names} == {}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
