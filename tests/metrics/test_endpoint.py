@@ -6,7 +6,7 @@ import json
 import socket
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ from zkcoord.core.handovers import MOMENTS
 from zkcoord.metrics import endpoint, names
 from zkcoord.metrics.address import parse_address
 from zkcoord.metrics.endpoint import Endpoint, Part
+from zkcoord.metrics.names import Name
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.writes import CreateNode, DeleteNode, Transaction, Write
 
@@ -98,6 +99,12 @@ def test_a_coordinator_and_its_consumers_serve_what_they_do(chroot: str) -> None
     assert get(serving, "/metrics")[0] == 0
 
 
+def unserved(found: Samples, metrics: Iterable[Name]) -> list[str]:
+    """The metrics of which nothing is served."""
+    served = {name for name, _ in found}
+    return [each.name for each in metrics if not served.intersection(each.samples)]
+
+
 def check_coordinator(found: Samples) -> None:
     def of(name: str, **labels: str) -> float | None:
         return found.get((name, frozenset(labels.items())))
@@ -115,9 +122,8 @@ def check_coordinator(found: Samples) -> None:
     assert (of("zkcoord_zookeeper_requests_total", role="coordinator", kind="commit", outcome="committed") or 0) > 5
     assert of("zkcoord_zookeeper_connected", role="coordinator") == 1
     assert (of("zkcoord_loop_step_seconds_count", role="coordinator") or 0) > 5
-    served, others = {name for name, _ in found}, ("zkcoord_consumer", "zkcoord_spark", "zkcoord_audit")
-    ours = [each for each in names.ALL if not each.name.startswith(others)]
-    assert [each.name for each in ours if not served.intersection(each.samples)] == []
+    others = ("zkcoord_consumer", "zkcoord_spark", "zkcoord_audit")
+    assert unserved(found, [each for each in names.ALL if not each.name.startswith(others)]) == []
 
 
 def check_consumer(found: Samples) -> None:
@@ -127,6 +133,7 @@ def check_consumer(found: Samples) -> None:
     assert (of("zkcoord_consumer_registered"), of("zkcoord_consumer_partitions")) == (1, 2)
     assert (of("zkcoord_consumer_progress_total"), of("zkcoord_consumer_lag")) == (17, 5)
     assert 0 < (of("zkcoord_consumer_lease_seconds") or 0) < 10
+    assert unserved(found, [each for each in names.ALL if each.name.startswith("zkcoord_consumer")]) == []
 
 
 def check_handovers(text: str) -> None:
@@ -207,7 +214,7 @@ def test_who_shares_an_address_is_added_up_and_the_last_one_closes_it() -> None:
     for part in parts:
         assert Endpoint.at(address) is endpoint
         endpoint.add(part)
-        endpoint.looked_up.sources.append(lambda: [(names.HELD, ("g",), 3)])
+        endpoint.looked_up.sources.append(lambda: [(names.READABLE, ("g",), 3)])
     assert value(address, "zkcoord_consumer_partitions", group="g") == 6
     assert get(address, "/healthz") == (200, "part 1: ok\npart 2: ok\n")
     assert get(address, "/other")[0] == 404

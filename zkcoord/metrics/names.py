@@ -92,7 +92,7 @@ EVICTIONS = Name("zkcoord_group_evictions", COUNTER, "Members that were evicted.
 # of a consumer
 REGISTERED = Name("zkcoord_consumer_registered", GAUGE, "1 while it is a member.", ("group",))
 LEASED = Name("zkcoord_consumer_lease_seconds", GAUGE, "For how long it may still read, without an answer.", ("group",))
-HELD = Name("zkcoord_consumer_partitions", GAUGE, "Partitions that it reads.", ("group",))
+READABLE = Name("zkcoord_consumer_partitions", GAUGE, "Partitions that it reads.", ("group",))
 OBEYED = Name("zkcoord_consumer_generation", GAUGE, "The highest generation that it has obeyed.", ("group",))
 LAG = Name("zkcoord_consumer_lag", GAUGE, "Records that are left to read, as its application reports.", ("group",))
 PROGRESS = Name(

@@ -179,7 +179,7 @@ class MeasuredConsumer(_Measured[MembershipRole]):
         lease = role.lease
         yield names.REGISTERED, group, float(role.consumer_id is not None)
         yield names.LEASED, group, max(0, lease.until_ms - mono_ms()) / 1000 if lease is not None else 0
-        yield names.HELD, group, len(role.readable)
+        yield names.READABLE, group, len(role.readable)
         yield names.OBEYED, group, role.generation
         if role.said is not None:
             yield names.PROGRESS, group, role.said[0]
