@@ -60,6 +60,18 @@ def test_another_id_does_not_count_without(missing: str) -> None:
     assert play.mirror.topics == {"t": T}
 
 
+@pytest.mark.parametrize("stranger", [{0: (9,), 1: (9,)}, {0: (1,)}], ids=["other replicas", "other partitions"])
+def test_f225_another_id_with_other_partitions_or_replicas_than_the_list_has_never_counts(
+    stranger: dict[int, tuple[int, ...]],
+) -> None:
+    """A broker of another cluster tells it, again and again."""
+    play = Play(t=T)
+    for _ in range(4):
+        play.listed(t=T)
+        assert play.told(t=replace(OTHER, partitions=stranger)) == ()
+        play.later(CONFIRM_MS)
+
+
 def test_an_id_that_was_replaced_never_counts_again() -> None:
     play = Play(t=OTHER)
     play.mirror = replace(play.mirror, over=(("t", "idT"),))
@@ -134,7 +146,7 @@ def test_f171_a_broker_that_still_tells_a_deleted_topic_brings_it_not_back(lacks
     play.later(ABSENT_MS)
     if lacks == "a list":
         play.listed(u=U)
-        play.told(t=T)
+        assert play.told(t=T) == ()
     else:
         play.told(t=ABSENT)
     play.listed(t=T, u=U)
@@ -184,6 +196,14 @@ def test_of_another_cluster_nothing_counts_and_what_was_suspected_is_forgotten()
     assert play.memory.problem is None
     assert play.told(t=OTHER) == ()
     assert play.take(Cluster("d", {})) == ()
+
+
+@pytest.mark.parametrize("told", [ABSENT, grown(T, range(3)), OTHER], ids=["absent", "grown", "another id"])
+def test_a_description_before_the_first_list_counts_for_nothing_and_is_not_remembered(told: Topic | Told) -> None:
+    """It names no cluster."""
+    play = Play(t=T)
+    before = play.memory
+    assert (play.told(t=told), play.memory) == ((), before)
 
 
 @pytest.mark.parametrize("cluster_id", ["c", ""])

@@ -17,6 +17,7 @@ from zkcoord.core.topic_mirror import (
     PutBroker,
     PutTopic,
     RemoveBroker,
+    Silent,
     Told,
     Topic,
     shape_of,
@@ -55,6 +56,14 @@ def test_a_topic_with_another_id_is_asked_for_behind_each_list_until_it_counts()
     play.listed(t=T, **many)
     assert "t" in play.described()
     assert play.told(t=other) == (PutTopic("t", other, replaces="idT"),)
+
+
+def test_a_topic_that_a_list_lacks_is_asked_for_by_name_behind_it() -> None:
+    """Among thousands of topics its turn would come in many seconds; meanwhile a deleted one stands."""
+    many = {f"a{n:05}": U for n in range(3 * DESCRIBE_MAX)}
+    play = Play(t=T, **many)
+    play.listed(**many)
+    assert "t" in play.described()
 
 
 @pytest.mark.parametrize("told", [Told(None, U.partitions), NOTHING, ABSENT])
@@ -193,3 +202,48 @@ def test_a_question_between_two_others_changes_none_of_them() -> None:
             else:
                 play.told(**{name: T if name == "t" else U for name in question.topics})
     assert questions[:8] == questions[8:]
+
+
+def test_a_topic_of_which_nothing_was_told_is_asked_for_at_once_when_a_list_has_news_of_it() -> None:
+    play = Play(t=T)
+    play.listed(t=T, n=U)
+    play.told(n=NOTHING)
+    assert not play.memory.urgent
+    play.listed(t=T, n=U)
+    assert not play.memory.urgent
+    play.listed(t=T, n=grown(U, range(2)))
+    assert play.memory.urgent
+
+
+def test_behind_a_question_without_an_answer_the_next_one_waits_for_its_poll_and_is_for_a_list() -> None:
+    play = Play(t=T)
+    assert play.question().kind is Kind.LIST
+    play.take(Silent(Kind.LIST, "Kafka is away"))
+    assert play.question().kind is Kind.LIST
+    play.listed(t=T, n=U)
+    assert play.memory.urgent
+    play.take(Silent(Kind.DESCRIBE, "Kafka is away"))
+    assert not play.memory.urgent
+
+
+@pytest.mark.parametrize("answer", [Silent(Kind.CLUSTER, "Kafka is away"), Cluster("", {})])
+def test_lists_do_not_wait_for_a_broker_that_does_not_describe_the_cluster(answer: Silent | Cluster) -> None:
+    play = Play(t=T)
+    play.listed(t=T)
+    assert play.question().kind is Kind.CLUSTER
+    play.take(answer)
+    assert play.question().kind is Kind.LIST
+    play.listed(t=T)
+    play.later(CLUSTER_MS - 1)
+    assert play.question().kind is not Kind.CLUSTER
+    play.later(1)
+    assert play.question().kind is Kind.CLUSTER
+
+
+def test_of_several_problems_the_latest_is_told() -> None:
+    play = Play(t=T)
+    play.take(Silent(Kind.DESCRIBE, "describing fails"))
+    play.take(Silent(Kind.LIST, "listing fails"))
+    assert (play.memory.problem or "").startswith("listing fails")
+    play.take(Silent(Kind.DESCRIBE, "describing fails again"))
+    assert (play.memory.problem or "").startswith("describing fails again")

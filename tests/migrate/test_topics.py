@@ -272,6 +272,15 @@ def test_a_mirror_of_an_earlier_switch_is_brought_up_to_date_and_what_it_had_is_
     assert mirror_in(tree) == replace(now, over=(("clicks", "idC"), ("views", "idV")))
 
 
+def test_a_later_switch_completes_marks_too_beside_the_mirror_of_an_earlier_one() -> None:
+    tree = tree_with()
+    switch(tree)
+    switch(tree, "zookeeper")
+    tree.set(LAYOUTS["draft"].mark("g", "clicks"), encode_mark(OLD_MARK))
+    assert switch(tree) is True
+    assert decode_mark(tree.data()[LAYOUTS["draft"].mark("g", "clicks")]) == replace(OLD_MARK, topic_id="idC")
+
+
 def test_f206_a_run_that_another_one_took_over_writes_nothing_more_and_says_what_to_look_at() -> None:
     for goal, what in (("kafka", r"took it over \(bob\)"), ("zookeeper", "gave it up")):
         tree = tree_with()

@@ -90,6 +90,20 @@ def test_an_answer_to_a_question_of_an_earlier_term_or_of_somebody_else_is_none(
     assert play.watch.leaving
 
 
+def test_brokers_leave_by_an_answer_that_came_while_none_was_registered_and_until_one_is() -> None:
+    play = Play()
+    play.read(HERE, *OTHERS)
+    play.watch.advance(0)
+    play.answer()
+    play.read(GONE)
+    assert not play.watch.leaving  # all of them may be away
+    play.watch.advance(ASK_MS)
+    play.answer()
+    assert play.watch.leaving
+    play.read(HERE)
+    assert not play.watch.leaving
+
+
 def test_where_no_brokers_are_named_nobody_is_asked() -> None:
     play = Play(asks=False)
     play.read(GONE, *OTHERS)

@@ -7,8 +7,9 @@ from typing import Any, cast
 import pytest
 
 from zkcoord.core.topic_mirror import CONFIRM_MS, Answer, Cluster, Described, Kind, Listed, Question, Told, shape_of
+from zkcoord.errors import UnavailableError
 from zkcoord.serving.asker import Asker
-from zkcoord.serving.topic_mirror import IDLE_SHARE, PAUSE_MS_MAX, TopicMirror
+from zkcoord.serving.topic_mirror import IDLE_SHARE, KAFKA, PAUSE_MS_MAX, TopicMirror
 from zkcoord.shell.loop import Loop
 from zkcoord.shell.ports import CallDone
 from zkcoord.tree.paths import EPOCH, layout_named
@@ -33,16 +34,20 @@ class Tree:
     def __init__(self) -> None:
         self.sent: list[Transaction] = []
         self.unwanted: list[str] = []
+        self.touched: list[str] = []
+        self.dirty = frozenset[str]()
         self.tracker = self
 
     def want(self, *_: object, **__: object) -> None: ...
-    def touch(self, *_: object) -> None: ...
+
+    def touch(self, path: str, *_: object) -> None:
+        self.touched.append(path)
 
     def unwant(self, path: str, *_: object) -> None:
         self.unwanted.append(path)
 
     def unclean(self) -> frozenset[str]:
-        return frozenset()
+        return self.dirty
 
     def ready(self, _lane: str, _now_ms: int) -> bool:
         return True
@@ -57,9 +62,10 @@ class Play:
     def __init__(self, wanted: str = "", interval_ms: int = 400, named: frozenset[str] = frozenset()) -> None:
         self.tree, self.asked, self.now_ms = Tree(), list[tuple[int, Question]](), 1_000
         asker = Asker(cast("Any", self), interval_ms=interval_ms)
+        self.said: dict[str, str | None] = {}
         loop = cast("Loop", self.tree)
         self.mirror = TopicMirror(
-            loop, LAYOUT, asker, lambda _what, _why: None, lambda path: path == wanted, lambda: named
+            loop, LAYOUT, asker, self.said.__setitem__, lambda path: path == wanted, lambda: named
         )
         topic = b'{"version":3,"topic_id":"idT","partitions":{"0":[1]}}'
         for node in (
@@ -86,6 +92,11 @@ class Play:
             Kind.DESCRIBE: Described({name: told[name] for name in question.topics}),
         }
         self.mirror.called(CallDone(token, answers[question.kind]))
+        return self.advance()
+
+    def silent(self) -> int | None:
+        """The open question has no answer; what `advance` returns then."""
+        self.mirror.called(CallDone(self.asked[-1][0], None, UnavailableError("Kafka is away")))
         return self.advance()
 
     def until(self, kind: Kind, **told: Told) -> None:
@@ -146,11 +157,39 @@ def test_the_next_question_waits_four_times_as_long_as_the_answer_took_and_never
     assert play.answer(t=T) == play.now_ms + pause_ms
 
 
-def test_a_topic_that_leaves_the_mirror_is_followed_on_while_a_group_wants_it() -> None:
+def test_a_topic_that_leaves_the_mirror_is_followed_on_while_a_group_wants_it_and_read_once_more() -> None:
     for wanted in ("", LAYOUT.topic("t")):
         play = Play(wanted)
         play.mirror.take(Node(LAYOUT.topics, NodeKind.CHILDREN, STAT, children=()))
         assert play.tree.unwanted == ([] if wanted else [LAYOUT.topic("t")])
+        assert play.tree.touched[1:] == [LAYOUT.topic("t")]  # behind the one of its coming
+
+
+@pytest.mark.parametrize("scope", [LAYOUT.topic("t"), LAYOUT.topics, LAYOUT.brokers, f"{LAYOUT.brokers}/1", ""])
+def test_nobody_is_asked_while_something_of_the_mirror_is_still_to_be_read(scope: str) -> None:
+    play = Play()
+    play.tree.dirty = frozenset({scope})
+    assert (play.advance(), play.asked) == (None, [])
+    play.tree.dirty = frozenset({"/brokers/topics/another", "/zkcoord"})
+    play.advance()
+    assert len(play.asked) == 1
+
+
+def test_a_question_without_an_answer_costs_no_pause_and_a_list_is_asked_for_next() -> None:
+    play = Play()
+    play.until(Kind.DESCRIBE, t=T)
+    play.now_ms += 9_000
+    play.silent()
+    assert [question.kind for _, question in play.asked[-2:]] == [Kind.DESCRIBE, Kind.LIST]
+
+
+def test_a_term_that_ends_says_no_more_what_is_wrong_with_answers() -> None:
+    play = Play()
+    play.advance()
+    play.silent()
+    assert "Kafka is away" in (play.said[KAFKA] or "")
+    play.mirror.end()
+    assert play.said == {KAFKA: None}
 
 
 def test_while_a_list_is_paused_for_the_topics_that_groups_name_are_asked_for_at_each_poll() -> None:
@@ -177,3 +216,17 @@ def test_a_question_between_two_others_pauses_as_long_as_its_own_answer_takes() 
     assert play.asked[-1][1] == Question(Kind.DESCRIBE, ("t",))
     play.now_ms += 300
     assert play.answer(t=T) == play.now_ms + IDLE_SHARE * 300
+
+
+def test_behind_a_question_between_that_has_no_answer_the_paused_one_comes_at_the_next_poll() -> None:
+    play = Play(named=frozenset({"t"}))
+    play.until(Kind.LIST, t=T)
+    play.now_ms += 2_000
+    play.answer(t=T)  # the brokers may be asked for after a pause of 8 s
+    assert play.asked[-1][1] == Question(Kind.DESCRIBE, ("t",))
+    polled_ms = play.now_ms + 400
+    play.now_ms += 100
+    assert play.silent() == polled_ms
+    play.now_ms = polled_ms
+    play.advance()
+    assert play.asked[-1][1].kind is Kind.CLUSTER

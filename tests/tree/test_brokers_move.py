@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from zkcoord.tree.brokers_move import BrokersMove, cluster_id_of, move_of, registered
-from zkcoord.tree.paths import BROKERS, CLUSTER_ID, CONTROLLER, MIGRATION
+from zkcoord.tree.brokers_move import BrokersMove, cluster_id_of, cluster_of, move_of, registered
+from zkcoord.tree.paths import BROKERS, CLUSTER_ID, CONTROLLER, FROM_KAFKA, FROM_ZOOKEEPER, MIGRATION
+from zkcoord.tree.schema import Schema
 from zkcoord.tree.snapshot import Kind, Node, Stat
 
 OLD = b'{"version":2,"brokerid":0,"timestamp":"1","kraftControllerEpoch":-1}'
@@ -64,3 +65,19 @@ def test_a_move_is_seen_in_what_kafka_writes_and_in_nothing_else(
 )
 def test_a_clusters_id_is_read_where_kafka_has_written_one(data: bytes | None, cluster_id: str | None) -> None:
     assert cluster_id_of(node(CLUSTER_ID, data)) == cluster_id
+
+
+@pytest.mark.parametrize(
+    ("source", "in_schema", "cluster_id"),
+    [
+        (FROM_KAFKA, "a", "a"),
+        (FROM_KAFKA, "", None),  # its coordinator has no answer yet: the node may be another cluster's
+        (FROM_ZOOKEEPER, "a", "b"),
+        (FROM_ZOOKEEPER, "", "b"),
+    ],
+)
+def test_the_trees_cluster_is_that_of_the_source_of_its_topics(
+    source: str, in_schema: str, cluster_id: str | None
+) -> None:
+    schema = Schema(revision="0003", layout="draft", topics=source, cluster_id=in_schema)
+    assert cluster_of(schema, node(CLUSTER_ID, b'{"version":"1","id":"b"}')) == cluster_id

@@ -7,8 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tree.cases import HOSTILE, QUICK, counters, damaged, names, reads_or_refuses
+from zkcoord.core.view import TopicChange
 from zkcoord.errors import CorruptError
-from zkcoord.tree.topic import Mark, TopicInfo, decode_mark, decode_topic, encode_mark, same_incarnation
+from zkcoord.tree.topic import (
+    MIRRORED_CZXID,
+    Mark,
+    MarkSeen,
+    TopicInfo,
+    changes_of,
+    decode_mark,
+    decode_topic,
+    encode_mark,
+    same_incarnation,
+)
 
 ID, OTHER_ID = "oxbH-Pl5TzqiGyEFZh3Cbw", "AAAAAAAAAAAAAAAAAAAAAQ"
 V3 = (
@@ -104,6 +115,8 @@ def test_random_and_damaged_marks_never_raise_anything_else(data: bytes) -> None
         (ID, OTHER_ID, 11, 1, False),
         (ID, OTHER_ID, 10, 1, False),
         (ID, OTHER_ID, 11, 2, False),  # copied, and created again
+        (None, ID, MIRRORED_CZXID, 1, True),  # topics come from Kafka, and the mark from a broker that told no id
+        (ID, OTHER_ID, MIRRORED_CZXID, 1, False),
     ],
 )
 def test_ids_tell_incarnations_apart_else_czxids_under_the_same_root(
@@ -111,3 +124,9 @@ def test_ids_tell_incarnations_apart_else_czxids_under_the_same_root(
 ) -> None:
     mark = Mark(incarnation=1, topic_id=marked_id, czxid=10, root_czxid=1)
     assert same_incarnation(mark, topic_id, czxid, root_czxid) is same
+
+
+def test_a_topic_that_is_not_there_is_not_deleted_before_that_is_known() -> None:
+    seen = {"t": MarkSeen(Mark(incarnation=1, topic_id=ID, czxid=10, root_czxid=1), 0)}
+    assert changes_of(seen, lambda _: None, lambda _: False) == {}
+    assert changes_of(seen, lambda _: None, lambda _: True) == {"t": TopicChange.DELETED}

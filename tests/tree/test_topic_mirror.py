@@ -91,7 +91,8 @@ def test_what_nobody_can_parse_is_not_in_the_mirror_which_is_made_anew() -> None
     found = nodes(t=T)
     found[LAYOUT.topic("t")] = found[LAYOUT.topic("t")]._replace(data=b"{")
     assert mirror_of(found, LAYOUT, "c").topics == {}
-    for data in (b"", b"{", b'{"version":1,"over":3}', b'{"version":1,"over":[["t"],[1,2],"x"]}'):
+    unknown = (b'{"version":1,"over":3}', b'{"version":1,"over":[["t"],[1,2],"x"]}', b'{"version":1,"whole":"false"}')
+    for data in (b"", b"{", *unknown):
         assert decode_root(data) == MirrorRoot()
 
 
