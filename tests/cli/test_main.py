@@ -235,7 +235,10 @@ def test_with_a_json_log_every_line_on_standard_error_is_an_object(
         (["group", "list", "--zookeeper", "h:1/a/"], "the chroot must not end with /"),
         (["coordinator", "--zookeeper", "h:1,"], "a host is missing"),
         (["coordinator", "--zookeeper", "h:1", "--id", "-1"], "'--id': -1 is not in the range x>=0."),
-        (["migrate", "current", "--zookeeper", "h:1", "--zookeeper-config", "/none"], "/none cannot be read"),
+        (
+            ["migrate", "current", "--zookeeper", "h:1", "--zookeeper-config", "/none"],
+            "/none cannot be read (No such file or directory); name a file",
+        ),
     ],
 )
 def test_a_wrong_call_is_refused_with_what_to_change(run: Run, words: list[str], why: str) -> None:

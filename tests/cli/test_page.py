@@ -116,7 +116,9 @@ def test_what_cannot_be_served_is_told_before_anything_begins(
             taken.bind(("127.0.0.1", 0))
             taken.listen()
             address = f"127.0.0.1:{taken.getsockname()[1]}"
-            assert "give another address" in refused(command, "--http", address)
+            assert f"{address} for the page (Address already in use): give another" in refused(
+                command, "--http", address
+            )
         with monkeypatch.context() as patch:
             patch.setattr(beside, "find_spec", lambda name: None)
             assert "pip install 'zkcoord[web]'" in refused(command, "--http", free_address())

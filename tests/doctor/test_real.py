@@ -70,6 +70,14 @@ def test_the_doctor_works_before_zkcoord_has_come_in_and_for_people(chroot: str,
     assert lines[0].startswith("ERR  kafka: no Kafka has ever been here")
 
 
+@pytest.mark.zookeeper
+def test_a_chroot_that_does_not_exist_is_told_in_one_line(chroot: str, run: Run) -> None:
+    result = run("doctor", "--zookeeper", f"{chroot}/deeper")
+    assert (result.exit_code, result.stdout) == (2, "")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("error: the chroot ") and "/deeper does not exist" in line
+
+
 def test_a_server_that_is_away_is_a_finding(run: Run) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -109,7 +109,7 @@ def test_a_wrong_configuration_names_its_line(tmp_path: Path, text: str, message
 
 
 def test_a_missing_file_is_the_callers_error(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match=r"cannot be read \(No such file or directory\); name a file"):
         load_config(tmp_path / "none")
 
 

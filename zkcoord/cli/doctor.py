@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -60,7 +61,8 @@ def _examine(settings: Settings) -> Sequence[Finding]:
             return _without_tree(servers, brokers)
         try:
             tree = stack.enter_context(settings.tree())
-            facts = ask_tree(tree, open_nodes=_open(settings), logs_in=_logs_in(settings))
+            facts = ask_tree(tree, logs_in=_logs_in(settings))  # first: it tells of a chroot that is not there
+            facts = replace(facts, writes_anybody=_open(settings))
             groups = ask_groups(tree, users)
         except UnavailableError as error:
             return _without_tree(servers, brokers, str(error))

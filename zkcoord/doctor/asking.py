@@ -118,8 +118,8 @@ def _pairs(text: str, between: str) -> dict[str, str]:
     return {key.strip(): value.strip() for key, there, value in found if there}
 
 
-def ask_tree(tree: BlockingTree, *, open_nodes: Collection[str] = (), logs_in: bool = False) -> TreeFacts:
-    """Read what stands in ZooKeeper; `open_nodes`: those that everybody may write."""
+def ask_tree(tree: BlockingTree, *, logs_in: bool = False) -> TreeFacts:
+    """Read what stands in ZooKeeper, but for who may write it."""
     read_ms = []
     for _ in range(READS_TIMED):
         begun_ns = time.monotonic_ns()
@@ -135,7 +135,6 @@ def ask_tree(tree: BlockingTree, *, open_nodes: Collection[str] = (), logs_in: b
     serving = read_tree(tree, "this address").coordinator if schema is not None else None
     return TreeFacts(
         read_ms=tuple(read_ms),
-        writes_anybody=tuple(open_nodes),
         logs_in=logs_in,
         brokers=len(brokers.children) if brokers.exists else None,
         topics=len(topics.children) if topics.exists else None,

@@ -20,9 +20,8 @@ from urllib.parse import parse_qs, urlsplit
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
-from zkcoord.errors import UsageError
 from zkcoord.metrics import names
-from zkcoord.metrics.address import parse_address
+from zkcoord.metrics.address import nobody_can_listen, parse_address
 from zkcoord.metrics.families import Instruments, LookedUp
 from zkcoord.metrics.names import Sample
 from zkcoord.settings import version
@@ -111,9 +110,7 @@ class Endpoint:
         try:
             server = (_Server6 if ":" in host else _Server)((host, port), handler)
         except OSError as error:
-            raise UsageError(
-                f"nobody can listen on {host}:{port} for metrics ({error}): give another address"
-            ) from error
+            raise nobody_can_listen(self._address, "metrics", error) from error
         threading.Thread(target=server.serve_forever, name="zkcoord-metrics", daemon=True).start()
         return server
 

@@ -62,7 +62,9 @@ def _changed(view: GroupView, change: Change) -> GroupView:
     model = max(members.values(), key=lambda member: member.czxid, default=None)
     for consumer in change.removed:
         if consumer not in members:
-            raise UsageError(f"--remove-member {consumer}: it is no member; `zkcoord group describe G --members`")
+            raise UsageError(
+                f"--remove-member {consumer}: it is no member; `zkcoord group members {view.group}` shows them"
+            )
         del members[consumer]
         channels.pop(consumer, None)
     if model is None:

@@ -106,7 +106,8 @@ def read_token(file: str) -> str:
             raise UsageError(f"{file}: others than its owner may read it: chmod 600 {file}")
         token = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file}: the token cannot be read ({error}): name a file with one line") from error
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"{file}: the token cannot be read ({why}): name a file with one line") from error
     if len(token) < TOKEN_LEAST or not token.isascii() or not token.isprintable() or " " in token:
         raise UsageError(
             f"{file}: a token has at least {TOKEN_LEAST} printable ASCII characters without spaces, in one line; for"

@@ -20,6 +20,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from zkcoord.errors import UsageError
 from zkcoord.kafka.client import KafkaClient
 from zkcoord.logs import emit
+from zkcoord.metrics.address import nobody_can_listen
 from zkcoord.page.actions import Actions
 from zkcoord.page.app import Page, make_app
 from zkcoord.page.guard import Gate
@@ -137,7 +138,7 @@ def listen(address: tuple[str, int]) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family)
     except OSError as error:
-        raise UsageError(f"nobody can listen on {host}:{port} for the page ({error}): give another address") from error
+        raise nobody_can_listen(address, "the page", error) from error
 
 
 def _reader(served: Served, stack: ExitStack) -> Reader:

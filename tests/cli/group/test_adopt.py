@@ -103,6 +103,7 @@ def test_for_people(world: OldWorld, run: Run) -> None:
         (("g", *RANGE[:4], "--kafka", "2.0"), "--kafka is '2.0', allowed is 0.8, 0.9, 0.10, 0.11, 1.0 or 1.1"),
         (("g", *RANGE, "--dual-commit"), "--dual-commit is True, allowed is false, unless offsets is kafka"),
         ((), "name one group, or give --from FILE"),
+        (("g", "--from", "x"), "group g and --from x were both given: the file names its groups"),
         (("g", *RANGE, "--wave", "1"), "--wave chooses among the groups of a file"),
         (("--from", "x", "--kafka", "1.1"), "--kafka: with --from the file says it"),
     ],

@@ -149,6 +149,9 @@ def test_only_handovers_of_the_time_that_is_asked_for_are_shown(address: str, ru
     assert none.stdout == "group g: no hand-over of this time\n"
     wrong = run("group", "timeline", "g", "--from", address, "--since", "yesterday")
     assert (wrong.exit_code, "--since 'yesterday' is no time" in wrong.stderr) == (2, True)
+    turned = run("group", "timeline", "g", "--from", address, "--since", "8", "--until", "7")
+    told = "error: --since 8 is not before --until 7: give the earlier moment to --since\n"
+    assert (turned.exit_code, turned.stderr) == (2, told)
 
 
 def test_a_journals_handovers_are_shown_as_a_coordinators_are(run: Run, tmp_path: Path) -> None:

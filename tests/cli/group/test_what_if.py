@@ -61,7 +61,10 @@ def test_another_assignor_would_be_asked(world: World, run: Run) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (("--remove-member", "nobody"), "it is no member"),
+        (
+            ("--remove-member", "nobody"),
+            "--remove-member nobody: it is no member; `zkcoord group members g` shows them",
+        ),
         (("--partitions", "other=3"), "the group reads no such topic"),
         (("--partitions", "clicks=1"), "it has 2, and Kafka removes none"),
         (("--partitions", "clicks"), "write TOPIC=NUMBER"),

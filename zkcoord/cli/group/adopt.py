@@ -66,7 +66,9 @@ def adopt(
     group, and coordinators serve it. `zkcoord group release` is the way back. May be run again: what is adopted already
     stays as it is.
     """
-    if (name is None) is (file is None):
+    if name is not None and file is not None:
+        raise UsageError(f"group {name} and --from {file} were both given: the file names its groups")
+    if name is None and file is None:
         raise UsageError("name one group, or give --from FILE")
     given = {key: value for key, value in told.items() if value not in (None, False)}
     if file is not None and given:

@@ -73,6 +73,8 @@ def timeline(
     if picture is not None and not picture.endswith(SVG):
         check_picture(Path(picture))
     since_ms, until_ms = moment("--since", since), moment("--until", until)
+    if since_ms is not None and until_ms is not None and since_ms >= until_ms:
+        raise UsageError(f"--since {since} is not before --until {until}: give the earlier moment to --since")
     some = since_ms is None and until_ms is None
     found = (
         _journaled(name, journals, since_ms, until_ms)

@@ -159,7 +159,10 @@ def load_config(path: Path | str) -> ZooKeeperConfig:
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"the ZooKeeper configuration {path} cannot be read: {error}") from error
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(
+            f"the ZooKeeper configuration {path} cannot be read ({why}); name a file that can be read"
+        ) from error
     found: dict[str, Any] = {}
     sasl: dict[str, str] = {}
     for number, raw in enumerate(lines, start=1):
