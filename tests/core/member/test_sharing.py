@@ -26,6 +26,7 @@ from zkcoord.core.member.decisions import (
     Versions,
 )
 from zkcoord.core.member.former_owners import FormerOwners
+from zkcoord.core.member.log import CommitLog
 from zkcoord.core.member.memory import PLANNED
 from zkcoord.core.member.neighbours import ALONE, EARLY_MS, Neighbours
 from zkcoord.core.member.starts import PUT_OFF_MS
@@ -126,6 +127,17 @@ def test_what_is_free_of_the_own_share_is_claimed_and_acknowledged_without_a_com
     }
 
 
+def test_the_store_of_a_claim_is_the_records_unless_something_is_held_in_another_one() -> None:
+    """Nobody names it beside old members: without a start the record's store is all that there is."""
+    kafka = fast_replace(beside(T0, T1, free=(T1,)), store="kafka", old_store="kafka")
+    log = CommitLog(tree="5e0b", patience_ms=PATIENCE_MS, checkpoint_ms=NOW)
+    for held, store in (((), "kafka"), ((T0,), "zookeeper")):
+        found = member(*held, neighbours=kafka)
+        found.has(log=log)
+        assert kinds(found.decides()) == [LookUp]
+        assert found.memory.store.name == store
+
+
 def test_an_acknowledgement_that_was_refused_is_tried_again_from_what_is_read_then() -> None:
     found = claiming(T0)
     acknowledging(found)
@@ -210,6 +222,8 @@ def test_another_thread_of_its_own_is_another_owner() -> None:
     shared = beside(T0)
     found = member(T0, neighbours=fast_replace(shared, share={T0: f"{ME[:-1]}1"}))
     assert found.decides() == [AskStop(partitions=(T0,))]
+    found.called("stop", T0)
+    assert found.decides(NOW + 10 * PATIENCE_MS) == []  # no old member waits for it
 
 
 def test_f97_an_application_that_does_not_stop_in_time_loses_the_partition_which_is_released_without_a_commit() -> None:
