@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,24 +45,47 @@ def test_f252_drafts_of_attempts_that_did_not_count_and_of_ranges_cut_anew_go_wi
     assert [each for each in place.files() if each.startswith(".")] == kept
 
 
-def test_f252_a_folder_of_drafts_goes_when_one_of_its_partitions_has_an_heir(tmp_path: Path) -> None:
-    """Its batch never comes again whole. An heir of another partition, and a member of that generation, leave it."""
-    folder, aside = tmp_path / "clicks", tmp_path / "aside"
+def killed(folder: Path) -> list[Path]:
+    """A program with two ranges is killed when its tasks have written; return what it leaves beside the files."""
+    aside = folder.with_name("aside")
     aside.mkdir()
 
-    def killed() -> None:
+    def strike() -> None:
         for each in folder.glob(".*"):
             each.rename(aside / each.name)
         raise Dies
 
-    write: Any = write_parquet_ranges
     with pytest.raises(Dies):
-        write(Frame.of(C, D, on_write=killed), batch(C, D), folder)
+        write(folder, C, D, on_write=strike)
     left = [each.rename(folder / each.name) for each in aside.iterdir()]
     assert len(left) == 2
-    other = OffsetRange("clicks", 2, 0, 3)
-    write(Frame.of(other), replace(batch(other), generation=2), folder)
-    write(Frame.of(D), batch(D), folder)
+    return left
+
+
+def write(folder: Path, *ranges: OffsetRange, generation: int = 1, of: str = "b", **settings: Any) -> None:
+    to = replace(batch(*ranges, replayed=generation > 1), generation=generation, id=of)
+    write_parquet_ranges(Frame.of(*ranges, **settings), to, folder)  # type: ignore[arg-type]
+
+
+def test_f252_a_folder_of_drafts_goes_when_the_batch_comes_again(tmp_path: Path) -> None:
+    left = killed(tmp_path / "clicks")
+    write(tmp_path / "clicks", C, D)
+    assert all(each.exists() for each in left), "who has it in the same generation may be somebody else"
+    write(tmp_path / "clicks", C, D, generation=2)
+    assert sorted(each.name for each in (tmp_path / "clicks").iterdir()) == FILES
+
+
+def test_f252_a_folder_of_drafts_goes_after_a_day_when_heirs_share_its_batch(tmp_path: Path) -> None:
+    """Until then its program may still write: a query that was too slow goes on with its next batch. Others of no such
+    partition, or of its generation, leave it."""
+    folder, other = tmp_path / "clicks", OffsetRange("clicks", 2, 0, 3)
+    left = killed(folder)
+    write(folder, C, generation=2, of="heir")
+    for each in left:
+        assert each.exists()
+        os.utime(each, (0, 0))
+    write(folder, other, generation=2, of="others")
+    write(folder, D, of="heir")
     assert all(each.exists() for each in left)
-    write(Frame.of(C), replace(batch(C, replayed=True), generation=2), folder)
-    assert sorted(each.name for each in folder.iterdir()) == sorted([*FILES, "clicks-2-0-3.parquet"])
+    write(folder, D, generation=2, of="heir")
+    assert sorted(each.name for each in folder.iterdir()) == [*FILES, "clicks-2-0-3.parquet"]

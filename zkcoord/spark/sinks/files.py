@@ -10,6 +10,7 @@ import re
 import shutil
 import uuid
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+OLD_S = 24 * 3600  # of drafts that nobody writes any more; by the clock of the file system
 PARTITIONS = ".partitions"  # behind the name of a folder of drafts: a file that says which partitions these are of
 
 
@@ -42,9 +44,9 @@ def write_parquet_ranges(
     see the files of the executors. Then no file has got its name; in an object store the file of such a range is
     removed again.
 
-    Below a path a file that is being written is hidden from Spark's readers (`.<batch id>-…`). The next batch of one of
-    its partitions removes what a program that died has left. (Spark's own writer is used there, and the footers tell
-    which file is which: no Python worker is started.)
+    Below a path a file that is being written is hidden from Spark's readers (`.<batch id>-…`). The batch's next run
+    removes what a program that died has left, and so does any batch of one of its partitions after a day. (Spark's own
+    writer is used there, and the footers tell which file is which: no Python worker is started.)
     """
     check_batch(batch)
     missing = sorted({"topic", "partition"} - set(df.columns))
@@ -59,10 +61,10 @@ def write_parquet_ranges(
     path = Path(folder).absolute()
     drafts = path / f".{batch.id}-{batch.generation}-{uuid.uuid4().hex[:8]}"  # not shared with one that slept
     path.mkdir(parents=True, exist_ok=True)
-    _remove_left(path, batch)
     told = drafts.with_name(f"{drafts.name}{PARTITIONS}")
     try:
         told.write_text("\n".join(str(each.topic_partition) for each in batch.ranges), encoding="utf-8")
+        _remove_left(path, batch, told.stat().st_mtime)
         write_drafts(df, drafts)
         return name_files(drafts, batch.ranges, path, replayed=batch.replayed)
     finally:
@@ -70,22 +72,21 @@ def write_parquet_ranges(
         told.unlink(missing_ok=True)
 
 
-def _remove_left(folder: Path, batch: Batch) -> None:
-    """Remove drafts of earlier generations with a partition of this batch, which their program has lost."""
+def _remove_left(folder: Path, batch: Batch, now_s: float) -> None:
+    """Remove drafts of earlier generations: those of this batch, and old ones of its partitions.
+
+    A program that lost a partition may still write, and need not fail for it: a query goes on with its next batch.
+    """
     ours = {str(each.topic_partition) for each in batch.ranges}
     for told in folder.glob(f".*{PARTITIONS}"):
         drafts = told.with_suffix("")
-        if int(drafts.name.rsplit("-", 2)[1]) < batch.generation and ours.intersection(_lines(told)):
-            shutil.rmtree(drafts, ignore_errors=True)
-            told.unlink(missing_ok=True)
-
-
-def _lines(file: Path) -> list[str]:
-    """Return the file's lines, none if another one has removed it."""
-    try:
-        return file.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return []
+        with suppress(FileNotFoundError):  # another one is faster
+            of_batch = drafts.name.startswith(f".{batch.id}-")
+            old = now_s - told.stat().st_mtime > OLD_S
+            ended = of_batch or (old and ours.intersection(told.read_text(encoding="utf-8").splitlines()))
+            if ended and int(drafts.name.rsplit("-", 2)[1]) < batch.generation:
+                shutil.rmtree(drafts, ignore_errors=True)
+                told.unlink()
 
 
 def name_files(
