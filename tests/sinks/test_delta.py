@@ -21,7 +21,7 @@ from pyspark.sql import types
 
 from tests.sinks.frames import TYPES, A, B, DeltaLog, Frame, batch, once, records
 from zkcoord.errors import UsageError
-from zkcoord.spark import write_delta
+from zkcoord.spark import delta_ends, write_delta
 from zkcoord.spark.ranges import Batch, OffsetRange
 from zkcoord.spark.sinks import files_in_tasks
 from zkcoord.spark.sinks.columns import check_columns, fields_of
@@ -57,6 +57,7 @@ def test_a_batch_is_one_transaction_with_the_end_of_each_partition(table: Path) 
     found = DeltaLog(table)
     assert (found.rows(), found.ends) == (records(A, B), {PA: 14, PB: 8})
     assert len(found.commits) == 2  # the table's creation, and this
+    assert [each["dataChange"] for each in found.files.values()] == [True] * 3  # else streams that read it see no rows
 
 
 def test_f162_what_is_written_again_in_any_pieces_is_there_once(table: Path) -> None:
@@ -137,6 +138,18 @@ def test_f163_of_two_that_write_the_same_ranges_at_once_one_writes(table: Path) 
     frame = Frame.of(A, B, on_write=once(lambda: write(table, B, A)))
     assert write(table, frame=frame, to=batch(A, B)) == 0
     assert DeltaLog(table).rows() == records(A._replace(start=0), B)
+
+
+def test_a_table_that_another_one_makes_and_fills_first_keeps_what_it_has(table: Path) -> None:
+    """Both have seen that there is no table."""
+    first = once(lambda: write(table, B))
+
+    def transform(rows: Any) -> Any:
+        first()
+        return rows
+
+    assert write(table, A, transform=transform) == 4
+    assert DeltaLog(table).rows() == records(A, B)
 
 
 def test_f163_who_is_overtaken_in_a_part_of_its_batch_writes_the_rest(table: Path) -> None:
@@ -308,6 +321,21 @@ def test_the_log_tells_what_lies_in_a_file(table: Path) -> None:
     }
     assert file["size"] == (table / file["path"]).stat().st_size
     assert DeltaTable(table).to_pyarrow_table(filters=[("offset", ">", 11)]).num_rows == 2
+
+
+def test_a_table_is_a_path_or_a_uri_with_both_its_slashes(table: Path) -> None:
+    """A path with `file://` is a path: Spark's own writer takes it. A `Path` takes a slash of a URI away."""
+
+    class WithoutPython(Frame):
+        mapInArrow = None  # type: ignore[assignment] # noqa: N815
+
+    frame: Any = WithoutPython(Frame.of(A).rows)
+    assert (write_delta(frame, batch(A), f"file://{table}"), write(table, A)) == (4, 0)
+    for lost in (Path("s3://lake/clicks"), f"file:{table}"):
+        with pytest.raises(UsageError, match="is neither a path nor a URI, which has two slashes"):
+            write_delta(frame, batch(A), lost)
+        with pytest.raises(UsageError, match="is neither a path nor a URI"):
+            delta_ends(lost)
 
 
 def test_a_batch_that_does_not_name_its_group_is_refused(table: Path) -> None:

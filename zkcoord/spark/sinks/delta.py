@@ -23,6 +23,7 @@ from zkcoord.spark.sinks.columns import check_columns, check_split, fields_of
 from zkcoord.spark.sinks.data_files import DataFile, write_data_files
 from zkcoord.spark.sinks.delta_restores import RESTORED, commit_info, last_restore, restored_to, since
 from zkcoord.spark.sinks.once import append_once
+from zkcoord.spark.sinks.places import is_uri
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -112,11 +113,9 @@ def delta_ends(
 
 
 def _uri(table: str | Path) -> str:
-    """Return a path without a scheme, or a URI."""
-    text = str(table)
-    if text.startswith("file://"):
-        text = text.removeprefix("file://")
-    return text.rstrip("/") if "://" in text else str(Path(text).absolute())
+    """Return a path without a scheme, or a URI. UsageError for neither."""
+    text = str(table).removeprefix("file://")
+    return text.rstrip("/") if is_uri(text) else str(Path(text).absolute())
 
 
 class _Place:

@@ -6,7 +6,6 @@ each record once.
 
 from __future__ import annotations
 
-import re
 import shutil
 import uuid
 from collections.abc import Iterable, Mapping
@@ -18,14 +17,13 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError
 from zkcoord.spark.ranges import Batch, OffsetRange, check_batch
 from zkcoord.spark.sinks.files_in_stores import write_to_store
+from zkcoord.spark.sinks.places import is_uri
 from zkcoord.spark.sinks.range_names import SHARED, SPREAD, Written, file_name, tell_replaced
 from zkcoord.spark.sinks.spark_writer import write_drafts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
-URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 OLD_S = 24 * 3600  # of drafts that nobody writes any more; by the clock of the file system
 PARTITIONS = ".partitions"  # behind the name of a folder of drafts: a file that says which partitions these are of
 
@@ -52,10 +50,8 @@ def write_parquet_ranges(
     missing = sorted({"topic", "partition"} - set(df.columns))
     if missing:
         raise UsageError(f"the DataFrame has no column {missing[0]!r}; keep topic and partition for this sink")
-    if URI.match(str(folder)):
+    if is_uri(folder):
         return write_to_store(df, batch, str(folder).rstrip("/"), storage_options or {})
-    if SCHEME.match(str(folder)):
-        raise UsageError(f"folder {str(folder)!r} is neither a path nor a URI, which has two slashes behind the colon")
     if storage_options is not None:
         raise UsageError(f"storage_options are for a URI, and folder {str(folder)!r} is a path")
     path = Path(folder).absolute()
