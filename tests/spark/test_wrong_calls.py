@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from inspect import Parameter, signature
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import zkcoord.spark
 from tests.spark.fakes import World
 from zkcoord.errors import UsageError
 from zkcoord.spark import SparkConsumer
@@ -143,3 +148,21 @@ def test_a_wrong_argument_of_run_is_told_before_the_group_is_joined(
 def test_a_wrong_option_of_a_query_says_what_to_use(options: dict[str, str], told: str) -> None:
     with pytest.raises(UsageError, match=told):
         stream_options({**OPTIONS, **options})
+
+
+SINKS = [name for name in zkcoord.spark.__all__ if name.startswith("write_")]
+
+
+@pytest.mark.parametrize("name", SINKS)
+def test_a_sink_refuses_what_is_no_batch_before_all_else(name: str) -> None:
+    sink = getattr(zkcoord.spark, name)
+    needed = [each for each in signature(sink).parameters.values() if each.default is Parameter.empty]
+    given = {each.name: "x" for each in needed} | {"df": SimpleNamespace(columns=[]), "batch": 3}
+    with pytest.raises(UsageError, match=r"batch is 3; give what `process` of a SparkConsumer is given"):
+        sink(**given)
+
+
+def test_every_sink_has_a_row_in_the_table_of_sinks() -> None:
+    page = (Path(__file__).parents[2] / "docs/consumers.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)", page, re.MULTILINE)
+    assert [name for name in SINKS if name not in rows] == []

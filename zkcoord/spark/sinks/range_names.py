@@ -28,14 +28,22 @@ class Written(NamedTuple):
     rows: int
 
 
-def file_name(each: OffsetRange) -> str:
-    """Return `topic-partition-start-end.parquet`, with `.incarnation` before the suffix for a topic created again.
+def range_name(each: OffsetRange) -> str:
+    """Return `topic-partition-start-end`, with `.incarnation` behind it for a topic created again.
 
-    >>> file_name(OffsetRange("clicks", 0, 100, 600)), file_name(OffsetRange("clicks", 0, 100, 600, incarnation=2))
-    ('clicks-0-100-600.parquet', 'clicks-0-100-600.2.parquet')
+    >>> range_name(OffsetRange("clicks", 0, 100, 600)), range_name(OffsetRange("clicks", 0, 100, 600, incarnation=2))
+    ('clicks-0-100-600', 'clicks-0-100-600.2')
     """
-    again = f".{each.incarnation}" if is_later(each) else ""
-    return f"{each.topic}-{each.partition}-{each.start}-{each.end}{again}.parquet"
+    return f"{each}.{each.incarnation}" if is_later(each) else str(each)
+
+
+def file_name(each: OffsetRange) -> str:
+    """Return the name of a range's Parquet file.
+
+    >>> file_name(OffsetRange("clicks", 0, 100, 600))
+    'clicks-0-100-600.parquet'
+    """
+    return f"{range_name(each)}.parquet"
 
 
 def range_of(file: str) -> OffsetRange | None:
