@@ -20,6 +20,9 @@ ENTRIES_KEPT = 512
 RANGES = re.compile(r"(?:[0-9]{1,10}(?:-[0-9]{1,10})?(?:,[0-9]{1,10}(?:-[0-9]{1,10})?)*)?")
 """Partition numbers as text: "0-9,12". Empty: none."""
 
+AGES = ("seen", "stopped", "committed", "first_record")
+"""The keys of an entry's ages, in the order of Timing's fields."""
+
 Partitions = tuple[tuple[str, Bounds], ...]
 
 
@@ -69,7 +72,7 @@ def decode_timing(entries: object) -> tuple[Timing, ...]:
 def _told(entry: Mapping[str, Any]) -> Timing | None:
     stops = "stop" in entry
     sequence, texts = entry.get("stop" if stops else "start"), entry.get("partitions")
-    made_ms = _number(entry.get("made", 0))
+    made_ms = _number(entry.get("made") or 0)
     if not isinstance(sequence, str) or not isinstance(texts, dict) or made_ms < 0:
         return None
     partitions = _partitions(tuple(texts.items()))
@@ -83,10 +86,6 @@ def _number(value: object) -> int:
     """The number that stands there; below 0: none that may."""
     number = whole(value)
     return -1 if number is None or number > INT64_MAX else number
-
-
-AGES = ("seen", "stopped", "committed", "first_record")
-"""The keys of an entry's ages, in the order of Timing's fields."""
 
 
 def _partitions(texts: tuple[tuple[str, object], ...]) -> Partitions | None:
