@@ -63,7 +63,7 @@ def zookeeper_image(say: Say) -> str:
 
 
 def _present_or_pulled(client: docker.DockerClient, name: str, say: Say) -> bool:
-    if _present(client, name):
+    if present(client, name):
         return True
     say(f"image {name}: pulling it")
     try:
@@ -74,7 +74,8 @@ def _present_or_pulled(client: docker.DockerClient, name: str, say: Say) -> bool
     return True
 
 
-def _present(client: docker.DockerClient, name: str) -> bool:
+def present(client: docker.DockerClient, name: str) -> bool:
+    """True if the engine has this image."""
     try:
         client.images.get(name)
     except ImageNotFound:
@@ -85,8 +86,8 @@ def _present(client: docker.DockerClient, name: str) -> bool:
 def _built(client: docker.DockerClient, say: Say) -> str:
     """ZooKeeper's jars on the base."""
     jars = sorted({jar for pattern in JARS for jar in pyspark_jars().glob(pattern)})
-    name = f"{IMAGE}:{_digest([base_name(), DOCKERFILE.read_bytes(), *(part for jar in jars for part in _parts(jar))])}"
-    if _present(client, name):
+    name = f"{IMAGE}:{digest([base_name(), DOCKERFILE.read_bytes(), *(part for jar in jars for part in _parts(jar))])}"
+    if present(client, name):
         return name
     base = base_image(client, say)
     say(f"image {name}: {len(jars)} jars on {base}")
@@ -101,13 +102,13 @@ def _built(client: docker.DockerClient, say: Say) -> str:
 
 def base_name() -> str:
     """The base's name and tag."""
-    return f"{BASE}:{_digest([*INSTALL, *NEEDLESS])}"
+    return f"{BASE}:{digest([*INSTALL, *NEEDLESS])}"
 
 
 def base_image(client: docker.DockerClient, say: Say) -> str:
     """Return the name of the Debian with Java, which is made if the engine lacks it."""
     name = base_name()
-    if not _present(client, name):
+    if not present(client, name):
         _install_base(client, name, say)
     return name
 
@@ -134,7 +135,7 @@ def _install_base(client: docker.DockerClient, name: str, say: Say) -> None:
         with subprocess.Popen(["tar", "-C", str(folder), "-c", "."], stdout=subprocess.PIPE) as tar:
             repository, tag = name.split(":")
             client.api.import_image_from_stream(tar.stdout, repository=repository, tag=tag)
-        if tar.returncode != 0 or not _present(client, name):
+        if tar.returncode != 0 or not present(client, name):
             raise UnavailableError(f"the image {name} could not be imported")
     say(f"image {name}: made in {time.monotonic() - begin:.0f} s")
 
@@ -154,7 +155,7 @@ def _parts(jar: Path) -> tuple[str, bytes]:
     return jar.name, hashlib.sha256(jar.read_bytes()).digest()
 
 
-def _digest(parts: Sequence[str | bytes]) -> str:
+def digest(parts: Sequence[str | bytes]) -> str:
     """Twelve hex digits for everything that goes in."""
     whole = hashlib.sha256()
     for part in parts:

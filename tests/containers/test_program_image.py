@@ -15,12 +15,11 @@ import pytest
 from docker.models.containers import Container
 
 from tests.containers.conftest import teller
-from tests.containers.image import ANSWER_S, base_image
-from tests.containers.server import ContainerZooKeeper
+from tests.containers.image import ANSWER_S, Say, base_image, digest, present
 from tests.waiting import wait_until
 from zkcoord.embedded.server import LOOPBACK, free_ports
 
-pytestmark = [pytest.mark.docker, pytest.mark.long]
+pytestmark = [pytest.mark.docker, pytest.mark.zookeeper]
 
 ROOT = Path(__file__).parents[2]
 PYTHON = Path(__file__).with_name("PythonDockerfile")
@@ -37,28 +36,34 @@ def client() -> Iterator[docker.DockerClient]:
 @pytest.fixture(scope="module")
 def program_image(client: docker.DockerClient, request: pytest.FixtureRequest) -> Iterator[str]:
     """Built from this checkout, on a Debian with Python; removed in the end."""
-    python, built = "zkcoord-test-python:1", "zkcoord-test-program:1"
-    context = io.BytesIO()
-    with tarfile.open(fileobj=context, mode="w") as tar:
-        tar.add(PYTHON, "Dockerfile")
-        tar.add(ssl.get_default_verify_paths().cafile or "/etc/ssl/certs/ca-certificates.crt", "certificates.crt")
-    context.seek(0)
-    base = base_image(client, teller(request.config))
-    client.images.build(fileobj=context, custom_context=True, buildargs={"BASE": base}, tag=python, **HOST)
+    python, built = python_image(client, teller(request.config)), "zkcoord-test-program:1"
     try:
         client.images.build(
             path=str(ROOT), dockerfile="deploy/Dockerfile", buildargs={"PYTHON_IMAGE": python}, tag=built, **HOST
         )
         yield built
     finally:
-        for image in (built, python):
-            client.images.remove(image, force=True)
+        client.images.remove(built, force=True)
+
+
+def python_image(client: docker.DockerClient, say: Say) -> str:
+    """Return the name of a Debian with Python, which is made if the engine lacks it."""
+    certificates = Path(ssl.get_default_verify_paths().cafile or "/etc/ssl/certs/ca-certificates.crt")
+    base = base_image(client, say)
+    name = f"zkcoord-test-python:{digest([base, PYTHON.read_bytes(), certificates.read_bytes()])}"
+    if not present(client, name):
+        say(f"image {name}: Python on {base}")
+        context = io.BytesIO()
+        with tarfile.open(fileobj=context, mode="w") as tar:
+            tar.add(PYTHON, "Dockerfile")
+            tar.add(certificates.resolve(), "certificates.crt")
+        context.seek(0)
+        client.images.build(fileobj=context, custom_context=True, buildargs={"BASE": base}, tag=name, **HOST)
+    return name
 
 
 @pytest.fixture
-def coordinator(
-    client: docker.DockerClient, program_image: str, container: ContainerZooKeeper
-) -> Iterator[tuple[Container, str]]:
+def coordinator(client: docker.DockerClient, program_image: str, chroot: str) -> Iterator[tuple[Container, str]]:
     """It runs with the image's own command, but for the port of its metrics; and where these are."""
     address = f"{LOOPBACK}:{free_ports(1)[0]}"
     command = client.images.get(program_image).attrs["Config"]["Cmd"]
@@ -66,7 +71,7 @@ def coordinator(
     runs = client.containers.run(
         program_image,
         [address if word == ":9464" else word for word in command],
-        environment={"ZKCOORD_ZOOKEEPER": container.hosts},
+        environment={"ZKCOORD_ZOOKEEPER": chroot},
         network_mode="host",
         detach=True,
     )
