@@ -46,6 +46,42 @@ def test_f132_an_old_members_late_commit_is_written_over_also_when_the_group_has
     assert excused[LATE_COMMIT] > 0
 
 
+def shares(scene: BesideScene, who: str) -> None:
+    """Let it run until others than the one that hangs have everything, this one among them."""
+
+    def shared() -> bool:
+        owners = scene.owners()
+        return len(owners) == 6 and "olda" not in owners.values() and who in owners.values()
+
+    scene.world.run_until(shared, what="all is read without it")
+    scene.world.run_for(5_000)
+
+
+def test_f132_who_joins_a_mixed_group_writes_over_the_late_commit_of_whoever_had_it_before_its_own_time() -> None:
+    """It has it from one of ours, who took it over when the old member hung: no plan that it saw says so."""
+    found = 0
+    for seed in seeds(8):
+        scene = BesideScene(ScriptWorld(seed), {"t": 6})
+        scene.start_old("olda", commit_interval_ms=2_000)
+        scene.start_old("oldb")
+        scene.enter("consumer0")
+        scene.settle()
+        scene.world.run_for(5_000)
+        hung = {p for p, name in scene.owners().items() if name == "olda"}
+        scene.world.pause("olda")
+        shares(scene, "consumer0")
+        scene.enter("consumer1")
+        shares(scene, "consumer1")
+        found += len(hung & {p for p, name in scene.owners().items() if name == "consumer1"})
+        scene.member("olda").commit()
+        scene.world.resume("olda")
+        scene.world.run_for(5_000)
+        assert scene.world.events("foreign_offset") == []
+        scene.settle()
+        scene.calm()
+    assert found > 0
+
+
 @on_seeds(6)
 def test_f133_a_reset_of_what_no_old_member_had_is_adopted_however_soon_after_the_claim(seed: int) -> None:
     scene = BesideScene(ScriptWorld(seed), {"t": 6}, coordinators=seed % 2)
