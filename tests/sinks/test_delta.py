@@ -306,6 +306,17 @@ def test_a_partitioned_table_has_a_file_for_each_value(table: Path) -> None:
     assert found.rows() == records(A)
 
 
+def test_a_task_that_ends_files_to_open_others_tells_of_all(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has more values of the table's partition column than it keeps files open; one of them is null."""
+    monkeypatch.setattr(files_in_tasks, "OPEN_MAX", 2)
+    days = [datetime(2026, 1, 1, tzinfo=UTC), None, datetime(2026, 1, 2, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)]
+    rows = Frame.of(A).rows.append_column("at", pa.array(days, pa.timestamp("us", "UTC")))
+    assert write(table, frame=Frame(rows, tasks=4), to=batch(A), partition_by=["at"]) == 4
+    found = DeltaLog(table)
+    assert (len(found.files), found.rows(), found.counted()) == (4, records(A), 4)
+    assert DeltaTable(table).to_pyarrow_table().sort_by("offset")["at"].to_pylist() == days
+
+
 def test_the_log_tells_what_lies_in_a_file(table: Path) -> None:
     at = [datetime(2026, 1, 1, 0, 0, 0, 1500, UTC), None, datetime(2026, 1, 2, 0, 0, 0, 1500, UTC), None]
     rows = Frame.of(A).rows.append_column("at", pa.array(at, pa.timestamp("us", "UTC")))
