@@ -17,8 +17,9 @@ from zkcoord.member.calls import Calls
 from zkcoord.member.following import Following
 from zkcoord.member.role import MembershipRole
 from zkcoord.shell.hearing import Hearing
-from zkcoord.shell.loop import Loop, Role
+from zkcoord.shell.loop import Loop
 from zkcoord.shell.ports import CommitDone, SyncDone
+from zkcoord.shell.role import Role
 from zkcoord.shell.session_state import SessionState
 
 

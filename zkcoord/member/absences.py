@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from zkcoord.core.view import Wildcard
 from zkcoord.member.topic_check import TopicCheck
-from zkcoord.shell.loop import Events
+from zkcoord.shell.role import Events
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.paths import Layout
 from zkcoord.tree.snapshot import Node

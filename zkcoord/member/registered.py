@@ -53,8 +53,9 @@ from zkcoord.member.calls import Calls
 from zkcoord.member.following import Following
 from zkcoord.member.log_calls import LogCalls
 from zkcoord.member.statuses import Statuses
-from zkcoord.shell.loop import Events, Loop
+from zkcoord.shell.loop import Loop
 from zkcoord.shell.ports import CallDone
+from zkcoord.shell.role import Events
 from zkcoord.tree.member import MemberPaths
 from zkcoord.tree.member_plan import MemberSizes, encode_member_status, plan
 from zkcoord.tree.snapshot import Node

@@ -32,8 +32,9 @@ from zkcoord.member.leaving import Parting, open_until_ms
 from zkcoord.member.log_calls import LogCalls
 from zkcoord.member.neighbourhood import Neighbourhood
 from zkcoord.member.registered import Registered
-from zkcoord.shell.loop import Events, Loop
+from zkcoord.shell.loop import Loop
 from zkcoord.shell.ports import Callbacks, CallDone, CommitDone, Request
+from zkcoord.shell.role import Events
 from zkcoord.tree.member import MemberPaths
 from zkcoord.tree.member_plan import encode_member_status
 from zkcoord.tree.paths import SCHEMA

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from zkcoord.core.view import Wildcard
 from zkcoord.errors import CorruptError
-from zkcoord.shell.loop import Events
+from zkcoord.shell.role import Events
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.paths import DRAFT, Layout
 from zkcoord.tree.snapshot import Kind, Node

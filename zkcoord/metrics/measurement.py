@@ -6,8 +6,8 @@ from typing import Any
 
 from zkcoord.shell.driver import Driver
 from zkcoord.shell.journal.recorder import Pages
-from zkcoord.shell.loop import Events
 from zkcoord.shell.ports import Callbacks, StoreFactory
+from zkcoord.shell.role import Events
 
 
 class Measurement:

@@ -18,8 +18,8 @@ from zkcoord.serving.handovers import document
 from zkcoord.serving.role import CoordinatorRole
 from zkcoord.shell.driver import Driver
 from zkcoord.shell.journal.recorder import Pages, Step
-from zkcoord.shell.loop import Events
 from zkcoord.shell.ports import Callbacks, Input, StoreFactory
+from zkcoord.shell.role import Events
 
 COORDINATOR, CONSUMER = "coordinator", "consumer"
 

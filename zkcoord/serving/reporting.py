@@ -36,7 +36,7 @@ from zkcoord.core.phase import phase_reason
 from zkcoord.core.view import GroupView, Member
 from zkcoord.serving.decided import DecidedGroup
 from zkcoord.serving.taking_over import TakeOver
-from zkcoord.shell.loop import Events
+from zkcoord.shell.role import Events
 
 OF_A_CONSUMER = {
     EvictMember: "evicted",

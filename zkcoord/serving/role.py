@@ -25,8 +25,9 @@ from zkcoord.serving.kafka_nodes import KafkaNodes
 from zkcoord.serving.owner_rounds import OwnerRounds
 from zkcoord.serving.reporting import Reporter
 from zkcoord.serving.topic_mirror import MIRROR
-from zkcoord.shell.loop import REOPEN_MS, Events, Loop
+from zkcoord.shell.loop import REOPEN_MS, Loop
 from zkcoord.shell.ports import CallDone, CommitDone, Outcome, Request
+from zkcoord.shell.role import Events
 from zkcoord.tree.paths import CANDIDATES, EPOCH, RECORDS, ROOT, SCHEMA, Layout
 from zkcoord.tree.plan import Term, plan
 from zkcoord.tree.snapshot import Kind, Node

@@ -10,8 +10,8 @@ from typing import Any
 from zkcoord.shell.clock import MonotonicClock
 from zkcoord.shell.inbox import ThreadInbox
 from zkcoord.shell.journal.recorder import Pages, Step, make_loop
-from zkcoord.shell.loop import Events
 from zkcoord.shell.ports import Callbacks, Input, Request, StoreFactory, refuse_requests
+from zkcoord.shell.role import Events
 
 ENDING_MS = 10_000
 """How long the end of a loop waits for its threads; they are daemons, so a stuck one cannot keep a process alive."""

@@ -7,8 +7,8 @@ nothing blocks. The role hears an outcome; it learns by reading what the write d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from zkcoord.errors import InvariantError
 from zkcoord.shell.hearing import says_something
@@ -30,10 +30,10 @@ from zkcoord.shell.ports import (
     WatchFired,
     refuse_requests,
 )
+from zkcoord.shell.role import Events, Role
 from zkcoord.shell.session_state import Lane, Sent, SessionState
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.paths import parents
-from zkcoord.tree.snapshot import Node
 from zkcoord.tree.writes import Transaction
 
 REOPEN_MS = 250
@@ -52,48 +52,6 @@ WHO_ACTS = {
 UNREADABLE_MS, UNREADABLE_BREAKING_MS = 30_000, 300_000
 """When a node that cannot be read is asked for again: once a right is granted, that heals it. Later when each attempt
 costs the connection, after which everything is read again."""
-
-Events = Callable[[str, Mapping[str, Any]], None]
-"""Where a role reports what happened: the event's name and its fields (docs/operations.md, "The log")."""
-
-
-class Role(Protocol):
-    """What a loop needs from a coordinator or a consumer. Every method runs on the loop's thread and returns at
-    once."""
-
-    def session_opened(self, session_id: int, session_timeout_ms: int, now_ms: int) -> None:
-        """A new session is connected: want the first nodes."""
-
-    def session_resumed(self, session_timeout_ms: int, now_ms: int) -> None:
-        """The same session is connected again, perhaps with another timeout. All wanted nodes are read anew."""
-
-    def session_suspended(self, now_ms: int) -> None:
-        """The link broke. The tree is unknown until it is back."""
-
-    def session_lost(self, now_ms: int) -> None:
-        """The session is over, and all that was read is void: start afresh."""
-
-    def read(self, nodes: Sequence[Node], now_ms: int) -> None:
-        """Take in nodes, in the order in which the server answered."""
-
-    def committed(self, tag: Any, done: CommitDone, sent_ms: int, now_ms: int) -> None:
-        """Take in the outcome of a transaction sent with `tag`."""
-
-    def synced(self, sent_ms: int, now_ms: int) -> None:
-        """Note that the leader answered a sync that was sent at `sent_ms`."""
-
-    def called(self, done: CallDone, now_ms: int) -> None:
-        """Take in the return of a callback of the application."""
-
-    def requested(self, request: Request, now_ms: int) -> None:
-        """Take a request of the program around the loop. The role ends its future sooner or later."""
-
-    def ended(self, now_ms: int) -> int | None:
-        """The loop was abandoned or failed; only `called` follows. Returns when to ask again whether the session may be
-        closed; None: it may, and every caller has got an answer."""
-
-    def decide(self, now_ms: int) -> int | None:
-        """Decide from what is known. Returns when to decide again at the latest, or None."""
 
 
 class Loop:

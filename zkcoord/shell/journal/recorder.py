@@ -20,8 +20,9 @@ from zkcoord.errors import CorruptError
 from zkcoord.logs import plain
 from zkcoord.settings import version
 from zkcoord.shell.journal import answers, lines
-from zkcoord.shell.loop import Events, Loop
+from zkcoord.shell.loop import Loop
 from zkcoord.shell.ports import Callbacks, Input, StoreFactory, StoreInput, TreeStore
+from zkcoord.shell.role import Events
 from zkcoord.tree.snapshot import Read
 from zkcoord.tree.writes import Transaction
 

@@ -10,7 +10,8 @@ from typing import Any
 from zkcoord.errors import CorruptError
 from zkcoord.shell.journal.lines import to_input
 from zkcoord.shell.journal.recorder import Recorder
-from zkcoord.shell.loop import Loop, Role
+from zkcoord.shell.loop import Loop
+from zkcoord.shell.role import Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
