@@ -84,6 +84,7 @@ ALLOWED: dict[str, set[str]] = {
         "zkcoord.tree",
         "zkcoord.shell.ports",
         "zkcoord.kafka.client",
+        "zkcoord.kafka.errors",
         "zkcoord.offsets",
         "zkcoord.errors",
         "pyarrow",
@@ -172,6 +173,7 @@ FORBIDDEN: dict[str, set[str]] = {
 KAFKA_CLIENT = (
     "zkcoord.kafka.client",
     "zkcoord.kafka.coordinators",
+    "zkcoord.kafka.errors",
     "zkcoord.kafka.log_throttle",
     "zkcoord.kafka.old_brokers",
     "zkcoord.kafka.properties",

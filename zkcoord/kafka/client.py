@@ -15,9 +15,10 @@ from functools import partial
 from typing import Any, Literal, Protocol, Self
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.errors import RefusedError, UnavailableError, UnknownPartitionError, UsageError, ZkcoordError
+from zkcoord.errors import UnavailableError, UnknownPartitionError, UsageError, ZkcoordError
 from zkcoord.kafka.coordinators import Coordinators
-from zkcoord.kafka.log_throttle import VARIES, LogThrottle, NativeLines
+from zkcoord.kafka.errors import ALL_DOWN, AWAY, DENIED, NO_LEADERS, translate, unreachable
+from zkcoord.kafka.log_throttle import LogThrottle, NativeLines
 from zkcoord.kafka.properties import Isolation as Isolation
 from zkcoord.kafka.properties import isolation_of as isolation_of
 from zkcoord.kafka.properties import load_command_config as load_command_config  # what a client is configured with
@@ -38,9 +39,6 @@ forgets a leader only when the broker says that it is none: `rd_kafka_admin_resu
 know of no issue about that; issue 4620 of librdkafka was about the same in its consumers.
 """
 
-SILENCE = re.compile(r"(Failed to [a-z ]+: )?Local: (Broker transport failure|Timed out)")
-"""What librdkafka says of a broker that does not answer."""
-
 # ZooKeeper names a new partition before the brokers know of it, as a rule by some tens of ms: it is asked for again
 NEW_WITHIN_MS = 2_000
 NEW_PAUSE_SECONDS = (0.05, 0.5)  # the first one, doubled up to the last
@@ -55,23 +53,10 @@ NATIVE_LOG.addFilter(LogThrottle())
 UNHEARD = logging.Logger("zkcoord.kafka.unheard")  # what is said to a client that only looks at its settings
 UNHEARD.addHandler(logging.NullHandler())
 
-DENIED = {"_AUTHENTICATION", "_SSL", "SASL_AUTHENTICATION_FAILED", "UNSUPPORTED_SASL_MECHANISM", "ILLEGAL_SASL_STATE"}
-UNKNOWN = {"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_ID", "TOPIC_EXCEPTION"}
-SETTING = {"_INVALID_ARG", "_CONFLICT"}
-OLD = {"_UNSUPPORTED_FEATURE", "UNSUPPORTED_VERSION"}
 BROKER = re.compile(
     r"(?:(?:SASL_)?(?:PLAINTEXT|SSL)://)?(?:\[[0-9a-zA-Z:.%]+\]|[^\[\]:/\s]+)(?::(?P<port>[0-9]{1,9}))?", re.IGNORECASE
 )
 NAMED_MAX = 3  # partitions that an error spells out
-ALL_DOWN = "_ALL_BROKERS_DOWN"
-NO_LEADERS = "_NOENT"  # librdkafka: none of the partitions asked for exists, or has a leader
-AWAY = {
-    *(ALL_DOWN, "_DESTROY_BROKER", "_RESOLVE", "_TIMED_OUT", "_TIMED_OUT_QUEUE", "_TRANSPORT"),
-    *("BROKER_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "FENCED_LEADER_EPOCH"),
-    *("KAFKA_STORAGE_ERROR", "LEADER_NOT_AVAILABLE", "NETWORK_EXCEPTION", "NOT_CONTROLLER", "NOT_COORDINATOR"),
-    *("NOT_LEADER_FOR_PARTITION", "OFFSET_NOT_AVAILABLE", "REPLICA_NOT_AVAILABLE", "REQUEST_TIMED_OUT"),
-    *("THROTTLING_QUOTA_EXCEEDED", "UNKNOWN_LEADER_EPOCH", "_WAIT_CACHE", "_WAIT_COORD", NO_LEADERS),
-}
 
 
 class Message(Protocol):
@@ -142,31 +127,6 @@ def check_settings(config: Mapping[str, str]) -> None:
     checked = {key: value for key, value in config.items() if key != "security.protocol"}
     with native_errors("", "configure the Kafka client"):
         librdkafka().Consumer({**checked, "group.id": "checked"}, logger=UNHEARD).close()
-
-
-def translate(error: Any, servers: str, doing: str) -> ZkcoordError:
-    """Turn a confluent_kafka.KafkaError into zkcoord's error, which says who must act."""
-    name, text = error.name(), error.str().strip()
-    if name in DENIED or name.endswith("AUTHORIZATION_FAILED"):
-        return RefusedError(f"Kafka at {servers} refused to {doing}: {text}; check the client's credentials and rights")
-    if name in UNKNOWN:
-        return UnknownPartitionError(f"Kafka at {servers} could not {doing}: {text}; check the topic's name")
-    if name in OLD:
-        return UsageError(f"could not {doing}: {text}; Kafka at {servers} is too old for it")
-    if name in SETTING:
-        return UsageError(f"could not {doing}: {text}; check the Kafka client's settings")
-    if name in AWAY or error.retriable():
-        why = SILENCE.sub("it does not answer", text)
-        return UnavailableError(f"Kafka at {servers} did not {doing}: {why}; check that it runs, then try again")
-    return ZkcoordError(f"Kafka at {servers} failed to {doing}: {text} ({name})")
-
-
-def unreachable(error: Any, servers: str) -> UnavailableError:
-    """Say that no broker can be reached, with the confluent_kafka.KafkaError that told why."""
-    why = SILENCE.sub("it does not answer", VARIES.sub("", error.str()))
-    return UnavailableError(
-        f"Kafka at {servers} cannot be reached: {why}; check that it runs, the address, and security.protocol"
-    )
 
 
 class KafkaClient:

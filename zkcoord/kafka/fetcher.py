@@ -14,16 +14,13 @@ from typing import Any
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError, UsageError, ZkcoordError
 from zkcoord.kafka.client import (
-    ALL_DOWN,
-    UNKNOWN,
     Message,
     librdkafka,
     native,
     native_errors,
     open_consumer,
-    translate,
-    unreachable,
 )
+from zkcoord.kafka.errors import ALL_DOWN, UNKNOWN, translate, unreachable
 from zkcoord.kafka.log_throttle import LogThrottle
 
 LOG = logging.getLogger("zkcoord.kafka.fetcher")  # of its own, as the filter is for it alone

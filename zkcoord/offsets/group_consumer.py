@@ -16,7 +16,8 @@ from typing import Any
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.tenure import CommitOutcome
 from zkcoord.errors import UnavailableError, UsageError, ZkcoordError
-from zkcoord.kafka.client import DENIED, librdkafka, native, open_consumer, settings_for_asking, translate
+from zkcoord.kafka.client import librdkafka, native, open_consumer, settings_for_asking
+from zkcoord.kafka.errors import DENIED, translate
 from zkcoord.offsets.commit_parts import commits_in, native_parts, outcome_of, refusal
 from zkcoord.offsets.ports import Commits
 
