@@ -87,6 +87,31 @@ def test_f116_of_two_tools_at_once_the_later_takes_over_and_the_earlier_writes_n
     settled(scene, "dual")
 
 
+@pytest.mark.parametrize("what", ["another run", "reset", "delete"])
+@on_seeds()
+def test_f116_a_tool_takes_no_step_once_another_one_or_a_request_has_come_since_its_last_look(
+    what: str, seed: int
+) -> None:
+    scene = begin_in(seed, "zookeeper")
+    first = StoreTool(scene, "kafka", "r1")
+    scene.world.run_until(lambda: bool(first.turns), what="the first has begun")
+    second, kafka = StoreTool(scene, "zookeeper", "r2"), first.migration.places.kafka
+
+    def meanwhile(group: str) -> list[str]:
+        """It asks Kafka: the last question before it writes."""
+        if what == "another run":
+            second.migration.turn(scene.world.now_ms)
+        else:
+            scene.wish(what, run="x")
+        return []
+
+    kafka.users = meanwhile  # type: ignore[method-assign]
+    written = len(first.tree.written)
+    first.migration.turn(scene.world.now_ms)
+    assert (scene.store()[0], len(first.tree.written)) == ("zookeeper", written)
+    assert scene.record()["wish"].get(what) or len(second.tree.written) == 1
+
+
 @pytest.mark.parametrize(("store", "goal"), WAYS)
 @on_seeds()
 def test_f117_a_step_goes_on_when_its_coordinator_dies_in_the_middle(seed: int, store: str, goal: str) -> None:
