@@ -88,9 +88,8 @@ class Equality:
             return True  # the reset policy decides, in either store
         if node is None or node.offset != counts:
             return False
-        if not self._in_both:
-            return True
-        return commit is not None and commit.offset == counts and in_tenure(node, commit, self.tree_id)
+        # in its tenure a commit is what counts, so it has the node's offset
+        return not self._in_both or (commit is not None and in_tenure(node, commit, self.tree_id))
 
     def _counts(self, seen: GroupSeen, partition: TopicPartition, commit: KafkaCommit | None) -> int | None:
         return seen.counts(partition, commit, self.tree_id, self.rule)
