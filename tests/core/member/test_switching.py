@@ -62,6 +62,16 @@ def test_an_offset_store_sets_every_held_offset_and_says_so_in_the_multi_that_ac
     assert (back.offsets, back.status.store, back.status.step) == ({T0: 5, T1: 5}, "zookeeper", 8)
 
 
+def test_a_change_of_the_store_sets_nothing_before_all_that_is_held_is_as_read() -> None:
+    member = holding(T0, T1)
+    member.finds(switch("dual"))
+    for unread, writing in ((frozenset({SECOND}), False), (frozenset[str](), True)):
+        member.has(unread=unread, writing=writing)
+        assert member.decides() == []
+    member.has(writing=False)
+    assert [type(decision) for decision in member.decides()] == [SwitchStore]
+
+
 def test_f114_an_offset_store_that_is_refused_is_decided_again_with_what_somebody_else_wrote() -> None:
     member = holding(T0, T1)
     member.finds(switch("dual"))
