@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from tests.cli.conftest import Run
+from zkcoord.cli.offsets import history
 from zkcoord.cli.offsets.history import COLUMNS, report_table
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError
+from zkcoord.kafka.client import KafkaClient
 from zkcoord.operating.timeline_picture import Span as Bar
 from zkcoord.plotting import draw_timeline
 from zkcoord.spark.history.lag import Progress, Span, draw, over_time
@@ -28,12 +31,18 @@ P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
         (("--bootstrap-servers", "h:1", "--picture", "x.png"), "--picture draws one group: name it"),
         (("g", "--bootstrap-servers", "h:1", "--picture", "x.gif"), "must end in .png, .svg, .pdf"),
         (("--bootstrap-servers", "h:1", "--csv", __file__), "exists: name a new file"),
+        (
+            ("g", "--bootstrap-servers", "127.0.0.1:1"),
+            "Kafka at 127.0.0.1:1 did not list its topics: it does not answer; check that it runs",
+        ),
     ],
 )
 def test_what_cannot_be_done_is_refused_before_spark_starts(
     run: Run, arguments: tuple[str, ...], text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("ZKCOORD_BOOTSTRAP_SERVERS", raising=False)
+    monkeypatch.setattr(history, "_spark", None)
+    monkeypatch.setattr(history, "KafkaClient", partial(KafkaClient, timeout_ms=500))
     done = run("offsets", "history", *arguments)
     assert done.exit_code != 0
     assert text in done.output + done.stderr

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +53,12 @@ def history(settings: Settings, names: tuple[str, ...], master: str, picture: st
         check_picture(Path(picture))
         if len(names) != 1:
             raise UsageError("--picture draws one group: name it")
-    with _spark(master) as spark, KafkaClient(servers, settings.kafka_settings()) as client:
-        from zkcoord.spark.history.commits import commits, report
+    _check_spark()
+    with KafkaClient(servers, settings.kafka_settings()) as client, ExitStack() as stack:
+        from zkcoord.spark.history.commits import commits, log_ranges, report
 
+        log_ranges(client, names or None, since_ms)  # Spark takes its time to start: what is missing is told before
+        spark = stack.enter_context(_spark(master))
         found = commits(spark, servers, names or None, since_ms=since_ms, config=settings.kafka_settings()).persist()
         if chosen["parquet"] is not None:
             found.write.parquet(f"file://{Path(chosen['parquet']).absolute()}")
@@ -76,6 +80,11 @@ def _check_files(*named: str | None) -> None:
     for name in named:
         if name is not None and Path(name).exists():
             raise UsageError(f"{name} exists: name a new file, or remove that one")
+
+
+def _check_spark() -> None:
+    if find_spec("pyspark") is None:
+        raise UsageError("this needs an extra package: pip install 'zkcoord[spark]'")
 
 
 @contextmanager
