@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from zkcoord.page.guard import (
 )
 from zkcoord.page.guard import read_token as read
 from zkcoord.page.plans import plan_of_reset
+from zkcoord.page.serve import listen
 
 TOKEN = "0123456789abcdef"
 STRANGE = (
@@ -147,3 +149,12 @@ def test_a_token_comes_from_a_file_that_only_its_owner_reads(tmp_path: Path) -> 
             read(str(file))
     with pytest.raises(UsageError, match=r"cannot be read \(No such file or directory\): name a file"):
         read(str(tmp_path / "none"))
+
+
+def test_an_address_that_cannot_be_had_is_told_as_options_take_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(UsageError, match=rf"nobody can listen on 127\.0\.0\.1:{port} for the page"):
+            listen(("127.0.0.1", port))
+    with pytest.raises(UsageError, match=r"nobody can listen on \[2001:db8::1\]:9464 for the page"):
+        listen(("2001:db8::1", 9464))  # an address for examples: no machine has it

@@ -10,12 +10,19 @@ PORT_MAX = 65_535
 HOST = re.compile(r"\[[^\[\]\s/]+\]|[^\[\]:\s/]*")
 
 
+def spelled(host: str, port: int) -> str:
+    """Return the address as options take it.
+
+    >>> spelled("127.0.0.1", 9464), spelled("::1", 9464)
+    ('127.0.0.1:9464', '[::1]:9464')
+    """
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def nobody_can_listen(address: tuple[str, int], purpose: str, error: OSError) -> UsageError:
     """Return what is said of an address that cannot be listened on: it is taken, or it is not this machine's."""
-    host, port = address
     why = str(error.strerror or error).partition(" (while")[0]  # Python adds the address once more
-    shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    return UsageError(f"nobody can listen on {shown} for {purpose} ({why}): give another address")
+    return UsageError(f"nobody can listen on {spelled(*address)} for {purpose} ({why}): give another address")
 
 
 def parse_address(text: object, what: str = "metrics") -> tuple[str, int]:

@@ -20,7 +20,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from zkcoord.errors import UsageError
 from zkcoord.kafka.client import KafkaClient
 from zkcoord.logs import emit
-from zkcoord.metrics.address import nobody_can_listen
+from zkcoord.metrics.address import nobody_can_listen, spelled
 from zkcoord.page.actions import Actions
 from zkcoord.page.app import Page, make_app
 from zkcoord.page.guard import Gate
@@ -77,7 +77,7 @@ def serve(served: Served, listening: socket.socket, *, beside: bool, ready: Call
         if beside:
             threading.Thread(target=_end_with_input, args=(server,), name="zkcoord-page-end", daemon=True).start()
         host, port = listening.getsockname()[:2]
-        emit("page_serves", address=f"{host}:{port}", actions=served.token is not None)
+        emit("page_serves", address=spelled(host, port), actions=served.token is not None)
         ready()
         with stopping(server.end):
             server.run(sockets=[listening])
