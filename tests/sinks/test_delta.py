@@ -100,6 +100,7 @@ def test_a_batch_of_which_nothing_is_to_be_written_moves_the_ends(table: Path) -
     assert write(table, B, transform=lambda rows: rows.where("n < 0")) == 0
     found = DeltaLog(table)
     assert (found.rows(), found.ends) == (records(A), {PA: 14, PB: 8})
+    assert len(found.files) == 2, "those of A's two tasks: a file without rows is none of the table"
 
 
 def test_a_topic_that_was_created_again_is_written_from_its_beginning(table: Path) -> None:
