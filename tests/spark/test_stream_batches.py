@@ -6,6 +6,7 @@ import json
 import pickle
 from collections.abc import Mapping
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from tests.spark.test_stream import OPTIONS
 from zkcoord.errors import UsageError
 from zkcoord.spark import batches
 from zkcoord.spark.ranges import OffsetRange, batch_id
+from zkcoord.spark.stream import batches as of_ranges
 from zkcoord.spark.stream.batches import COLUMNS, _check_plan, batch_of
 from zkcoord.spark.stream.data_source import StreamSource
 
@@ -70,6 +72,27 @@ def test_credentials_are_in_no_row() -> None:
     assert "hidden" not in str(rows)
     assert not options_in(rows).keys() & SECURE.keys()
     assert {key: partition.value["secrets"][key] for key in SECURE} == SECURE
+
+
+def test_the_connector_that_reads_a_batch_is_given_the_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, (partition,) = planned(**SECURE)
+    told = partition.value
+    given: list[Any] = []
+
+    class Reader:
+        def __init__(self, spark: object, options: Mapping[str, str]) -> None:
+            given.append(options)
+
+        def read(self, ranges: object) -> object:
+            return ranges
+
+    monkeypatch.setattr(of_ranges, "_planned", lambda spark: (told["rows"], told["secrets"]))
+    monkeypatch.setattr(of_ranges, "KafkaReader", Reader)
+    frame: Any = SimpleNamespace(columns=COLUMNS, sparkSession=None)
+    batches(lambda df, batch: given.append((df, batch.seq)))(frame, 3)
+    options, processed = given
+    assert {key: options[key] for key in SECURE} == SECURE
+    assert processed == (RANGES, 3)
 
 
 def test_settings_of_the_connector_are_its_own_and_those_of_a_query_are_kept() -> None:
