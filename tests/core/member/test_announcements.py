@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.core.member.members import ME, T0, T1, T2, Member, Roomy, announce
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member.decisions import (
@@ -96,3 +98,13 @@ def test_nothing_is_announced_before_all_that_is_held_is_as_read() -> None:
     member.asks(announce({T0: (5, 9)}))
     member.has(unread=frozenset({"0000000000"}))  # behind a commit without an answer: it may have passed this range
     assert member.decides() == []
+
+
+@pytest.mark.parametrize("waits", [{"settled": False}, {"channel_read": False}, {"writing": True}, {"ready": False}])
+def test_an_announcement_waits_until_a_multi_may_be_sent(waits: dict[str, bool]) -> None:
+    member = Member(T0, T1)
+    member.asks(announce({T0: (5, 9)}))
+    member.has(**waits)
+    assert member.decides() == []
+    member.has(**{name: not value for name, value in waits.items()})
+    assert member.decides() == [Announce(status=STATUS)]

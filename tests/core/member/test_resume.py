@@ -66,6 +66,15 @@ def test_what_is_started_again_is_read_then() -> None:
     assert member.memory.readable == {T0, T1}
 
 
+def test_nothing_is_started_again_while_too_many_calls_wait() -> None:
+    member = Member(T0, T1)
+    member.runs()
+    member.has(application=fast_replace(member.view.application, full=True))
+    assert member.decides() == []
+    member.has(application=fast_replace(member.view.application, full=False))
+    assert member.decides() == [AskStart(positions={T0: 5, T1: 5}, incarnations={T0: 0, T1: 0}, resumes=True)]
+
+
 def test_what_cannot_be_started_again_ends_the_registration() -> None:
     member = resuming()
     member.answers(error=RuntimeError("disk full"))
