@@ -34,7 +34,8 @@ from metadata_server import MetadataServer, topic_id_of
 from verdict import Measure, arguments, conclude
 
 from zkcoord import Consumer, Coordinator, TopicPartition
-from zkcoord.core.topic_mirror import DESCRIBE_MAX, Kind, Question
+from zkcoord.core.topic_answers import Kind, Question
+from zkcoord.core.topic_mirror import DESCRIBE_MAX
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
 from zkcoord.embedded.java import LONG_LIVED
 from zkcoord.kafka.metadata import KafkaMetadata

@@ -70,7 +70,7 @@ ALLOWED: dict[str, set[str]] = {
     "zkcoord.shell.driver": PURE | {"threading", "concurrent", "zkcoord.shell"},
     "zkcoord.shell.journal": PURE
     | {"io", "json", "base64", "pickle", "zlib", "zkcoord.shell", "zkcoord.tree", "zkcoord.errors", "zkcoord.logs"}
-    | {"zkcoord.core.topic_mirror", "zkcoord.settings"},
+    | {"zkcoord.core.topic_answers", "zkcoord.settings"},
     "zkcoord.shell.journal.files": PURE | {"fcntl", "json", "pathlib", "time", "zkcoord.errors"},
     "zkcoord.shell.zk": (STDLIB - {"time"})
     | {"kazoo", "zkcoord.tree", "zkcoord.shell", "zkcoord.errors", "zkcoord.settings", "zkcoord.logs"},

@@ -5,25 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from zkcoord.core.topic_answers import Answer, Broker, Cluster, Described, Kind, Listed, Question, Told, shape_of
 from zkcoord.core.topic_mirror import (
     CONFIRM_MS,
-    Answer,
-    Broker,
     Change,
-    Cluster,
     Complete,
-    Described,
-    Kind,
-    Listed,
     Memory,
     Mirror,
     PutTopic,
-    Question,
     RemoveTopic,
-    Told,
     Topic,
     over_with,
-    shape_of,
     take,
 )
 from zkcoord.core.topic_questions import next_question

@@ -9,22 +9,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.core.mirror_play import ABSENT, B1, NOTHING, STEP_MS, Play, T, U, grown
+from zkcoord.core.topic_answers import Cluster, Kind, Listed, Silent, Told, shape_of
 from zkcoord.core.topic_mirror import (
     ABSENT_MS,
     CONFIRM_MS,
     OVER_MAX,
-    Cluster,
     Complete,
-    Kind,
-    Listed,
     NameCluster,
     PutTopic,
     RemoveTopic,
-    Silent,
-    Told,
     Topic,
     over_with,
-    shape_of,
 )
 
 # another id

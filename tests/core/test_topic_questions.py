@@ -7,21 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tests.core.mirror_play import ABSENT, B1, NOTHING, STEP_MS, Play, T, U, grown
-from zkcoord.core.topic_mirror import (
-    CONFIRM_MS,
-    DESCRIBE_MAX,
-    Broker,
-    Cluster,
-    Kind,
-    Listed,
-    PutBroker,
-    PutTopic,
-    RemoveBroker,
-    Silent,
-    Told,
-    Topic,
-    shape_of,
-)
+from zkcoord.core.topic_answers import Broker, Cluster, Kind, Listed, Silent, Told, shape_of
+from zkcoord.core.topic_mirror import CONFIRM_MS, DESCRIBE_MAX, PutBroker, PutTopic, RemoveBroker, Topic
 from zkcoord.core.topic_questions import CLUSTER_MS, NAMED_MAX, RETRIED_MAX, question_between
 
 

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.kafka.helpers import QUIET
 from tests.kafka.topics import create_topic
-from zkcoord.core.topic_mirror import Cluster, Described, Kind, Listed, Question, Told, shape_of
+from zkcoord.core.topic_answers import Cluster, Described, Kind, Listed, Question, Told, shape_of
 from zkcoord.embedded.kafka import KafkaBroker
 from zkcoord.errors import UnavailableError
 from zkcoord.kafka.metadata import KafkaMetadata, _told

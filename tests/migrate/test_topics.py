@@ -10,7 +10,8 @@ from dataclasses import replace
 import pytest
 
 from tests.migrate.memory_tree import CrashError, MemoryTree
-from zkcoord.core.topic_mirror import Broker, Mirror, Topic
+from zkcoord.core.topic_answers import Broker
+from zkcoord.core.topic_mirror import Mirror, Topic
 from zkcoord.errors import FencedError, SchemaError, UnavailableError, UsageError
 from zkcoord.migrate import Rehearsal, current, downgrade, upgrade
 from zkcoord.migrate.topics import ClusterTopics, TopicSwitch

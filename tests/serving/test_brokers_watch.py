@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from zkcoord.core.topic_mirror import Broker, Cluster, Kind, Question
+from zkcoord.core.topic_answers import Broker, Cluster, Kind, Question
 from zkcoord.errors import UnavailableError
 from zkcoord.serving.asker import Asker
 from zkcoord.serving.brokers_watch import ASK_MS, FOLLOWED, BrokersWatch

@@ -6,7 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from zkcoord.core.topic_mirror import CONFIRM_MS, Answer, Cluster, Described, Kind, Listed, Question, Told, shape_of
+from zkcoord.core.topic_answers import Answer, Cluster, Described, Kind, Listed, Question, Told, shape_of
+from zkcoord.core.topic_mirror import CONFIRM_MS
 from zkcoord.errors import UnavailableError
 from zkcoord.serving.asker import Asker
 from zkcoord.serving.topic_mirror import IDLE_SHARE, KAFKA, PAUSE_MS_MAX, TopicMirror

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from tests.sim.process import SimProcess
 from tests.sim.world import World
 from tests.sim.zookeeper import Txn
-from zkcoord.core.topic_mirror import Answer, Broker, Cluster, Described, Kind, Listed, Question, Told, shape_of
+from zkcoord.core.topic_answers import Answer, Broker, Cluster, Described, Kind, Listed, Question, Told, shape_of
 from zkcoord.errors import UnavailableError
 from zkcoord.shell.ports import CallDone
 

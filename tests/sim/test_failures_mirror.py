@@ -11,7 +11,8 @@ from tests.sim.metadata import CLUSTER, SILENT_MS
 from tests.sim.mirror_scene import Mirrored
 from tests.sim.script import QUIET, Script, Told, on_seeds
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.topic_mirror import ABSENT_MS, CONFIRM_MS, Kind
+from zkcoord.core.topic_answers import Kind
+from zkcoord.core.topic_mirror import ABSENT_MS, CONFIRM_MS
 from zkcoord.core.topics import DELETED_MS
 from zkcoord.errors import SchemaError, UsageError
 from zkcoord.serving.topic_mirror import KAFKA

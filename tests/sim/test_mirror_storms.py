@@ -12,7 +12,7 @@ from tests.sim.mirror_scene import MIRRORED, Mirrored
 from tests.sim.options import seeds
 from tests.sim.scenarios import STORM_MS
 from tests.sim.script import on_seeds
-from zkcoord.core.topic_mirror import Kind
+from zkcoord.core.topic_answers import Kind
 from zkcoord.core.topics import DELETED_MS
 from zkcoord.serving.asker import INTERVAL_MS
 from zkcoord.tree.paths import LEGACY, layout_named

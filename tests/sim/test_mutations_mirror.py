@@ -16,20 +16,8 @@ from tests.sim import test_failures_strangers as strangers
 from tests.sim.mutations import Case, Patch, Play, must_be_missed
 from tests.sim.test_mirror_storms import mirrored_storm
 from zkcoord.core import topic_mirror
-from zkcoord.core.topic_mirror import (
-    CONFIRM_MS,
-    Answer,
-    Change,
-    Described,
-    Listed,
-    Memory,
-    Mirror,
-    PutTopic,
-    RemoveTopic,
-    Silent,
-    Told,
-    Topic,
-)
+from zkcoord.core.topic_answers import Answer, Described, Listed, Silent, Told
+from zkcoord.core.topic_mirror import CONFIRM_MS, Change, Memory, Mirror, PutTopic, RemoveTopic, Topic
 from zkcoord.serving import topic_mirror as serving
 
 Taken = tuple[Memory, tuple[Change, ...]]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from zkcoord.core.topic_answers import Broker
 from zkcoord.core.topic_mirror import (
     OVER_MAX,
-    Broker,
     Change,
     Complete,
     NameCluster,

@@ -21,11 +21,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from typing import NamedTuple
 
-Partitions = Mapping[int, tuple[int, ...]]
-"""Partition -> ids of the brokers with a replica, the preferred one first."""
+from zkcoord.core.topic_answers import (
+    Answer,
+    Broker,
+    Cluster,
+    Described,
+    Kind,
+    Listed,
+    Partitions,
+    Silent,
+    Told,
+    shape_of,
+)
 
 CONFIRM_MS = 1_000
 """How much later the second answer must come that confirms another id: a broker that lags behind the
@@ -42,69 +51,6 @@ AS_KNOWN = "topics stay as they are known"
 
 OVER_MAX = 1_000
 """Ids that are remembered as over, the latest: a broker does not lag by a thousand deletions."""
-
-
-class Kind(Enum):
-    """What may be asked."""
-
-    LIST = "list"  # all topics: names and partitions, without ids
-    DESCRIBE = "describe"  # these topics, with their ids
-    CLUSTER = "cluster"  # the brokers, with their racks
-
-
-class Question(NamedTuple):
-    """One request to Kafka."""
-
-    kind: Kind
-    topics: tuple[str, ...] = ()
-
-
-class Broker(NamedTuple):
-    """Where a broker listens, and its rack if it has one."""
-
-    host: str
-    port: int
-    rack: str | None = None
-
-
-class Listed(NamedTuple):
-    """All topics of a cluster: name -> `shape_of` its partitions. `whole`: a controller and brokers were named, too."""
-
-    cluster_id: str
-    brokers: frozenset[int]
-    shapes: Mapping[str, str]
-    whole: bool = True
-
-
-class Told(NamedTuple):
-    """One topic as told by name. `missing`: the broker knows no such topic. `partitions` None: it told nothing."""
-
-    topic_id: str | None = None
-    partitions: Partitions | None = None
-    missing: bool = False
-
-
-class Described(NamedTuple):
-    """The topics that were asked for by name."""
-
-    topics: Mapping[str, Told]
-
-
-class Cluster(NamedTuple):
-    """The brokers that are there."""
-
-    cluster_id: str
-    brokers: Mapping[int, Broker]
-
-
-class Silent(NamedTuple):
-    """No answer to a question of this kind, and why."""
-
-    kind: Kind
-    why: str
-
-
-Answer = Listed | Described | Cluster | Silent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,15 +168,6 @@ class Memory:
         """The same with this problem of this kind of answers; None: with none."""
         others = {each: text for each, text in self.problems.items() if each is not kind}
         return replace(self, problems=others if why is None else {kind: why, **others})
-
-
-def shape_of(partitions: Partitions) -> str:
-    """The partitions and replicas as a short text, to see that something of them changed.
-
-    >>> shape_of({1: (2, 3), 0: (1,)})
-    '0:1;1:2,3'
-    """
-    return ";".join(f"{number}:{','.join(map(str, partitions[number]))}" for number in sorted(partitions))
 
 
 def take(mirror: Mirror, memory: Memory, answer: Answer, now_ms: int) -> tuple[Memory, tuple[Change, ...]]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import replace
 
-from zkcoord.core.topic_mirror import DESCRIBE_MAX, Kind, Memory, Mirror, Question
+from zkcoord.core.topic_answers import Kind, Question
+from zkcoord.core.topic_mirror import DESCRIBE_MAX, Memory, Mirror
 
 RETRIED_MAX = 100
 """Topics in one question because their last answer told nothing that counts. More of them are asked for in turn."""

@@ -8,21 +8,19 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Self
 
-from zkcoord.core.topic_mirror import (
-    DESCRIBE_MAX,
+from zkcoord.core.topic_answers import (
     Answer,
     Broker,
     Cluster,
     Described,
     Kind,
     Listed,
-    Mirror,
     Partitions,
     Question,
     Told,
-    Topic,
     shape_of,
 )
+from zkcoord.core.topic_mirror import DESCRIBE_MAX, Mirror, Topic
 from zkcoord.errors import UnavailableError
 from zkcoord.kafka.client import KafkaClient, librdkafka, native_errors
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 
-from zkcoord.core.topic_mirror import Question
+from zkcoord.core.topic_answers import Question
 from zkcoord.shell.ports import Callbacks
 
 ASK = "ask_kafka"  # the name of the call; its argument is a Question, its value an Answer

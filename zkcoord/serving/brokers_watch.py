@@ -6,7 +6,7 @@ are of this cluster, and, while no broker is registered, whether they answer.
 
 from __future__ import annotations
 
-from zkcoord.core.topic_mirror import Cluster, Kind, Question
+from zkcoord.core.topic_answers import Cluster, Kind, Question
 from zkcoord.serving.asker import Asker
 from zkcoord.serving.topics import Problem
 from zkcoord.shell.ports import CallDone

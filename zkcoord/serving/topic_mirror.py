@@ -10,21 +10,9 @@ from collections.abc import Callable, Set
 from dataclasses import replace
 from typing import TypeVar
 
-from zkcoord.core.topic_mirror import (
-    Answer,
-    Broker,
-    Change,
-    Memory,
-    Mirror,
-    NameCluster,
-    PutTopic,
-    Question,
-    RemoveTopic,
-    Silent,
-    Topic,
-    take,
-)
-from zkcoord.core.topic_mirror import Kind as Asked
+from zkcoord.core.topic_answers import Answer, Broker, Question, Silent
+from zkcoord.core.topic_answers import Kind as Asked
+from zkcoord.core.topic_mirror import Change, Memory, Mirror, NameCluster, PutTopic, RemoveTopic, Topic, take
 from zkcoord.core.topic_questions import next_question, question_between
 from zkcoord.errors import ZkcoordError
 from zkcoord.serving.asker import Asker

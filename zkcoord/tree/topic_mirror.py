@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from zkcoord.core.topic_answers import Broker
 from zkcoord.core.topic_mirror import (
-    Broker,
     Change,
     Complete,
     Doubt,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from zkcoord.core.topic_mirror import Broker, Cluster, Described, Listed, Question, Told
+from zkcoord.core.topic_answers import Broker, Cluster, Described, Listed, Question, Told
 from zkcoord.errors import UnavailableError
 from zkcoord.shell.ports import CallDone
 
@@ -12,7 +12,7 @@ from zkcoord.shell.ports import CallDone
 def of_call(token: int, name: str, argument: Any) -> dict[str, Any]:
     """Return a call as JSON.
 
-    >>> from zkcoord.core.topic_mirror import Kind
+    >>> from zkcoord.core.topic_answers import Kind
     >>> of_call(1, "ask_kafka", Question(Kind.DESCRIBE, ("clicks",)))
     {'call': 1, 'name': 'ask_kafka', 'kind': 'describe', 'topics': ['clicks']}
     """
