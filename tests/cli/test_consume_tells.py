@@ -9,8 +9,10 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from tests.cli.servers import Servers, running
+from tests.cli.servers import Servers
 from tests.cli.terminal import Terminal
+from tests.integration import brokers
+from tests.integration.brokers import BOTH, servers_of
 from tests.pages import shell_block
 
 pytestmark = pytest.mark.kafka
@@ -18,20 +20,23 @@ PARTITIONS = 4
 LINE = shell_block("README.md", "Start it")[3]
 
 
-@pytest.fixture(scope="module")
-def world() -> Iterator[Servers]:
-    """Servers for all tests here; each has a topic and a group of its own."""
-    with pytest.MonkeyPatch.context() as monkeypatch, running(monkeypatch) as found:
+@pytest.fixture(scope="module", params=BOTH)
+def world(request: pytest.FixtureRequest) -> Iterator[brokers.Servers]:
+    """Servers for all tests here, with each kind of brokers; a test has a topic and a group of its own."""
+    with servers_of(request.param, {}) as found:
         yield found
 
 
 @pytest.fixture
-def servers(world: Servers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Servers]:
+def servers(world: brokers.Servers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Servers]:
     """Those servers, in the environment; what a test starts on them ends with it."""
+    kafka = world.kafka.bootstrap_servers
     monkeypatch.setenv("ZKCOORD_ZOOKEEPER", world.zookeeper)
-    monkeypatch.setenv("ZKCOORD_BOOTSTRAP_SERVERS", world.kafka)
+    monkeypatch.setenv("ZKCOORD_BOOTSTRAP_SERVERS", kafka)
+    if world.coordinator:
+        monkeypatch.setenv("ZKCOORD_COORDINATOR_TOPICS", world.coordinator["topics"])
     with ExitStack() as programs:
-        yield Servers(world.zookeeper, world.kafka, programs)
+        yield Servers(world.zookeeper, kafka, programs)
 
 
 @pytest.fixture
