@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -23,11 +23,13 @@ from zkcoord.demo.accounting import Output, parse_range
 from zkcoord.demo.events import Event, EventLog
 from zkcoord.demo.options import GROUP, TOPIC
 from zkcoord.demo.output import read_outputs
-from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
+from zkcoord.embedded import EmbeddedKafka, EmbeddedKRaft, EmbeddedZooKeeper
+from zkcoord.embedded.artifacts import KAFKA_4_VERSION, KAFKA_VERSION
 from zkcoord.embedded.child import Child
+from zkcoord.embedded.kafka import KafkaBroker
 from zkcoord.group_report import read_group
 from zkcoord.shell.zk.blocking import Tree
-from zkcoord.tree.paths import DRAFT, TOPICS
+from zkcoord.tree.paths import DRAFT, FROM_KAFKA, TOPICS
 from zkcoord.tree.writes import CreateNode, Transaction
 
 ROOT = Path(__file__).parents[2]
@@ -84,14 +86,19 @@ class Scene(ABC):
         self.tree = Tree(self.zookeeper.hosts)
         self._stack.callback(self.tree.close)
         where = ["--zookeeper", self.zookeeper.hosts]
+        source = self._source()
         for number in (1, 2):
-            more = ["--id", str(number), "--session-timeout-ms", "4000", "--log-format", "json"]
+            more = ["--id", str(number), "--session-timeout-ms", "4000", "--log-format", "json", *source]
             self._child(f"coordinator-{number}", "zkcoord.cli.main", "coordinator", *more, *where)
         for name, ending in self.drivers.items():
             options = ["--folder", str(self.folder), "--at-rebalance", ending]
             self._child(name, *self._prepare(name), *options, *where)
         for name in self._children:
             self._begin(name)
+
+    def _source(self) -> Sequence[str]:
+        """Start what topics come from, if it is a server of its own; returns the words about it for coordinators."""
+        return ()
 
     @abstractmethod
     def _prepare(self, name: str) -> tuple[str, ...]:
@@ -232,25 +239,31 @@ class SparkScene(Scene):
 
     rate = 1_000
 
-    def __init__(self, folder: Path, seed: int, s3_port: int = 0) -> None:
+    def __init__(self, folder: Path, seed: int, s3_port: int = 0, version: str = KAFKA_VERSION) -> None:
         sinks = made(folder, s3_port)
         super().__init__(folder, seed, sinks)
         self._places = sinks.places
         for place in (sinks.places.output, sinks.places.scratch):
             place.mkdir()
         self._kafka = ""
-        self._s3_port = str(s3_port)
+        self._s3_port, self._version = str(s3_port), version
+
+    def _source(self) -> Sequence[str]:
+        self._start_kafka()
+        if self._version != KAFKA_4_VERSION:
+            return ()
+        return ("--topics", FROM_KAFKA, "--bootstrap-servers", self._kafka)
 
     def _prepare(self, name: str) -> tuple[str, ...]:
-        if not self._kafka:
-            self._start_kafka()
         where = ("--bootstrap-servers", self._kafka, "--s3-port", self._s3_port)
         return ("tests.integration.exact_driver", "--name", name, *where)
 
     def _start_kafka(self) -> None:
         from confluent_kafka.admin import AdminClient, NewTopic
 
-        kafka = EmbeddedKafka(self.zookeeper.hosts, self.folder / "kafka")
+        folder = self.folder / "kafka"
+        newer = self._version == KAFKA_4_VERSION
+        kafka: KafkaBroker = EmbeddedKRaft(folder) if newer else EmbeddedKafka(self.zookeeper.hosts, folder)
         self._stack.callback(kafka.kill)
         kafka.start()
         self._kafka = kafka.bootstrap_servers
@@ -274,8 +287,8 @@ class TablesScene(SparkScene):
 
     within_s = 2.0
 
-    def __init__(self, folder: Path, seed: int, s3_port: int) -> None:
-        super().__init__(folder, seed, s3_port)
+    def __init__(self, folder: Path, seed: int, s3_port: int, version: str) -> None:
+        super().__init__(folder, seed, s3_port, version)
         assert isinstance(self.sinks, TableSinks)
         self.sinks.prepare()
         self.written = self.sinks.written

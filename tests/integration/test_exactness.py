@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.brokers import BOTH
 from tests.integration.exact_scene import PlainScene, PlainTablesScene, Scene, SparkScene, TablesScene
 from tests.sinks.frames import Rows
 from tests.sinks.s3_server import S3
@@ -55,9 +56,10 @@ def play(scene: Scene, seconds: int) -> None:
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.zookeeper
+@pytest.mark.parametrize("version", BOTH)
 @pytest.mark.parametrize("seconds", [pytest.param(30), pytest.param(300, marks=pytest.mark.long)])
-def test_each_record_is_there_once_whatever_dies(tmp_path: Path, seed: int, seconds: int) -> None:
-    play(SparkScene(tmp_path, seed), seconds)
+def test_each_record_is_there_once_whatever_dies(tmp_path: Path, seed: int, seconds: int, version: str) -> None:
+    play(SparkScene(tmp_path, seed, version=version), seconds)
 
 
 @pytest.mark.long
@@ -65,9 +67,12 @@ def test_each_record_is_there_once_whatever_dies(tmp_path: Path, seed: int, seco
 @pytest.mark.kafka
 @pytest.mark.zookeeper
 @pytest.mark.s3
-def test_each_record_is_in_tables_and_in_a_store_once_whatever_dies(tmp_path: Path, seed: int, s3: S3) -> None:
+@pytest.mark.parametrize("version", BOTH)
+def test_each_record_is_in_tables_and_in_a_store_once_whatever_dies(
+    tmp_path: Path, seed: int, s3: S3, version: str
+) -> None:
     """Ranges by key; Delta and Iceberg, each below a path and in the store."""
-    scene = TablesScene(tmp_path, seed, s3.port)
+    scene = TablesScene(tmp_path, seed, s3.port, version)
     counts = stormed(scene, int(os.environ.get("ZKCOORD_EXACTNESS_S") or 300))
     check(scene.written(), counts, scene.done)
 
