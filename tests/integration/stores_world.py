@@ -48,17 +48,20 @@ SESSION_MS = 6_000
 
 
 class Cluster:
-    """Servers, a coordinator, and what is needed to look at them. `group`, `topic`: a fresh one for each test."""
+    """Servers, a coordinator, and what is needed to look at them.
+
+    `group`, `topic`: a fresh one for each test. `source`: with what a coordinator is started here.
+    """
 
     def __init__(self, settings: Mapping[str, str], *, version: str = KAFKA_VERSION) -> None:
         self._stack = ExitStack()
-        self.zookeeper, self.kafka, how = self._stack.enter_context(servers_of(version, settings))
+        self.zookeeper, self.kafka, self.source = self._stack.enter_context(servers_of(version, settings))
         self.servers = self.kafka.bootstrap_servers
         self.tree = self._stack.enter_context(Tree(self.zookeeper))
         self.connect()
         self.admin = AdminClient({"bootstrap.servers": self.servers}, logger=QUIET)
         self.producer = Producer({"bootstrap.servers": self.servers}, logger=QUIET)
-        coordinator = Coordinator(self.zookeeper, **how)
+        coordinator = Coordinator(self.zookeeper, **self.source)
         coordinator.start()
         self._stack.callback(coordinator.stop)
         self.reports = Reports()
