@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from tests.cli.group_tree import P0, P1, A, World
 from tests.migrate.memory_tree import MemoryTree
 from zkcoord.core.record import GroupRecord
 from zkcoord.core.severity import Severity
+from zkcoord.core.state import Failure, GroupState, Quarantine
 from zkcoord.doctor import kafka, limits
-from zkcoord.doctor.asking import ask_groups, ask_server, ask_tree
-from zkcoord.doctor.facts import TreeFacts
+from zkcoord.doctor.asking import READS_TIMED, ask_groups, ask_kafka, ask_server, ask_tree
+from zkcoord.doctor.facts import KafkaFacts, TreeFacts
 from zkcoord.embedded.zookeeper import EmbeddedZooKeeper
-from zkcoord.migrate import upgrade
+from zkcoord.kafka import cluster
+from zkcoord.kafka.client import KafkaClient
+from zkcoord.migrate import served, upgrade
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.codec import compact
-from zkcoord.tree.paths import CANDIDATES, DRAFT
+from zkcoord.tree.paths import CANDIDATES, CLUSTER_ID, DRAFT
 from zkcoord.tree.record import encode_record
 from zkcoord.tree.snapshot import Read
+from zkcoord.tree.state import encode_state
 
 
 @pytest.mark.parametrize(
@@ -58,6 +65,63 @@ def test_a_coordinators_clock_that_is_ahead_of_zookeepers_is_told_and_how_long_i
 
     assert list(found.candidates_ahead_ms) == ["0"] and found.candidates_ahead_ms["0"] > 7 * 10**12
     assert (found.listing_bytes["/brokers/topics"], found.listing_bytes[CANDIDATES]) == (10, 20)
+
+
+def test_what_stands_in_the_tree_is_told_of_coordinators_brokers_and_topics() -> None:
+    tree = MemoryTree("/brokers", "/brokers/ids", "/brokers/ids/1", "/brokers/topics", "/brokers/topics/clicks")
+    upgrade(tree, run_id="test")
+    candidate = {"host": "a", "version": "1.0"}
+    for path, said in ((f"{CANDIDATES}/0", compact(candidate)), (CLUSTER_ID, b'{"version":"1","id":"A"}')):
+        tree.set(path, said)
+    tree.set(DRAFT.coordinator, b"0")
+
+    found = ask_tree(tree, logs_in=True)
+
+    assert len(found.read_ms) == READS_TIMED
+    assert replace(found, read_ms=()) == TreeFacts(
+        logs_in=True,
+        brokers=1,
+        topics=1,
+        cluster_id="A",
+        revision=served()[-1],
+        served=served(),
+        serving="0",
+        candidates=(candidate,),
+        candidate_sessions=(0,),
+        listing_bytes={"/brokers/ids": 5, "/brokers/topics": 10, CANDIDATES: 5},
+    )
+    assert ask_tree(MemoryTree()) == replace(TreeFacts(served=served()), read_ms=found.read_ms)
+
+
+def test_what_stands_in_the_tree_is_told_of_a_group() -> None:
+    tree = MemoryTree("/brokers", "/brokers/ids", "/brokers/topics", "/consumers", "/consumers/zkcoord")
+    world = World(tree, "memory")  # type: ignore[arg-type]
+    world.settle()
+    state = GroupState(
+        generation=7,
+        failed=Failure(error="it did not answer", since_generation=6),
+        quarantined={P1: Quarantine("it fell", 1)},
+    )
+    world.put(DRAFT.state("g"), encode_state(state))
+    world.put(DRAFT.owner("g", P0), b"{")
+    world.put(DRAFT.offset("g", P0), b"no number")
+
+    (found,) = [each for each in ask_groups(tree, lambda _group: ()) if each.group == "g"]
+
+    assert [member.consumer_id for member in found.members] == [A]
+    assert dict(found.clock_ahead_ms) == {A: 1}
+    assert (found.failed, found.quarantined, found.problems > 0) == (True, 1, True)
+    assert (found.mode, found.store, found.users) == ("coordinated", "zookeeper", ())
+
+
+def test_what_brokers_tell_is_judged_as_they_told_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = cluster.Cluster(3, "A", {"log.dirs": "x"}, gone=(2,), leaderless=("clicks-1",))
+    with KafkaClient("127.0.0.1:1", timeout_ms=500) as nobody:
+        silent = ask_kafka(nobody)
+        monkeypatch.setattr(cluster, "describe_cluster", lambda client: told)
+        found = ask_kafka(nobody)
+    assert found == KafkaFacts(brokers=3, cluster_id="A", config=told.config, gone=(2,), leaderless=("clicks-1",))
+    assert silent.unreachable is not None and "127.0.0.1:1" in silent.unreachable
 
 
 @pytest.mark.zookeeper
