@@ -50,6 +50,10 @@ def demo(
         process.kill()
 
 
+BOTH = pytest.mark.parametrize("demo", [(), pytest.param(("--kafka", "4"), marks=pytest.mark.long)], indirect=True)
+"""With both kinds of brokers."""
+
+
 def left_behind(folder: Path) -> list[str]:
     """Command lines of processes that name the folder (Linux; elsewhere nobody can tell)."""
     lines = []
@@ -63,7 +67,7 @@ def left_behind(folder: Path) -> list[str]:
     return lines
 
 
-@pytest.mark.parametrize("demo", [(), pytest.param(("--kafka", "4"), marks=pytest.mark.long)], indirect=True)
+@BOTH
 def test_each_record_is_there_once_while_a_consumer_joins_and_consumer_and_coordinator_are_killed(
     demo: subprocess.Popen[str], tmp_path: Path
 ) -> None:
@@ -92,6 +96,7 @@ def test_each_record_is_there_once_while_a_consumer_joins_and_consumer_and_coord
     assert left_behind(tmp_path) == []
 
 
+@BOTH
 def test_sigterm_ends_everything_that_it_started(demo: subprocess.Popen[str], tmp_path: Path) -> None:
     end = time.monotonic() + START_S
     while not any("zkcoord.demo.consumer" in line for line in left_behind(tmp_path)):
