@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from zkcoord.core.assignors import AssignmentError, Assignor, AssignorInput, ask, unassigned
 from zkcoord.core.budget import limited, moves, waiting
@@ -119,13 +120,13 @@ class Target:
         absent: frozenset[str],
         digest: Digest,
     ) -> Target:
-        reserved = {p: thread for p, thread in answer.items() if consumer_of(thread) in absent}
-        wanted = {p: t for p, t in answer.items() if p not in reserved} if absent else answer
+        reserved = {p: thread for p, thread in answer.items() if consumer_of(thread) in absent} if absent else {}
+        wanted = {p: t for p, t in answer.items() if p not in reserved} if reserved else answer
         answered = fast_replace(
             self,
             instances=to_remember(answer, eligible, self._name),
             wanted=wanted,
-            topics=frozenset(partition.topic for partition in wanted),
+            topics=frozenset(map(itemgetter(0), wanted)),
             reserved=reserved,
             _limited=None,
         )

@@ -54,7 +54,7 @@ def ask(assignor: Assignor, given: AssignorInput) -> dict[TopicPartition, str]:
         raise AssignmentError(f"it answered {type(answer).__name__}, not a mapping from partition to thread")
     try:
         check_assignment(given, answer)
-        if all(isinstance(key, TopicPartition) for key in answer):
+        if set(map(type, answer)) <= {TopicPartition}:
             return dict(answer)
         return {TopicPartition(topic, number): thread for (topic, number), thread in answer.items()}
     except (TypeError, ValueError) as error:
