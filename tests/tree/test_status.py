@@ -20,6 +20,7 @@ from zkcoord.shell.zk.multi import REQUEST_BYTES_MAX
 from zkcoord.tree.codec import compact
 from zkcoord.tree.member import Acknowledgement, MemberPaths, room, start
 from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.ranges import parse_ranges, ranges_text
 from zkcoord.tree.status import (
     REASON_CHARS_MAX,
     REFUSED_BYTES_MAX,
@@ -27,9 +28,7 @@ from zkcoord.tree.status import (
     Status,
     decode_status,
     encode_status,
-    parse_ranges,
     range_fields,
-    ranges_text,
 )
 
 CLICKS_0, CLICKS_3 = TopicPartition("clicks", 0), TopicPartition("clicks", 3)

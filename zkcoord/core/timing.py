@@ -11,6 +11,9 @@ from zkcoord.core.model import TopicPartition
 Bounds = tuple[tuple[int, int], ...]
 """Partition numbers as ranges: lowest and highest of each, ascending."""
 
+Ranges = tuple[tuple[str, Bounds], ...]
+"""Partitions as ranges, by topic, ascending. It can be hashed: what is made of it is kept by it."""
+
 
 class Timing(NamedTuple):
     """A part of one command. Ages are in ms, counted back from the moment when the status was written; None: not told.
@@ -23,7 +26,7 @@ class Timing(NamedTuple):
     sequence: str  # ten digits
     stops: bool  # a stop; else a start
     made_ms: int  # when the command was written, by ZooKeeper's clock; 0: not known
-    partitions: tuple[tuple[str, Bounds], ...]  # by topic, ascending
+    partitions: Ranges
     seen_ms: int | None = None
     stopped_ms: int | None = None
     committed_ms: int | None = None
@@ -31,15 +34,14 @@ class Timing(NamedTuple):
 
     def names(self, partition: TopicPartition) -> bool:
         """True when this is about the partition."""
-        topics = bisect_left(self.partitions, (partition.topic,))
-        for topic, bounds in self.partitions[topics : topics + 1]:
-            place = bisect_right(bounds, (partition.partition, 2**63)) - 1
-            return topic == partition.topic and place >= 0 and bounds[place][1] >= partition.partition
-        return False
+        place = bisect_left(self.partitions, (partition.topic,))
+        topic, bounds = self.partitions[place] if place < len(self.partitions) else ("", ())
+        place = bisect_right(bounds, (partition.partition, 2**63)) - 1
+        return topic == partition.topic and place >= 0 and bounds[place][1] >= partition.partition
 
 
-def bounds_of(partitions: Iterable[TopicPartition]) -> tuple[tuple[str, Bounds], ...]:
-    """Return partitions as ranges, by topic, ascending.
+def bounds_of(partitions: Iterable[TopicPartition]) -> Ranges:
+    """Return partitions as ranges.
 
     >>> bounds_of([TopicPartition("t", 3), TopicPartition("t", 0), TopicPartition("t", 1)])
     (('t', ((0, 1), (3, 3))),)

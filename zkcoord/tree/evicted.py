@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.tree.codec import INT32_MAX, compact, corrupt, read_document, text_of, whole
-from zkcoord.tree.status import parse_ranges, ranges_text
+from zkcoord.tree.ranges import parse_ranges, ranges_text
 from zkcoord.tree.writes import BYTES_MAX
 
 _WHAT = "mark of an eviction"

@@ -7,8 +7,8 @@ from typing import Any
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import Instance
 from zkcoord.tree.codec import INT32_MAX, compact, read_document, whole
+from zkcoord.tree.ranges import parse_ranges, ranges_text
 from zkcoord.tree.registration import THREADS_MAX
-from zkcoord.tree.status import parse_ranges, ranges_text
 
 _WHAT = "instance"
 

@@ -25,7 +25,8 @@ from zkcoord.core.timing import Timing
 from zkcoord.tree import member
 from zkcoord.tree.member import Acknowledgement, MemberPaths
 from zkcoord.tree.member_view import MemberNodes
-from zkcoord.tree.status import REFUSED_BYTES_MAX, Status, encode_status, ranges_text
+from zkcoord.tree.ranges import ranges_text
+from zkcoord.tree.status import REFUSED_BYTES_MAX, Status, encode_status
 from zkcoord.tree.writes import Transaction
 
 WEIGHED_BYTES = 256 * 1024

@@ -8,23 +8,23 @@ somebody set an owner empty under its reader), and, if it probes the member, `pi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, pairwise, repeat
+from itertools import chain, repeat
 from typing import Any
 
 from zkcoord.core.model import TopicPartition, as_partitions
 from zkcoord.core.state import Announced
 from zkcoord.core.timing import Timing
 from zkcoord.core.view import Refusal
-from zkcoord.tree.codec import INT32_MAX, Document, compact, corrupt, read_document
-from zkcoord.tree.timing import RANGES, bounds_of_text, bounds_text, decode_timing, encode_timing, newest
+from zkcoord.tree.codec import Document, compact, corrupt, read_document
+from zkcoord.tree.ranges import PARTITIONS_MAX, RANGES, count_of, parse_ranges, ranges_text
+from zkcoord.tree.timing import decode_timing, encode_timing, newest
 
 STATUS_BYTES_MAX = 64 * 1024  # above it `held` is cut
 REASON_CHARS_MAX = 200
 REFUSED_BYTES_MAX = 128 * 1024  # above it refusals are written by their starts; above it still the oldest are left out
 TIMING_BYTES_MAX = 8 * 1024  # above it the oldest entries are left out; all of them where `held` would be cut
-PARTITIONS_MAX = 1_000_000  # what one ranges text may unfold into
 RANGE_NUMBERS = ("generation", "incarnation")  # of an announced range, beside start and end; the last may be missing
 _WHAT = "status"
 
@@ -114,7 +114,7 @@ def _cut_held(held: Mapping[int, Mapping[str, str]], room: int) -> tuple[dict[st
                 topics[topic] = ranges
                 room -= size
             else:
-                cut += _count(ranges)
+                cut += count_of(ranges)
         if topics:
             kept[str(generation)] = topics
     return kept, cut
@@ -166,7 +166,7 @@ def held_partitions(status: Status) -> frozenset[TopicPartition]:
     [TopicPartition(topic='clicks', partition=0), TopicPartition(topic='clicks', partition=1)]
     """
     found = [(topic, text) for topics in status.held.values() for topic, text in topics.items()]
-    if sum(_count(text) for _, text in found) > PARTITIONS_MAX:
+    if sum(count_of(text) for _, text in found) > PARTITIONS_MAX:
         raise corrupt(_WHAT, f"{len(found)} ranges of held partitions", f"more than {PARTITIONS_MAX} partitions")
     numbers = [zip(repeat(topic), parse_ranges(text), strict=False) for topic, text in found]
     return frozenset(as_partitions(chain.from_iterable(numbers)))
@@ -217,39 +217,3 @@ def _refused(refused: Mapping[TopicPartition, Refusal]) -> dict[str, Any]:
 def _refusal_fields(refusal: Refusal) -> dict[str, Any]:
     sequence = {"sequence": refusal.sequence} if refusal.sequence else {}
     return {"generation": refusal.generation, **sequence, "reason": refusal.reason[:REASON_CHARS_MAX]}
-
-
-def ranges_text(numbers: Iterable[int]) -> str:
-    """Partition numbers as text, ascending, neighbours joined.
-
-    >>> ranges_text([12, 0, 1, 2, 3])
-    '0-3,12'
-    """
-    runs: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return bounds_text(runs)
-
-
-def parse_ranges(text: str) -> tuple[int, ...]:
-    """The inverse of `ranges_text`: the numbers, ascending; CorruptError for another text or more than PARTITIONS_MAX.
-
-    >>> parse_ranges("0-3,12"), parse_ranges("")
-    ((0, 1, 2, 3, 12), ())
-    """
-    if not RANGES.fullmatch(text):
-        raise corrupt("ranges", text, 'allowed is ascending numbers and ranges as "0-9,12"')
-    bounds = bounds_of_text(text)
-    edges = [edge for low, high in bounds for edge in (low, high)]
-    if any(low > high for low, high in bounds) or any(a[1] >= b[0] for a, b in pairwise(bounds)):
-        raise corrupt("ranges", text, "not ascending")
-    if edges and (edges[-1] > INT32_MAX or _count(text) > PARTITIONS_MAX):
-        raise corrupt("ranges", text, f"more than {PARTITIONS_MAX} partitions, or one beyond {INT32_MAX}")
-    return tuple(chain.from_iterable([range(low, high + 1) for low, high in bounds]))
-
-
-def _count(text: str) -> int:
-    return sum(high - low + 1 for low, high in bounds_of_text(text))

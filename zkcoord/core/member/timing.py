@@ -110,12 +110,11 @@ class Times:
         """With these told last. What was told before of the same part of a command is replaced: it is written again."""
         told = self.told
         for new in entries:
-            named = new.command.sequence
-            told = (*[each for each in told if each.command.sequence != named or not new.replaces(each)], new)
+            told = (*[each for each in told if not new.replaces(each)], new)
         if told is self.told:
             return self
-        commands = [each for each in told if each.first_record_ms is None][-COMMANDS_MAX:]
-        firsts = [each for each in told if each.first_record_ms is not None][-FIRSTS_MAX:]
+        commands = [each for each in told if not each.first][-COMMANDS_MAX:]
+        firsts = [each for each in told if each.first][-FIRSTS_MAX:]
         return fast_replace(self, told=(*commands, *firsts))
 
 

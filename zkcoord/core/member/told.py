@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.timing import Bounds, bounds_of
+from zkcoord.core.timing import Ranges, bounds_of
 
 
 class Named(NamedTuple):
@@ -27,8 +27,7 @@ class Told:
     stopped_ms: int | None = None
     committed_ms: int | None = None
     first_record_ms: int | None = None
-    bounds: tuple[tuple[str, Bounds], ...] = field(init=False, compare=False)  # the partitions: each status tells them
-
+    bounds: Ranges = field(init=False, compare=False)  # the partitions as each status tells them
     last_ms: int = field(init=False, compare=False)  # the latest of its times; 0: it has none
 
     def __post_init__(self) -> None:
