@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from zkcoord.cli.options import Settings
 from zkcoord.errors import UsageError
@@ -11,6 +11,7 @@ from zkcoord.group_report import GroupReport
 from zkcoord.kafka.client import KafkaClient, librdkafka
 from zkcoord.migrate import BlockingTree
 from zkcoord.operating.kafka_side import UNSEEN, KafkaSide
+from zkcoord.operating.one_cluster import refuse_another_cluster
 from zkcoord.operating.partitions import Ends
 from zkcoord.operating.saying import warn
 from zkcoord.tree.paths import Layout
@@ -23,6 +24,13 @@ def kafka_client(settings: Settings) -> KafkaClient:
     if silent is not None:
         client.close()
         raise silent
+    return client
+
+
+def kafka_beside(settings: Settings, stack: ExitStack, tree: BlockingTree) -> KafkaClient:
+    """Open Kafka until the stack ends, as `kafka_client` does; UsageError if it is not the cluster of the tree."""
+    client = stack.enter_context(kafka_client(settings))
+    refuse_another_cluster(tree, client)
     return client
 
 

@@ -15,6 +15,7 @@ from tests.sim.offset_log import LogStore
 from tests.sim.store_scene import StoreScene, begin_in
 from tests.sim.store_tool import ToolTree
 from tests.sim.test_hand_over import T0, T1, begun, offsets
+from zkcoord.cli import kafka_options
 from zkcoord.cli.group import hand_over
 from zkcoord.cli.options import Settings
 from zkcoord.operating import requesting
@@ -60,7 +61,7 @@ def use(run: Run, monkeypatch: pytest.MonkeyPatch) -> Use:
             monotonic=lambda: world.now_ms / 1000, sleep=lambda seconds: world.run_for(int(seconds * 1000))
         )
         monkeypatch.setattr(Settings, "tree", tree)
-        monkeypatch.setattr(hand_over, "kafka_client", brokers)
+        monkeypatch.setattr(kafka_options, "kafka_client", brokers)
         monkeypatch.setattr(hand_over, "KafkaCommits", lambda client: LogStore(client.log))
         monkeypatch.setattr(requesting, "time", turns)
 

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import click
 
-from zkcoord.cli.kafka_options import kafka_client
+from zkcoord.cli.kafka_options import kafka_beside
 from zkcoord.cli.options import Command, Settings, number_option, pass_settings
 from zkcoord.cli.output import show
 from zkcoord.errors import UsageError
@@ -15,7 +15,6 @@ from zkcoord.migrate import current
 from zkcoord.offsets.kafka_store import KafkaCommits
 from zkcoord.offsets.standing import standing
 from zkcoord.operating.hand_over import HandOver, Row
-from zkcoord.operating.one_cluster import refuse_another_cluster
 from zkcoord.operating.requesting import edit_record
 from zkcoord.operating.saying import say
 
@@ -32,8 +31,7 @@ def _opened(settings: Settings, stack: ExitStack, group: str, *, force: bool = F
     if schema is None or not schema.tree_id:
         raise UsageError("the tree has no id, which commits in Kafka must name: run `zkcoord migrate upgrade` first")
     edit_record(tree, layout, group, lambda record: record)  # refuses a group that is not there, or was moved
-    client = stack.enter_context(kafka_client(settings))
-    refuse_another_cluster(tree, client)
+    client = kafka_beside(settings, stack, tree)
     return HandOver(
         tree=tree,
         layout=layout,

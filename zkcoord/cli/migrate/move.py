@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from zkcoord.cli.kafka_options import kafka_client
+from zkcoord.cli.kafka_options import kafka_beside
 from zkcoord.cli.migrate.topics import AFTER
 from zkcoord.cli.options import Command, Settings, at_least, number_option, pass_settings
 from zkcoord.cli.output import print_json, table
@@ -24,7 +24,6 @@ from zkcoord.offsets.move import GroupMove, Moving
 from zkcoord.offsets.ports import Commits
 from zkcoord.offsets.side import Side
 from zkcoord.operating.migration_file import read_moves
-from zkcoord.operating.one_cluster import refuse_another_cluster
 from zkcoord.operating.requesting import Answer, wait, who_and_when, who_serves
 from zkcoord.operating.saying import say
 from zkcoord.operating.wave_file import refuse_waves_alone
@@ -260,7 +259,6 @@ class _Work:
 
     def _commits(self, group: str) -> Commits:
         if self.store is None:
-            client = self.stack.enter_context(kafka_client(self.settings))
-            refuse_another_cluster(self.source.tree, client)
+            client = kafka_beside(self.settings, self.stack, self.source.tree)
             self.store = KafkaCommits(client)
         return self.store.read([group]).of(group)

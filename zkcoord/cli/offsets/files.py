@@ -11,7 +11,7 @@ from typing import TextIO
 import click
 
 from zkcoord.cli.files import Progress, new_file, read_twice
-from zkcoord.cli.kafka_options import kafka_client
+from zkcoord.cli.kafka_options import kafka_beside
 from zkcoord.cli.options import Command, Settings, pass_settings
 from zkcoord.cli.output import print_json, show, table
 from zkcoord.core.model import TopicPartition
@@ -25,7 +25,6 @@ from zkcoord.offsets.lines import FORMATS, LINE_MAX, LINES, Exported, parsed, wr
 from zkcoord.offsets.writing import Change
 from zkcoord.operating.groups import groups_of
 from zkcoord.operating.importing import Import
-from zkcoord.operating.one_cluster import refuse_another_cluster
 from zkcoord.operating.saying import say, warn
 from zkcoord.operating.words import cell
 from zkcoord.tree.bulk import NODES_AT_ONCE
@@ -145,8 +144,7 @@ def _kafka(settings: Settings, stack: ExitStack, tree: BlockingTree, groups: Seq
             f"group {groups[0]} goes on from other programs' commits in Kafka, too, so these must be set as well: give"
             " --bootstrap-servers"
         )
-    client = stack.enter_context(kafka_client(settings))
-    refuse_another_cluster(tree, client)
+    client = kafka_beside(settings, stack, tree)
     return KafkaCommits(client)
 
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import click
 
-from zkcoord.cli.kafka_options import kafka_client
+from zkcoord.cli.kafka_options import kafka_beside
 from zkcoord.cli.options import Command, Settings, at_least, number_option, pass_settings
 from zkcoord.cli.output import show
 from zkcoord.core.record import STORES
@@ -19,7 +19,6 @@ from zkcoord.offsets.kafka_store import KafkaCommits
 from zkcoord.offsets.standing import standing
 from zkcoord.operating.groups import groups_of
 from zkcoord.operating.migration_file import read_goals
-from zkcoord.operating.one_cluster import refuse_another_cluster
 from zkcoord.operating.requesting import who_and_when, who_serves
 from zkcoord.operating.saying import say
 from zkcoord.operating.store_migration import Migration, Places
@@ -65,8 +64,7 @@ def migrate_offsets(
     with ExitStack() as stack:
         tree = stack.enter_context(settings.tree())
         read_tree(tree, address)  # there is one
-        client = stack.enter_context(kafka_client(settings))
-        refuse_another_cluster(tree, client)
+        client = kafka_beside(settings, stack, tree)
         layout, tree_id, names = groups_of(tree, address)
         if name is not None and name not in names:
             raise UsageError(no_such_group(name))

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from zkcoord.cli.kafka_options import kafka_client
+from zkcoord.cli.kafka_options import kafka_beside
 from zkcoord.cli.offsets.files import export_offsets, import_offsets
 from zkcoord.cli.offsets.migrate import migrate_offsets
 from zkcoord.cli.options import Command, Group, Settings, pass_settings
@@ -23,7 +23,6 @@ from zkcoord.offsets.parquet import ParquetFile
 from zkcoord.offsets.verdict import Verdict, source_name
 from zkcoord.offsets.verify import GroupVerified, PartitionVerified, verify
 from zkcoord.operating.groups import groups_of
-from zkcoord.operating.one_cluster import refuse_another_cluster
 from zkcoord.operating.saying import warn
 from zkcoord.operating.words import at, cell
 
@@ -76,8 +75,7 @@ def verify_offsets(
     groups = 0
     with ExitStack() as stack:
         tree = stack.enter_context(settings.tree())
-        client = stack.enter_context(kafka_client(settings))
-        refuse_another_cluster(tree, client)
+        client = kafka_beside(settings, stack, tree)
         file = None if parquet is None else stack.enter_context(ParquetFile(parquet, PARQUET))
         layout, tree_id, names = groups_of(tree, settings.zookeeper_address())
         wanted = names if name is None else [name]
