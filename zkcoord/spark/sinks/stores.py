@@ -36,12 +36,17 @@ BUILT_WITHOUT = "this build of pyarrow has no {}: install pyarrow from PyPI, or 
 
 def renames(uri: str) -> bool:
     """True for a file system where a file gets its name by a rename; False for a store of objects."""
-    return SYSTEMS.get(urlsplit(uri).scheme.lower()) in WITH_RENAMES
+    return _system(uri) in WITH_RENAMES
 
 
 def of_hadoop(uri: str) -> bool:
     """True for a file system that Hadoop's client opens."""
-    return SYSTEMS.get(urlsplit(uri).scheme.lower()) == "HadoopFileSystem"
+    return _system(uri) == "HadoopFileSystem"
+
+
+def _system(uri: str) -> str | None:
+    """The name of Arrow's class; None for a scheme that is not known."""
+    return SYSTEMS.get(urlsplit(uri).scheme.lower())
 
 
 def open_store(uri: str, options: Mapping[str, Any]) -> fs.FileSystem:
@@ -50,7 +55,7 @@ def open_store(uri: str, options: Mapping[str, Any]) -> fs.FileSystem:
     ValueError for a URI or options that it does not take; RuntimeError (LACKING) if its library is not there.
     """
     parts = urlsplit(uri)
-    name = SYSTEMS.get(parts.scheme.lower())
+    name = _system(uri)
     if name is None:
         raise ValueError(f"{uri!r} is of no file system that this sink knows; those are {', '.join(sorted(SYSTEMS))}")
     kind = getattr(fs, name, None)
