@@ -8,19 +8,24 @@ from pathlib import Path
 import pytest
 
 from tests.integration.kraft_phases import Readers, end, follow, grow, kill_in, stopped, switch_topics
-from tests.integration.kraft_scene import PARTITIONS, KRaftMove
+from tests.integration.kraft_scene import PARTITIONS, Flow, KRaftMove
+from zkcoord.coordinator import Coordinator
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.kafka, pytest.mark.long]
 
 
+def begun(scene: KRaftMove) -> tuple[Coordinator, Flow, Readers]:
+    """A group that reads what is written, and has come to rest."""
+    coordinator, flow = scene.coordinator(), scene.flow()
+    readers: Readers = [scene.reader(), scene.reader()]
+    scene.await_settled(len(readers))
+    scene.reports.seen.clear()
+    return coordinator, flow, readers
+
+
 def test_f250_each_phase_of_the_move_goes_on_when_the_controller_that_leads_is_killed(tmp_path: Path) -> None:
     with KRaftMove(tmp_path, controllers=3) as scene:
-        coordinator = scene.coordinator()
-        flow = scene.flow()
-        readers: Readers = [scene.reader(), scene.reader()]
-        scene.await_settled(len(readers))
-        scene.reports.seen.clear()
-
+        coordinator, flow, readers = begun(scene)
         scene.migrate()
         kill_in(scene, flow, readers, PARTITIONS + 1)  # the next leader tells ZooKeeper
         scene.kraft_mode()
@@ -40,12 +45,7 @@ def test_f250_each_phase_of_the_move_goes_on_when_the_controller_that_leads_is_k
 def test_f236_a_move_that_three_controllers_lead_is_given_up_after_two_of_them_have_led(tmp_path: Path) -> None:
     """What each of the leaders wrote to ZooKeeper stands there, and the brokers go on from it."""
     with KRaftMove(tmp_path, controllers=3) as scene:
-        coordinator = scene.coordinator()
-        flow = scene.flow()
-        readers: Readers = [scene.reader(), scene.reader()]
-        scene.await_settled(len(readers))
-        scene.reports.seen.clear()
-
+        coordinator, flow, readers = begun(scene)
         scene.migrate()
         kill_in(scene, flow, readers, PARTITIONS + 1)
         scene.kraft_mode()
