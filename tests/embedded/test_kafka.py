@@ -1,5 +1,6 @@
 """A real Kafka broker as a child process: it comes up, keeps its data, and listens at home only."""
 
+import base64
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ from confluent_kafka.admin import AdminClient
 
 from tests.embedded.sockets import LOOPBACK, listening
 from tests.kafka.topics import create_topic
-from zkcoord.embedded import EmbeddedKafka, EmbeddedKRaft, EmbeddedZooKeeper
+from zkcoord.embedded import EmbeddedController, EmbeddedKafka, EmbeddedKRaft, EmbeddedZooKeeper
+from zkcoord.embedded.artifacts import KAFKA_4_VERSION, KAFKA_VERSION
 from zkcoord.embedded.kafka import KafkaBroker
 from zkcoord.embedded.kafka_requests import metadata
 from zkcoord.embedded.kafka_tools import kafka_tool
@@ -103,6 +105,16 @@ def test_data_of_a_broker_without_zookeeper_survive_too_and_its_own_tools_reach_
         told = kafka_tool("kafka-topics", "--bootstrap-server", server.bootstrap_servers, "--list")
         assert "clicks" in told.splitlines()
     assert tmp_path.is_dir()
+
+
+@pytest.mark.parametrize("version", [KAFKA_VERSION, KAFKA_4_VERSION])
+def test_f239_a_clusters_id_may_begin_with_a_dash(tmp_path: Path, version: str) -> None:
+    """One in 64 of Kafka's own does, with ZooKeeper: the tool that formats took it for an option."""
+    cluster_id = base64.urlsafe_b64encode(b"\xfb" + bytes(15)).decode("ascii").rstrip("=")
+    assert cluster_id.startswith("-")
+    with EmbeddedController(cluster_id, tmp_path, version=version):
+        formatted = (tmp_path / "data" / "meta.properties").read_text("utf-8").splitlines()
+    assert f"cluster.id={cluster_id}" in formatted
 
 
 def test_kafka_4_is_refused_a_zookeeper() -> None:

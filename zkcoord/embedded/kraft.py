@@ -64,7 +64,7 @@ class KRaftNode(KafkaNode):
     def _format(self) -> None:
         config = self.data_dir / "format.properties"
         config.write_text(self.configuration(), encoding="utf-8")
-        words = ("-t", self.cluster_id, "-c", str(config))
+        words = (f"--cluster-id={self.cluster_id}", "--config", str(config))
         ran = run_tool("kafka-storage", "format", *words, version=self.version)
         if ran.returncode != 0:
             raise UnavailableError(
