@@ -275,7 +275,8 @@ def own_kafka(request: pytest.FixtureRequest) -> Iterator[KafkaBroker]:
 def spark_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """The environment in which Spark finds its Java and its workers their Python, and is warm soon."""
     folder = tmp_path_factory.mktemp("spark-conf")
-    quick = f"spark.driver.extraJavaOptions {' '.join(QUICK)}\n"
+    # the default options stand before the extra ones, of which a program like `spark_session` may have its own
+    quick = "".join(f"spark.{role}.defaultJavaOptions {' '.join(QUICK)}\n" for role in ("driver", "executor"))
     (folder / "spark-defaults.conf").write_text(quick, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {**spark_environment(), "SPARK_CONF_DIR": str(folder)}.items():
@@ -289,8 +290,9 @@ def spark(spark_java: None) -> Iterator[SparkSession]:
     from zkcoord.spark import spark_session
 
     # one serves every test's topics, and each cached Kafka consumer holds its fetch buffers for minutes
-    config = {"spark.driver.memory": "2g", "spark.driver.extraJavaOptions": " ".join(QUICK)}
-    session = spark_session("zkcoord tests", jars=connector_jars(), log_level="OFF", config=config)
+    session = spark_session(
+        "zkcoord tests", jars=connector_jars(), log_level="OFF", config={"spark.driver.memory": "2g"}
+    )
     yield session
     session.stop()
 
