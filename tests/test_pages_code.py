@@ -61,9 +61,6 @@ ONLY_PARSED = {
         "README.md, Installation, 1",
     ),
     "tests/test_site.py builds the site": ("CONTRIBUTING.md, Documentation as a site, 1",),
-    "needs a Docker engine with images of others (tests/metrics/test_compose.py)": (
-        "monitoring.md, All of it in containers, 1",
-    ),
     "needs a collector of traces (tests/tracing/test_export.py)": ("monitoring.md, Traces, 1",),
     "needs old consumers in a tree of their layout (tests/legacy)": (
         "migrating.md, 4 Set up the tree, 1",
