@@ -28,6 +28,8 @@ REQUESTED = {
     POKE: "to be poked",
 }
 
+NOBODY = "no coordinator is elected: start one (`zkcoord coordinator`)"
+
 LEFT_TO_KAFKA = {
     BEGUN: "paused to be handed over to consumers of Kafka's own protocol",
     DONE: "handed over to consumers of Kafka's own protocol",
@@ -100,7 +102,7 @@ class GroupWait:
 
 def _nobody(above: TreeReport) -> str:
     """Say that nobody is elected; "" when somebody is."""
-    return "" if above.coordinator is not None else "; no coordinator is elected: start one (`zkcoord coordinator`)"
+    return "" if above.coordinator is not None else f"; {NOBODY}"
 
 
 def why_not_stable(above: TreeReport, report: GroupReport) -> str:

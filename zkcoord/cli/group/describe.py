@@ -12,6 +12,7 @@ from zkcoord.cli.options import Group, Settings, at_least, pass_settings
 from zkcoord.cli.output import print_json, table
 from zkcoord.errors import UsageError
 from zkcoord.group_report import GroupReport, TreeReport, group_names, read_group, read_tree
+from zkcoord.operating.advice import advice, of_the_tree
 from zkcoord.operating.documents import document, remarks, sentence, state_of, tone_of
 from zkcoord.operating.groups import present_groups
 from zkcoord.operating.members import member_documents
@@ -23,6 +24,7 @@ from zkcoord.operating.words import cell
 PARTITION_COLUMNS = ("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID")
 STATE_COLUMNS = ("GROUP", "STATE", "GENERATION", "COORDINATOR", "EPOCH", "#COMMANDS", "#MEMBERS", "FAILED", "NOTE")
 LISTED_COLUMNS = (*STATE_COLUMNS[:-2], "LAG", *STATE_COLUMNS[-2:])
+NO_GROUP = "there is no group: the first consumer that joins one makes it"
 NUMBERS = ("PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "#PARTITIONS", "#COMMANDS", "#MEMBERS", "GENERATION")
 
 
@@ -63,7 +65,7 @@ def list_(settings: Settings, state: bool, all_: bool, sort: str) -> None:
     elif names:
         click.echo("\n".join(cell(name) for name in names))
     if not names and not settings.json:
-        say("notice", "there is no group: the first consumer that joins one makes it")
+        say("notice", NO_GROUP)
 
 
 @group.command(example="zkcoord group describe etl --wait stable")
@@ -128,7 +130,12 @@ def describe(
         else:
             title = f"Group {cell(report.view.group)}\n" if members and all_groups else ""
             text = _text(above, report, ends, members=members, state=state, by_lag=by_lag)
-            click.echo(("\n" if number else "") + title + text)
+            todo = () if members else advice(above, report)
+            click.echo("\n".join([("\n" if number else "") + title + text, *(f"! {cell(each)}" for each in todo)]))
+    if not settings.json:
+        if not names:
+            say("notice", NO_GROUP)
+        click.echo("".join(f"! {each}\n" for each in of_the_tree(above) if not members), nl=False)
 
 
 # what is printed
