@@ -62,7 +62,7 @@ def ranges_in(offset: Offset) -> tuple[OffsetRange, ...]:
                     for partition, each in partitions.items()
                 )
             )
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
         pass
     raise UsageError(
         f"the checkpoint holds the offset {str(offset)[:200]}, which this source has not written: start the query with "
