@@ -10,16 +10,19 @@ from tests.old_members.test_walk import Deployment
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import DEFAULT_RECORD, GroupRecord
-from zkcoord.core.tenure import CommitOutcome, KafkaCommit, Rule
+from zkcoord.core.tenure import CommitOutcome, Counted, KafkaCommit, Rule, Source, Stamp, Tenure
 from zkcoord.errors import UnavailableError
 from zkcoord.offsets import reading
 from zkcoord.offsets.ports import Commits, ReadCommits
 from zkcoord.offsets.reading import rule_of
-from zkcoord.offsets.verdict import Log
+from zkcoord.offsets.verdict import OTHER_TOPIC, Log, Verdict
 from zkcoord.offsets.verify import GroupVerified, verify
 from zkcoord.tree.paths import DRAFT, LEGACY, Layout
 from zkcoord.tree.record import encode_record
+from zkcoord.tree.snapshot import Read
+from zkcoord.tree.topic import Mark, encode_mark
 
+KEEPS_IN_KAFKA = encode_record(GroupRecord(store_name="kafka")).decode()
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
 
 
@@ -77,6 +80,33 @@ def test_all_partitions_of_either_store_are_compared_also_those_that_nobody_hold
         ("t-1", 7, None, "only zookeeper", None),
         ("t-2", None, 3, "only kafka", None),
     ]
+
+
+def test_an_offset_that_only_kafka_has_is_looked_for_in_its_log_too() -> None:
+    tree = Deployment({DRAFT.offset("g", P0): "7", DRAFT.record("g"): KEEPS_IN_KAFKA})
+    commits = MemoryCommits({"g": {P1: KafkaCommit(offset=9)}})
+    logs = {P0: Log(0, 7), P1: Log(0, 8)}
+    (found,) = verify(tree.read, commits, lambda asked: {p: logs[p] for p in asked}, DRAFT, ["g"])
+    assert [(row.partition, row.log, row.judged.verdict) for row in found.partitions] == [
+        (P0, Log(0, 7), Verdict.EXPIRED),
+        (P1, Log(0, 8), Verdict.OUT_OF_RANGE),
+    ]
+
+
+def test_a_commit_of_an_earlier_topic_of_that_name_counts_as_none() -> None:
+    mark = encode_mark(Mark(incarnation=2, topic_id=None, czxid=1, root_czxid=1)).decode()
+    tree = Deployment({DRAFT.offset("g", P0): "7", DRAFT.mark("g", "t"): mark, DRAFT.record("g"): KEEPS_IN_KAFKA})
+    (node,) = tree.read([Read(DRAFT.offset("g", P0))])
+    assert node.stat is not None
+    stamp = Stamp(tenure=Tenure("", node.stat.mzxid), incarnation=1)
+    commits = MemoryCommits({"g": {P0: KafkaCommit(offset=100, stamp=stamp)}})
+    (found,) = verify(tree.read, commits, no_logs, DRAFT, ["g"])
+    (row,) = found.partitions
+    assert (row.judged.verdict, row.judged.counts, row.judged.todo) == (
+        Verdict.FOREIGN,
+        Counted(7, Source.ZOOKEEPER),
+        OTHER_TOPIC,
+    )
 
 
 def test_one_group_that_kafka_does_not_answer_for_does_not_end_the_others() -> None:

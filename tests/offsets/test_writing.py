@@ -34,6 +34,38 @@ class Recorder(Deployment):
         """Nothing is behind."""
 
 
+class Losing(Recorder):
+    """The first `lost` transactions do not arrive, and nobody answers."""
+
+    def __init__(self, nodes: dict[str, str], lost: int) -> None:
+        super().__init__(nodes)
+        self._lost = lost
+
+    def commit(self, transaction: Transaction) -> CommitDone:
+        if len(self.sent) < self._lost:
+            self.sent.append(transaction)
+            return CommitDone(0, Outcome.UNKNOWN)
+        return super().commit(transaction)
+
+
+class Lagging(Recorder):
+    """Read from a server that has not seen others' last writes until `sync`: what is decided before is refused."""
+
+    def __init__(self, nodes: dict[str, str], stale: dict[str, str]) -> None:
+        super().__init__(nodes | stale)
+        self._unseen = dict(nodes)
+
+    def commit(self, transaction: Transaction) -> CommitDone:
+        if not self._unseen:
+            return super().commit(transaction)
+        self.sent.append(transaction)
+        return CommitDone(0, Outcome.REFUSED, reason="BadVersion", failed_at=0)
+
+    def sync(self) -> None:
+        self.nodes |= self._unseen
+        self._unseen = {}
+
+
 @pytest.mark.parametrize(("layout", "shared"), [(DRAFT, False), (LEGACY, True)])
 def test_what_is_made_beside_old_consumers_is_open_to_them(layout: Layout, shared: bool) -> None:
     """With an ACL configured an old consumer could never commit to an offset that a tool has created."""
@@ -57,3 +89,18 @@ def test_f28_an_offset_that_the_node_holds_already_is_written_once_more_where_ka
     plain = Recorder({path: "5", DRAFT.record("g"): "{}"})
     assert write_offsets(plain, DRAFT, "g", {P0: 5}, guard=(), why="a test") == []
     assert plain.sent == []
+
+
+def test_f28_an_offset_that_the_node_holds_is_written_again_when_that_write_did_not_arrive() -> None:
+    """Else the tool says that it is done, and what stands in Kafka goes on counting."""
+    record = encode_record(GroupRecord(store_name="kafka")).decode()
+    tree = Losing({DRAFT.offset("g", P0): "5", DRAFT.record("g"): record}, lost=1)
+    write_offsets(tree, DRAFT, "g", {P0: 5}, guard=(), why="a test")
+    assert [list(transaction.writes) for transaction in tree.sent] == [[SetNode(DRAFT.offset("g", P0), b"5", 0)]] * 2
+
+
+def test_a_refused_write_is_decided_again_from_what_the_server_reads_once_it_has_caught_up() -> None:
+    """Till then it shows what was there before, and writing by that version would be refused until it is given up."""
+    tree = Lagging({DRAFT.offset("g", P0): "7"}, stale={DRAFT.offset("g", P0): "6"})
+    write_offsets(tree, DRAFT, "g", {P0: 8}, guard=(), why="a test")
+    assert (len(tree.sent), tree.nodes[DRAFT.offset("g", P0)]) == (2, "8")
