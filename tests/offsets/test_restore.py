@@ -20,7 +20,7 @@ from zkcoord.offsets.restore import Restore, first_nodes
 from zkcoord.offsets.writing import RecordChangedError
 from zkcoord.tree.paths import CANDIDATES, DRAFT, EPOCH, LEGACY, RECORDS, ROOT, SCHEMA, Layout
 from zkcoord.tree.record import encode_record
-from zkcoord.tree.schema import decode_schema
+from zkcoord.tree.schema import decode_schema, encode_schema
 from zkcoord.tree.snapshot import Node, Read
 from zkcoord.tree.topic import Mark, encode_mark
 
@@ -124,6 +124,32 @@ def test_a_restore_that_dies_at_any_write_leaves_no_tree_to_be_served_before_it_
             assert there.data() == calm.data()
     assert {ROOT, EPOCH, SCHEMA, CANDIDATES, RECORDS} <= calm.nodes.keys()
     assert decode_schema(calm.data()[SCHEMA]).tree_id == "cc"
+
+
+def test_a_copy_of_a_tree_that_was_being_migrated_is_not_being_migrated() -> None:
+    """Nobody would be elected in it, and the migration's own tool knows nothing of it."""
+    source, there = tree(), MemoryTree()
+    migrated = replace(decode_schema(source.data()[SCHEMA]), migration={"from": "0001", "to": "0002", "run": "r1"})
+    put(source, {SCHEMA: encode_schema(migrated)})
+    whole(there, list(saved(source.read, DRAFT)), Restore(there, DRAFT))
+    assert decode_schema(there.data()[SCHEMA]) == replace(migrated, migration=None, tree_id="cc")
+
+
+@pytest.mark.parametrize(
+    ("present", "backed_up", "told"),
+    [(None, "kafka", True), (None, "zookeeper", False), ("zookeeper", "kafka", False), ("kafka", "zookeeper", True)],
+)
+def test_whether_commits_of_other_programs_count_is_told_by_the_record_as_it_will_be(
+    present: str | None, backed_up: str, told: bool
+) -> None:
+    source, there = tree(), tree()
+    put(source, {DRAFT.record("g"): encode_record(GroupRecord(store_name=backed_up))})
+    del there.nodes[DRAFT.record("g")]
+    if present is not None:
+        put(there, {DRAFT.record("g"): encode_record(GroupRecord(store_name=present))})
+    work = Restore(there, DRAFT)
+    work.survey(list(saved(source.read, DRAFT)))
+    assert work.done["g"].strangers_count is told
 
 
 def test_what_belongs_to_a_session_is_not_saved() -> None:
