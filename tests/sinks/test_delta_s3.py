@@ -37,6 +37,12 @@ class Table:
         return DeltaLog(self._store.download(self._folder.name, self._folder / "read"))
 
 
+def by_word(*ranges: OffsetRange) -> Any:
+    """The records, with a word each, by which a table is partitioned: every other one has none."""
+    rows = Frame.of(*ranges).rows
+    return Frame(rows.append_column("word", pa.array(["a b", None] * rows.num_rows).slice(0, rows.num_rows)))
+
+
 @pytest.fixture
 def faulty(s3: S3) -> Iterator[StoreApart]:
     with store_apart(s3.port) as store:
@@ -99,6 +105,45 @@ def test_f174_a_delta_table_on_a_store_that_is_slow_or_busy_or_loses_answers_has
     assert table.write(A, B) == 0
     found = table.log()
     assert (found.rows(), found.ends) == (records(A, B), {PA: 14, PB: 8})
+
+
+@pytest.mark.parametrize(
+    ("kind", "method", "where", "times"),
+    [
+        ("busy", "PUT", "a%2520b", 2),
+        ("busy", "PUT", COMMIT, 2),
+        ("lost", "PUT", "a%2520b", 1),
+        ("lost", "PUT", COMMIT, 1),
+        ("slow", "PUT", "a%2520b", 1),
+        ("lost", "GET", COMMIT, 1),
+    ],
+)
+def test_f248_a_partitioned_delta_table_on_a_store_that_fails_has_each_record_once_under_its_value(
+    table: Table, faulty: StoreApart, kind: str, method: str, where: str, times: int
+) -> None:
+    write_delta(by_word(B), batch(B), table.uri, storage_options=table.options, partition_by=["word"])
+    met = faulty.add(kind, method, where, times, wait_s=1.0)
+    assert write_delta(by_word(A), batch(A), table.uri, storage_options=table.options) == 4
+    assert met() == times
+    assert write_delta(by_word(A, B), batch(A, B), table.uri, storage_options=table.options) == 0
+    found = table.log()
+    assert (found.rows(), found.ends) == (records(A, B), {PA: 14, PB: 8})
+    scanned = polars.scan_delta(table.uri, storage_options=table.options).sort("partition", "offset").collect()
+    assert scanned["word"].to_list() == by_word(A, B).rows["word"].to_pylist()
+
+
+def test_f248_a_batch_of_which_a_store_refuses_one_folder_leaves_no_record_and_comes_again_whole(
+    table: Table, faulty: StoreApart, s3: S3
+) -> None:
+    write_delta(by_word(B), batch(B), table.uri, storage_options=table.options, partition_by=["word"])
+    refused = faulty.add("busy", "PUT", "__HIVE", 1_000)
+    impatient = {**table.options, "max_retries": "1"}
+    with pytest.raises(OSError, match=r"503|SlowDown"):
+        write_delta(by_word(A), batch(A), table.uri, storage_options=impatient)
+    assert refused() > 1
+    assert (table.log().rows(), table.log().ends) == (records(B), {PB: 8})
+    assert write_delta(by_word(A), batch(A), table.uri, storage_options=delta_options(s3.endpoint)) == 4
+    assert (table.log().rows(), table.log().ends) == (records(A, B), {PA: 14, PB: 8})
 
 
 def test_a_table_in_the_store_that_was_restored_is_filled_up_again(table: Table) -> None:
