@@ -29,6 +29,9 @@ SUITES = (
 )  # a test belongs to the first that it is marked with
 PURE = "no server"
 TOGETHER = ("tests/containers", "tests/sinks", "tests/spark")  # each in one worker: a network, a Spark session
+APART = ("tests/spark/test_real_cluster.py", "tests/spark/test_real_connect.py")
+"""Files there that do not: their Sparks are programs of their own. The folder is what the other workers wait for."""
+
 LOOSE = "tests/sim/"  # each test by itself, for most have nothing to share
 KEEPING = (
     "beside_kafka",
@@ -85,10 +88,14 @@ def scope_of(test_id: str) -> str:
     ('tests/spark', 'tests/cli/test_main.py')
     >>> scope_of("tests/sim/test_seeds.py::test_a[1]"), scope_of("tests/sim/test_hung.py::test_a[1]")
     ('tests/sim/test_seeds.py::test_a[1]', 'tests/sim/test_hung.py')
+    >>> scope_of("tests/spark/test_real_cluster.py::test_a")
+    'tests/spark/test_real_cluster.py'
     """
     file = test_id.partition("::")[0]
     if file.startswith(LOOSE) and file.removeprefix(f"{LOOSE}test_").removesuffix(".py") not in KEEPING:
         return test_id
+    if file in APART:
+        return file
     return next((folder for folder in TOGETHER if test_id.startswith(f"{folder}/")), file)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.side_by_side import KEEPING
+from tests.side_by_side import APART, KEEPING, scope_of
 
 ROOT = Path(__file__).parent.parent
 SIDE_BY_SIDE = [
@@ -143,3 +143,10 @@ def test_files_that_keep_what_their_storms_came_to_are_known() -> None:
     keeps = re.compile(r"^@cache\n(?=def \w+\(seed: int)|^REACHED\b", re.MULTILINE)
     files = {file.stem.removeprefix("test_"): file.read_text() for file in (ROOT / "tests/sim").glob("test_*.py")}
     assert {name for name, text in files.items() if keeps.search(text)} == set(KEEPING)
+
+
+def test_files_that_start_sparks_of_their_own_and_use_no_other_are_known() -> None:
+    """Else the one process that has the session would play them as well, while the others have nothing more to do."""
+    files = [(f"tests/spark/{file.name}", file.read_text()) for file in (ROOT / "tests/spark").glob("test_*.py")]
+    assert {name for name, text in files if "run_program(" in text and "SparkSession" not in text} == set(APART)
+    assert [scope_of(f"{name}::test_a") for name in APART] == list(APART)
