@@ -25,7 +25,7 @@ from tests.sim.test_mutations_link import (
 from tests.sim.world import World
 
 ROOT = Path(__file__).parents[2]
-COURSES = 24
+COURSES = 12
 DOORS = 8
 """Behind the last one is a fault. At each tick one world in eight comes through one, one in four is outside again."""
 
