@@ -7,7 +7,8 @@ from typing import Any, Protocol
 
 from click.testing import CliRunner
 
-from tests.integration.kraft_scene import Flow, KRaftMove
+from tests.integration.kraft_flow import Flow
+from tests.integration.kraft_scene import KRaftMove
 from tests.waiting import wait_until
 from zkcoord.cli.main import cli
 from zkcoord.coordinator import Coordinator

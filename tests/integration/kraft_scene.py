@@ -6,18 +6,20 @@ import json
 import logging
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 from kazoo.client import KazooClient
 
+from tests.integration import kraft_state
+from tests.integration.kraft_flow import PARTITIONS, Flow
 from tests.integration.stores_world import Reader
 from tests.integration.world import Reports
 from tests.kafka.helpers import PATIENCE_SECONDS, QUIET
-from tests.kafka.topics import await_partitions, await_replicas, create_topic
+from tests.kafka.topics import await_replicas, create_topic
 from tests.waiting import wait_until
 from zkcoord.coordinator import Coordinator
 from zkcoord.embedded import EmbeddedController, EmbeddedKafka, EmbeddedKRaft, EmbeddedZooKeeper
@@ -30,72 +32,7 @@ from zkcoord.logs import EVENTS
 from zkcoord.migrate import current
 from zkcoord.shell.zk.blocking import Tree
 
-PARTITIONS = 4
-PAUSE_SECONDS = 0.02  # between two records
-DELIVERY_MS = 300_000  # a restart of the only broker must not cost a record
 HEAP_OF_ONE, HEAP_OF_SEVERAL = "512m", "256m"
-
-
-class Flow(threading.Thread):
-    """A producer that goes on over restarts; `written`: how many records each partition has got, as it was told.
-
-    A broker that has just started in KRaft mode may say that the topic does not exist. librdkafka refuses records then:
-    they were not written, and are not missed.
-    """
-
-    def __init__(self, servers: str, topic: str) -> None:
-        super().__init__()
-        self._servers, self._topic = servers, topic
-        self._stop_now = threading.Event()
-        self.written: dict[int, int] = {}
-        self.partitions = PARTITIONS
-        settings = {
-            "enable.idempotence": True,
-            "delivery.timeout.ms": DELIVERY_MS,
-            "linger.ms": 5,
-            "topic.metadata.refresh.interval.ms": 500,  # without it a topic that was unknown once stays so for minutes
-        }
-        self._producer = Producer({"bootstrap.servers": servers, **settings}, logger=QUIET)
-        self.start()
-
-    def run(self) -> None:
-        """Write to all partitions in turn, until told to end."""
-        number = 0
-        while not self._stop_now.wait(PAUSE_SECONDS):
-            partition = number % self.partitions
-            with suppress(KafkaException):
-                self._producer.produce(self._topic, b"x", partition=partition, on_delivery=self._delivered)
-            self._producer.poll(0)
-            number += 1
-        assert self._producer.flush(PATIENCE_SECONDS) == 0
-
-    def _delivered(self, error: Any, message: Any) -> None:
-        if error is None:
-            self.written[message.partition()] = self.written.get(message.partition(), 0) + 1
-
-    def grow(self, partitions: int) -> None:
-        """Write to so many partitions from now on."""
-        await_partitions(self._producer, self._topic, partitions)
-        self.partitions = partitions
-
-    def stop(self) -> None:
-        """Tell it to end."""
-        self._stop_now.set()
-
-    def end(self) -> dict[int, int]:
-        """End it. Return how many records each partition has: all that it was told of, at least."""
-        self.stop()
-        self.join(PATIENCE_SECONDS)
-        assert not self.is_alive()
-        ends = {n: self._end_of(n) for n in sorted(self.written)}
-        assert all(ends[n] >= count > 0 for n, count in self.written.items()), (ends, self.written)
-        return ends
-
-    def _end_of(self, number: int) -> int:
-        with closing(Consumer({"bootstrap.servers": self._servers, "group.id": "ends"}, logger=QUIET)) as consumer:
-            first, end = consumer.get_watermark_offsets(TopicPartition(self._topic, number), PATIENCE_SECONDS)
-        assert first == 0
-        return int(end)
 
 
 def _replicated(brokers: int) -> dict[str, str]:
@@ -114,6 +51,7 @@ class KRaftMove:
 
     def __init__(self, folder: Path, brokers: int = 1, controllers: int = 1) -> None:
         self._folder = folder
+        self._jvm_options = kraft_state.talkative(folder)
         self._stack = ExitStack()
         self.old = EmbeddedZooKeeper(fsync=False).start()
         self.zookeeper = self.old.hosts
@@ -124,6 +62,8 @@ class KRaftMove:
         self.group, self.topic = "etl", "clicks"
         self.while_away: Callable[[int], object] = lambda _number: None
         self.controllers: list[EmbeddedController] = []
+        self._open = False  # the move has begun, and the controllers still write to ZooKeeper
+        self._flows: list[Flow] = []
         self._common = {} if brokers == 1 else _replicated(brokers)
         self._heap = HEAP_OF_ONE if brokers == 1 else HEAP_OF_SEVERAL
         self.brokers: list[KafkaBroker] = [self._in_zookeeper_mode(number, {}) for number in range(brokers)]
@@ -140,13 +80,27 @@ class KRaftMove:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _where: object) -> None:
+        try:
+            if error is not None:
+                error.add_note(self._state())
+        finally:
+            self._close()
+
+    def _close(self) -> None:
         self._stack.close()  # readers and coordinators first: they started last
         for broker in self.brokers:
             broker.stop()
         for controller in self.controllers:
             controller.kill()  # of a quorum the last ones could not end in good order
         self.old.close()
+
+    def _state(self) -> str:
+        """What a failed test is told beside its error."""
+        recent = "\n".join(line for flow in self._flows for line in flow.recent.lines)
+        servers = (*self.brokers, *self.controllers)
+        told = self._with_client(lambda client: kraft_state.report(client, self.admin, self.topic, servers))
+        return f"{told}\nthe producer:\n{recent}"
 
     # -- the brokers' move
 
@@ -158,19 +112,23 @@ class KRaftMove:
             self.brokers[number] = form(number)
             self.brokers[number].start()
             await_replicas(self.admin, self.topic, len(self.brokers))
+            for flow in self._flows:  # a broker may tell that it leads before it was told so itself
+                flow.await_more()
 
     def _in_zookeeper_mode(self, number: int, settings: dict[str, str]) -> KafkaBroker:
         folder, settings = self._folder / f"broker-{number}", self._common | settings
-        how = {"port": self._ports[number], "broker_id": number, "heap": self._heap}
-        return EmbeddedKafka(self.zookeeper, folder, settings=settings, **how)
+        return EmbeddedKafka(self.zookeeper, folder, settings=settings, **self._broker(number))
 
     def _in_kraft_mode(self, number: int, version: str) -> KafkaBroker:
-        how = {"port": self._ports[number], "broker_id": number, "heap": self._heap}
-        where = {"controller": self.controllers[0], "settings": self._common}
-        return EmbeddedKRaft(self._folder / f"broker-{number}", version=version, **where, **how)
+        where: dict[str, Any] = {"controller": self.controllers[0], "settings": self._common}
+        return EmbeddedKRaft(self._folder / f"broker-{number}", version=version, **where, **self._broker(number))
 
-    def migrate(self) -> None:
-        """KRaft controllers take over, and the brokers are restarted for them: both write to ZooKeeper."""
+    def _broker(self, number: int) -> dict[str, Any]:
+        how = {"port": self._ports[number], "broker_id": number, "heap": self._heap}
+        return {**how, "jvm_options": self._jvm_options}
+
+    def start_controllers(self) -> None:
+        """The KRaft controllers run, and wait for the brokers."""
         cluster_id = json.loads(self.look("/cluster/id"))["id"]
         self.controllers = [
             self._controller(node_id, cluster_id, migrate_from=self.zookeeper) for node_id in self._controllers_at
@@ -179,33 +137,61 @@ class KRaftMove:
             controller.launch()
         for controller in self.controllers:
             controller.await_ready()
+
+    def migrate(self) -> None:
+        """KRaft controllers take over, and the brokers are restarted for them: both write to ZooKeeper."""
+        if not self.controllers:
+            self.start_controllers()
         self.zookeeper_mode(self.controllers[0].migrating())
         wait_until(lambda: self.look("/migration"), "the migration has begun")
-        wait_until(lambda: json.loads(self.look("/controller"))["kraftControllerEpoch"] > 0, "KRaft leads")
+        wait_until(lambda: self.kraft_epoch() > 0, "KRaft leads")
+        self._open = True
+
+    def kraft_epoch(self) -> int:
+        """The epoch of the controller that leads the brokers, as ZooKeeper has it; -1 if one of them does."""
+        return int(json.loads(self.look("/controller"))["kraftControllerEpoch"])
+
+    def elect_anew(self, epoch: int) -> None:
+        """Restart the only controller until it leads in this epoch."""
+        (controller,) = self.controllers
+        while (before := self._elected())[0] < epoch:
+            controller.kill()
+            controller.start()
+            wait_until(partial(self._elected_after, before), "the controller leads again")
+
+    def _elected_after(self, before: tuple[int, int]) -> bool:
+        epoch, leader = self._elected()
+        return epoch > before[0] and leader >= 0
 
     def _controller(
         self, node_id: int, cluster_id: str, version: str = KAFKA_VERSION, **settings: Any
     ) -> EmbeddedController:
         port, folder = self._controllers_at[node_id], self._folder / "controllers" / str(node_id)
         voters = ",".join(voter(*each) for each in self._controllers_at.items())
-        how = {"version": version, **settings}
+        how = {"version": version, "jvm_options": self._jvm_options, **settings}
         return EmbeddedController(cluster_id, folder, port=port, node_id=node_id, voters=voters, **how)
 
-    def _leader(self) -> int:
-        """The id of the controller that leads, as those that run have written it down; -1 while none does."""
+    def _elected(self) -> tuple[int, int]:
+        """The epoch and the id of the controller that leads, as those that run have written it down; no id: -1."""
         running = [each for each in self.controllers if each.running]
         paths = [each.data_dir / "data" / "__cluster_metadata-0" / "quorum-state" for each in running]
         states = [json.loads(path.read_text("utf-8")) for path in paths]
-        newest = max(states, key=lambda state: (state["leaderEpoch"], state["leaderId"]))
-        return int(newest["leaderId"])
+        return max((state["leaderEpoch"], state["leaderId"]) for state in states)
+
+    def _leader(self) -> int:
+        return self._elected()[1]
 
     def kill_leading_controller(self) -> EmbeddedController:
-        """Kill the controller that leads. Return it, once another one leads."""
+        """Kill the controller that leads. Return it, once another one leads, and writes to ZooKeeper if the move is
+        open: until then no topic may be given partitions (docs/kraft.md)."""
         wait_until(lambda: self._leader() >= 0, "a controller leads")
         leader = self._leader()
         (killed,) = [each for each in self.controllers if each.node_id == leader]
+        before = self._written_until() if self._open else None
         killed.kill()
         wait_until(lambda: self._leader() not in (leader, -1), "another controller leads")
+        if before is not None:
+            wait_until(lambda: self._written_until()[0] > before[0], "it writes to ZooKeeper")
         return killed
 
     def zookeeper_mode(self, settings: dict[str, str] | None = None) -> None:
@@ -217,18 +203,50 @@ class KRaftMove:
         self._roll(lambda number: self._in_kraft_mode(number, version))
 
     def give_up(self) -> None:
-        """The way back from KRaft mode: the brokers are restarted with ZooKeeper, led by the controllers. Then these
-        are stopped, their nodes are removed, and the brokers, restarted once more, are led by one of themselves."""
+        """The way back from KRaft mode: the brokers are restarted with ZooKeeper, led by the controllers, and leave
+        these."""
+        self.await_written()
         self.zookeeper_mode(self.controllers[0].migrating())
+        self.leave_controllers()
+
+    def leave_controllers(self) -> None:
+        """The way back from brokers with ZooKeeper: the controllers are stopped, and their nodes are removed. One of
+        the brokers leads, and they are restarted without what names the controllers."""
+        self.await_written()
         for controller in self.controllers:
             controller.stop()
-        self.controllers = []
+        self.controllers, self._open = [], False
         (self._folder / "controllers").rename(self._folder / "controllers-given-up")
-        self.remove("/controller", "/migration")
+        self._take_zookeeper_back()
         self.zookeeper_mode()
+
+    def await_written(self) -> None:
+        """Wait until ZooKeeper has all that the controllers know by now.
+
+        They write `/migration` after all else, also when nothing has changed, several times in a second or two.
+        """
+        before = self._written_until()
+        wait_until(lambda: self._written_until() > before, "the controllers write to ZooKeeper")
+
+    def _written_until(self) -> tuple[int, int]:
+        written = json.loads(self.look("/migration"))
+        return written["kraft_metadata_epoch"], written["kraft_metadata_offset"]
+
+    def _take_zookeeper_back(self) -> None:
+        """Remove the controllers' nodes, and wait until one of the brokers leads, and has told all of them.
+
+        A broker that is stopped before it was told asks the controllers for leave, for five minutes. One that leads
+        elects nobody for a partition that was written under a greater epoch than its own, which is the next one after
+        `/controller_epoch`; the controllers wrote theirs.
+        """
+        self.write("/controller_epoch", str(max(self.kraft_epoch(), int(self.look("/controller_epoch")))))
+        self.remove("/controller", "/migration")
+        own = {broker.broker_id for broker in self.brokers}
+        wait_until(lambda: kraft_state.leaders_told(self.brokers) <= own, "one of the brokers leads all of them")
 
     def finish(self, version: str = KAFKA_VERSION) -> None:
         """Each controller is restarted without ZooKeeper, from which there is no way back."""
+        self._open = False
         for number, before in enumerate(self.controllers):
             before.stop()
             self.controllers[number] = self._controller(before.node_id, before.cluster_id, version)
@@ -266,6 +284,10 @@ class KRaftMove:
     def make(self, path: str, text: str) -> None:
         """Create a node."""
         self._with_client(lambda client: client.create(path, text.encode()))
+
+    def write(self, path: str, text: str) -> None:
+        """Change a node's data."""
+        self._with_client(lambda client: client.set(path, text.encode()))
 
     def remove(self, *paths: str) -> None:
         """Remove these nodes, and all below them; one that is not there is left out."""
@@ -317,6 +339,7 @@ class KRaftMove:
     def flow(self) -> Flow:
         """A producer that goes on until it is ended."""
         flow = Flow(self.servers, self.topic)
+        self._flows.append(flow)
         self._stack.callback(flow.stop)
         return flow
 

@@ -7,11 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.kraft_flow import PARTITIONS, Flow
 from tests.integration.kraft_phases import Readers, end, follow, grow, kill_in, stopped, switch_topics
-from tests.integration.kraft_scene import PARTITIONS, Flow, KRaftMove
+from tests.integration.kraft_scene import KRaftMove
+from tests.waiting import wait_until
 from zkcoord.coordinator import Coordinator
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.kafka, pytest.mark.long]
+
+STUCK = "Encountered ZooKeeper error during event SyncKRaftMetadataEvent"
+EPOCH = 12  # more than the elections among three brokers that are restarted once
 
 
 def begun(scene: KRaftMove) -> tuple[Coordinator, Flow, Readers]:
@@ -58,3 +63,42 @@ def test_f236_a_move_that_three_controllers_lead_is_given_up_after_two_of_them_h
         grow(scene, flow, readers, PARTITIONS + 4)
         assert stopped(scene) == []  # each partition was its reader's all the time
         end(flow, readers)
+
+
+def test_f237_partitions_find_leaders_though_the_controllers_epoch_was_greater_than_zookeepers(tmp_path: Path) -> None:
+    """A controller of KRaft that was elected often writes its greater epoch into the partitions' states."""
+    with KRaftMove(tmp_path, brokers=3) as scene:
+        _coordinator, flow, readers = begun(scene)
+        scene.start_controllers()
+        scene.elect_anew(EPOCH)
+        scene.migrate()
+        assert scene.kraft_epoch() >= EPOCH > int(scene.look("/controller_epoch")) + 1
+        scene.while_away = lambda number: follow(flow, readers, f"all is read while broker {number} is away")
+        scene.leave_controllers()
+        assert int(scene.look("/controller_epoch")) > EPOCH
+        follow(flow, readers, "brokers are in ZooKeeper mode")
+        assert stopped(scene) == []  # each partition was its reader's all the time
+        end(flow, readers)
+
+
+def test_f238_a_controller_that_looks_for_partitions_nobody_created_in_zookeeper_goes_on_when_they_are_there(
+    tmp_path: Path,
+) -> None:
+    """A topic was given a partition while one controller was gone, and the next one had not read ZooKeeper yet."""
+    with KRaftMove(tmp_path) as scene:
+        scene.migrate()
+        topic = f"/brokers/topics/{scene.topic}"
+        before = scene.look(topic)
+        scene.grow(PARTITIONS + 1)
+        scene.await_written()
+        (controller,) = scene.controllers
+        controller.kill()
+        scene.remove(f"{topic}/partitions/{PARTITIONS}")
+        scene.write(topic, before)  # as if the partition had been made when the next controller led
+        controller.start()
+        wait_until(lambda: controller.log.read_text("utf-8").count(STUCK) >= 3, "it tries, and tries again")
+        assert scene.look(topic) != before  # with that it is further than before
+        assert not scene.look(f"{topic}/partitions/{PARTITIONS}/state")
+        scene.make(f"{topic}/partitions/{PARTITIONS}", "")
+        scene.make(f"{topic}/partitions/{PARTITIONS}/state", scene.look(f"{topic}/partitions/0/state"))
+        scene.await_written()  # within a minute, after which it tries again at the latest

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.integration.kraft_flow import PARTITIONS, Flow
 from tests.integration.kraft_phases import Readers, called, end, follow, grow, run, stopped, switch_topics
-from tests.integration.kraft_scene import PARTITIONS, Flow, KRaftMove
+from tests.integration.kraft_scene import KRaftMove
 from tests.spark.fakes import InThread
 from tests.spark.together import ON_REAL_SERVERS, Seen
 from zkcoord.embedded.kafka_tools import kafka_tool

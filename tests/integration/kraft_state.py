@@ -1,0 +1,102 @@
+"""What a cluster on its way to KRaft looks like, for the report of a test that failed: ZooKeeper, brokers, logs."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from zkcoord.embedded.kafka import LOG4J
+from zkcoord.embedded.server import Server
+
+NODES = ("/controller", "/controller_epoch", "/migration", "/brokers/ids")
+PARTITIONS_OF = "/brokers/topics/{}/partitions"
+TOLD_BY = re.compile(r"response to UpdateMetadata request sent by controller (\d+) ")
+LINES = 60  # of each server's log
+CLIENT_LINES = 400
+ASK_SECONDS = 5.0
+TOLD = {  # by Kafka: who leads, what the controllers tell ZooKeeper, and what brokers are told of partitions
+    "kafka.controller": "INFO",
+    "state.change.logger": "INFO",
+    "org.apache.kafka.metadata.migration": "INFO",
+    "kafka.server.KafkaServer": "INFO",
+    "kafka.zk.KafkaZkClient": "INFO",
+}
+
+
+def talkative(folder: Path) -> tuple[str, ...]:
+    """The options of a JVM whose server logs that, too."""
+    file = folder / "talkative.properties"
+    file.write_text(LOG4J + "".join(f"log4j.logger.{name}={level}\n" for name, level in TOLD.items()), encoding="utf-8")
+    return (f"-Dlog4j.configuration={file.as_uri()}",)
+
+
+def leaders_told(brokers: Iterable[Server]) -> set[int]:
+    """The ids of those that last told the brokers of partitions, as these have logged it (`talkative`)."""
+    return {int(TOLD_BY.findall(broker.log.read_text("utf-8", errors="replace"))[-1]) for broker in brokers}
+
+
+class Recent(logging.Handler):
+    """Keeps the last lines that were logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: deque[str] = deque(maxlen=CLIENT_LINES)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a line."""
+        self.lines.append(record.getMessage())
+
+
+def report(client: KazooClient, admin: AdminClient, topic: str, servers: Iterable[Server]) -> str:
+    """All of it, as lines."""
+    return "\n".join([*_in_zookeeper(client, topic), *_told_by_brokers(admin, topic), *_logs(servers)])
+
+
+def _in_zookeeper(client: KazooClient, topic: str) -> list[str]:
+    states = PARTITIONS_OF.format(topic)
+    lines = ["in ZooKeeper:"]
+    for path in [*NODES, *(f"{states}/{number}/state" for number in sorted(_children(client, states)))]:
+        try:
+            content, stat = client.get(path)
+            text = (content or b"").decode()
+        except NoNodeError:
+            lines.append(f"  {path}: none")
+            continue
+        below = f" children {_children(client, path)}" if stat.children_count else ""
+        lines.append(f"  {path}: {text}{below} (version {stat.version}, session {stat.owner_session_id})")
+    return lines
+
+
+def _children(client: KazooClient, path: str) -> list[str]:
+    with suppress(NoNodeError):
+        return list(client.get_children(path))
+    return []
+
+
+def _told_by_brokers(admin: AdminClient, topic: str) -> list[str]:
+    try:
+        told = admin.list_topics(timeout=ASK_SECONDS)
+    except KafkaException as error:
+        return [f"brokers: {error}"]
+    lines = [f"brokers: {sorted(told.brokers)}, the controller is {told.controller_id}"]
+    partitions = told.topics[topic].partitions.values() if topic in told.topics else ()
+    return lines + [f"  {topic}-{p.id}: leader {p.leader}, in sync {p.isrs}, error {p.error}" for p in partitions]
+
+
+def _logs(servers: Iterable[Server]) -> list[str]:
+    lines: list[str] = []
+    for server in servers:
+        state = "runs" if server.running else "has ended"
+        lines.append(f"{server.name} in {server.data_dir} {state}; its log ends with:")
+        if server.log.exists():
+            lines += server.log.read_text("utf-8", errors="replace").splitlines()[-LINES:]
+    return lines
