@@ -27,6 +27,9 @@ from zkcoord.kafka.client import KafkaClient, librdkafka, native_errors
 TIMEOUT_MS = 10_000
 """How long one answer may take. Topics stay as they are known meanwhile."""
 
+GRACE_SECONDS = 1.0
+"""What librdkafka may need beyond that to say that nobody has answered."""
+
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 """Names that Kafka allows; the oldest brokers made whatever a producer named, which no command can hold."""
 
@@ -122,7 +125,7 @@ class KafkaMetadata:
         failure: Any = None
         for name, future in asked.items():
             try:
-                told[name] = _told(future.result(self._timeout_seconds + 1))
+                told[name] = _told(future.result(self._timeout_seconds + GRACE_SECONDS))
             except module.KafkaException as error:
                 failure = error.args[0]
                 told[name] = Told(missing=True) if failure.name() == _MISSING else _TOLD_NOTHING
@@ -136,7 +139,7 @@ class KafkaMetadata:
         module = librdkafka()
         try:
             asked = self._client.admin().describe_cluster(request_timeout=self._timeout_seconds)
-            found = asked.result(self._timeout_seconds + 1)
+            found = asked.result(self._timeout_seconds + GRACE_SECONDS)
         except module.KafkaException as error:
             raise self._client.as_error(error.args[0], "describe its cluster") from error
         except TimeoutError as error:

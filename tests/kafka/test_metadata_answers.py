@@ -1,0 +1,212 @@
+"""What becomes of a cluster's answers, whole or not, that no real broker gives when it is asked to."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+
+from zkcoord.core.topic_answers import Broker, Cluster, Described, Kind, Listed, Question, Told
+from zkcoord.core.topic_mirror import DESCRIBE_MAX, Topic
+from zkcoord.errors import RefusedError, UnavailableError, UsageError
+from zkcoord.kafka.client import KafkaClient
+from zkcoord.kafka.metadata import KafkaMetadata, answering
+
+NOWHERE = "127.0.0.1:9"
+TOPIC_ID = "J9yFzcT8Sdqog+R1XZ7J/A"
+MISSING, REFUSED = KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
+def done(told: Any) -> Future[Any]:
+    """An answer: of an error's number it is the error."""
+    future: Future[Any] = Future()
+    if isinstance(told, int):
+        future.set_exception(KafkaException(KafkaError(told)))
+    else:
+        future.set_result(told)
+    return future
+
+
+def topic(topic_id: str = TOPIC_ID) -> Any:
+    """What a cluster tells of a topic with one partition."""
+    return SimpleNamespace(topic_id=topic_id, partitions=[SimpleNamespace(id=0, replicas=[SimpleNamespace(id=2)])])
+
+
+class Answers(KafkaClient):
+    """A cluster whose answers are given: of its topics, and of itself."""
+
+    def __init__(
+        self, topics: dict[str, Future[Any]], itself: Future[Any] | None = None, controller: int | None = 2
+    ) -> None:
+        super().__init__(NOWHERE)
+        self._topics, self._controller = topics, controller
+        self._cluster_id: str | None = "c"
+        self._itself = done(ITSELF) if itself is None else itself
+        self.asked: list[list[str]] = []
+        self.closed = self.collected = False
+
+    def list_topics(self, timeout_seconds: float) -> Any:
+        """All of its topics; those without an answer have an error."""
+        self.collected = gc.isenabled()
+        partitions = {0: SimpleNamespace(replicas=[2])}
+        topics = {
+            name: SimpleNamespace(partitions=partitions, error="offline" if told is SILENT else None)
+            for name, told in self._topics.items()
+        }
+        return SimpleNamespace(
+            topics=topics, brokers={2: None}, controller_id=self._controller, cluster_id=self._cluster_id
+        )
+
+    def admin(self) -> Any:
+        """What asks it."""
+        return self
+
+    def describe_topics(self, named: TopicCollection, request_timeout: float) -> dict[str, Future[Any]]:
+        """What it tells of these."""
+        assert request_timeout == 0.1
+        self.asked.append(named.topic_names)
+        return {name: self._topics[name] for name in named.topic_names}
+
+    def describe_cluster(self, request_timeout: float) -> Future[Any]:
+        """What it tells of itself."""
+        assert request_timeout == 0.1
+        return self._itself
+
+    def close(self) -> None:
+        """Is noticed."""
+        self.closed = True
+        super().close()
+
+
+NODE = SimpleNamespace(id=2, host="kafka2", port=9092, rack="r")
+ITSELF = SimpleNamespace(cluster_id="c", nodes=[NODE])
+ONE = Told("J9yFzcT8Sdqog-R1XZ7J_A", {0: (2,)})
+SILENT: Future[Any] = Future()
+
+
+@pytest.fixture
+def collecting() -> Iterator[None]:
+    """What a test does to the garbage collector is undone."""
+    yield
+    gc.enable()
+
+
+def opened(client: Answers, monkeypatch: pytest.MonkeyPatch) -> KafkaMetadata:
+    monkeypatch.setattr("zkcoord.kafka.metadata.KafkaClient", lambda *_args, **_named: client)
+    return KafkaMetadata(NOWHERE, timeout_ms=100)
+
+
+def described(topics: dict[str, Future[Any]], monkeypatch: pytest.MonkeyPatch) -> dict[str, Told]:
+    monkeypatch.setattr("zkcoord.kafka.metadata.GRACE_SECONDS", 0.0)
+    answer = opened(Answers(topics), monkeypatch).answer(Question(Kind.DESCRIBE, tuple(topics)))
+    assert isinstance(answer, Described)
+    return dict(answer.topics)
+
+
+def test_everything_is_asked_for_in_parts_and_topics_without_an_id_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"t{number:04}" for number in range(DESCRIBE_MAX + 2)]
+    client = Answers({name: done(topic()) for name in names} | {"old": done(topic("A" * 22))})
+    found, nameless = opened(client, monkeypatch).whole()
+    assert [len(asked) for asked in client.asked] == [DESCRIBE_MAX, 3]
+    assert nameless == ("old",)
+    one = Topic(topic_id="J9yFzcT8Sdqog-R1XZ7J_A", partitions={0: (2,)})
+    assert dict(found.topics) == dict.fromkeys(names, one)
+    assert (found.cluster_id, dict(found.brokers), found.whole) == ("c", {2: Broker("kafka2", 9092, "r")}, True)
+
+
+@pytest.mark.parametrize("controller", [-1, None])
+def test_what_is_not_whole_is_not_taken_for_everything(monkeypatch: pytest.MonkeyPatch, controller: int | None) -> None:
+    told, missing = {"t": done(topic())}, {"t": done(topic()), "u": done(MISSING)}
+    metadata = opened(Answers(told, controller=controller), monkeypatch)
+    assert metadata.answer(Question(Kind.LIST)) == Listed("c", frozenset({2}), {"t": "0:2"}, whole=False)
+    with pytest.raises(UnavailableError, match="names no controller"):
+        metadata.whole()
+    with pytest.raises(UnavailableError, match="did not describe topic u"):
+        opened(Answers(missing), monkeypatch).whole()
+
+
+def test_a_topic_that_is_refused_or_not_told_in_time_is_not_a_missing_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    topics = {"t": done(topic()), "gone": done(MISSING), "hidden": done(REFUSED), "late": SILENT}
+    nothing = Told()
+    assert described(topics, monkeypatch) == {"t": ONE, "gone": Told(missing=True), "hidden": nothing, "late": nothing}
+    assert described({"gone": done(MISSING)}, monkeypatch) == {"gone": Told(missing=True)}
+    with pytest.raises(RefusedError):
+        described({"hidden": done(REFUSED), "late": SILENT}, monkeypatch)
+
+
+def test_a_cluster_that_does_not_tell_of_itself_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zkcoord.kafka.metadata.GRACE_SECONDS", 0.0)
+    with pytest.raises(UnavailableError, match="did not describe its cluster"):
+        opened(Answers({}, itself=SILENT), monkeypatch).answer(Question(Kind.CLUSTER))
+    with pytest.raises(RefusedError):
+        refused = done(KafkaError.CLUSTER_AUTHORIZATION_FAILED)
+        opened(Answers({}, itself=refused), monkeypatch).answer(Question(Kind.CLUSTER))
+    unnamed = done(SimpleNamespace(cluster_id=None, nodes=[NODE]))
+    answer = opened(Answers({}, itself=unnamed), monkeypatch).answer(Question(Kind.CLUSTER))
+    assert answer == Cluster("", {2: Broker("kafka2", 9092, "r")})
+
+
+def test_all_names_that_kafka_allows_are_listed_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    allowed, others = ["a" * 249, "A_z.0-9", "__consumer_offsets"], ["a" * 250, "", "a b", "a\n", "ä"]
+    client = Answers({name: done(topic()) for name in allowed + others}, controller=0)
+    listed = opened(client, monkeypatch).answer(Question(Kind.LIST))
+    assert listed == Listed("c", frozenset({2}), dict.fromkeys(allowed, "0:2"), whole=True)
+
+
+def test_brokers_that_know_no_id_of_their_cluster_name_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Answers({})
+    client._cluster_id = None
+    assert opened(client, monkeypatch).answer(Question(Kind.LIST)) == Listed("", frozenset({2}), {}, whole=True)
+
+
+def test_of_several_topics_with_an_error_the_first_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Answers({"b": SILENT, "a": SILENT, "t": done(topic())})
+    with pytest.raises(UnavailableError, match=r"cannot tell all of topic a \(offline\)"):
+        opened(client, monkeypatch).whole()
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_collector_is_kept_out_of_a_long_list_and_is_then_as_it_was(
+    monkeypatch: pytest.MonkeyPatch, collecting: None, enabled: bool
+) -> None:
+    client = Answers({"t": done(topic())}, controller=-1)
+    metadata = opened(client, monkeypatch)
+    if not enabled:
+        gc.disable()
+    metadata.answer(Question(Kind.LIST))
+    assert (client.collected, gc.isenabled()) == (False, enabled)
+
+
+def test_who_leaves_closes_the_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Answers({})
+    with opened(client, monkeypatch):
+        assert not client.closed
+    assert client.closed
+
+
+def test_settings_that_can_never_work_are_refused_at_once_or_at_the_first_question() -> None:
+    wrong = {"no.such.setting": "1"}
+    with pytest.raises(UsageError, match=r"no\.such\.setting"):
+        answering(NOWHERE, wrong, at_once=True)
+    answer = answering(NOWHERE, wrong, at_once=False)
+    with pytest.raises(UsageError, match=r"no\.such\.setting"):
+        answer(Question(Kind.LIST))
+
+
+def test_all_questions_go_through_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Answers] = []
+
+    def make(*_args: object, **_named: object) -> Answers:
+        made.append(Answers({"t": done(topic())}))
+        return made[-1]
+
+    monkeypatch.setattr("zkcoord.kafka.metadata.KafkaClient", make)
+    answer = answering(NOWHERE, None, at_once=False)
+    assert made == []
+    assert answer(Question(Kind.LIST)) == answer(Question(Kind.LIST))
+    assert len(made) == 1
