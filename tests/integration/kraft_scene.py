@@ -97,10 +97,12 @@ class KRaftMove:
 
     def _state(self) -> str:
         """What a failed test is told beside its error."""
-        recent = "\n".join(line for flow in self._flows for line in flow.recent.lines)
-        servers = (*self.brokers, *self.controllers)
-        told = self._with_client(lambda client: kraft_state.report(client, self.admin, self.topic, servers))
-        return f"{told}\nthe producer:\n{recent}"
+        lines = ["ZooKeeper has ended"]
+        if self.old.running:
+            lines = self._with_client(lambda client: kraft_state.in_zookeeper(client, self.topic))
+        lines += kraft_state.told_by_brokers(self.admin, self.topic)
+        lines += kraft_state.ends_of_logs((*self.brokers, *self.controllers))
+        return "\n".join([*lines, "the producer:", *(line for flow in self._flows for line in flow.recent.lines)])
 
     # -- the brokers' move
 

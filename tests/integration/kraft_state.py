@@ -45,7 +45,7 @@ def leaders_told(brokers: Iterable[Server]) -> set[int]:
 
 
 class Recent(logging.Handler):
-    """Keeps the last lines that were logged."""
+    """Keeps the last lines that were logged. One that is logged again and again is kept once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,15 +53,13 @@ class Recent(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep a line."""
-        self.lines.append(record.getMessage())
+        line = record.getMessage()
+        if line not in self.lines:
+            self.lines.append(line)
 
 
-def report(client: KazooClient, admin: AdminClient, topic: str, servers: Iterable[Server]) -> str:
-    """All of it, as lines."""
-    return "\n".join([*_in_zookeeper(client, topic), *_told_by_brokers(admin, topic), *_logs(servers)])
-
-
-def _in_zookeeper(client: KazooClient, topic: str) -> list[str]:
+def in_zookeeper(client: KazooClient, topic: str) -> list[str]:
+    """What Kafka has there of who leads, and of the topic's partitions."""
     states = PARTITIONS_OF.format(topic)
     lines = ["in ZooKeeper:"]
     for path in [*NODES, *(f"{states}/{number}/state" for number in sorted(_children(client, states)))]:
@@ -82,7 +80,8 @@ def _children(client: KazooClient, path: str) -> list[str]:
     return []
 
 
-def _told_by_brokers(admin: AdminClient, topic: str) -> list[str]:
+def told_by_brokers(admin: AdminClient, topic: str) -> list[str]:
+    """What a broker knows of the others, and of the topic's partitions."""
     try:
         told = admin.list_topics(timeout=ASK_SECONDS)
     except KafkaException as error:
@@ -92,7 +91,8 @@ def _told_by_brokers(admin: AdminClient, topic: str) -> list[str]:
     return lines + [f"  {topic}-{p.id}: leader {p.leader}, in sync {p.isrs}, error {p.error}" for p in partitions]
 
 
-def _logs(servers: Iterable[Server]) -> list[str]:
+def ends_of_logs(servers: Iterable[Server]) -> list[str]:
+    """The last lines of each."""
     lines: list[str] = []
     for server in servers:
         state = "runs" if server.running else "has ended"
