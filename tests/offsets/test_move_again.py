@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.offsets.two_trees import OURS, P2, Pair, put, whole
+from tests.offsets.two_trees import ADOPTED, OURS, P2, Pair, put, whole
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.moved import Moved, MoveState
 from zkcoord.core.record import DEFAULT_RECORD, GroupRecord
@@ -136,3 +136,13 @@ def test_a_pause_that_a_coordinator_takes_back_behind_the_tombstone_does_not_end
 
 def _record(pair: Pair) -> GroupRecord:
     return decode_record(pair.memory(0).data()[LEGACY.record("g")])
+
+
+def test_what_was_told_of_the_old_members_in_the_meantime_comes_back_with_the_group() -> None:
+    pair = Pair.of(LEGACY, LEGACY)
+    whole(pair.move())
+    told = replace(ADOPTED, strategy="roundrobin")
+    there = decode_record(pair.memory(1).data()[LEGACY.record("g")])
+    put(pair.memory(1), {LEGACY.record("g"): encode_record(replace(there, adoption=told))})
+    whole(pair.back().move("r2"))
+    assert decode_record(pair.memory(0).data()[LEGACY.record("g")]).adoption == told

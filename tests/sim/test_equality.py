@@ -14,7 +14,7 @@ from tests.sim.store_scene import StoreScene, begin_in
 from tests.sim.store_tool import ToolTree, tree_id
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import KAFKA, ZOOKEEPER
-from zkcoord.core.tenure import CommitOutcome, KafkaCommit, Stamp, Tenure
+from zkcoord.core.tenure import CommitOutcome, KafkaCommit, Rule, Stamp, Tenure
 from zkcoord.errors import UnavailableError
 from zkcoord.offsets.equality import Equality
 from zkcoord.offsets.ports import Commits, ReadCommits
@@ -50,7 +50,7 @@ def without_readers(*, topics: int = 2) -> StoreScene:
     return scene
 
 
-def equality(scene: StoreScene, goal: str = KAFKA, kafka: LogStore | None = None) -> Equality:
+def equality(scene: StoreScene, goal: str = KAFKA, kafka: LogStore | None = None, rule: Rule = Rule.TENURE) -> Equality:
     return Equality(
         tree=ToolTree(scene.world.ensemble),
         commits=kafka or LogStore(scene.log),
@@ -59,6 +59,7 @@ def equality(scene: StoreScene, goal: str = KAFKA, kafka: LogStore | None = None
         group=GROUP,
         goal=goal,
         existing=frozenset(scene.partitions()),
+        rule=rule,
     )
 
 
@@ -109,6 +110,17 @@ def test_an_offset_that_counts_in_kafka_alone_comes_into_its_node(goal: str) -> 
     assert different(scene, found) == []
     assert scene.node(T0) == counts == scene.ledger.counted(T0)
     assert (scene.log.commits[T0] == before) is (goal == ZOOKEEPER)  # Kafka is not read any more there
+
+
+def test_on_the_way_back_no_commit_of_old_members_is_left_where_these_count() -> None:
+    """It is as far as the node now; the group would find it when it comes back, and go on from there."""
+    scene = without_readers()
+    scene.log.stranger_commits(T0, scene.node(T0))
+    found = equality(scene, ZOOKEEPER, rule=Rule.OLD_IN_KAFKA)
+    assert T0 in different(scene, found)
+    assert different(scene, found) == []
+    commit = LogStore(scene.log).read([GROUP]).of(GROUP)[T0]
+    assert (commit.offset, commit.stamp is None) == (scene.node(T0), False)
 
 
 @pytest.mark.parametrize("goal", [KAFKA, ZOOKEEPER])

@@ -92,6 +92,10 @@ def test_group_metadata_and_keys_of_later_versions_are_no_commits() -> None:
     assert decoded((GROUP_KEY, b"\0\3anything"), (later, b""), (None, b"\0\1"), (b"", b"")) == []
 
 
+def test_a_key_with_more_behind_it_is_none_that_is_known() -> None:
+    assert decoded((KEY + b"x", value_of(3, 5, b"", 9)), (KEY[:-1], value_of(3, 5, b"", 9))) == []
+
+
 def test_a_value_that_cannot_be_parsed_has_no_offset_and_is_no_tombstone() -> None:
     good = value_of(3, 5, b"", 9)
     rows = decoded((KEY, good[:-1]), (KEY, good), (KEY, b""), (KEY, b"\0\x09" + good[2:]))

@@ -113,7 +113,7 @@ def _flexible(value: bytes, offset: int) -> Value | None:
         _, at = _uvarint(value, at)
         size, at = _uvarint(value, at)
         at += size
-    return Value(offset, metadata, _time(commit_ms), None) if at == len(value) and end <= len(value) else None
+    return Value(offset, metadata, _time(commit_ms), None) if at == len(value) else None
 
 
 def _string(data: bytes, at: int, errors: str = "strict") -> tuple[str, int]:
