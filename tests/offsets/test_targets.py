@@ -33,7 +33,7 @@ NO_SHIFT = "t-1 has no offset to shift: it is left as it is"
 def test_the_new_offsets(
     goal: Goal, found: dict[TopicPartition, int], expected: dict[TopicPartition, int], notes: list[str]
 ) -> None:
-    assert targets(goal, CURRENT, LOGS, found) == (expected, notes)
+    assert targets(goal, CURRENT, LOGS, found) == (expected, notes, CURRENT)
 
 
 def test_topics_and_partitions_are_named_as_in_kafkas_tool() -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.record import KAFKA
+from zkcoord.core.tenure import Rule
 from zkcoord.errors import CorruptError
 from zkcoord.offsets.lines import Exported
-from zkcoord.offsets.reading import GROUPS_LISTED
+from zkcoord.offsets.reading import GROUPS_LISTED, kept_by
 from zkcoord.tree.bulk import NODES_AT_ONCE, Reading, children, data
 from zkcoord.tree.offset import decode_offset
 from zkcoord.tree.paths import Layout, partition_numbers
+from zkcoord.tree.record import record_in
 from zkcoord.tree.snapshot import Node
 
 
@@ -29,6 +33,22 @@ def export(read: Reading, layout: Layout, groups: Sequence[str]) -> Iterator[Exp
                 yield found
             elif found is not None:
                 yield Exported(group, partition, found)
+
+
+def behind(read: Reading, layout: Layout, groups: Sequence[str]) -> list[str]:
+    """Return those of these groups whose offsets count in Kafka: ZooKeeper has them as of the last checkpoint."""
+    return [
+        group
+        for group, node in zip(groups, data(read, [layout.record(group) for group in groups]), strict=True)
+        if _counts_in_kafka(layout, node)
+    ]
+
+
+def _counts_in_kafka(layout: Layout, record: Node) -> bool:
+    with suppress(CorruptError):  # `group describe` says what must be mended
+        kept = kept_by(layout, record_in(record))
+        return kept.store == KAFKA or kept.rule is Rule.OLD_IN_KAFKA
+    return False
 
 
 def _partitions(read: Reading, layout: Layout, groups: Sequence[str]) -> Iterator[tuple[str, TopicPartition]]:

@@ -33,11 +33,28 @@ class Goal(NamedTuple):
     number: int = 0
 
 
+class Move(NamedTuple):
+    """One partition whose offset changes. `before`: the one that counted, in whichever store; None: none did."""
+
+    partition: TopicPartition
+    before: int | None
+    after: int
+
+
+NOTHING: Mapping[TopicPartition, int | None] = {}
+
+
 class Targets(NamedTuple):
-    """The new offsets, and what people should know of them."""
+    """The new offsets, what people should know of them, and the offsets that counted before."""
 
     offsets: dict[TopicPartition, int]
     notes: list[str]
+    before: Mapping[TopicPartition, int | None] = NOTHING
+
+    def moves(self) -> list[Move]:
+        """Return what changes for the group's consumers, in order."""
+        found = (Move(p, self.before.get(p), after) for p, after in sorted(self.offsets.items()))
+        return [move for move in found if move.before != move.after]
 
 
 _TOPIC = re.compile(r"([^:]+)(?::([0-9]+(?:,[0-9]+)*))?")
@@ -64,7 +81,7 @@ def targets(
         offsets[partition] = min(max(wanted, log.start), log.end)
         if offsets[partition] != wanted:
             notes.append(f"{partition}: {wanted} lies outside of its log ({log.start} to {log.end})")
-    return Targets(offsets, notes)
+    return Targets(offsets, notes, current)
 
 
 def _wanted(goal: Goal, current: int | None, log: Log, found: int | None) -> int | None:

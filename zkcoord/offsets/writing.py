@@ -17,8 +17,8 @@ from zkcoord.core.requests import has_paused
 from zkcoord.core.tenure import Rule
 from zkcoord.core.words import some
 from zkcoord.errors import CorruptError, UnavailableError, UsageError
-from zkcoord.offsets.ports import OffsetTree
-from zkcoord.offsets.reading import rule_of
+from zkcoord.offsets.ports import Commits, OffsetTree
+from zkcoord.offsets.reading import GroupSeen, rule_of
 from zkcoord.shell.ports import CommitDone, Outcome, refuse_without_right
 from zkcoord.tree.bulk import Reading, children, data
 from zkcoord.tree.decoders import member_of
@@ -88,7 +88,7 @@ def readers_of(read: Reading, layout: Layout, group: str) -> Readers:
 
 
 class Change(NamedTuple):
-    """One offset that differs from the wanted one. `before` None: there is no node, or it holds no offset."""
+    """One offset that differs from the wanted one. `before` None: there is none."""
 
     partition: TopicPartition
     before: int | None
@@ -114,6 +114,21 @@ def changes(
         for partition, node in zip(partitions, nodes, strict=True)
     )
     return [change for change in found if change.before != change.after or change.partition in anew]
+
+
+def effect(seen: GroupSeen, commits: Commits, wanted: Mapping[TopicPartition, int], tree_id: str) -> list[Change]:
+    """Return what changes for a group's consumers when these offsets are set, in order: `before` is what counts now, in
+    whichever store. `commits` are the group's in Kafka."""
+    found = (
+        Change(
+            partition,
+            seen.counts(partition, commits.get(partition), tree_id),
+            wanted[partition],
+            None if partition not in seen.offsets else seen.offsets[partition].version,
+        )
+        for partition in sorted(wanted)
+    )
+    return [change for change in found if change.before != change.after]
 
 
 def by_tenure(read: Reading, layout: Layout, group: str) -> bool:

@@ -10,8 +10,8 @@ from zkcoord.errors import UsageError
 from zkcoord.offsets.earlier_topics import refuse_earlier
 from zkcoord.offsets.in_kafka import set_in_kafka
 from zkcoord.offsets.ports import CommitStore, OffsetTree
-from zkcoord.offsets.reading import Kept, kept_by
-from zkcoord.offsets.writing import Change, Readers, changes, readers_of, write_offsets
+from zkcoord.offsets.reading import Kept, kept_by, read_group_offsets
+from zkcoord.offsets.writing import Change, Readers, changes, effect, readers_of, write_offsets
 from zkcoord.tree.bulk import data
 from zkcoord.tree.paths import Layout
 from zkcoord.tree.record import record_in
@@ -25,6 +25,7 @@ class Import:
 
     tree: OffsetTree
     layout: Layout
+    tree_id: str = ""
     force: bool = False
     dry_run: bool = False
 
@@ -35,20 +36,29 @@ class Import:
         return self._kept(group).strangers_count
 
     def write(self, group: str, offsets: Mapping[TopicPartition, int], store: CommitStore | None) -> list[Change]:
-        """Return what differed in ZooKeeper; all of it is set, unless it is a dry run.
+        """Return what differed from the offsets that count; all of it is set, unless it is a dry run.
 
         `store`: Kafka's commits; None will do for groups that do not need it. UsageError while somebody reads the
         group, who may have joined since it was asked for the last time.
         """
         readers, kept = self._readers(group), self._kept(group)
         refuse_earlier(self.tree.read, self.layout, group, {partition.topic for partition in offsets})
-        if self.dry_run:
-            return changes(self.tree.read, self.layout, group, offsets)
-        if kept.strangers_count:
-            if store is None:
-                raise UsageError(f"group {group}: somebody changed its store meanwhile: run it again")
+        if not kept.strangers_count:
+            if self.dry_run:
+                return changes(self.tree.read, self.layout, group, offsets)
+            return self._write(group, offsets, readers)
+        if store is None:
+            raise UsageError(f"group {group}: somebody changed its store meanwhile: run it again")
+        seen = read_group_offsets(self.tree.read, self.layout, group)
+        found = effect(seen, store.read([group]).of(group), offsets, self.tree_id)
+        if not self.dry_run:
             set_in_kafka(store, group, kept, offsets)
-        return write_offsets(self.tree, self.layout, group, offsets, guard=readers.guard, why="an import of offsets")
+            self._write(group, offsets, readers)
+        return found
+
+    def _write(self, group: str, offsets: Mapping[TopicPartition, int], readers: Readers) -> list[Change]:
+        why = "an import of offsets"
+        return write_offsets(self.tree, self.layout, group, offsets, guard=readers.guard, why=why)
 
     def _readers(self, group: str) -> Readers:
         readers = readers_of(self.tree.read, self.layout, group)

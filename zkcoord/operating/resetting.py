@@ -22,8 +22,8 @@ from zkcoord.offsets.kafka_logs import known_logs
 from zkcoord.offsets.kafka_store import KafkaCommits
 from zkcoord.offsets.ports import Commits, OffsetTree
 from zkcoord.offsets.reading import GroupSeen, kept_by, read_group_offsets
-from zkcoord.offsets.targets import Goal, Targets, Where, chosen, targets
-from zkcoord.offsets.writing import Change, changes, readers_of, write_offsets
+from zkcoord.offsets.targets import Goal, Move, Targets, Where, chosen, targets
+from zkcoord.offsets.writing import readers_of, write_offsets
 from zkcoord.operating.one_cluster import refuse_another_cluster
 from zkcoord.operating.requesting import Answer, ask, edit_record, wait, who_serves
 from zkcoord.operating.saying import warn
@@ -66,16 +66,15 @@ class Reset:
                 f" group go on with `zkcoord group resume {self.group}`"
             )
 
-    def write(self, guard: Sequence[CheckNode]) -> tuple[list[Change], Targets]:
-        """Compute and write; returns what differed, and all new offsets."""
+    def write(self, guard: Sequence[CheckNode]) -> tuple[list[Move], Targets]:
+        """Compute and write; returns what changed for the group's consumers, and all new offsets."""
         found = self.compute()
         refuse_earlier(self.tree.read, self.layout, self.group, {partition.topic for partition in found.offsets})
-        changed = changes(self.tree.read, self.layout, self.group, found.offsets)
         self.to_kafka(found.offsets)
         write_offsets(self.tree, self.layout, self.group, found.offsets, guard=guard, why="a reset of offsets")
-        return changed, found
+        return found.moves(), found
 
-    def stopped_first(self, timeout_ms: int, doing: Callable[[], str]) -> tuple[list[Change], Targets]:
+    def stopped_first(self, timeout_ms: int, doing: Callable[[], str]) -> tuple[list[Move], Targets]:
         """Have everything stopped, write, and let the group go on.
 
         Takes over from a run that was broken off. If its tool still runs, that one's next write is refused: the record
@@ -172,8 +171,9 @@ def reset_group(
     topics: tuple[str, ...],
     how: How,
     named: Mapping[TopicPartition, int] | None = None,
-) -> tuple[Sequence[Change], Targets]:
-    """Reset the offsets of a group; returns what differs, and all new offsets. UsageError while it may not be done."""
+) -> tuple[Sequence[Move], Targets]:
+    """Reset the offsets of a group; returns what changes for its consumers, and all new offsets. UsageError while it
+    may not be done."""
     schema = current(tree)
     layout = LEGACY if schema is None else read_tree(tree, address).layout
     _check_group(tree, layout, name)
@@ -193,7 +193,7 @@ def reset_group(
     readers = readers_of(tree.read, layout, name)
     if how.dry_run:
         found = wanted.targets()
-        return changes(tree.read, layout, name, found.offsets), found
+        return found.moves(), found
     reset.check_shift()
     readers.refuse_handed_over(name)
     if how.stop_first and (reset.begun() or (readers.ours and not readers.paused)):

@@ -11,8 +11,7 @@ from typing import Any
 from zkcoord.core.model import consumer_of
 from zkcoord.core.record import HOLD, PAUSE, REBALANCE
 from zkcoord.group_report import GroupReport
-from zkcoord.offsets.targets import Targets
-from zkcoord.offsets.writing import Change
+from zkcoord.offsets.targets import Move, Targets
 
 RESUME, RESET = "resume", "reset"
 ROWS_MAX = 100
@@ -96,7 +95,7 @@ def _plan(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], not
     )
 
 
-def plan_of_reset(asked: Sequence[str], changed: Sequence[Change], found: Targets) -> Plan:
+def plan_of_reset(asked: Sequence[str], changed: Sequence[Move], found: Targets) -> Plan:
     """The plan of a reset. Logs and offsets move all the time: it is another one when other partitions are named, or
     something else was asked for."""
     rows = [(change.partition, change.before, change.after) for change in changed]

@@ -22,10 +22,11 @@ from tests.waiting import wait_until
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import DEFAULT_RECORD
+from zkcoord.core.tenure import KafkaCommit, Stamp, Tenure
 from zkcoord.embedded import EmbeddedKafka
 from zkcoord.errors import UsageError
 from zkcoord.kafka.client import KafkaClient
-from zkcoord.migrate import upgrade
+from zkcoord.migrate import current, upgrade
 from zkcoord.offsets.kafka_store import KafkaCommits
 from zkcoord.offsets.targets import Targets, Where
 from zkcoord.operating import resetting
@@ -33,6 +34,7 @@ from zkcoord.operating.resetting import Compute, Reset
 from zkcoord.shell.ports import CommitDone
 from zkcoord.tree.paths import DRAFT, LEGACY
 from zkcoord.tree.record import encode_record
+from zkcoord.tree.snapshot import Read
 from zkcoord.tree.writes import Transaction
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.kafka]
@@ -112,6 +114,26 @@ def test_a_group_without_members_is_moved(
         == planned
         == [(n, before, int(expected[n])) for n, before in enumerate((8, 3)) if before != int(expected[n])]
     )
+
+
+def test_f244_a_reset_to_what_zookeeper_has_tells_how_far_it_sets_a_group_back_that_commits_to_kafka(
+    world: World, reset: Any, topic: str, kafka: EmbeddedKafka
+) -> None:
+    """It said that nothing would change, since the node, which is as of the last checkpoint, held that offset."""
+    world.put(path(topic, 0), b"4")
+    (node,) = world.tree.read([Read(path(topic, 0))])
+    schema = current(world.tree)
+    assert node.stat is not None
+    assert schema is not None
+    world.put(DRAFT.record("g"), encode_record(replace(DEFAULT_RECORD, store_name="kafka", store_step=2)))
+    stamp = Stamp(tenure=Tenure(schema.tree_id, node.stat.mzxid))
+    wanted = {TopicPartition(topic, 0): KafkaCommit(offset=9, stamp=stamp)}
+    with KafkaClient(kafka.bootstrap_servers) as client:
+        wait_until(lambda: KafkaCommits(client).commit("g", wanted).error() is None, "Kafka takes the commit")
+    words = ("--to-offset", "4", "--topic", f"{topic}:0")
+    assert reset(*words, "--dry-run")[1] == [(0, 9, 4)]
+    assert reset(*words)[1] == [(0, 9, 4)]
+    assert reset(*words)[1] == []
 
 
 def test_only_the_topics_and_partitions_that_are_named_are_moved(

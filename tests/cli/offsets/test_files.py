@@ -63,6 +63,16 @@ def test_an_export_has_every_offset_in_the_old_tools_lines_or_as_json(world: Wor
     assert (nobody.exit_code, list(tmp_path.glob("*x*"))) == (2, [])
 
 
+def test_f244_an_export_tells_which_groups_have_their_offsets_in_kafka(world: World, run: Run, tmp_path: Path) -> None:
+    """Their nodes are as of the last checkpoint: importing them sets the group back."""
+    for group, store in (("g", "kafka"), ("h", "dual")):
+        world.put(DRAFT.record(group), encode_record(GroupRecord(store_name=store)))
+    told = "the offsets of g count in Kafka, and ZooKeeper has them as of the last checkpoint"
+    for words, expected in (((), True), (("--group", "g"), True), (("--group", "h"), False)):
+        result = run("offsets", "export", "-", "--zookeeper", world.address, *words)
+        assert (result.exit_code, told in result.stderr) == (0, expected), result.stderr
+
+
 def test_an_offset_that_nobody_can_read_is_named_and_the_others_are_exported(
     world: World, run: Run, tmp_path: Path
 ) -> None:

@@ -15,14 +15,15 @@ from zkcoord.cli.kafka_options import kafka_beside
 from zkcoord.cli.options import Command, Settings, pass_settings
 from zkcoord.cli.output import print_json, show, table
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.words import count
+from zkcoord.core.words import count, some
 from zkcoord.errors import CorruptError, UsageError
 from zkcoord.group_report import may_name_a_group, no_such_group
 from zkcoord.migrate import BlockingTree
-from zkcoord.offsets.export import export
+from zkcoord.offsets.export import behind, export
 from zkcoord.offsets.kafka_store import KafkaCommits
 from zkcoord.offsets.lines import FORMATS, LINE_MAX, LINES, Exported, parsed, written
-from zkcoord.offsets.writing import Change
+from zkcoord.offsets.targets import Move
+from zkcoord.offsets.writing import NAMED_MAX, Change
 from zkcoord.operating.groups import groups_of
 from zkcoord.operating.importing import Import
 from zkcoord.operating.saying import say, warn
@@ -53,11 +54,12 @@ def export_offsets(settings: Settings, file: str, names: tuple[str, ...], form: 
     progress = Progress("exported")
     with settings.tree() as tree:
         layout, _, known = groups_of(tree, settings.zookeeper_address())
+        chosen = [name for name in known if not names or name in names]
         for name in names:
             if name not in known:
                 raise UsageError(no_such_group(name))
         with new_file(file) as out:
-            for found in export(tree.read, layout, [name for name in known if not names or name in names]):
+            for found in export(tree.read, layout, chosen):
                 if isinstance(found, CorruptError):
                     warn(str(found))
                     problems.append(found)
@@ -65,6 +67,12 @@ def export_offsets(settings: Settings, file: str, names: tuple[str, ...], form: 
                 out.write(written(found, form) + "\n")
                 groups[found.group] += 1
                 progress.add(1)
+        late = behind(tree.read, layout, chosen)
+    if late:
+        warn(
+            f"the offsets of {some(late, NAMED_MAX)} count in Kafka, and ZooKeeper has them as of the last checkpoint:"
+            " importing them sets these groups back (`zkcoord offsets verify` shows both)"
+        )
     say("notice", f"{count(groups.total(), 'offset')} of {count(len(groups), 'group')} exported")
     if problems:
         raise CorruptError(f"{count(len(problems), 'node')} could not be exported; the first: {problems[0]}")
@@ -86,9 +94,9 @@ def import_offsets(settings: Settings, file: str, names: tuple[str, ...], dry_ru
     """
     with read_twice(file) as lines, ExitStack() as stack:
         tree = stack.enter_context(settings.tree())
-        layout, _, _ = groups_of(tree, settings.zookeeper_address())
+        layout, tree_id, _ = groups_of(tree, settings.zookeeper_address())
         wanted = _checked(lines, names)
-        work = Import(tree=tree, layout=layout, force=force, dry_run=dry_run)
+        work = Import(tree=tree, layout=layout, tree_id=tree_id, force=force, dry_run=dry_run)
         store = _kafka(settings, stack, tree, [name for name in wanted if work.needs_kafka(name)])
         lines.seek(0)
         totals = {name: Counter[str]() for name in wanted}
@@ -148,7 +156,9 @@ def _kafka(settings: Settings, stack: ExitStack, tree: BlockingTree, groups: Seq
     return KafkaCommits(client)
 
 
-def show_changes(settings: Settings, group: str, changed: Sequence[Change], header: Sequence[str] = CHANGED) -> None:
+def show_changes(
+    settings: Settings, group: str, changed: Sequence[Change | Move], header: Sequence[str] = CHANGED
+) -> None:
     """The offsets that change, one a line; nothing if there are none. `header`: of all columns, or of all but GROUP."""
     rows = [[group, *each.partition, each.before, each.after] for each in changed]
     keys = ("group", "topic", "partition", "before", "after")
