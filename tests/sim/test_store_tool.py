@@ -70,6 +70,20 @@ def test_f115_a_migration_whose_tool_died_at_any_write_is_gone_on_with(
     settled(scene, goal)
 
 
+def test_by_force_only_what_is_still_different_is_told_and_what_nobody_holds_is_made_equal_first() -> None:
+    scene = begin_in(1, "dual", topics={"t": 2}, consumers=1)
+    scene.world.run_for(3_000)
+    scene.wish("pause")
+    scene.world.run_until(lambda: scene.answered("pause"), what="nobody reads")
+    scene.log.forget(list(scene.log.commits))
+    tool = StoreTool(scene, "kafka")
+    tool.migration.force = True
+    last = tool.finish()
+    assert last is not None
+    assert (last.stage, last.store, tool.migration.differences) == (Stage.DONE, "kafka", [])
+    assert [scene.in_kafka(p) for p in scene.partitions()] == [scene.node(p) for p in scene.partitions()]
+
+
 @on_seeds()
 def test_f116_of_two_tools_at_once_the_later_takes_over_and_the_earlier_writes_nothing_any_more(seed: int) -> None:
     scene = begin_in(seed, "dual")

@@ -146,7 +146,7 @@ class Migration:
     def _not_equal(self, view: GroupView, goal: str, now_ms: int) -> str:
         """Look at both stores; why the step away from `dual` cannot be taken yet, "" if it can."""
         places = self.places
-        if self._equality is None or self._equality.goal != goal:
+        if self._equality is None:
             self._equality = Equality(
                 tree=places.tree,
                 commits=places.kafka,
