@@ -230,6 +230,20 @@ def test_f106_where_kafka_may_count_an_offset_stays_unless_a_rewind_is_asked_for
     assert after.stat.mzxid > before.stat.mzxid
 
 
+@pytest.mark.parametrize(("store", "told"), [("zookeeper", False), ("kafka", True)])
+def test_f245_a_restore_into_an_empty_tree_tells_that_what_was_committed_to_kafka_since_counts_no_more(
+    store: str, told: bool, world: World, run: Run, other: World, tmp_path: Path
+) -> None:
+    """Its consumers repeat what they have done since the last checkpoint before the backup."""
+    world.put(DRAFT.record("g"), encode_record(GroupRecord(store_name=store)))
+    file = str(tmp_path / "kept-in-kafka")
+    assert run("backup", file, "--zookeeper", world.zookeeper).exit_code == 0
+    notice = "group g keeps its offsets in Kafka, too: 2 offsets that the tree has not will be as in the backup"
+    for words, expected in ((("--dry-run",), told), ((), told), ((), False)):  # the third makes none
+        result = run("restore", file, "--zookeeper", other.zookeeper, *words)
+        assert (result.exit_code, notice in result.stderr) == (0, expected), result.stderr
+
+
 @pytest.mark.parametrize("backed_up", ["a1", ""])
 def test_f127_a_copy_of_a_tree_has_an_id_of_its_own_and_the_tree_itself_keeps_its_own(
     backed_up: str, world: World, run: Run, other: World, tmp_path: Path

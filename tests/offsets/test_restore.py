@@ -152,6 +152,15 @@ def test_whether_commits_of_other_programs_count_is_told_by_the_record_as_it_wil
     assert work.done["g"].strangers_count is told
 
 
+@pytest.mark.parametrize(("store", "told"), [("zookeeper", False), ("dual", True), ("kafka", True)])
+def test_a_group_that_commits_to_kafka_is_known_as_such(store: str, told: bool) -> None:
+    source, there = tree(), MemoryTree()
+    put(source, {DRAFT.record("g"): encode_record(GroupRecord(store_name=store))})
+    work = Restore(there, DRAFT)
+    whole(there, list(saved(source.read, DRAFT)), work)
+    assert (work.done["g"].in_kafka, work.done["g"].created, work.done["h"].in_kafka) == (told, 2, False)
+
+
 def test_what_belongs_to_a_session_is_not_saved() -> None:
     there = tree(LEGACY)
     claim, leader = LEGACY.owner("g", P0), f"{CANDIDATES}/3"

@@ -151,6 +151,13 @@ def _print(settings: Settings, work: Restore, dry_run: bool) -> None:
                 more = f" and {left.count - len(left.named)} more" if left.count > len(left.named) else ""
                 some = ", ".join(map(str, left.named)) + more
                 say("notice", f"group {name}: left as it is, since it is {what}: {some}")
+        if found.in_kafka and found.created:
+            say(
+                "notice",
+                f"group {name} keeps its offsets in Kafka, too: {count(found.created, 'offset')} that the tree has not"
+                " will be as in the backup, and what was committed to Kafka since counts no more; `zkcoord offsets"
+                f" verify {name}` shows it afterwards, `zkcoord group reset-offsets {name} --from-file` sets it",
+            )
         if found.strangers_count and found.offsets:
             say(
                 "notice",

@@ -13,10 +13,11 @@ from itertools import islice
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import PAUSE, REQUESTS
+from zkcoord.core.tenure import Rule
 from zkcoord.errors import CorruptError, UnavailableError, UsageError
 from zkcoord.offsets.backup_file import Saved
 from zkcoord.offsets.ports import OffsetTree
-from zkcoord.offsets.reading import kept_by
+from zkcoord.offsets.reading import Kept, kept_by
 from zkcoord.offsets.writing import ATTEMPTS_MAX, NAMED_MAX, Change, by_tenure, changes, readers_of, write_offsets
 from zkcoord.shell.ports import Outcome, refuse_without_right
 from zkcoord.tree.bulk import NODES_AT_ONCE, data
@@ -58,6 +59,7 @@ class Restored:
     kept: LeftOut = field(default_factory=LeftOut)  # they are further in the tree
     other_topic: LeftOut = field(default_factory=LeftOut)  # the topic was created again since the backup
     unreadable: int = 0
+    in_kafka: bool = False  # it commits to Kafka, too: of offsets that are made, what it committed since counts no more
     strangers_count: bool = False  # it may go on from other programs' commits in Kafka, whatever its nodes say
 
 
@@ -103,15 +105,20 @@ class Restore:
                     f"group {name} has members ({', '.join(members[:NAMED_MAX])}): stop its consumers, or restore other"
                     " groups (--group)"
                 )
-            self._of(name).strangers_count = self._strangers_count(name)
+            if (kept := self._kept(name)) is not None:
+                report = self._of(name)
+                report.in_kafka, report.strangers_count = (
+                    kept.rule in (Rule.TENURE, Rule.OLD_IN_KAFKA),
+                    kept.strangers_count,
+                )
 
-    def _strangers_count(self, group: str) -> bool:
-        """By the record as it will be: what is there stays."""
+    def _kept(self, group: str) -> Kept | None:
+        """By the record as it will be: what is there stays. None: nobody can parse it."""
         (present,) = data(self.tree.read, [self.layout.record(group)])
         text = present.data if present.exists else self._records.get(group, b"")
         with suppress(CorruptError):
-            return kept_by(self.layout, decode_record(text) if text else None).strangers_count
-        return False
+            return kept_by(self.layout, decode_record(text) if text else None)
+        return None
 
     def carry_out(self, saved: Iterable[Saved]) -> None:
         """Make the nodes in the order of the backup, then set the offsets; may be run again when it broke off."""
