@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 
 import pytest
 
 from tests.offsets.test_in_kafka import Store
 from tests.offsets.test_writing import Recorder
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.record import GroupRecord
+from zkcoord.core.record import PAUSE, RESET, GroupRecord
+from zkcoord.core.resetting import EXPIRED
 from zkcoord.core.tenure import KafkaCommit, Stamp, Tenure
-from zkcoord.offsets.targets import Goal, Move, Where, targets
+from zkcoord.errors import UnavailableError, UsageError
+from zkcoord.offsets.in_kafka import set_in_kafka
+from zkcoord.offsets.reading import kept_by
+from zkcoord.offsets.targets import Goal, Move, Targets, Where, targets
 from zkcoord.offsets.verdict import Log
 from zkcoord.offsets.writing import Change
 from zkcoord.operating.importing import Import
+from zkcoord.operating.resetting import Reset
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.record import encode_record
 
@@ -58,3 +64,36 @@ def test_f244_a_reset_tells_what_changes_from_the_offset_that_counts(
     current: Mapping[TopicPartition, int | None], moves: list[Move]
 ) -> None:
     assert targets(Goal(Where.OFFSET, 4), current, {P0: Log(0, 10)}, {}).moves() == moves
+
+
+def reset(tree: Recorder, goal: Where, to_kafka: Callable[[Mapping[TopicPartition, int]], None]) -> Reset:
+    targets_found = Targets({P0: 4}, [])
+    return Reset(tree=tree, layout=DRAFT, group="g", compute=lambda: targets_found, to_kafka=to_kafka, goal=goal)
+
+
+def test_no_node_is_written_before_kafka_has_taken_what_consumers_would_follow() -> None:
+    """A tool that dies between both leaves the nodes as they were; the other way round consumers would go on from what
+    stands in Kafka, though the nodes were set."""
+    tree, store = scene("kafka")
+    store = Store(refuses=True)
+    store.commits = {P0: KafkaCommit(offset=9)}
+
+    def to_kafka(offsets: Mapping[TopicPartition, int]) -> None:
+        set_in_kafka(store, "g", kept_by(DRAFT, GroupRecord(store_name="kafka")), offsets)
+
+    for work in (
+        lambda: Import(tree=tree, layout=DRAFT, tree_id="aa").write("g", {P0: 7}, store),
+        lambda: reset(tree, Where.OFFSET, to_kafka).write(()),
+    ):
+        with pytest.raises(UnavailableError, match="no answer"):
+            work()
+    assert tree.sent == []
+
+
+@pytest.mark.parametrize(("pause", "refused"), [("r1", True), ("r2", False)], ids=["its own", "a person's later one"])
+def test_a_shift_is_refused_behind_a_reset_that_broke_off_until_its_pause_is_over(pause: str, refused: bool) -> None:
+    wish, done = {PAUSE: {"run": pause}}, {RESET: {"run": "r1", "state": EXPIRED}}
+    tree = Recorder({NODE: "4", DRAFT.record("g"): encode_record(GroupRecord(wish=wish, done=done)).decode()})
+    with pytest.raises(UsageError, match="was broken off") if refused else nullcontext():
+        reset(tree, Where.SHIFT, lambda _: None).check_shift()
+    reset(tree, Where.OFFSET, lambda _: None).check_shift()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.sim.actors import GROUP
@@ -11,6 +13,7 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError
 from zkcoord.offsets.earlier_topics import refuse_earlier
 from zkcoord.offsets.targets import Targets, Where
+from zkcoord.operating.importing import Import
 from zkcoord.operating.resetting import Reset
 from zkcoord.tree.paths import DRAFT
 
@@ -38,18 +41,24 @@ def reset(group: Script) -> None:
     Reset(tree=tree, layout=DRAFT, group=GROUP, **how).write(())
 
 
+def imported(group: Script) -> None:
+    """As `zkcoord offsets import`."""
+    Import(tree=ToolTree(group.world.ensemble), layout=DRAFT).write(GROUP, WANTED, None)
+
+
+@pytest.mark.parametrize("sets", [reset, imported])
 @on_seeds()
 def test_f196_offsets_of_a_topic_that_was_created_again_are_set_once_what_the_earlier_one_left_is_gone(
-    seed: int,
+    seed: int, sets: Callable[[Script], None]
 ) -> None:
     """Set before, they would be dropped with it when a member joins, and the reset policy would decide."""
     group = created_again(seed)
     with pytest.raises(UsageError, match="topic t was deleted and created again since group g read it"):
-        reset(group)
+        sets(group)
     group.wish("pause")
     group.join("consumer1")
     group.world.run_until(lambda: group.incarnation("t") == 2, what="the earlier topic's offsets are dropped")
-    reset(group)
+    sets(group)
     group.resume()
     began_ms = group.world.now_ms
     group.world.run_until(lambda: len(group.journal("start", since_ms=began_ms)) == 2, what="it reads")

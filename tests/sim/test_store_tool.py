@@ -70,6 +70,16 @@ def test_f115_a_migration_whose_tool_died_at_any_write_is_gone_on_with(
     settled(scene, goal)
 
 
+def test_consumers_of_kafkas_own_protocol_hinder_the_way_to_kafka_and_not_the_way_back() -> None:
+    for goal, stage in (("kafka", Stage.REFUSED), ("zookeeper", Stage.DONE)):
+        scene = begin_in(1, "dual")
+        tool = StoreTool(scene, goal)
+        tool.migration.places.kafka.users = lambda _group: ["x on host"]  # type: ignore[method-assign]
+        last = tool.finish()
+        assert last is not None
+        assert (last.stage, "the group id (x on host): stop them" in last.why) == (stage, stage is Stage.REFUSED)
+
+
 def test_by_force_only_what_is_still_different_is_told_and_what_nobody_holds_is_made_equal_first() -> None:
     scene = begin_in(1, "dual", topics={"t": 2}, consumers=1)
     scene.world.run_for(3_000)
