@@ -70,8 +70,7 @@ ONLY_PARSED = {
     "needs Spark on Kafka's topic of offsets (tests/spark/test_real_offset_log.py)": (
         "commands.md, What groups committed, and when, 1",
     ),
-    "programs of Kafka (the scene of tests/integration/test_kraft_topics.py calls them), and a file of nginx": (
-        "kraft.md, 1 Start the controllers, 1",
+    "a file of nginx, which is not here (tests/page/test_prefix.py has a proxy's requests)": (
         "page.md, Who can see it, 1",
     ),
     "needs a journal folder of an incident (tests/sim/test_journal.py)": ("operations.md, The journal, 1",),
