@@ -39,41 +39,14 @@ NO_COMMANDS = {
     "nginx": r"\Alocation ",
 }
 ONLY_PARSED = {
-    "played by tests of the commands themselves, in lines of their own (tests/cli/group, tests/cli/offsets)": (
-        "commands.md, What old members would settle on, 1",
-        "commands.md, What old members would settle on, 2",
-        "commands.md, Offsets in both stores, 1",
-        "commands.md, The groups of a deployment, 1",
-        "migrating.md, 1 See what there is, 1",
-        "migrating.md, 2 Add what the tree does not show, 1",
-        "migrating.md, 4 Set up the tree, 2",
-        "migrating.md, 8 Go back, 2",
-        "offsets.md, Reset, 1",
-        "offsets.md, Backup and restore, 1",
-        "offsets.md, Export and import, 1",
-        "operations.md, Mending what nobody can parse, 1",
-        "operations.md, The group record, 1",
-    ),
-    "makes an environment, or runs checks, tests and the demo themselves (tests/integration/test_demo.py, .ci/run)": (
+    "makes an environment, or runs all checks and tests: continuous integration and people do (.ci/run)": (
         "CONTRIBUTING.md, Run, check, test, 1",
         "CONTRIBUTING.md, The simulated world, 1",
-        "README.md, Try it, 1",
-        "README.md, Installation, 1",
     ),
-    "tests/test_site.py builds the site": ("CONTRIBUTING.md, Documentation as a site, 1",),
-    "needs a collector of traces (tests/tracing/test_export.py)": ("monitoring.md, Traces, 1",),
-    "needs old consumers in a tree of their layout (tests/legacy)": (
-        "migrating.md, 4 Set up the tree, 1",
-        "migrating.md, 5 Adopt groups, in waves, 1",
-        "migrating.md, 8 Go back, 1",
-    ),
-    "needs Spark on Kafka's topic of offsets (tests/spark/test_real_offset_log.py)": (
-        "commands.md, What groups committed, and when, 1",
-    ),
+    "makes an environment; tests/integration/test_demo.py runs the demo out of the wheel": ("README.md, Try it, 1",),
     "a file of nginx, which is not here (tests/page/test_prefix.py has a proxy's requests)": (
         "page.md, Who can see it, 1",
     ),
-    "needs a journal folder of an incident (tests/sim/test_journal.py)": ("operations.md, The journal, 1",),
 }
 """Blocks that no test plays: why."""
 ASSIGNMENT = re.compile(r"[A-Z_]+=\S*")

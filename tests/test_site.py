@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.metrics.test_endpoint import free_address, get
+from tests.pages import shell_block
+from tests.waiting import wait_until
 from zkcoord.cli.main import cli
 from zkcoord.cli.options import commands_of
 
@@ -95,3 +98,16 @@ def test_the_program_that_makes_pages_is_no_page(site: Path) -> None:
 def test_the_reference_has_every_public_name(module: str, site: Path) -> None:
     text = page(site, "reference/python")
     assert [name for name in import_module(module).__all__ if f'id="{module}.{name}"' not in text] == []
+
+
+def test_the_line_that_serves_the_site_serves_it() -> None:
+    (line,) = shell_block("CONTRIBUTING.md", "Documentation as a site")
+    assert line == ".venv/bin/mkdocs serve"
+    address = free_address()
+    command = [sys.executable, "-m", *line.rpartition("/")[2].split(), "--dev-addr", address]
+    env = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    with subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as serving:
+        try:
+            wait_until(lambda: get(address, "/")[0] == 200, "the site is served", SECONDS)
+        finally:
+            serving.terminate()

@@ -5,12 +5,16 @@ tests/integration/test_demo.py runs the demo from it."""
 from __future__ import annotations
 
 import re
+import shlex
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from tests.installed import FILES, ROOT, SOURCES, Installed, build_wheel
+from tests.pages import shell_block
 
 NOWHERE = "127.0.0.1:1"
 EACH_HELP = """
@@ -69,6 +73,16 @@ def test_pytest_finds_the_fixtures_of_an_installed_wheel(wheel: Path, tmp_path: 
     listed = set(re.findall(r"^(zkcoord_\w+)", done.stdout, re.MULTILINE))
     page = (ROOT / "docs/testing.md").read_text("utf-8")
     assert listed == set(re.findall(r"`(zkcoord_\w+)`", page)) != set(), done.stdout + done.stderr
+
+
+def test_the_readmes_line_for_a_checkout_finds_the_extras_and_their_versions() -> None:
+    (line,) = shell_block("README.md", "Installation")
+    pip, *words = shlex.split(line, comments=True)
+    for extra in ("[spark]", "[kafka]", ""):
+        named = [word.replace("[spark]", extra) for word in words]
+        command = [sys.executable, "-m", pip, *named, "--dry-run"]  # it resolves all of it, and changes nothing
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert (done.returncode, "does not provide the extra" in done.stderr) == (0, False), done.stderr
 
 
 def test_every_command_shows_its_help_without_extras(bare: Installed) -> None:

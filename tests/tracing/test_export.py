@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -12,8 +15,10 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans
 
+from tests.cli.program import Program
 from tests.metrics.test_endpoint import make_topic
 from tests.obedient import obedient
+from tests.pages import shell_block
 from tests.waiting import wait_until
 from zkcoord import Coordinator
 
@@ -84,3 +89,26 @@ def test_a_coordinator_exports_its_handovers_where_the_variables_say(
     told = {each.key: each.value.string_value for each in receiver.got[0].resource.attributes}
     assert told["service.name"] == "zkcoord-coordinator"
     assert told["deployment.environment.name"] == "test"
+
+
+@pytest.mark.zookeeper
+def test_the_pages_lines_bring_the_extra_and_trace(
+    chroot: str, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install, start = shell_block("monitoring.md", "Traces")
+    pip, *words = shlex.split(install)
+    done = subprocess.run(
+        [sys.executable, "-m", pip, *words, "--no-index"], capture_output=True, text=True, check=False
+    )  # all of it is here: nothing is fetched
+    assert (done.returncode, "does not provide the extra" in done.stderr) == (0, False), done.stderr
+
+    setting, program, command = start.split()
+    assert (program, setting.partition("=")[2]) == ("zkcoord", "http://localhost:4318")
+    monkeypatch.setenv(setting.partition("=")[0], receiver.address)
+    make_topic(chroot, 4)
+    coordinator = Program(command, "--zookeeper", chroot)
+    try:
+        with obedient(chroot, "clicks"):
+            wait_until(lambda: handed_over(receiver) == 4, "the hand-overs have arrived")
+    finally:
+        coordinator.close()

@@ -3,7 +3,7 @@ state, `group describe` also what can be done, and the exit code is the document
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -20,7 +20,7 @@ from zkcoord.core.requests import DELETING, PAUSED, STOPPED
 from zkcoord.core.state import Failure, GroupState, Quarantine
 from zkcoord.core.view import Instance
 from zkcoord.migrate import upgrade
-from zkcoord.operating.advice import NOBODY
+from zkcoord.operating.waiting import NOBODY
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.instance import encode_instance
 from zkcoord.tree.paths import DRAFT, LEGACY
@@ -158,9 +158,9 @@ STATES: dict[str, tuple[Make, str, str, int]] = {
 
 
 @pytest.fixture
-def world(chroot: str) -> World:
+def world(chroot: str) -> Iterator[World]:
     with Tree(chroot) as tree:
-        yield World(tree, chroot)  # type: ignore[misc]
+        yield World(tree, chroot)
 
 
 @pytest.mark.parametrize("name", STATES)
