@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.cli.group_tree import P0, P1, TARGET, A, B, World
-from tests.cli.old_world import ETL, OldWorld
+from tests.cli.old_world import AUDIT, ETL, OldWorld
 from tests.cli.program import Run
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.mode import Mode
@@ -198,26 +198,32 @@ def test_every_state_that_there_is_has_been_made() -> None:
 
 
 @pytest.mark.parametrize(
-    ("adopt", "state", "todo"),
+    ("members", "adopt", "state", "todo"),
     [
-        (False, "Observed", "NOT ADOPTED: `zkcoord group adopt g`"),
-        (True, f"{Mode.MIXED.value}: ", ""),
+        (ETL, False, "Observed", "NOT ADOPTED: `zkcoord group adopt g`"),
+        (ETL, True, f"{Mode.MIXED.value}: ", ""),
+        (AUDIT, True, f"{Mode.OBSERVE.value}: ", "! the member that is named must leave"),
     ],
+    ids=["not adopted", "mixed", "with a member of another library"],
 )
 def test_a_group_of_old_members_says_its_mode_and_what_to_do(
-    adopt: bool, state: str, todo: str, chroot: str, run: Run
+    members: dict[str, dict[str, str]], adopt: bool, state: str, todo: str, chroot: str, run: Run
 ) -> None:
     with Tree(chroot) as tree:
         world = OldWorld(tree, chroot)
         upgrade(tree, run_id="test", layout="legacy")
-        world.group("g", ETL)
+        world.group("g", members)
         if adopt:
             adoption = Adoption(offsets="zookeeper", strategy="range", kafka="0.11")
             world._there |= {"/zkcoord", "/zkcoord/groups"}
             world.put(LEGACY.record("g"), encode_record(GroupRecord(adoption=adoption)).decode())
-        for words in ("group describe g", "group list --state"):
-            done = run(*words.split(), "--zookeeper", chroot)
-            assert (done.exit_code, state in done.stdout, todo in done.stdout) == (0, True, True), done.output
+        described, listed = (
+            run(*words.split(), "--zookeeper", chroot) for words in ("group describe g", "group list --state")
+        )
+        assert (described.exit_code, state in described.stdout, todo in described.stdout) == (0, True, True), (
+            described.output
+        )
+        assert (listed.exit_code, state in listed.stdout) == (0, True), listed.output
 
 
 @pytest.mark.parametrize("words", ["group list", "group list --state", "group describe --all-groups"])
