@@ -113,6 +113,7 @@ setup(
         "zkcoord": ["py.typed"],
         "zkcoord.embedded": ["*.json", "java/*"],
         "zkcoord.page": ["templates/*", "static/*"],
+        "zkcoord.spark": ["*.properties"],
     },
     data_files=[  # below the environment's folder, for people: nothing reads them at run time
         ("share/zkcoord/grafana", ["deploy/grafana/zkcoord.json"]),

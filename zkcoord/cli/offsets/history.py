@@ -90,9 +90,12 @@ def _check_spark() -> None:
 @contextmanager
 def _spark(master: str) -> Iterator[Any]:
     from zkcoord.embedded import spark_environment
-    from zkcoord.spark.session import spark_session
+    from zkcoord.spark.session import QUIET, spark_session
 
-    spark = spark_session("zkcoord offsets history", environment=spark_environment(), master=master, log_level="OFF")
+    environment = spark_environment(quiet=True)
+    spark = spark_session(
+        "zkcoord offsets history", environment=environment, master=master, log_level="OFF", config=QUIET
+    )
     try:
         yield spark
     finally:
