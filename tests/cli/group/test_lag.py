@@ -29,8 +29,8 @@ def test_the_sum_of_the_lag_is_told_and_the_largest_can_come_first(
     by_lag = run("group", "describe", "g", "--sort", "lag", "--zookeeper", world.address).stdout.splitlines()
 
     assert by_topic[0].endswith("1 member, lag 28")
-    assert [line.split()[4] for line in by_topic[3:]] == ["3", "25"]
-    assert [line.split()[4] for line in by_lag[3:]] == ["25", "3"]
+    assert [line.split()[4] for line in by_topic[3:5]] == ["3", "25"]
+    assert [line.split()[4] for line in by_lag[3:5]] == ["25", "3"]
 
 
 def test_with_all_groups_each_table_of_members_says_whose_it_is(world: World, run: Run) -> None:
