@@ -37,6 +37,7 @@ NO_COMMANDS = {
     "JSON": r"\A\{",
     "TOML, properties": r"(?m)\A(\[.*\]|[\w.-]+ *=)",
     "nginx": r"\Alocation ",
+    "ZooKeeper's shell": r"\Acreate /",
 }
 ONLY_PARSED = {
     "makes an environment, or runs all checks and tests: continuous integration and people do (.ci/run)": (
@@ -44,6 +45,9 @@ ONLY_PARSED = {
         "CONTRIBUTING.md, The simulated world, 1",
     ),
     "makes an environment; tests/integration/test_demo.py runs the demo out of the wheel": ("README.md, Try it, 1",),
+    "typed into ZooKeeper's shell (tests/integration/test_kraft_controllers.py makes the nodes)": (
+        "kraft.md, When the controllers do not write to ZooKeeper, 1",
+    ),
     "a file of nginx, which is not here (tests/page/test_prefix.py has a proxy's requests)": (
         "page.md, Who can see it, 1",
     ),
