@@ -100,6 +100,7 @@ def test_the_reference_has_every_public_name(module: str, site: Path) -> None:
     assert [name for name in import_module(module).__all__ if f'id="{module}.{name}"' not in text] == []
 
 
+@pytest.mark.long  # it is built once more
 def test_the_line_that_serves_the_site_serves_it() -> None:
     (line,) = shell_block("CONTRIBUTING.md", "Documentation as a site")
     assert line == ".venv/bin/mkdocs serve"
