@@ -159,6 +159,26 @@ def test_f163_who_is_overtaken_in_a_part_of_its_batch_writes_the_rest(table: Pat
     assert DeltaLog(table).rows() == records(A, B)
 
 
+def test_f163_an_end_that_another_one_has_moved_beyond_the_batch_meanwhile_stays_there(table: Path) -> None:
+    """The first try was to move it. The second writes the other partition only."""
+    longer = A._replace(end=20)
+    frame = Frame.of(A, B, on_write=once(lambda: write(table, longer)))
+    assert (write(table, frame=frame, to=batch(A, B)), write(table, longer)) == (3, 0)
+    found = DeltaLog(table)
+    assert (found.rows(), found.ends) == (records(longer, B), {PA: 20, PB: 8})
+
+
+def test_f163_who_is_overtaken_again_and_again_writes_what_is_left(table: Path) -> None:
+    ends = [11, 12, 13]
+
+    def overtake() -> None:
+        if ends:
+            write(table, A._replace(end=ends.pop(0)))
+
+    assert write(table, frame=Frame.of(A, B, on_write=overtake), to=batch(A, B)) == 4
+    assert DeltaLog(table).rows() == records(A, B)
+
+
 def test_f163_threads_that_write_pieces_of_the_same_ranges_leave_each_record_once(table: Path) -> None:
     pieces = [(A, B), (B, A), (A._replace(end=12),), (A._replace(start=7, end=13), B), (B._replace(end=6),)]
     barrier = threading.Barrier(len(pieces))
