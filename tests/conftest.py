@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.sinks.azure_server import azurite
 from tests.sinks.hdfs_server import libhdfs
 from tests.sinks.s3_server import S3, moto_python, s3_server
 from tests.spark.postgres import postgres_programs
@@ -94,6 +95,11 @@ def needs_s3() -> None:
     moto_python()
 
 
+def needs_azure() -> None:
+    """Azurite, which npm fetches if need be."""
+    azurite()
+
+
 def needs_hdfs() -> None:
     """The servers' jar, and libhdfs, which is built if need be."""
     hadoop_jars()
@@ -135,6 +141,7 @@ REQUIREMENTS: dict[str, Callable[[], None]] = {
     "postgres": needs_postgres,
     "browser": needs_browser,
     "s3": needs_s3,
+    "azure": needs_azure,
     "hdfs": needs_hdfs,
     "docker": needs_docker,
     "namespaces": needs_namespaces,

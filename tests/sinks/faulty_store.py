@@ -159,17 +159,17 @@ class StoreApart:
 
 
 @contextmanager
-def store_apart(port: int) -> Iterator[StoreApart]:
+def store_apart(port: int, program: str = "tests.sinks.faulty_store") -> Iterator[StoreApart]:
     """A proxy before the server at this port, until the end of the block."""
-    command = [sys.executable, "-m", "tests.sinks.faulty_store", str(port)]
+    command = [sys.executable, "-m", program, str(port)]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, cwd=ROOT, **pipes) as process:  # which closes its input: that ends it
         yield StoreApart(process)
 
 
-def main() -> None:
+def main(kind: type[FaultyStore], port: int) -> None:
     """Answer one question a line, until the input ends."""
-    store = FaultyStore(int(sys.argv[1]))
+    store = kind(port)
     with store.running():
         for line in sys.stdin:
             question = json.loads(line)
@@ -183,4 +183,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(FaultyStore, int(sys.argv[1]))

@@ -1,0 +1,126 @@
+"""A server of Azure's blobs on the loopback: Azurite, which npm fetches into a folder of its own below `ZKCOORD_CACHE`.
+
+Azurite passes over `startFrom`, with which delta-rs lists the newest commits of a table. Azure does not, so a proxy
+before it (`python -m tests.sinks.azure_server PORT`) leaves out the names that come earlier.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import http.client
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from html import unescape
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from tests.sinks.faulty_store import FaultyStore, StoreApart, main, store_apart
+from zkcoord.embedded.child import Child
+from zkcoord.embedded.java import cache_dir
+from zkcoord.embedded.server import free_ports
+from zkcoord.errors import UnavailableError
+
+AZURITE = "azurite@3.35.0"
+INSTALL_S = 600
+READY_MS = 120_000
+REQUEST_S = 60
+CONTAINER = "lake"
+ACCOUNT = "devstoreaccount1"  # Azurite's own, and its well-known key
+KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+BLOB = re.compile(rb"<Blob>.*?<Name>(.*?)</Name>.*?</Blob>", re.DOTALL)
+
+
+def azurite() -> Path:
+    """Return the program, which is fetched if need be. UnavailableError says why it cannot be."""
+    folder = cache_dir() / f"azurite-{hashlib.sha256(AZURITE.encode()).hexdigest()[:8]}"
+    program, done = folder / "node_modules" / ".bin" / "azurite-blob", folder / "complete"
+    if done.exists():
+        return program
+    npm = shutil.which("npm")
+    if npm is None:
+        raise UnavailableError("there is no npm, which fetches Azurite")
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():  # another process may have been faster
+            _install([npm, "install", "--no-audit", "--no-fund", "--prefix", str(folder), AZURITE])
+            done.touch()
+    return program
+
+
+def _install(command: list[str]) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_S)
+    except subprocess.TimeoutExpired:
+        raise UnavailableError(f"{AZURITE} could not be installed within {INSTALL_S} s") from None
+    if done.returncode:
+        why = (done.stderr or done.stdout).strip().splitlines()[-1:]
+        raise UnavailableError(f"{AZURITE} could not be installed: {' '.join(why)}")
+
+
+class Blobs(FaultyStore):
+    """The proxy. A list begins where it is asked to."""
+
+    def _answer(self, asked: BaseHTTPRequestHandler, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
+        first = parse_qs(urlsplit(asked.path).query).get("startFrom")
+        if first and asked.command == "GET":
+            body = BLOB.sub(lambda found: found[0] if unescape(found[1].decode()) >= first[0] else b"", body)
+            headers = [each for each in headers if each[0].lower() != "content-length"]
+        super()._answer(asked, status, headers, body)
+
+
+def delta_options(endpoint: str) -> Mapping[str, str]:
+    """How delta-rs reaches the server."""
+    where = {"azure_storage_endpoint": f"{endpoint}/{ACCOUNT}", "allow_http": "true"}
+    return {"account_name": ACCOUNT, "account_key": KEY, **where}
+
+
+def arrow_options(endpoint: str) -> Mapping[str, Any]:
+    """How Arrow does."""
+    place = endpoint.removeprefix("http://")
+    where = {"blob_storage_authority": place, "blob_storage_scheme": "http"}
+    where |= {"dfs_storage_authority": place, "dfs_storage_scheme": "http"}
+    return {"account_name": ACCOUNT, "account_key": KEY, **where}
+
+
+@contextmanager
+def azure_server() -> Iterator[StoreApart]:
+    """A proxy before a server with an empty container."""
+    from pyarrow import fs
+
+    program = azurite()
+    (port,) = free_ports(1)
+    options = ["--inMemoryPersistence", "--silent", "--skipApiVersionCheck", "--disableTelemetry", "--blobPort"]
+    with tempfile.TemporaryDirectory(prefix="zkcoord-azure-") as folder:
+        child = Child("azurite", [str(program), *options, str(port)], Path(folder) / "log")
+        child.start()
+        try:
+            child.await_ready(lambda: _answers(port), READY_MS)
+            with store_apart(port, __name__) as store:
+                fs.AzureFileSystem(**arrow_options(store.endpoint)).create_dir(CONTAINER)
+                yield store
+        finally:
+            child.kill()
+
+
+def _answers(port: int) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=REQUEST_S)
+    try:
+        connection.request("GET", "/")
+        return connection.getresponse().status > 0
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+if __name__ == "__main__":
+    main(Blobs, int(sys.argv[1]))
