@@ -20,6 +20,7 @@ from zkcoord.spark.ranges import Batch, OffsetRange
 from zkcoord.spark.readers.kafka import KafkaReader, assignment, connector_options, reader_options
 from zkcoord.spark.settings import split_settings
 from zkcoord.spark.sinks.files import name_files, write_parquet_ranges
+from zkcoord.spark.sinks.spark_writer import footers_of
 from zkcoord.tree.registration import decode_registration
 
 RANGES = (OffsetRange("t", 0, 5, 8), OffsetRange("t", 3, 0, 2))
@@ -287,7 +288,7 @@ def test_files_are_named_by_the_ranges_that_their_footers_tell(tmp_path: Path) -
     draft(drafts, "part-0.parquet", ("t", 3, 0))
     draft(drafts, "part-1.parquet", ("t", 0, 5), ("t", 0, 6), ("t", 0, 7))
     draft(drafts, "part-2.parquet")
-    assert name_files(drafts, RANGES, folder) == (("t-0-5-8.parquet", 3), ("t-3-0-2.parquet", 1))
+    assert name_files(footers_of(drafts), RANGES, folder) == (("t-0-5-8.parquet", 3), ("t-3-0-2.parquet", 1))
     assert sorted(path.name for path in folder.glob("*.parquet")) == ["t-0-5-8.parquet", "t-3-0-2.parquet"]
 
 
@@ -299,7 +300,7 @@ def test_a_batch_that_was_dealt_out_anew_is_refused_and_names_no_file(tmp_path: 
     draft(drafts, "part-0.parquet", ("t", 0, 5), ("t", 0, 6))
     draft(drafts, "part-1.parquet", *second)
     with pytest.raises(UsageError, match=text):
-        name_files(drafts, RANGES, tmp_path)
+        name_files(footers_of(drafts), RANGES, tmp_path)
     assert list(tmp_path.glob("*.parquet")) == []
 
 

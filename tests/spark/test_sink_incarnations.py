@@ -20,6 +20,7 @@ from zkcoord.errors import UsageError
 from zkcoord.member.callbacks import ApplicationCallbacks
 from zkcoord.spark.ranges import Batch, OffsetRange, batch_id
 from zkcoord.spark.sinks.files import name_files
+from zkcoord.spark.sinks.spark_writer import footers_of
 from zkcoord.spark.sinks.sql import write_sql
 from zkcoord.spark.stream.offsets import offset_of, ranges_in
 from zkcoord.spark.stream.parts import StreamPositions
@@ -237,7 +238,7 @@ def test_f62_the_file_of_a_recreated_topic_does_not_replace_an_earlier_file(
 ) -> None:
     for each in (FIRST, FIRST._replace(incarnation=2)):
         draft(tmp_path / "drafts", "part-0.parquet", ("t", 0, 5))
-        name_files(tmp_path / "drafts", [each], tmp_path)
+        name_files(footers_of(tmp_path / "drafts"), [each], tmp_path)
     assert sorted(path.name for path in tmp_path.glob("*.parquet")) == ["t-0-0-30.2.parquet", "t-0-0-30.parquet"]
     assert told(caplog) == []
 
@@ -248,7 +249,7 @@ def test_f62_a_file_that_a_fresh_batch_replaces_is_told(
 ) -> None:
     (tmp_path / "t-0-0-30.parquet").touch()
     draft(tmp_path / "drafts", "part-0.parquet", ("t", 0, 5))
-    name_files(tmp_path / "drafts", [FIRST], tmp_path, replayed=replayed)
+    name_files(footers_of(tmp_path / "drafts"), [FIRST], tmp_path, replayed=replayed)
     assert told(caplog) == events
 
 

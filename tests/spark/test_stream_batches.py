@@ -86,7 +86,8 @@ def test_the_connector_that_reads_a_batch_is_given_the_credentials(monkeypatch: 
         def read(self, ranges: object) -> object:
             return ranges
 
-    monkeypatch.setattr(of_ranges, "_planned", lambda spark: (told["rows"], told["secrets"]))
+    monkeypatch.setattr(of_ranges._Run, "planned", lambda run: (told["rows"], told["secrets"]))
+    monkeypatch.setattr(of_ranges, "_running", lambda spark: None)
     monkeypatch.setattr(of_ranges, "KafkaReader", Reader)
     frame: Any = SimpleNamespace(columns=COLUMNS, sparkSession=None)
     batches(lambda df, batch: given.append((df, batch.seq)))(frame, 3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Iterable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from zkcoord.spark.jobs import is_connect
@@ -73,6 +74,14 @@ class StageMeter(Meter):
     def __init__(self, spark: SparkSession) -> None:
         self._context: Any = spark.sparkContext._jsc.sc()  # type: ignore[union-attr,unused-ignore]
 
+    @cached_property
+    def _store(self) -> Any:
+        return self._context.statusStore()
+
+    @cached_property
+    def _tracker(self) -> Any:
+        return self._context.statusTracker()
+
     def read(self, tag: str) -> tuple[int | None, int | None]:
         try:
             return self._rows(tag), None
@@ -88,25 +97,27 @@ class StageMeter(Meter):
             return None
 
     def _done(self, tag: str) -> tuple[object, ...]:
-        store, tracker = self._context.statusStore(), self._context.statusTracker()
-        jobs = list(tracker.getJobIdsForTag(tag))
+        jobs = list(self._tracker.getJobIdsForTag(tag))
         done: list[object] = [len(jobs)]
-        for each in sorted(set(jobs).intersection(tracker.getActiveJobIds())):
-            for stage in _list(store.job(each).stageIds()):
-                now = store.lastStageAttempt(stage)
+        for each in sorted(set(jobs).intersection(self._tracker.getActiveJobIds())):
+            for stage in _stages(self._store.job(each)):
+                now = self._store.lastStageAttempt(stage)
                 rows = now.inputRecords(), now.outputRecords(), now.shuffleReadRecords(), now.shuffleWriteRecords()
                 done.append((stage, now.attemptId(), now.numCompleteTasks(), *rows))
         return tuple(done)
 
     def _rows(self, tag: str) -> int | None:
-        store, tracker = self._context.statusStore(), self._context.statusTracker()
-        jobs = list(tracker.getJobIdsForTag(tag))
-        for _ in range(UNTOLD_TRIES):
-            if all(store.job(each).status().toString() != "RUNNING" for each in jobs):
-                break
-            threading.Event().wait(UNTOLD_WAIT_S)
-        stages = {stage for each in jobs for stage in _list(store.job(each).stageIds())}
-        return sum(int(store.lastStageAttempt(each).inputRecords()) for each in sorted(stages)) if stages else None
+        stages: set[int] = set()
+        left = UNTOLD_TRIES
+        for each in list(self._tracker.getJobIdsForTag(tag)):
+            job = self._store.job(each)
+            while left and job.status().toString() == "RUNNING":
+                threading.Event().wait(UNTOLD_WAIT_S)
+                job, left = self._store.job(each), left - 1
+            stages.update(_stages(job))
+        return (
+            sum(int(self._store.lastStageAttempt(each).inputRecords()) for each in sorted(stages)) if stages else None
+        )
 
 
 class ObservedMeter(Meter):
@@ -132,18 +143,23 @@ class ObservedMeter(Meter):
 
     def read(self, tag: str) -> tuple[int | None, int | None]:
         try:
-            found = figures(self._seen) if self._seen is not None else {}
+            found = figures(self._seen, ("rows", "bytes")) if self._seen is not None else {}
         except Exception:  # of the action that failed, though `process` went on (Spark 4.2)
             found = {}
         self._missed += found is None
-        return (found["rows"], found["bytes"] or 0) if found else (None, None)
+        return (found["rows"], found.get("bytes", 0)) if found else (None, None)
 
     def activity(self, tag: str) -> object:
         return self._meter.activity(tag)
 
 
-def figures(seen: Observation, tries: int = OBSERVED_TRIES) -> dict[str, Any] | None:
-    """Return what was observed; None when no action has read the DataFrame, and in a remote session nothing."""
+def figures(seen: Observation, names: Iterable[str], tries: int = OBSERVED_TRIES) -> dict[str, Any] | None:
+    """Return what was observed under these names, without nulls; None when no action has read the DataFrame, and in a
+    remote session nothing.
+
+    In a classic session the figures are asked for by name: to walk through Java's map ends with an exception of Java,
+    which costs Spark's Python side 70 further calls.
+    """
     java: Any = getattr(seen, "_jo", None)  # none in a remote session, which hears with the action's result
     for _ in range(tries if java is not None else 0):
         if java.future().isCompleted():
@@ -152,9 +168,11 @@ def figures(seen: Observation, tries: int = OBSERVED_TRIES) -> dict[str, Any] | 
     else:
         if java is not None:
             return None
-    found: dict[str, Any] = seen.get
-    return found
+    told = seen.get if java is None else java.getAsJava()
+    found = {name: told.get(name) for name in names}
+    return {name: value for name, value in found.items() if value is not None}
 
 
-def _list(scala: Any) -> list[Any]:
-    return [scala.apply(index) for index in range(scala.length())]
+def _stages(job: Any) -> list[int]:
+    """Return the numbers of a job's stages, in one call of Java's for all."""
+    return [int(each) for each in job.stageIds().mkString(",").split(",") if each]

@@ -14,7 +14,7 @@ from zkcoord.spark.ports import Reader
 from zkcoord.spark.ranges import OffsetRange
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
     from zkcoord.spark.options import Options
 
@@ -51,20 +51,28 @@ class KafkaReader(Reader):
     """
 
     def __init__(self, spark: SparkSession, options: Mapping[str, str]) -> None:
-        """`options` are those of `connector_options`."""
+        """`options` are those of `connector_options`. One thread reads at a time."""
         self._spark = spark
         self._options = options
+        self._kept: DataFrameReader | None = None
         _use_v2(spark)
         _quiet(spark)
 
     def read(self, ranges: Collection[OffsetRange]) -> DataFrame:
         """One task for each range, in order; several for one above `max_offsets_per_task`."""
         try:
-            return self._spark.read.format("kafka").options(**self._options, **assignment(ranges)).load()
+            return self._with_options().options(**assignment(ranges)).load()
         except Exception as error:
             if not is_unusable(error):
                 raise
             raise UsageError(how_to_add(self._spark.version, error)) from error
+
+    def _with_options(self) -> DataFrameReader:
+        """Return Spark's reader with the options that stay, each of which is a call of Java's. A classic session's is
+        kept, since its `load` copies the options; a remote one's DataFrames share them with their reader."""
+        kept = self._kept or self._spark.read.format("kafka").options(**self._options)
+        self._kept = None if is_connect(self._spark) else kept
+        return kept
 
     def lacks(self, error: Exception) -> str | None:
         return how_to_add(self._spark.version, error) if is_unusable(error) else None

@@ -22,6 +22,7 @@ from zkcoord.spark.sinks.range_names import SHARED, SPREAD, Written, file_name, 
 from zkcoord.spark.sinks.spark_writer import write_drafts
 
 if TYPE_CHECKING:
+    from pyarrow.parquet import FileMetaData
     from pyspark.sql import DataFrame
 
 OLD_S = 24 * 3600  # of drafts that nobody writes any more; by the clock of the file system
@@ -61,8 +62,7 @@ def write_parquet_ranges(
     try:
         told.write_text("\n".join(str(each.topic_partition) for each in batch.ranges), encoding="utf-8")
         _remove_left(path, batch, told.stat().st_mtime)
-        write_drafts(df, drafts)
-        return name_files(drafts, batch.ranges, path, replayed=batch.replayed)
+        return name_files(write_drafts(df, drafts), batch.ranges, path, replayed=batch.replayed)
     finally:
         shutil.rmtree(drafts, ignore_errors=True)
         told.unlink(missing_ok=True)
@@ -86,20 +86,20 @@ def _remove_left(folder: Path, batch: Batch, now_s: float) -> None:
 
 
 def name_files(
-    drafts: Path, ranges: Iterable[OffsetRange], folder: Path, *, replayed: bool = False
+    drafts: Mapping[Path, FileMetaData], ranges: Iterable[OffsetRange], folder: Path, *, replayed: bool = False
 ) -> tuple[Written, ...]:
-    """Give each Parquet file in `drafts` the name of its range, in `folder`; UsageError if they do not fit.
+    """Give each Parquet file, whose footer is given, the name of its range, in `folder`; UsageError if they do not fit.
 
     Warns if a batch that is not `replayed` replaces a file: a crash cannot be the reason.
     """
     by_partition = {each.topic_partition: each for each in ranges}
     found: dict[Path, Written] = {}
-    for draft in sorted(drafts.glob("*.parquet")):
-        rows, partition = _content(draft)
-        if rows:
+    for draft, footer in drafts.items():
+        if footer.num_rows:
+            partition = _partition_in(footer)
             if partition not in by_partition:
                 raise UsageError(SHARED)
-            found[draft] = Written(file_name(by_partition[partition]), rows)
+            found[draft] = Written(file_name(by_partition[partition]), footer.num_rows)
     if len({each.file for each in found.values()}) < len(found):
         raise UsageError(SPREAD)
     there = [each.file for each in found.values() if not replayed and (folder / each.file).exists()]
@@ -109,18 +109,15 @@ def name_files(
     return tuple(sorted(found.values()))
 
 
-def _content(file: Path) -> tuple[int, TopicPartition | None]:
-    """Read the number of rows from the file's footer, and the partition if all rows are of one."""
-    from pyarrow import parquet
-
-    footer = parquet.read_metadata(file)
+def _partition_in(footer: FileMetaData) -> TopicPartition | None:
+    """Return the partition of a file's rows, if all are of one."""
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     topics = {value for group in groups for value in _bounds(group, "topic")}
     partitions = {value for group in groups for value in _bounds(group, "partition")}
     if len(topics) != 1 or len(partitions) != 1:
-        return footer.num_rows, None
+        return None
     topic = topics.pop()
-    return footer.num_rows, TopicPartition(topic.decode() if isinstance(topic, bytes) else topic, partitions.pop())
+    return TopicPartition(topic.decode() if isinstance(topic, bytes) else topic, partitions.pop())
 
 
 def _bounds(group: Any, column: str) -> tuple[Any, Any]:

@@ -40,18 +40,14 @@ def write_drafts(rows: DataFrame, drafts: Path, split: Sequence[str] = ()) -> di
     `split`: columns that are not written; each of their values has a folder (`NAME=VALUE`). UsageError if the driver
     does not see all rows that the executors wrote.
     """
-    from pyarrow import parquet
-
     rows, count = counted(rows)
     writer = rows.write.mode("overwrite").options(**WRITER_OPTIONS)
     if split:
         writer = writer.partitionBy(*split)
     writer.parquet(f"file://{drafts}")  # Hadoop takes a path as it is, without escapes
-    files = sorted(drafts.glob("".join(f"{name}=*/" for name in split) + "*.parquet"))
-    with ThreadPoolExecutor(FOOTERS_MAX) as threads:
-        found = dict(zip(files, threads.map(parquet.read_metadata, files), strict=True))
+    found = footers_of(drafts, "".join(f"{name}=*/" for name in split))
     written, seen = count(), sum(each.num_rows for each in found.values())
-    if seen != written if written is not None else not files and not rows.isEmpty():
+    if seen != written if written is not None else not found and not rows.isEmpty():
         raise UsageError(
             f"this program sees {seen} rows of {written or 'those'} that Spark's executors wrote into {drafts.parent}: "
             "give a path that this program and all executors share, or the URI of a store"
@@ -59,15 +55,24 @@ def write_drafts(rows: DataFrame, drafts: Path, split: Sequence[str] = ()) -> di
     return found
 
 
+def footers_of(folder: Path, below: str = "") -> dict[Path, FileMetaData]:
+    """Return the Parquet files in a folder, or in those within it that match `below`; sorted, with their footers."""
+    from pyarrow import parquet
+
+    files = sorted(folder.glob(f"{below}*.parquet"))
+    with ThreadPoolExecutor(FOOTERS_MAX) as threads:
+        return dict(zip(files, threads.map(parquet.read_metadata, files), strict=True))
+
+
 def counted(rows: DataFrame) -> tuple[DataFrame, Callable[[], int | None]]:
     """Return the rows, and what tells how many were written; None if Spark does not tell."""
     from pyspark.sql import Observation, functions
 
     seen = Observation()
-    watched = rows.observe(seen, functions.count(functions.lit(1)).alias("rows"))
+    watched = rows.observe(seen, functions.expr("count(1) AS rows"))
 
     def count() -> int | None:
-        found = figures(seen, TOLD_TRIES)
+        found = figures(seen, ("rows",), TOLD_TRIES)
         return int(found["rows"]) if found else None
 
     return watched, count

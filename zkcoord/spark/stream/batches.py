@@ -41,12 +41,19 @@ def batches(process: Process) -> Callable[[DataFrame, int], None]:
     if not callable(process):
         raise UsageError(f"process is {process!r}; it must be a function of a DataFrame and a Batch")
 
+    last: _Run | None = None
+
     def run(df: DataFrame, number: int) -> None:
-        rows, secrets = _rows(df)
+        nonlocal last
+        _check_rows(df)
+        now = last
+        if now is None or not now.has(df.sparkSession):
+            now = last = _Run(df.sparkSession)
+        rows, secrets = now.planned()
         if not rows:
             return
         batch = batch_of(rows, number)
-        reader = KafkaReader(df.sparkSession, {**json.loads(rows[0][-1]), **secrets})
+        reader = now.reader({**json.loads(rows[0][-1]), **secrets})
         try:
             process(reader.read(batch.ranges), batch)
         except Exception as error:
@@ -69,8 +76,8 @@ def batch_of(rows: Sequence[Row], number: int) -> Batch:
     return Batch(id=batch_id(ranges), seq=number, generation=generation, ranges=ranges, replayed=replayed, group=group)
 
 
-def _rows(df: DataFrame) -> tuple[Sequence[Row], Mapping[str, str]]:
-    """Return the rows, and the credentials of the reader, which are in none of them."""
+def _check_rows(df: DataFrame) -> None:
+    """UsageError for rows that are not ranges, and through Spark Connect."""
     if tuple(df.columns) != COLUMNS:
         raise UsageError(
             f"the batch has the columns {', '.join(df.columns)}, and not those of ranges: give the query "
@@ -81,27 +88,55 @@ def _rows(df: DataFrame) -> tuple[Sequence[Row], Mapping[str, str]]:
             "batches() takes the ranges from the query's plan, which is out of reach through Spark Connect: leave the "
             "option rows away there, and give foreachBatch the function itself; or use a SparkConsumer"
         )
-    return _planned(df.sparkSession)
 
 
-def _planned(spark: SparkSession) -> tuple[Sequence[Row], Mapping[str, str]]:
-    """Take the rows from the running query's plan: no task runs, no Python worker. Spark counts the offsets as rows."""
-    from pyspark import cloudpickle
+class _Run:
+    """One run of a query, with a session of its own. What is the same in all its batches is asked of Java once."""
 
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._query = _running(spark)
+        self._checked = False
+        self._reader: tuple[Mapping[str, str], KafkaReader] | None = None
+
+    def has(self, spark: SparkSession) -> bool:
+        """True for this run's session, which Spark wraps anew for each batch."""
+        return bool(self._spark._jsparkSession == spark._jsparkSession)
+
+    def planned(self) -> tuple[Sequence[Row], Mapping[str, str]]:
+        """Take the rows from the batch's plan, and the credentials of the reader, which are in none of them.
+
+        No task runs, no Python worker. Spark counts the offsets as rows. UsageError for a query that does not hand its
+        rows on as they are; its first batch tells, since all are planned alike.
+        """
+        from pyspark import cloudpickle
+
+        plan = self._query.lastExecution().executedPlan()
+        leaves = plan.collectLeaves()
+        scans = [leaves.apply(index) for index in range(leaves.size())]
+        if len(scans) != 1:
+            raise UsageError(f"the query has {len(scans)} sources; batches() needs format('zkcoord') alone")
+        if not self._checked:
+            _check_plan(plan, scans[0])
+        self._checked = True
+        planned = scans[0].inputPartitions()
+        found = [cloudpickle.loads(planned.apply(index).pickedPartition()).value for index in range(planned.size())]
+        rows = [row for told in found for row in told["rows"]]
+        scans[0].metrics().apply("numOutputRows").add(offsets_in(OffsetRange(*row[:5]) for row in rows))
+        return rows, {key: value for told in found for key, value in told["secrets"].items()}
+
+    def reader(self, options: Mapping[str, str]) -> KafkaReader:
+        """Return the reader with these options."""
+        if self._reader is None or self._reader[0] != options:
+            self._reader = options, KafkaReader(self._spark, options)
+        return self._reader[1]
+
+
+def _running(spark: SparkSession) -> Any:
+    """Return the query that runs on this thread, as Java knows it."""
     context: Any = spark.sparkContext
     number = context._jvm.java.util.UUID.fromString(context.getLocalProperty(QUERY_ID))
-    query = spark._jsparkSession.sharedState().activeStreamingQueries().get(number)
-    plan = query.lastExecution().executedPlan()
-    leaves = plan.collectLeaves()
-    scans = [leaves.apply(index) for index in range(leaves.size())]
-    if len(scans) != 1:
-        raise UsageError(f"the query has {len(scans)} sources; batches() needs format('zkcoord') alone")
-    _check_plan(plan, scans[0])
-    planned = scans[0].inputPartitions()
-    found = [cloudpickle.loads(planned.apply(index).pickedPartition()).value for index in range(planned.size())]
-    rows = [row for told in found for row in told["rows"]]
-    scans[0].metrics().apply("numOutputRows").add(offsets_in(OffsetRange(*row[:5]) for row in rows))
-    return rows, {key: value for told in found for key, value in told["secrets"].items()}
+    return spark._jsparkSession.sharedState().activeStreamingQueries().get(number)
 
 
 def _check_plan(plan: Any, scan: Any) -> None:

@@ -1,0 +1,133 @@
+"""What is asked of Java for each batch: each call is time of the driver's. Java is played."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from zkcoord.spark.meter import StageMeter, figures
+from zkcoord.spark.options import Options
+from zkcoord.spark.ranges import OffsetRange
+from zkcoord.spark.readers import kafka
+from zkcoord.spark.readers.kafka import KafkaReader, connector_options
+from zkcoord.spark.stream import batches as of_ranges
+from zkcoord.spark.stream.batches import _Run
+
+RANGES = (OffsetRange("t", 0, 5, 8),)
+LATER = (OffsetRange("t", 3, 0, 2),)
+
+
+class Reading:
+    """Spark's `DataFrameReader`: it has what it was given, and counts it."""
+
+    def __init__(self, given: list[str]) -> None:
+        self._given, self._options = given, dict[str, str]()
+
+    def format(self, name: str) -> Reading:
+        self._given.append(name)
+        return self
+
+    def options(self, **options: str) -> Reading:
+        self._given += options
+        self._options |= options
+        return self
+
+    def load(self) -> Mapping[str, str]:
+        return dict(self._options)
+
+
+class Session:
+    """A classic session. Each `read` is a new reader."""
+
+    def __init__(self) -> None:
+        self.given: list[str] = []
+        self.conf = SimpleNamespace(get=lambda name: "")
+
+    @property
+    def read(self) -> Reading:
+        return Reading(self.given)
+
+
+class RemoteSession(Session):
+    """One through Spark Connect, as the name of its module says."""
+
+
+RemoteSession.__module__ = "pyspark.sql.connect.session"
+
+
+@pytest.mark.parametrize(("kind", "again"), [(Session, 3), (RemoteSession, None)])
+def test_java_is_told_the_options_that_stay_once_but_a_remote_session_with_each_batch(
+    monkeypatch: pytest.MonkeyPatch, kind: type[Session], again: int | None
+) -> None:
+    monkeypatch.setattr(kafka, "_quiet", lambda spark: None)
+    session: Any = kind()
+    options = connector_options("h:1", "g", Options())
+    reader = KafkaReader(session, options)
+    first = reader.read(RANGES)
+    told = len(session.given)
+    second = reader.read(LATER)
+    assert (first, second) == ({**options, **kafka.assignment(RANGES)}, {**options, **kafka.assignment(LATER)})
+    assert (told, len(session.given)) == (1 + len(options) + 3, told + (again or told))
+
+
+class JavaMap:
+    """Of figures: to walk through it ends with an exception of Java."""
+
+    def __init__(self, **figures: int | None) -> None:
+        self.get = figures.get
+
+    def __iter__(self) -> None:
+        raise AssertionError("its figures are asked for by their names")
+
+
+@pytest.mark.parametrize(
+    ("told", "found"),
+    [({"rows": 7, "bytes": 9}, {"rows": 7, "bytes": 9}), ({"rows": 0, "bytes": None}, {"rows": 0}), ({}, {})],
+)
+def test_figures_are_asked_for_by_name(told: dict[str, int | None], found: dict[str, int]) -> None:
+    done = SimpleNamespace(isCompleted=lambda: True)
+    seen: Any = SimpleNamespace(_jo=SimpleNamespace(future=lambda: done, getAsJava=lambda: JavaMap(**told)))
+    assert figures(seen, ("rows", "bytes")) == found
+    done.isCompleted = lambda: False
+    assert figures(seen, ("rows", "bytes"), tries=2) is None
+
+
+class Ended:
+    """A job of these stages, of which Spark's listeners hear at the second look."""
+
+    def __init__(self, stages: str) -> None:
+        self._statuses = ["RUNNING", "SUCCEEDED"]
+        self.stages = stages
+
+    def look(self) -> Any:
+        status = self._statuses.pop(0) if len(self._statuses) > 1 else self._statuses[0]
+        text = SimpleNamespace(toString=lambda: status)
+        listed = "" if status == "RUNNING" else self.stages
+        return SimpleNamespace(status=lambda: text, stageIds=lambda: SimpleNamespace(mkString=lambda between: listed))
+
+
+@pytest.mark.parametrize(("stages", "rows"), [(("1,2", "2,3"), 6), (("", ""), None), ((), None)])
+def test_rows_are_those_of_all_stages_of_the_batchs_jobs_each_once(stages: tuple[str, ...], rows: int | None) -> None:
+    jobs = {number: Ended(each) for number, each in enumerate(stages)}
+    store = SimpleNamespace(
+        job=lambda number: jobs[number].look(),
+        lastStageAttempt=lambda stage: SimpleNamespace(inputRecords=lambda: stage),
+    )
+    tracker = SimpleNamespace(getJobIdsForTag=lambda tag: list(jobs))
+    java = SimpleNamespace(statusStore=lambda: store, statusTracker=lambda: tracker)
+    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: java)))
+    assert StageMeter(spark).read("tag") == (rows, None)
+
+
+def test_each_run_of_a_query_is_looked_up_once_and_has_a_reader_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(of_ranges, "_running", lambda spark: looked.append(spark._jsparkSession))
+    monkeypatch.setattr(of_ranges, "KafkaReader", lambda spark, options: (spark._jsparkSession, options))
+    looked: list[str] = []
+    this, again, other = (SimpleNamespace(_jsparkSession=name) for name in ("one", "one", "two"))  # as Spark wraps it
+    run: Any = _Run(this)  # type: ignore[arg-type]
+    assert (run.has(again), run.has(other), looked) == (True, False, ["one"])
+    assert run.reader({"a": "1"}) is run.reader({"a": "1"})
+    assert run.reader({"a": "2"}) == ("one", {"a": "2"})
