@@ -14,7 +14,7 @@ from zkcoord.spark.ranges import OffsetRange
 from zkcoord.spark.readers import kafka
 from zkcoord.spark.readers.kafka import KafkaReader, connector_options
 from zkcoord.spark.stream import batches as of_ranges
-from zkcoord.spark.stream.batches import _Run
+from zkcoord.spark.stream.batches import COLUMNS, _Run
 
 RANGES = (OffsetRange("t", 0, 5, 8),)
 LATER = (OffsetRange("t", 3, 0, 2),)
@@ -131,3 +131,16 @@ def test_each_run_of_a_query_is_looked_up_once_and_has_a_reader_of_its_own(monke
     assert (run.has(again), run.has(other), looked) == (True, False, ["one"])
     assert run.reader({"a": "1"}) is run.reader({"a": "1"})
     assert run.reader({"a": "2"}) == ("one", {"a": "2"})
+
+
+def test_a_function_for_foreachbatch_follows_its_queries_and_passes_over_batches_without_ranges(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(of_ranges, "_running", lambda spark: looked.append(spark._jsparkSession))
+    monkeypatch.setattr(_Run, "planned", lambda run: ([], {}))
+    looked: list[str] = []
+    process = of_ranges.batches(lambda df, batch: looked.append("processed"))
+    for name in ("one", "one", "two", "one"):
+        frame: Any = SimpleNamespace(columns=COLUMNS, sparkSession=SimpleNamespace(_jsparkSession=name))
+        process(frame, 0)
+    assert looked == ["one", "two", "one"]
