@@ -47,6 +47,14 @@ def test_f83_a_batch_that_is_run_again_reads_nothing_of_another_topic_of_that_na
     assert text in caplog.text
 
 
+def test_a_batch_that_is_run_again_is_read_whole_beside_an_open_transaction() -> None:
+    """Its records were there. What readers of committed records see as the log's end may lie before them."""
+    planned = offset_of("before", "g", Batch(id="", seq=0, generation=7, ranges=(OffsetRange("t", 0, 0, 4),)), {})
+    world = World()
+    world.starts, world.ends, world.high = {P0: 0}, {P0: 2}, {P0: 10}
+    assert read(source_of(world, **{"kafka.isolation.level": "read_committed"}), EMPTY, planned) == ["0 0 4"]
+
+
 def test_f224_a_batch_that_is_run_again_is_not_read_from_another_cluster_than_the_trees() -> None:
     broken = offset_of("before", "g", Batch(id="", seq=0, generation=7, ranges=(OffsetRange("t", 0, 0, 4),)), {})
     world = World()
