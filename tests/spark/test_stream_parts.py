@@ -82,6 +82,33 @@ def test_a_complete_range_of_a_topic_that_was_created_again_is_not_passed_over(
     assert known.started(Starting({P0: 0}, 1, {P0: now})) == {P0: position}
 
 
+def test_a_complete_range_that_somebody_has_gone_on_from_is_read_again_when_its_offset_is_set_back() -> None:
+    known = StreamPositions()
+    known.recover([complete(0, 4)])
+    assert known.started(Starting({P0: 7}, 1, {})) == {P0: 7}
+    known.lost([P0])
+    assert known.started(Starting({P0: 0}, 2, {})) == {P0: 0}
+
+
+def test_f102_one_partition_that_was_started_again_keeps_no_other_of_the_checkpoint_from_its_commit() -> None:
+    def lose_and_give_back() -> None:
+        member.lose(P0)
+        member.give({P0: 7})
+
+    known, world = StreamPositions(), World()
+    held = {TopicPartition("t", number): 0 for number in range(3)}
+    known.recover([OffsetRange("t", number, 0, 4) for _, number in held])
+    member = StreamParts(world, "g", Handover(), known).membership(
+        on_start=lambda positions: None, on_stop=never, on_lost=lambda lost: None, on_replay=never, reset=never
+    )
+    assert isinstance(member, FakeMembership)
+    member.give(held)
+    world.before_commit = [lose_and_give_back]
+    known.commit(member)
+    known.commit(member)
+    assert world.commits == [{each: 4} for each in held if each != P0]
+
+
 def test_a_query_that_shall_end_does_not_wait_for_partitions_that_others_have() -> None:
     """They are lost, stopped, or given back before the stop is over; a partition whose end nobody has heard counts."""
     known = StreamPositions()
