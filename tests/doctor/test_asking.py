@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,7 @@ from tests.migrate.memory_tree import MemoryTree
 from zkcoord.core.record import GroupRecord
 from zkcoord.core.severity import Severity
 from zkcoord.core.state import Failure, GroupState, Quarantine
-from zkcoord.doctor import kafka, limits
+from zkcoord.doctor import asking, kafka, limits
 from zkcoord.doctor.asking import READS_TIMED, ask_groups, ask_kafka, ask_server, ask_tree
 from zkcoord.doctor.facts import KafkaFacts, TreeFacts
 from zkcoord.embedded.zookeeper import EmbeddedZooKeeper
@@ -22,7 +23,7 @@ from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.codec import compact
 from zkcoord.tree.paths import CANDIDATES, CLUSTER_ID, DRAFT
 from zkcoord.tree.record import encode_record
-from zkcoord.tree.snapshot import Read
+from zkcoord.tree.snapshot import Node, Read
 from zkcoord.tree.state import encode_state
 
 
@@ -41,9 +42,40 @@ def test_a_move_to_kraft_is_found_when_a_kraft_controller_is_named(
     tree.nodes["/migration"] = migration, 0
     tree.nodes["/controller"] = b'{"version":2,"brokerid":1,"kraftControllerEpoch":%d}' % epoch, 0
 
-    found = [each for each in kafka.judge(ask_tree(tree), None, []) if "not asked" not in each.what]
+    found = [each for each in kafka.judge(ask_tree(tree, wait_s=0.0), None, []) if "not asked" not in each.what]
 
-    assert [each.severity for each in found] == [severity]
+    assert found[0].severity is severity
+
+
+class Moving(MemoryTree):
+    """Brokers that move; the controller has written once more when the tree is read for the `writes`-th time."""
+
+    def __init__(self, writes: int) -> None:
+        super().__init__("/brokers", "/brokers/ids", "/brokers/ids/1", "/brokers/topics", "/zkcoord/coordinators")
+        self.nodes["/migration"] = b'{"version":0,"kraft_controller_id":3000}', 7
+        self.left = writes
+
+    def read(self, reads: Sequence[Read]) -> tuple[Node, ...]:
+        if Read("/migration") in reads:
+            self.left -= 1
+            if self.left == 0:
+                self.set("/migration", self.nodes["/migration"][0])
+        return super().read(reads)
+
+
+@pytest.mark.parametrize(
+    ("writes", "wait_s", "severity", "words"),
+    [
+        (3, 60.0, Severity.OK, "the KRaft controllers write to ZooKeeper"),
+        (9, 0.0, Severity.ERR, "the KRaft controllers do not write to ZooKeeper"),
+    ],
+)
+def test_it_looks_whether_the_controllers_write_while_brokers_move(
+    writes: int, wait_s: float, severity: Severity, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "LOOK_SECONDS", 0.0)
+    _, found = [e for e in kafka.judge(ask_tree(Moving(writes), wait_s=wait_s), None, []) if "not asked" not in e.what]
+    assert (found.severity, found.what.partition(":")[0]) == (severity, words)
 
 
 @pytest.mark.parametrize(("handed_over", "left"), [("begun", False), ("done", True), (None, False)])

@@ -150,6 +150,8 @@ def test_a_list_of_nodes_that_is_near_the_largest_answer(size: int, severity: Se
         ({"brokers": 0}, Severity.ERR, "no broker is registered"),
         ({"move": BrokersMove.MOVING}, Severity.WARN, "to KRaft"),
         ({"move": BrokersMove.MOVED, "brokers": 0}, Severity.ERR, "for KRaft"),
+        ({"controllers_write": False}, Severity.ERR, "do not write to ZooKeeper"),
+        ({"controllers_write": False, "from_kafka": True}, Severity.ERR, "do not write to ZooKeeper"),
         ({"cluster_id": "B"}, Severity.ERR, "another cluster"),
     ],
 )

@@ -12,6 +12,8 @@ from tests.integration.kraft_phases import Readers, end, follow, grow, kill_in, 
 from tests.integration.kraft_scene import KRaftMove
 from tests.waiting import wait_until
 from zkcoord.coordinator import Coordinator
+from zkcoord.doctor.asking import ask_tree
+from zkcoord.shell.zk.blocking import Tree
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.kafka, pytest.mark.long]
 
@@ -97,8 +99,16 @@ def test_f238_a_controller_that_looks_for_partitions_nobody_created_in_zookeeper
         scene.write(topic, before)  # as if the partition had been made when the next controller led
         controller.start()
         wait_until(lambda: controller.log.read_text("utf-8").count(STUCK) >= 3, "it tries, and tries again")
+        assert writing(scene) is False
         assert scene.look(topic) != before  # with that it is further than before
         assert not scene.look(f"{topic}/partitions/{PARTITIONS}/state")
         scene.make(f"{topic}/partitions/{PARTITIONS}", "")
         scene.make(f"{topic}/partitions/{PARTITIONS}/state", scene.look(f"{topic}/partitions/0/state"))
         scene.await_written()  # within a minute, after which it tries again at the latest
+        assert writing(scene) is True
+
+
+def writing(scene: KRaftMove) -> bool | None:
+    """What the doctor sees."""
+    with Tree(scene.zookeeper) as tree:
+        return ask_tree(tree).controllers_write

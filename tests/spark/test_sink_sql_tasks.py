@@ -159,7 +159,7 @@ def test_the_rows_of_an_earlier_incarnation_are_refused_and_other_ranges_written
 @pytest.mark.usefixtures("sockets_collected")
 @pytest.mark.parametrize("tasks", [1, 3])
 def test_rows_that_were_strewn_over_tasks_are_written_once_each_range_at_once(
-    spark: SparkSession, database: Database, tasks: int
+    spark: SparkSession, database: Database, tasks: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     empty, later = OffsetRange("t", 2, 0, 7), OffsetRange("u", 0, 0, 500)
     ranges = (A, B, empty, later)
@@ -170,6 +170,7 @@ def test_rows_that_were_strewn_over_tasks_are_written_once_each_range_at_once(
     where = partial(psycopg.connect, database._where)
     write = partial(write_sql, offsets_table="clicks_offsets", placeholder="%s", tasks=tasks)
     assert write(frame, batch(*ranges), where, "clicks") == 507
+    assert [each.getMessage() for each in caplog.records if each.name.startswith("zkcoord")] == []
     assert write(frame, replace(batch(*ranges), replayed=True), where, "clicks") == 0
     assert database.ask(CLICKS) == records(A, B, later)
     assert database.ask(OFFSETS) == [("t", 0, 14), ("t", 1, 8), ("t", 2, 7), ("u", 0, 500)]

@@ -17,18 +17,20 @@ from zkcoord.doctor.facts import GroupFacts, KafkaFacts, ServerFacts, Silence, T
 from zkcoord.errors import CorruptError, UsageError, ZkcoordError
 from zkcoord.group_report import group_names, may_name_a_group, read_group, read_tree
 from zkcoord.migrate import BlockingTree, current, served
-from zkcoord.tree.brokers_move import READS, cluster_of, move_of
+from zkcoord.tree.brokers_move import READS, BrokersMove, cluster_of, move_of
 from zkcoord.tree.bulk import data
 from zkcoord.tree.candidate import describe
-from zkcoord.tree.paths import BROKERS, CANDIDATES, CLUSTER_ID, FROM_KAFKA, TOPICS, Layout
+from zkcoord.tree.paths import BROKERS, CANDIDATES, CLUSTER_ID, FROM_KAFKA, MIGRATION, TOPICS, Layout
 from zkcoord.tree.registration import decode_registration
-from zkcoord.tree.snapshot import Kind, Read
+from zkcoord.tree.snapshot import Kind, Node, Read
 
 if TYPE_CHECKING:
     from zkcoord.kafka.client import KafkaClient
 
 WORD_SECONDS, ANSWER_BYTES_MAX = 5.0, 1 << 20
 READS_TIMED = 20
+WRITES_SECONDS, LOOK_SECONDS = 10.0, 0.5
+"""A KRaft controller that moves brokers writes within the former, every second or two; it is looked at that often."""
 REFUSED = "is not executed because it is not in the whitelist"
 NOT_SERVING = "is not currently serving requests"  # as a server says that has no quorum
 
@@ -118,8 +120,8 @@ def _pairs(text: str, between: str) -> dict[str, str]:
     return {key.strip(): value.strip() for key, there, value in found if there}
 
 
-def ask_tree(tree: BlockingTree, *, logs_in: bool = False) -> TreeFacts:
-    """Read what stands in ZooKeeper, but for who may write it."""
+def ask_tree(tree: BlockingTree, *, logs_in: bool = False, wait_s: float = WRITES_SECONDS) -> TreeFacts:
+    """Read what stands in ZooKeeper, but for who may write it. `wait_s`: for controllers that move Kafka's brokers."""
     read_ms = []
     for _ in range(READS_TIMED):
         begun_ns = time.monotonic_ns()
@@ -133,12 +135,14 @@ def ask_tree(tree: BlockingTree, *, logs_in: bool = False) -> TreeFacts:
     candidates = [(node.path.rpartition("/")[2], describe(node.data), node.stat) for node in nodes if node.stat]
     ahead = {name: _ahead_ms(said, stat.mtime_ms) for name, said, stat in candidates}
     serving = read_tree(tree, "this address").coordinator if schema is not None else None
+    move = move_of(moving)
     return TreeFacts(
         read_ms=tuple(read_ms),
         logs_in=logs_in,
         brokers=len(brokers.children) if brokers.exists else None,
         topics=len(topics.children) if topics.exists else None,
-        move=move_of(moving),
+        move=move,
+        controllers_write=_written_again(tree, moving[0], wait_s) if move is BrokersMove.MOVING else None,
         cluster_id=cluster_of(schema, cluster),
         from_kafka=schema is not None and schema.topics == FROM_KAFKA,
         revision=schema.revision if schema is not None else None,
@@ -149,6 +153,16 @@ def ask_tree(tree: BlockingTree, *, logs_in: bool = False) -> TreeFacts:
         candidates_ahead_ms={name: ms for name, ms in ahead.items() if ms is not None},
         listing_bytes={n.path: sum(LENGTH_BYTES + len(c.encode()) for c in n.children) for n in listed if n.exists},
     )
+
+
+def _written_again(tree: BlockingTree, migration: Node, wait_s: float) -> bool:
+    """Wait until somebody has written the node of the brokers' move; False: nobody did in that time."""
+    deadline = time.monotonic() + wait_s
+    while tree.read([Read(MIGRATION)])[0].stat == migration.stat:
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(LOOK_SECONDS)
+    return True
 
 
 def _ahead_ms(said: Mapping[str, object], written_ms: int) -> int | None:

@@ -90,6 +90,7 @@ class TreeFacts:
     brokers: int | None = None  # registered ones; None: there is no such node
     topics: int | None = None
     move: BrokersMove | None = None  # of the brokers from ZooKeeper to KRaft; None: none has begun
+    controllers_write: bool | None = None  # KRaft's, to ZooKeeper; None: no brokers move
     cluster_id: str | None = None
     from_kafka: bool = False  # the tree's topics come from Kafka's metadata, not from its nodes
     revision: str | None = None  # None: no zkcoord tree

@@ -28,6 +28,7 @@ def judge(tree: TreeFacts | None, kafka: KafkaFacts | None, groups: Sequence[Gro
     """All findings about Kafka. `tree` None: ZooKeeper could not be read; `kafka` None: nobody said where it is."""
     if tree is not None:
         yield from _in_zookeeper(tree)
+        yield from _controllers(tree)
     if kafka is None:
         remedy = "give --bootstrap-servers, and versions, retention and users of the group ids are looked at, too"
         yield Finding(Severity.INFO, AREA, "the brokers were not asked", "no address was given", remedy, CALLER)
@@ -86,6 +87,16 @@ def _in_zookeeper(tree: TreeFacts) -> Iterator[Finding]:
         yield Finding(Severity.ERR, AREA, what, listed, f"start Kafka; if it runs in KRaft mode, {MEND}")
     else:
         yield Finding(Severity.OK, AREA, "ZooKeeper mode", listed)
+
+
+def _controllers(tree: TreeFacts) -> Iterator[Finding]:
+    if tree.controllers_write:
+        what = "the KRaft controllers write to ZooKeeper: the move may go on, or be taken back"
+        yield Finding(Severity.OK, AREA, what, f"{MIGRATION} changes")
+    elif tree.controllers_write is False:
+        what = "the KRaft controllers do not write to ZooKeeper: brokers that still use it are told of nothing"
+        remedy = "take no step of the move, on or back, and restart no broker; see the log of the controller that leads"
+        yield Finding(Severity.ERR, AREA, what, f"{MIGRATION} does not change", remedy)
 
 
 def _brokers(tree: TreeFacts, kafka: KafkaFacts, groups: Sequence[GroupFacts]) -> Iterator[Finding]:
