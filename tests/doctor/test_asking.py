@@ -52,14 +52,17 @@ class Moving(MemoryTree):
 
     def __init__(self, writes: int) -> None:
         super().__init__("/brokers", "/brokers/ids", "/brokers/ids/1", "/brokers/topics", "/zkcoord/coordinators")
-        self.nodes["/migration"] = b'{"version":0,"kraft_controller_id":3000}', 7
+        self.nodes["/migration"] = self.written(25), 7
         self.left = writes
+
+    @staticmethod
+    def written(offset: int) -> bytes:
+        return b'{"version":0,"kraft_metadata_offset":%d,"kraft_controller_id":3000}' % offset
 
     def read(self, reads: Sequence[Read]) -> tuple[Node, ...]:
         if Read("/migration") in reads:
             self.left -= 1
-            if self.left == 0:
-                self.set("/migration", self.nodes["/migration"][0])
+            self.set("/migration", self.written(26 if self.left <= 0 else 25))  # a failing one writes the same
         return super().read(reads)
 
 

@@ -92,11 +92,11 @@ def _in_zookeeper(tree: TreeFacts) -> Iterator[Finding]:
 def _controllers(tree: TreeFacts) -> Iterator[Finding]:
     if tree.controllers_write:
         what = "the KRaft controllers write to ZooKeeper: the move may go on, or be taken back"
-        yield Finding(Severity.OK, AREA, what, f"{MIGRATION} changes")
+        yield Finding(Severity.OK, AREA, what, f"kraft_metadata_offset in {MIGRATION} grows")
     elif tree.controllers_write is False:
         what = "the KRaft controllers do not write to ZooKeeper: brokers that still use it are told of nothing"
         remedy = "take no step of the move, on or back, and restart no broker; see the log of the controller that leads"
-        yield Finding(Severity.ERR, AREA, what, f"{MIGRATION} does not change", remedy)
+        yield Finding(Severity.ERR, AREA, what, f"kraft_metadata_offset in {MIGRATION} does not grow", remedy)
 
 
 def _brokers(tree: TreeFacts, kafka: KafkaFacts, groups: Sequence[GroupFacts]) -> Iterator[Finding]:

@@ -44,6 +44,14 @@ def registered(brokers: Node) -> bool:
     return any(broker_id(name) is not None for name in brokers.children)
 
 
+def written_until(migration: Node) -> int:
+    """The offset in the controllers' log up to which they have told ZooKeeper, by their own node; -1: none.
+
+    A controller that fails writes the node again and again, too, with the same offset (F238).
+    """
+    return _number(migration, "kraft_metadata_offset")
+
+
 def cluster_id_of(node: Node) -> str | None:
     """The cluster's id in Kafka's own node; None: nobody has written one."""
     named = _document(node).get("id")
