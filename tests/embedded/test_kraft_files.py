@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.pages import shell_block
-from tests.waiting import wait_until
+from tests.waiting import listens, wait_until
 from zkcoord.embedded import EmbeddedController, EmbeddedKRaft
 from zkcoord.embedded.artifacts import KAFKA_VERSION, kafka_jars
 from zkcoord.embedded.java import find_java
@@ -79,12 +78,3 @@ def test_a_controller_starts_by_the_lines_and_the_file_of_the_page(chroot: str, 
             assert running.poll() is None
         finally:
             running.kill()
-
-
-def listens(port: int) -> bool:
-    """Whether somebody takes connections there."""
-    try:
-        socket.create_connection((LOOPBACK, port), timeout=5).close()
-    except OSError:
-        return False
-    return True

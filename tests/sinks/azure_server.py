@@ -6,12 +6,9 @@ before it (`python -m tests.sinks.azure_server PORT`) leaves out the names that 
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import http.client
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -23,13 +20,12 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from tests.sinks.faulty_store import FaultyStore, StoreApart, main, store_apart
+from tests.sinks.installed_once import folder_for, install_once, is_installed
 from zkcoord.embedded.child import Child
-from zkcoord.embedded.java import cache_dir
 from zkcoord.embedded.server import free_ports
 from zkcoord.errors import UnavailableError
 
 AZURITE = "azurite@3.35.0"
-INSTALL_S = 600
 READY_MS = 120_000
 REQUEST_S = 60
 CONTAINER = "lake"
@@ -40,30 +36,13 @@ BLOB = re.compile(rb"<Blob>.*?<Name>(.*?)</Name>.*?</Blob>", re.DOTALL)
 
 def azurite() -> Path:
     """Return the program, which is fetched if need be. UnavailableError says why it cannot be."""
-    folder = cache_dir() / f"azurite-{hashlib.sha256(AZURITE.encode()).hexdigest()[:8]}"
-    program, done = folder / "node_modules" / ".bin" / "azurite-blob", folder / "complete"
-    if done.exists():
-        return program
-    npm = shutil.which("npm")
-    if npm is None:
-        raise UnavailableError("there is no npm, which fetches Azurite")
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not done.exists():  # another process may have been faster
-            _install([npm, "install", "--no-audit", "--no-fund", "--prefix", str(folder), AZURITE])
-            done.touch()
-    return program
-
-
-def _install(command: list[str]) -> None:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_S)
-    except subprocess.TimeoutExpired:
-        raise UnavailableError(f"{AZURITE} could not be installed within {INSTALL_S} s") from None
-    if done.returncode:
-        why = (done.stderr or done.stdout).strip().splitlines()[-1:]
-        raise UnavailableError(f"{AZURITE} could not be installed: {' '.join(why)}")
+    folder = folder_for("azurite", AZURITE.encode())
+    if not is_installed(folder):
+        npm = shutil.which("npm")
+        if npm is None:
+            raise UnavailableError("there is no npm, which fetches Azurite")
+        install_once(AZURITE, folder, [[npm, "install", "--no-audit", "--no-fund", "--prefix", folder, AZURITE]])
+    return folder / "node_modules" / ".bin" / "azurite-blob"
 
 
 class Blobs(FaultyStore):

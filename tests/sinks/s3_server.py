@@ -5,13 +5,9 @@
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import http.client
 import os
 import re
-import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -20,13 +16,11 @@ from html import unescape
 from pathlib import Path
 from urllib.parse import quote
 
+from tests.sinks.installed_once import folder_for, install_once, is_installed
 from zkcoord.embedded.child import Child
-from zkcoord.embedded.java import cache_dir
 from zkcoord.embedded.server import free_ports
-from zkcoord.errors import UnavailableError
 
 REQUIREMENTS = Path(__file__).with_name("requirements-s3.txt")
-INSTALL_S = 600
 READY_MS = 120_000
 REQUEST_S = 60
 BUCKET = "lake"
@@ -35,31 +29,12 @@ SIGNED = "AWS4-HMAC-SHA256 Credential=tests/20260101/us-east-1/s3/aws4_request, 
 
 def moto_python() -> Path:
     """The Python of the environment, which is made if need be. UnavailableError says why it cannot be."""
-    what = REQUIREMENTS.read_bytes() + sys.version.encode()
-    folder = cache_dir() / f"moto-{hashlib.sha256(what).hexdigest()[:8]}"
-    python, done = folder / "bin" / "python", folder / "complete"
-    if done.exists():
-        return python
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not done.exists():  # another process may have been faster
-            shutil.rmtree(folder, ignore_errors=True)
-            _install(folder, python)
-            done.touch()
+    folder = folder_for("moto", REQUIREMENTS.read_bytes() + sys.version.encode())
+    python = folder / "bin" / "python"
+    if not is_installed(folder):
+        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", str(REQUIREMENTS)]
+        install_once("moto", folder, [[sys.executable, "-m", "venv", str(folder)], pip])
     return python
-
-
-def _install(folder: Path, python: Path) -> None:
-    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", REQUIREMENTS]
-    for command in ([sys.executable, "-m", "venv", folder], pip):
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_S)
-        except subprocess.TimeoutExpired:
-            raise UnavailableError(f"moto could not be installed within {INSTALL_S} s into {folder}") from None
-        if done.returncode:
-            why = (done.stderr or done.stdout).strip().splitlines()[-1:]
-            raise UnavailableError(f"moto could not be installed into {folder}: {' '.join(why)}")
 
 
 class S3:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ from tests.sinks.frames import DeltaLog
 from tests.sinks.s3_server import S3
 from tests.spark.streams import committed
 from tests.spark.together import coordinating, run_program
-from tests.waiting import wait_until
+from tests.waiting import listens, wait_until
 from zkcoord.embedded import connector_jars
 from zkcoord.embedded.child import Child
 from zkcoord.embedded.java import pyspark_jars
@@ -52,15 +51,6 @@ def server(spark_java: None, tmp_path: Path) -> Iterator[str]:
         yield f"sc://{LOOPBACK}:{port}"
     finally:
         child.stop()
-
-
-def listens(port: int) -> bool:
-    """Whether somebody does."""
-    try:
-        socket.create_connection((LOOPBACK, port), timeout=1).close()
-    except OSError:
-        return False
-    return True
 
 
 def test_a_remote_session_reads_cancels_reports_activity_and_streams_without_its_client(

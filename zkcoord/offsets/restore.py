@@ -107,10 +107,8 @@ class Restore:
                 )
             if (kept := self._kept(name)) is not None:
                 report = self._of(name)
-                report.in_kafka, report.strangers_count = (
-                    kept.rule in (Rule.TENURE, Rule.OLD_IN_KAFKA),
-                    kept.strangers_count,
-                )
+                report.in_kafka = kept.rule in (Rule.TENURE, Rule.OLD_IN_KAFKA)
+                report.strangers_count = kept.strangers_count
 
     def _kept(self, group: str) -> Kept | None:
         """By the record as it will be: what is there stays. None: nobody can parse it."""
