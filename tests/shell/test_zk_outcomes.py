@@ -14,6 +14,7 @@ from zkcoord.shell.ports import TOO_LARGE, CommitDone, Outcome, too_large
 from zkcoord.shell.zk import jute, multi, multiread
 from zkcoord.shell.zk.connection import Call
 from zkcoord.shell.zk.jute import Op
+from zkcoord.tree.snapshot import Kind
 from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Transaction
 
 CLASSES = [e for _, e in inspect.getmembers(exceptions, inspect.isclass) if issubclass(e, Exception)]
@@ -90,9 +91,9 @@ def test_of_a_transaction_that_is_too_large_the_largest_write_is_refused() -> No
 
 
 def test_a_multi_read_is_cut_by_number_and_by_size() -> None:
-    assert [count for count, _ in multiread.chunks(["/a"] * 1_203)] == [500, 500, 203]
-    assert [count for count, _ in multiread.chunks(["/" + "n" * 200_000] * 5)] == [2, 2, 1]
-    assert [count for count, _ in multiread.chunks(["/" + "n" * 600_000])] == [1]
+    assert [count for count, _ in multiread.chunks([("/a", Kind.DATA)] * 1_203)] == [500, 500, 203]
+    assert [count for count, _ in multiread.chunks([("/" + "n" * 200_000, Kind.DATA)] * 5)] == [2, 2, 1]
+    assert [count for count, _ in multiread.chunks([("/" + "n" * 600_000, Kind.DATA)])] == [1]
     assert list(multiread.chunks([])) == []
 
 

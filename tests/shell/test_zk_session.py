@@ -18,6 +18,7 @@ from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.shell.ports import CommitDone, Link, Outcome, ReadDone, SyncDone, WatchFired
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.shell.zk.handler import OrderedHandler
+from zkcoord.shell.zk.jute import Op
 from zkcoord.shell.zk.store import zookeeper_sessions
 from zkcoord.tree.snapshot import Kind, Read
 from zkcoord.tree.writes import CreateNode, DeleteNode, SetNode, Transaction
@@ -306,7 +307,7 @@ def test_a_chroot_that_does_not_exist_ends_the_session_and_names_it(zookeeper: E
 
 
 def test_a_server_before_3_6_is_read_one_by_one_and_asked_once(proxy: Proxy, chroot: str) -> None:
-    proxy.before_3_6 = True
+    proxy.unknown = {Op.MULTI_READ}
     sessions = zookeeper_sessions(below(chroot, proxy))
     first = Recorder(below(chroot, proxy))
     try:
@@ -331,7 +332,7 @@ def test_a_server_before_3_6_is_read_one_by_one_and_asked_once(proxy: Proxy, chr
 def test_a_server_that_forgets_multi_read_costs_one_unread_answer(proxy: Proxy, chroot: str) -> None:
     with session(below(chroot, proxy)) as zk:
         assert zk.ask(Read("/"), Read("/")) is not None
-        proxy.before_3_6 = True  # a member of another release
+        proxy.unknown = {Op.MULTI_READ}  # a member of another release
         zk.store.sync(90)  # its answer is overtaken
         assert zk.ask(Read("/"), Read("/")) is None
         zk.linked(Link.CONNECTED, times=2)

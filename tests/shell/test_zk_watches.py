@@ -11,7 +11,7 @@ from tests.shell.zk_world import Recorder, session
 from zkcoord.shell.ports import ReadDone, Unreadable, WatchFired
 from zkcoord.shell.zk.config import Acl, ZooKeeperConfig
 from zkcoord.shell.zk.jute import Op
-from zkcoord.shell.zk.store import _Reading
+from zkcoord.shell.zk.reading import Reading
 from zkcoord.tree.snapshot import Kind, Read
 from zkcoord.tree.writes import ANY_VERSION, CreateNode, DeleteNode, SetNode, Transaction
 
@@ -72,17 +72,17 @@ def test_a_node_that_must_not_be_read_is_left_out_and_the_others_are_watched(
 def test_what_changes_between_the_answer_and_its_watches_is_told_at_once(
     chroot: str, other: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bulk = _Reading._bulk
+    bulk = Reading._bulk
     changes = [SetNode("/n1", b"1", 0), DeleteNode("/n2", 0), CreateNode("/m1")]
     changes += [DeleteNode("/n3", 0), CreateNode("/n3")]
 
-    def late(self: _Reading, first: int, error: int, frame: bytes, offset: int) -> None:
+    def late(self: Reading, first: int, size: int, error: int, frame: bytes, offset: int) -> None:
         if len(self.reads) > 1:
             other.commit(*changes)
-        bulk(self, first, error, frame, offset)
+        bulk(self, first, size, error, frame, offset)
 
     with session(chroot) as zk:
-        monkeypatch.setattr(_Reading, "_bulk", late)
+        monkeypatch.setattr(Reading, "_bulk", late)
         nodes = zk.ask(*watched(*THERE, *MISSING)) or ()
         assert [node.data for node in nodes if node.exists] == [b"0"] * 6  # as it was
         assert told(zk) == ["/m1", "/n1", "/n2", "/n3"]
@@ -97,9 +97,10 @@ def test_so_many_watches_need_so_many_requests(chroot: str, count: int, requests
         zk.commit(*(CreateNode(path) for path in paths))
         session_send, sent = zk.store.session.send, list[Op]()
 
-        def send(calls: Any) -> bool:
+        def send(make: Any) -> bool:
+            calls = make()
             sent.extend(Op(call.type) for call in calls)
-            return session_send(calls)
+            return session_send(lambda: calls)
 
         zk.store.session.send = send
         assert len(zk.ask(*watched(*paths)) or ()) == count

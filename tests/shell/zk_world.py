@@ -103,7 +103,8 @@ def session(connect: str, **settings: Any) -> Iterator[Recorder]:
 
 
 class Proxy:
-    """A link to one server: `down` refuses and cuts, `stall` swallows everything, `before_3_6` knows no multi-read."""
+    """A link to one server: `down` refuses and cuts, `stall` swallows everything; it does not know opcodes that are
+    `unknown`."""
 
     def __init__(self, target_port: int) -> None:
         self._target_port = target_port
@@ -113,7 +114,7 @@ class Proxy:
         self._flowing = threading.Event()
         self._flowing.set()
         self.is_down = False
-        self.before_3_6 = False
+        self.unknown: set[int] = set()
         self.connections = 0
         self._threads = [threading.Thread(target=self._accept)]
         self._threads[0].start()
@@ -188,7 +189,7 @@ class Proxy:
         with contextlib.suppress(OSError), one.makefile("rb") as stream:
             while len(head := stream.read(4)) == 4:
                 frame = stream.read(struct.unpack("!i", head)[0])
-                if up and not first and self.before_3_6 and struct.unpack_from("!i", frame, 4)[0] == 22:
+                if up and not first and struct.unpack_from("!i", frame, 4)[0] in self.unknown:
                     one.sendall(struct.pack("!iiqi", 16, struct.unpack_from("!i", frame)[0], 0, -6))
                     break
                 first = False

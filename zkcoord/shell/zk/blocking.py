@@ -180,7 +180,7 @@ class Tree:
         unread = (isinstance(item, ReadDone) and item.nodes is None) or (isinstance(item, SyncDone) and not item.ok)
         if isinstance(item, ReadDone) and item.unreadable:
             refused = item.unreadable[0]
-            question.error = UsageError(f"{self._store.absolute(refused.path)}: {refused.why}")
+            question.error = UsageError(f"{self._store.session.absolute(refused.path)}: {refused.why}")
         elif not unread:
             question.answer = item
         else:

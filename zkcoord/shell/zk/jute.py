@@ -31,11 +31,14 @@ class Op(IntEnum):
     GET_DATA = 4
     SET_DATA = 5
     SYNC = 9
+    CHILDREN = 8  # without a stat: only in a multi-read
     GET_CHILDREN = 12  # with the stat ("getChildren2")
     CHECK = 13
     MULTI = 14
+    REMOVE_WATCHES = 18
     MULTI_READ = 22
     SET_WATCHES = 101
+    ADD_WATCH = 106
     CLOSE = -11
 
 
@@ -68,6 +71,16 @@ def watches(zxid: int, there: Sequence[str], missing: Sequence[str]) -> bytes:
     """The body of setWatches: leave a watch on the data of nodes that were seen as of `zxid`, there or missing."""
     data, exist = (INT.pack(len(paths)) + b"".join(map(text, paths)) for paths in (there, missing))
     return LONG.pack(zxid) + data + exist + INT.pack(0)
+
+
+def stays(path: str) -> bytes:
+    """The body of addWatch: a watch on this node, not on those below it, that stays."""
+    return text(path) + INT.pack(0)
+
+
+def no_watch(path: str) -> bytes:
+    """The body of removeWatches: of whatever kind."""
+    return text(path) + INT.pack(3)
 
 
 def acls(entries: Sequence[tuple[int, str, str]]) -> bytes:
@@ -104,10 +117,21 @@ def read_data(frame: bytes, offset: int) -> tuple[bytes, Stat, int]:
 
 def read_children(frame: bytes, offset: int) -> tuple[tuple[str, ...], Stat]:
     """Decode a reply to getChildren2: the sorted names, and the stat."""
+    names, offset = read_names(frame, offset)
+    return names, read_list_stat(frame, offset)
+
+
+def read_names(frame: bytes, offset: int) -> tuple[tuple[str, ...], int]:
+    """Return the names of children, sorted, and where the next value begins."""
     count = INT.unpack_from(frame, offset)[0]
     offset += INT.size
     names = []
     for _ in range(count):
         name, offset = read_text(frame, offset)
         names.append(name)
-    return tuple(sorted(names)), read_stat(frame, offset)._replace(child_changes=STAT.unpack_from(frame, offset)[5])
+    return tuple(sorted(names)), offset
+
+
+def read_list_stat(frame: bytes, offset: int) -> Stat:
+    """Return the stat at `offset`, with how often the list of children has changed."""
+    return read_stat(frame, offset)._replace(child_changes=STAT.unpack_from(frame, offset)[5])

@@ -22,11 +22,13 @@ from kazoo.retry import KazooRetry
 from zkcoord.errors import UnavailableError, UsageError, ZkcoordError
 from zkcoord.logs import NOTICE
 from zkcoord.shell.ports import Heard, Link, LinkChanged, StoreInput, WatchFired
-from zkcoord.shell.zk import jute, multiread
+from zkcoord.shell.zk import jute, multi, multiread
 from zkcoord.shell.zk.config import Address, ZooKeeperConfig
 from zkcoord.shell.zk.connection import Call, Connection
 from zkcoord.shell.zk.handler import OrderedHandler
 from zkcoord.shell.zk.jute import Event, Op
+from zkcoord.shell.zk.watches import Armed, Watches
+from zkcoord.tree.snapshot import Kind
 
 RETRY_DELAY_MS, RETRY_DELAY_MAX_MS = 100, 2_000
 """Pause after all servers were tried in vain: doubled each time, to 2 s: a restarted server is found within that."""
@@ -49,6 +51,7 @@ class Abilities:
 
     def __init__(self) -> None:
         self.multi_read: bool | None = None  # None: no server was asked yet
+        self.keeps_watches = True  # where there are multi-reads: they came with the same release
         self.told_timeout_ms = 0  # another session timeout than was asked for; 0: none was told
         self.told_unreachable = False  # it was logged, and none has accepted a session since
 
@@ -107,6 +110,7 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
         self._fatal = fatal
         self._prompt = prompt
         self._lock = threading.RLock()
+        self.watches = Watches(self._lock)  # of the present connection
         self._linked = False  # requests may be sent
         self._checked = False  # the chroot was seen
         self._closing = False  # by the caller
@@ -124,16 +128,23 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
         atexit.register(self._at_exit)
         self.start_async()
 
-    def send(self, calls: Sequence[Call]) -> bool:
-        """Queue requests, in order. False: not connected, and none was queued."""
+    def send(self, make: Callable[[], Sequence[Call]]) -> bool:
+        """Queue requests, in order. False: not connected, and none was queued.
+
+        `make` is called while neither the connection nor its `watches` can change.
+        """
         with self._lock:
             if not self._linked:
                 return False
-            self._queue.extend((call, call) for call in calls)
+            self._queue.extend((call, call) for call in make())
             asleep, self._woken = not self._woken, True
         if asleep:  # not under the lock: writing lets other threads run, and the connection's would wait for it at once
             self._write_wakeup()
         return True
+
+    def absolute(self, path: str) -> str:
+        """Return `path` as the server spells it."""
+        return multi.absolute(self.address.chroot, path)
 
     def post(self, item: StoreInput) -> None:
         """Report `item` after everything that was reported before."""
@@ -164,6 +175,16 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
             if routine.is_alive():
                 return False
         return bool(self.handler.join(timeout_ms))
+
+    @property
+    def keeps_watches(self) -> bool:
+        """True when the server can be asked for watches that stay."""
+        return bool(self.multi_read) and self.abilities.keeps_watches
+
+    def no_kept_watches(self) -> None:
+        """Go on without watches that stay, on a new connection."""
+        self.abilities.keeps_watches = False
+        self.drop()
 
     def no_multi_read(self) -> None:
         """Close the connection before the server does, which has answered that it knows no multi-read."""
@@ -211,10 +232,13 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
 
     def fired(self, event: Event, path: str) -> None:
         """Report a watch. A missing node is watched by exists for data and children alike, so CREATED tells of both."""
+        ended = self.watches.fired(event, path)
+        if not ended:
+            return
         chroot = self.address.chroot
         if chroot:
             path = path[len(chroot) :] or "/"
-        self.post(WatchFired(path, data=event is not Event.CHILD, children=event is not Event.CHANGED))
+        self.post(WatchFired(path, data=Armed.DATA in ended, children=Armed.CHILDREN in ended))
 
     def hears(self) -> None:
         """Report that more of a large reply has come."""
@@ -256,6 +280,7 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
             return  # the link is up only when authentication has passed: `connected`
         with self._lock:
             was_linked, self._linked = self._linked, False
+            self.watches = Watches(self._lock)
             if state == KeeperState.CONNECTING:
                 if was_linked:
                     self.post(LinkChanged(Link.SUSPENDED, self._session_id or 0, self._negotiated_ms))
@@ -299,7 +324,7 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
         if self.multi_read is not None:
             self._link_up()
             return
-        probe = next(multiread.chunks([self.address.chroot or "/"]))[1]
+        probe = next(multiread.chunks([(self.address.chroot or "/", Kind.DATA)]))[1]
         self._first(Op.MULTI_READ, probe, self._saw_probe)  # alone: "unknown" overtakes the answers to other requests
 
     def _saw_probe(self, error: int, _frame: bytes, _offset: int) -> None:

@@ -1,0 +1,114 @@
+"""Watches of one connection: which are armed, and which the server keeps.
+
+A watch of ZooKeeper tells of one change, and whoever wants to hear of the next one reads the node again with a watch.
+So of a node that is read so for the second time, the server is asked for a watch that stays (`addWatch`, servers 3.6
+and later, ZOOKEEPER-1416). From then on such reads are plain, and many of them travel in one multi-read. Events of it
+are passed on as those of a watch that tells once: only what was read since the last event.
+
+The server has one mode for each path and session: a read that left an ordinary watch would end one that stays. So a
+path that is kept is only read plainly.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from enum import IntFlag
+
+from zkcoord.shell.zk.jute import Event
+from zkcoord.tree.snapshot import Kind
+
+IDLE_MAX = 256
+"""So many paths are remembered at least before those that nobody has read since their last event are forgotten."""
+
+
+class Armed(IntFlag):
+    """What somebody waits to hear of a path."""
+
+    NOTHING = 0
+    DATA = 1
+    CHILDREN = 2
+
+
+_ENDED = {
+    Event.CREATED: Armed.DATA | Armed.CHILDREN,
+    Event.DELETED: Armed.DATA | Armed.CHILDREN,
+    Event.CHANGED: Armed.DATA,
+    Event.CHILD: Armed.CHILDREN,
+}
+
+
+def armed_by(kind: Kind) -> Armed:
+    """Return what a watched read of this kind waits for."""
+    return Armed.DATA if kind is Kind.DATA else Armed.CHILDREN
+
+
+class _Path:
+    __slots__ = ("armed", "asked", "kept")
+
+    def __init__(self) -> None:
+        self.armed, self.asked, self.kept = Armed.NOTHING, 0, False
+
+    @property
+    def idle(self) -> bool:
+        return not self.armed and not self.asked
+
+
+class Watches:
+    """Those of one connection. What is asked for and what is sent stay together: `Session.send` holds the lock."""
+
+    def __init__(self, lock: AbstractContextManager[object]) -> None:
+        self._lock = lock
+        self._paths: dict[str, _Path] = {}
+        self._look_at = IDLE_MAX  # so many paths: look for idle ones
+
+    def kept(self, path: str) -> bool:
+        """True when the server keeps a watch there."""
+        known = self._paths.get(path)
+        return known is not None and known.kept
+
+    def ask(self, path: str, *, keep: bool) -> bool:
+        """Note that a watched read is about to be sent. True when the server is to be asked to keep a watch: it can
+        (`keep`), and the path was read so before."""
+        known = self._paths.get(path)
+        if known is None:
+            known = self._paths[path] = _Path()
+            keep = False
+        known.asked += 1
+        if known.kept or not keep:
+            return False
+        known.kept = True
+        return True
+
+    def answered(self, path: str, kind: Kind) -> None:
+        """Take in that a watched read has its answer: the next event counts."""
+        with self._lock:
+            if (known := self._paths.get(path)) is not None:
+                known.asked -= 1
+                known.armed |= armed_by(kind)
+
+    def refused(self, path: str) -> None:
+        """Take in that a watched read was refused: it waits for nothing."""
+        with self._lock:
+            if (known := self._paths.get(path)) is not None:
+                known.asked -= 1
+
+    def fired(self, event: Event, path: str) -> Armed:
+        """Return what this event ends. Of an ordinary watch that is all that it is about: the server tells of nothing
+        else than it was asked for."""
+        with self._lock:
+            known = self._paths.get(path)
+            if known is None:
+                return _ENDED[event]
+            ended = known.armed & _ENDED[event] if known.kept else _ENDED[event]
+            known.armed &= ~ended
+            return ended
+
+    def idle(self) -> list[str]:
+        """Forget the paths that nobody waits for, once there are many. Returns those that the server must not keep any
+        more."""
+        if len(self._paths) < self._look_at:
+            return []
+        idle = [path for path, known in self._paths.items() if known.idle]
+        kept = [path for path in idle if self._paths.pop(path).kept]
+        self._look_at = max(IDLE_MAX, 2 * len(self._paths))
+        return kept
