@@ -20,8 +20,8 @@ from zkcoord.cli.coordinator import COLLECTOR
 from zkcoord.core.command import Command, Option
 from zkcoord.core.model import TopicPartition
 from zkcoord.logs import EVENTS
-from zkcoord.shell.ports import CommitDone, StoreFactory, StoreInput, TreeStore
-from zkcoord.shell.zk.store import zookeeper_sessions
+from zkcoord.shell.ports import CommitDone, StoreInput, TreeStore
+from zkcoord.shell.zk.store import KazooSessions, zookeeper_sessions
 from zkcoord.tree.command import encode_command
 from zkcoord.tree.paths import EPOCH, layout_named
 from zkcoord.tree.snapshot import Kind, Read
@@ -48,11 +48,20 @@ class Seen(logging.Handler):
 class Sessions:
     """A store factory that remembers its last store, counts syncs, and sees the reply to the registration."""
 
-    def __init__(self, inner: StoreFactory) -> None:
+    def __init__(self, inner: KazooSessions) -> None:
         self._inner = inner
         self.store: Any = None
         self.syncs = 0
         self.joined_ns = 0
+
+    @property
+    def told(self) -> Callable[[bool], None]:
+        """As `KazooSessions.told`."""
+        return self._inner.told
+
+    @told.setter
+    def told(self, told: Callable[[bool], None]) -> None:
+        self._inner.told = told
 
     def __call__(self, sink: Callable[[StoreInput], None]) -> TreeStore:
         """Open a session."""

@@ -153,7 +153,8 @@ class Consumer:
         asked: dict[str, Any] = {"session_timeout_ms": session_timeout_ms, "config": zookeeper_config}
         self._measured = consumer_metrics(metrics, group)
         sessions = zookeeper_sessions(zookeeper, fatal=self._fail, prompt=True, **asked)
-        self._driver = self._measured.driver(sessions, "zkcoord-consumer", emit_fields)
+        self._driver = self._measured.driver(sessions, "zkcoord-consumer", emit_fields, tells=True)
+        sessions.told = self._driver.told
         self._callbacks = ApplicationCallbacks(on_start, on_stop, on_lost, on_replay, reset)
         told = _settings(group, document, offset_checkpoint_ms)
         self._assemble(replace(told, cluster_id=cluster_id, bootstrap_servers=bootstrap_servers or ""))
@@ -162,7 +163,7 @@ class Consumer:
         """Make the worker and the role, and put the role into the loop."""
         served = self._callbacks.functions(), self._callbacks.questions()
         log = self._log.functions() if self._log is not None else {}
-        self._worker = Worker(*served, self._driver.put, partial(self._driver.ask, "exit"), log)
+        self._worker = Worker(*served, self._driver.answer, partial(self._driver.ask, "exit"), log)
         loop, events = self._driver.loop, self._driver.events
         self._role = MembershipRole(loop, told, self._worker, events, self._worker if log else None)
         loop.run_role(self._role, events)

@@ -32,7 +32,7 @@ class Clock:
 def test_f58_a_wait_ends_when_the_clock_has_gone_on_while_the_machine_was_suspended() -> None:
     moments, answers = Clock(), list[list[Input]]()
     inbox = ThreadInbox(moments)
-    thread = threading.Thread(target=lambda: answers.append(inbox.take(HOUR_MS)), daemon=True)
+    thread = threading.Thread(target=lambda: (inbox.wait(HOUR_MS), answers.append(inbox.take())), daemon=True)
     thread.start()
     assert moments.looked_at.wait(DEADLINE_SECONDS)
     moments.ms = HOUR_MS
@@ -52,7 +52,8 @@ def test_f103_a_signal_that_does_not_interrupt_the_wait_is_handled_all_the_same(
         too_late.start()
         strike = threading.Timer(0.1, lambda: signal.pthread_kill(other.ident or 0, signal.SIGUSR1))
         strike.start()
-        assert inbox.take(None) == [stopped]
+        inbox.wait(None)
+        assert inbox.take() == [stopped]
     finally:
         signal.signal(signal.SIGUSR1, before)
         too_late.cancel()
@@ -63,8 +64,11 @@ def test_what_waits_is_taken_at_once_and_in_its_order() -> None:
     inbox = ThreadInbox(Clock())
     for token in (1, 2, 3):
         inbox.put(CallDone(token))
-    assert inbox.take(None) == [CallDone(1), CallDone(2), CallDone(3)]
-    assert inbox.take(0) == []
+    inbox.add(CallDone(4))
+    inbox.wait(None)
+    assert inbox.take() == [CallDone(token) for token in (1, 2, 3, 4)]
+    inbox.wait(0)  # nobody woke it since
+    assert inbox.take() == []
 
 
 @pytest.mark.skipif(clock.BOOTTIME is None, reason="this machine has no clock that goes on while it is suspended")

@@ -20,9 +20,11 @@ class Measurement:
         events: Events,
         journal: Pages | None = None,
         calls: Callbacks | None = None,
+        *,
+        tells: bool = False,
     ) -> Driver:
-        """Make the loop's driver; its `events` are counted, its requests and steps measured."""
-        return Driver(sessions, name, events, journal, calls)
+        """Make the loop's driver (its arguments); its `events` are counted, its requests and steps measured."""
+        return Driver(sessions, name, events, journal, calls, tells=tells)
 
     def follow(self, role: Any) -> None:
         """Read the metrics of this role, which the loop runs, at each request."""

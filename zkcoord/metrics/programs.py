@@ -75,10 +75,12 @@ class _Measured(Measurement, Generic[Followed]):
         events: Events,
         journal: Pages | None = None,
         calls: Callbacks | None = None,
+        *,
+        tells: bool = False,
     ) -> Driver:
-        """Make the loop's driver; its `events` are counted, its requests and steps measured."""
+        """Make the loop's driver (its arguments); its `events` are counted, its requests and steps measured."""
         self._sessions = MeasuredSessions(sessions, self._instruments, self._kind)
-        self._driver = super().driver(self._sessions, name, self._counted(events), journal, calls)
+        self._driver = super().driver(self._sessions, name, self._counted(events), journal, calls, tells=tells)
         self._driver.measured_by(self._measured)
         return self._driver
 

@@ -1,16 +1,20 @@
-"""Runs a loop on a thread: takes what waits in the inbox, steps, and sleeps until the next input or moment."""
+"""Runs a loop on a thread: takes what waits in the inbox, steps, and sleeps until the next input or moment.
+
+A consumer's steps are short, so they run where an input arrives: on the thread of its connection, or of a callback that
+was answered. One thread steps at a time.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, NoReturn
 
 from zkcoord.shell.clock import MonotonicClock
 from zkcoord.shell.inbox import ThreadInbox
 from zkcoord.shell.journal.recorder import Pages, Step, make_loop
-from zkcoord.shell.ports import Callbacks, Input, Request, StoreFactory, refuse_requests
+from zkcoord.shell.ports import Callbacks, CallDone, Input, Request, StoreFactory, refuse_requests
 from zkcoord.shell.role import Events
 
 ENDING_MS = 10_000
@@ -27,11 +31,18 @@ class Driver:
         events: Events,
         journal: Pages | None = None,
         calls: Callbacks | None = None,
+        *,
+        tells: bool = False,
     ) -> None:
-        """`calls`: who answers the role's calls, past the journal as `self.calls`."""
+        """`calls`: who answers the role's calls, past the journal as `self.calls`. `tells`: the stores call `told`."""
         self.clock = MonotonicClock()
         self.inbox = ThreadInbox(self.clock)
-        self.loop, self.events, self._step, self.calls = make_loop(journal, open_session, self.inbox.put, events, calls)
+        put = self.inbox.add if tells else self.inbox.put
+        self.loop, self.events, self._step, self.calls = make_loop(journal, open_session, put, events, calls)
+        self._stepping = threading.Lock()  # held for a step; the loop's own thread waits for it, the others do not
+        self._wake_at_ms: int | None = None  # when the loop must step again at the latest
+        self._waits_ms: int | None = None  # until when its own thread waits
+        self._raised: tuple[BaseException, Sequence[Input]] | None = None  # by a step, and what it was given
         self.ended = threading.Event()
         self._at_end: list[Callable[[], None]] = []
         self._thread = threading.Thread(target=self.run, name=name, daemon=True)
@@ -40,6 +51,35 @@ class Driver:
     def put(self, item: Input) -> None:
         """Add an input, from any thread."""
         self.inbox.put(item)
+
+    def answer(self, done: CallDone) -> None:
+        """Add the application's answer, and step on this thread, which is one of zkcoord's own."""
+        self.inbox.add(done)
+        self.told(True)
+
+    def told(self, here: bool) -> None:
+        """Take in what a store has put. With `here` on this thread, which then has nothing else to do: a thread that
+        must be woken first costs more than a consumer's step.
+
+        When another thread steps right now, the loop's own one takes in what is left.
+        """
+        if not here or not self._stepping.acquire(blocking=False):
+            self.inbox.wake()
+            return
+        try:
+            inputs = self.inbox.take()
+            if inputs and self._raised is None and not self.loop.finished:
+                self._advance(inputs)
+            if self._raised is not None or self.loop.finished or _earlier(self._wake_at_ms, self._waits_ms):
+                self.inbox.wake()
+        finally:
+            self._stepping.release()
+
+    def _advance(self, inputs: Sequence[Input]) -> None:
+        try:
+            self._wake_at_ms = self._step(inputs, self.clock.now_ms())
+        except BaseException as error:  # the loop's own thread ends with it
+            self._raised = error, inputs
 
     def at_end(self, action: Callable[[], None]) -> None:
         """Call this on the loop's thread when the loop has ended, for whatever reason."""
@@ -54,7 +94,7 @@ class Driver:
         future: Future[None] = Future()
         self.put(Request(name, argument, future))
         if self.ended.is_set():
-            refuse_requests(self.inbox.take(0))
+            refuse_requests(self.inbox.take())
         return future
 
     def start(self) -> None:
@@ -63,28 +103,39 @@ class Driver:
 
     def run(self) -> None:
         """Run on this thread until the loop has finished."""
-        wake_at_ms: int | None = self.clock.now_ms()
-        inputs: Sequence[Input] = ()
         try:
-            while not self.loop.finished:
-                inputs = self.inbox.take(wake_at_ms)
-                wake_at_ms = self._step(inputs, self.clock.now_ms())
-        except BaseException as error:
-            self._give_up(error, inputs)
-            raise
+            self._run()
         finally:
             self.ended.set()
-            refuse_requests(self.inbox.take(0))
+            refuse_requests(self.inbox.take())
             for action in self._at_end:
                 action()
 
-    def _give_up(self, error: BaseException, inputs: Sequence[Input]) -> None:
+    def _run(self) -> None:
+        self._waits_ms = self._wake_at_ms = self.clock.now_ms()
+        try:
+            while not self.loop.finished and self._raised is None:
+                self.inbox.wait(self._waits_ms)
+                with self._stepping:
+                    inputs = self.inbox.take()
+                    if inputs or not _earlier(self.clock.now_ms(), self._wake_at_ms):
+                        self._advance(inputs)
+                    self._waits_ms = self._wake_at_ms
+        except BaseException as error:  # the main thread is interrupted
+            self._raised = self._raised or (error, ())
+        if self._raised is not None:
+            with self._stepping:  # for good: nobody else steps any more
+                self._give_up(*self._raised)
+
+    def _give_up(self, error: BaseException, inputs: Sequence[Input]) -> NoReturn:
         """A bug ended the loop: tell its role and all waiting callers, then close the session when it may be."""
         self.loop.fail(error, self.clock.now_ms())
         refuse_requests(inputs)
         wake_at_ms: int | None = self.clock.now_ms()
         while not self.loop.finished:
-            wake_at_ms = self.loop.step(self.inbox.take(wake_at_ms), self.clock.now_ms())
+            self.inbox.wait(wake_at_ms)
+            wake_at_ms = self.loop.step(self.inbox.take(), self.clock.now_ms())
+        raise error
 
     def join(self) -> None:
         """Wait for the own thread to end."""
@@ -97,3 +148,8 @@ class Driver:
         if fatal is not None and not isinstance(fatal, Exception) and not self._exit_raised:
             self._exit_raised = True
             raise fatal
+
+
+def _earlier(one_ms: int | None, other_ms: int | None) -> bool:
+    """Compare times; None is never."""
+    return one_ms is not None and (other_ms is None or one_ms < other_ms)

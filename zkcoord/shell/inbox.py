@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from queue import Empty, SimpleQueue
 
 from zkcoord.shell.ports import Clock, Input
@@ -19,28 +20,44 @@ class ThreadInbox:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._items: SimpleQueue[Input] = SimpleQueue()
+        self._items: deque[Input] = deque()
+        self._wakes: SimpleQueue[None] = SimpleQueue()
 
     def put(self, item: Input) -> None:
-        """Add an input; never blocks."""
-        self._items.put(item)
+        """Add an input, and wake whoever waits; never blocks."""
+        self._items.append(item)
+        self._wakes.put(None)
 
-    def take(self, until_ms: int | None) -> list[Input]:
-        """Return all inputs that wait, as soon as there is one; none when the clock shows `until_ms` (None: never)."""
-        items = self._first(until_ms)
-        try:
-            for _ in range(self._items.qsize() if items else 0):
-                items.append(self._items.get_nowait())
-        except Empty:  # another thread takes what is there, too: whoever asks after the end does
-            return items
-        return items
+    def add(self, item: Input) -> None:
+        """Add an input, and wake nobody."""
+        self._items.append(item)
 
-    def _first(self, until_ms: int | None) -> list[Input]:
-        """Return the oldest input as soon as there is one; None when the time is over."""
+    def wake(self) -> None:
+        """Let whoever waits take what is there, if only nothing."""
+        self._wakes.put(None)
+
+    def wait(self, until_ms: int | None) -> None:
+        """Return when somebody wakes, or has since the last wait; else when the clock shows `until_ms` (None: never).
+
+        One at a time may wait.
+        """
         while True:
             left_s = LOOK_SECONDS if until_ms is None else max(0, until_ms - self._clock.now_ms()) / 1000
             try:
-                return [self._items.get(timeout=min(left_s, LOOK_SECONDS))]
+                self._wakes.get(timeout=min(left_s, LOOK_SECONDS))
             except Empty:
                 if until_ms is not None and self._clock.now_ms() >= until_ms:
-                    return []
+                    return
+                continue
+            for _ in range(self._wakes.qsize()):
+                self._wakes.get_nowait()
+            return
+
+    def take(self) -> list[Input]:
+        """Return all inputs that are there."""
+        items: list[Input] = []
+        try:
+            while True:
+                items.append(self._items.popleft())
+        except IndexError:  # another thread may take, too
+            return items

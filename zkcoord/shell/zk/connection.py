@@ -13,6 +13,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from struct import Struct
 from typing import Any, Protocol
 
@@ -103,6 +104,9 @@ class Owner(Protocol):
 
     def fired(self, event: Event, path: str) -> None:
         """A watch fired; `path` is as the server spells it."""
+
+    def together(self) -> AbstractContextManager[None]:
+        """What is taken in meanwhile has come together."""
 
     def hears(self) -> None:
         """A large reply is on its way, and more of it has come."""
@@ -228,7 +232,8 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
                 self._inbound += chunk
                 if not (hasattr(self._socket, "pending") and self._socket.pending() > 0):
                     break
-        last = self._take_frames()
+        with self.client.together():
+            last = self._take_frames()
         if len(self._inbound) >= CHUNK_BYTES:
             self.client.hears()
         return last

@@ -7,9 +7,10 @@ later, after an expiry in a new session that nobody asked for.)
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -88,6 +89,7 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
         fatal: Callable[[ZkcoordError], None],
         *,
         prompt: bool = False,
+        told: Callable[[bool], None] = lambda here: None,
     ) -> None:
         handler = OrderedHandler()
         retry = KazooRetry(
@@ -109,6 +111,8 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
         self._sink = sink
         self._fatal = fatal
         self._prompt = prompt
+        self._told = told
+        self._together = False  # the connection's thread reports what has come together
         self._lock = threading.RLock()
         self.watches = Watches(self._lock)  # of the present connection
         self._linked = False  # requests may be sent
@@ -210,6 +214,16 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
             socket = self._connection._write_sock
             if socket is not None:
                 socket.send(b"\0")
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Tell once of what is reported meanwhile."""
+        self._together = True
+        try:
+            yield
+        finally:
+            self._together = False
+            self._told(True)
 
     def connected(self, session_timeout_ms: int) -> None:
         """Handle an accepted session. The first time, look for the chroot and try multi-read."""
@@ -355,10 +369,12 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
         with self._lock:
             if self._over:
                 return
-            if self._prompt:
-                to(item)
-            else:
+            if not self._prompt:
                 self.handler.submit(partial(self._deliver, to, item))
+                return
+            to(item)
+        if not self._together:
+            self._told(False)
 
     def _deliver(self, to: Callable[[T], None], item: T) -> None:
         if not self._closing:

@@ -24,6 +24,10 @@ def ignore(_error: ZkcoordError) -> None:
     """Do nothing about an error that ends a session: the log has it."""
 
 
+def _nobody(_here: bool) -> None:
+    """Nobody is told of what was reported."""
+
+
 class KazooStore:
     """One session (`shell.ports.TreeStore`). Before the first CONNECTED, while SUSPENDED and after an expiry nothing is
     sent: reads are answered unread, commits UNKNOWN, at once. After LOST and after `close` nothing is reported."""
@@ -105,11 +109,14 @@ class KazooSessions:
         self._config = config
         self._fatal, self._prompt = fatal, prompt
         self._abilities = Abilities()
+        self.told: Callable[[bool], None] = _nobody
+        """Called whenever something was reported, and once for all that came together. With True the connection's
+        thread calls it and has nothing else to do: the callee may use the store there, for a few milliseconds."""
 
     def __call__(self, sink: Callable[[StoreInput], None]) -> KazooStore:
         """Open a session; returns at once."""
         asked = (self.address, self._session_timeout_ms, self._config, self._abilities)
-        session = Session(*asked, sink, self._fatal, prompt=self._prompt)
+        session = Session(*asked, sink, self._fatal, prompt=self._prompt, told=self.told)
         store = KazooStore(session, self._config.acl_bytes())
         session.open()
         return store

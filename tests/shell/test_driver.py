@@ -1,0 +1,165 @@
+"""A driver steps its loop on one thread at a time, wherever an input arrives, and loses none."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from zkcoord.shell.driver import Driver
+from zkcoord.shell.ports import CallDone, Input
+
+DEADLINE_S = 60.0
+HOUR_MS = 3_600_000
+
+
+class Steps:
+    """Stands in the place of a loop's step: notes what it was given, and where."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver, self.taken = driver, list[Input]()
+        self.threads = list[str]()
+        self.wake_at_ms: int | None = None
+        self.then: Callable[[], None] = lambda: None
+        self.overlapped = False
+        self._inside = False
+        self._changed = threading.Condition()
+        driver.measured_by(lambda _step: self.step)
+        driver.loop.run_role(Role())
+
+    def step(self, inputs: Sequence[Input], now_ms: int) -> int | None:
+        """One step."""
+        self.overlapped |= self._inside
+        self._inside = True
+        with self._changed:
+            self.taken += inputs
+            self.threads.append(threading.current_thread().name)
+            self._changed.notify_all()
+        try:
+            self.then()
+        finally:
+            self._inside = False
+        return self.wake_at_ms
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        """Wait for what a step makes true."""
+        with self._changed:
+            assert self._changed.wait_for(condition, DEADLINE_S)
+
+    def end(self) -> None:
+        """End the loop."""
+        self.driver.loop.finished = True
+        self.driver.put(CallDone(0))
+        assert self.driver.ended.wait(DEADLINE_S)
+
+
+class Role:
+    """Has nothing to do."""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return lambda *args, **fields: None
+
+
+def made() -> Steps:
+    def no_session(sink: object) -> Any:
+        raise AssertionError("the loop itself does not step")
+
+    return Steps(Driver(no_session, "own", lambda name, fields: None, tells=True))
+
+
+def test_what_arrives_is_taken_in_where_it_arrives() -> None:
+    steps = made()
+    steps.driver.start()
+    steps.wait(lambda: steps.threads == ["own"])
+    steps.driver.inbox.add(CallDone(1))
+    steps.driver.inbox.add(CallDone(2))
+    steps.driver.told(True)
+    assert (steps.taken, steps.threads[1:]) == ([CallDone(1), CallDone(2)], [threading.current_thread().name])
+    steps.driver.answer(CallDone(3))
+    assert steps.threads[2:] == [threading.current_thread().name]
+    steps.driver.inbox.add(CallDone(4))
+    steps.driver.told(False)
+    steps.wait(lambda: len(steps.taken) == 4)
+    assert steps.threads[3:] == ["own"]
+    steps.end()
+
+
+def test_what_arrives_during_a_step_is_taken_in_by_the_own_thread() -> None:
+    steps = made()
+    entered, go_on = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        if steps.taken:
+            entered.set()
+            assert go_on.wait(DEADLINE_S)
+            steps.then = lambda: None
+
+    steps.driver.start()
+    steps.wait(lambda: bool(steps.threads))
+    steps.then = hold
+    other = threading.Thread(target=steps.driver.answer, args=[CallDone(1)], name="other")
+    other.start()
+    assert entered.wait(DEADLINE_S)
+    steps.driver.answer(CallDone(2))  # returns at once
+    go_on.set()
+    steps.wait(lambda: len(steps.taken) == 2)
+    assert steps.threads == ["own", "other", "own"]
+    other.join(DEADLINE_S)
+    steps.end()
+
+
+def test_many_threads_lose_no_input_and_one_steps_at_a_time() -> None:
+    steps = made()
+    steps.driver.start()
+
+    def put(number: int) -> None:
+        for n in range(2_000):
+            (steps.driver.answer, steps.driver.put)[n % 2](CallDone(number * 10_000 + n))
+
+    threads = [threading.Thread(target=put, args=[number]) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(DEADLINE_S)
+    steps.wait(lambda: len(steps.taken) == 8_000)
+    tokens = [item.token for item in steps.taken if isinstance(item, CallDone)]
+    assert not steps.overlapped
+    for number in range(4):
+        assert [token for token in tokens if token // 10_000 == number] == [number * 10_000 + n for n in range(2_000)]
+    steps.end()
+
+
+def test_the_own_thread_wakes_when_a_step_elsewhere_sets_an_earlier_time() -> None:
+    steps = made()
+    steps.wake_at_ms = steps.driver.clock.now_ms() + HOUR_MS
+    steps.driver.start()
+    steps.wait(lambda: steps.threads == ["own"])
+    steps.wake_at_ms = steps.driver.clock.now_ms()
+    steps.driver.answer(CallDone(1))
+    steps.wait(lambda: "own" in steps.threads[2:])
+    steps.end()
+
+
+def test_an_error_elsewhere_ends_the_loop_on_its_own_thread(monkeypatch: Any) -> None:
+    raised = list[BaseException | None]()
+    monkeypatch.setattr(threading, "excepthook", lambda given: raised.append(given.exc_value))
+    steps = made()
+    steps.driver.start()
+    steps.wait(lambda: bool(steps.threads))
+    steps.then = lambda: 1 // 0  # type: ignore[assignment, return-value]
+    steps.driver.answer(CallDone(1))
+    assert steps.driver.ended.wait(DEADLINE_S)
+    steps.driver.join()
+    assert isinstance(steps.driver.loop.fatal, ZeroDivisionError)
+    assert raised == [steps.driver.loop.fatal]
+    steps.driver.answer(CallDone(2))
+    assert steps.taken == [CallDone(1)]
+
+
+def test_a_loop_that_finishes_elsewhere_ends_its_own_thread() -> None:
+    steps = made()
+    steps.driver.start()
+    steps.wait(lambda: bool(steps.threads))
+    steps.then = lambda: setattr(steps.driver.loop, "finished", True)
+    steps.driver.answer(CallDone(1))
+    assert steps.driver.ended.wait(DEADLINE_S)
