@@ -130,7 +130,7 @@ def test_f63_a_call_with_a_wrong_type_is_refused_before_it_reaches_the_membershi
     for call in calls:
         with pytest.raises(UsageError):
             call()
-    assert consumer._driver.inbox.take(0) == []
+    assert consumer._driver.inbox.take() == []
 
 
 def test_f63_an_answer_with_plain_tuples_is_that_callbacks_error() -> None:
