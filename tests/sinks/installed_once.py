@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from zkcoord.embedded.java import cache_dir
@@ -25,16 +26,15 @@ def is_installed(folder: Path) -> bool:
     return _mark(folder).exists()
 
 
-def install_once(name: str, folder: Path, commands: Sequence[Sequence[str | Path]]) -> None:
-    """Run the commands, unless another process has done so. UnavailableError says why one failed."""
+def install_once(folder: Path, install: Callable[[Path], None]) -> None:
+    """Call `install` with the empty folder, unless another process has done so."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not is_installed(folder):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
-            for command in commands:
-                _run(name, folder, command)
+            install(folder)
             _mark(folder).touch()
 
 
@@ -42,11 +42,13 @@ def _mark(folder: Path) -> Path:
     return folder / "complete"
 
 
-def _run(name: str, folder: Path, command: Sequence[str | Path]) -> None:
+def run(name: str, command: Sequence[str | Path], environment: Mapping[str, str] | None = None) -> None:
+    """Run a command that installs `name`. UnavailableError says why it failed."""
+    settings = {**os.environ, **(environment or {})}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_S)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_S, env=settings)
     except subprocess.TimeoutExpired:
-        raise UnavailableError(f"{name} could not be installed within {INSTALL_S} s into {folder}") from None
+        raise UnavailableError(f"{name} could not be installed within {INSTALL_S} s") from None
     if done.returncode:
         why = (done.stderr or done.stdout).strip().splitlines()[-1:]
-        raise UnavailableError(f"{name} could not be installed into {folder}: {' '.join(why)}")
+        raise UnavailableError(f"{name} could not be installed: {' '.join(why)}")

@@ -16,7 +16,7 @@ from html import unescape
 from pathlib import Path
 from urllib.parse import quote
 
-from tests.sinks.installed_once import folder_for, install_once, is_installed
+from tests.sinks.installed_once import folder_for, install_once, is_installed, run
 from zkcoord.embedded.child import Child
 from zkcoord.embedded.server import free_ports
 
@@ -32,9 +32,14 @@ def moto_python() -> Path:
     folder = folder_for("moto", REQUIREMENTS.read_bytes() + sys.version.encode())
     python = folder / "bin" / "python"
     if not is_installed(folder):
-        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", str(REQUIREMENTS)]
-        install_once("moto", folder, [[sys.executable, "-m", "venv", str(folder)], pip])
+        install_once(folder, _install)
     return python
+
+
+def _install(folder: Path) -> None:
+    run("moto", [sys.executable, "-m", "venv", folder])
+    pip = [folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    run("moto", [*pip, "-r", REQUIREMENTS])
 
 
 class S3:
