@@ -1,6 +1,7 @@
 """Colours go to terminals only, and nowhere when NO_COLOR is set."""
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -20,13 +21,10 @@ def world(chroot: str) -> Iterator[World]:
 
 def colours(*words: str, **environment: str) -> set[str]:
     """The colours in a terminal once this command has ended."""
-    terminal = Terminal(*words, width=120, **environment)
-    try:
+    with closing(Terminal(*words, width=120, **environment)) as terminal:
         terminal.process.wait(PATIENCE_SECONDS)
         terminal.until_closed()
         return terminal.colours() - {"default"}
-    finally:
-        terminal.close()
 
 
 def test_what_moves_and_what_is_wrong_have_a_colour_on_a_terminal(world: World) -> None:

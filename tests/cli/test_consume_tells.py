@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 
@@ -51,17 +51,14 @@ def consuming(servers: Servers, name: str) -> Iterator[Callable[[str], None]]:
     """README's line with this topic and group, in a terminal; gives what waits until it shows a text."""
     words = servers.words(LINE, {"clicks": name, "etl": name})
     assert words == ["consume", "--group", name, "--topic", name, "--from-beginning"]
-    terminal = Terminal(*words, width=1000)
+    with closing(Terminal(*words, width=1000)) as terminal:
 
-    def shows(what: str) -> None:
-        terminal.until(lambda lines: re.search(what, "\n".join(lines)) is not None)
+        def shows(what: str) -> None:
+            terminal.until(lambda lines: re.search(what, "\n".join(lines)) is not None)
 
-    try:
         yield shows
         terminal.process.send_signal(signal.SIGINT)
         assert terminal.process.wait(60) == 0
-    finally:
-        terminal.close()
 
 
 def test_without_a_coordinator_it_says_that_one_must_serve(servers: Servers) -> None:

@@ -226,6 +226,7 @@ def test_with_a_json_log_every_line_on_standard_error_is_an_object(
         ([*CONSUME, "--topic", " "], "--topic is empty: give a value, or leave the option out"),
         (["coordinator", "--zookeeper", "h:1", "--journal", ""], "--journal is empty: give a value, or leave"),
         ([*CONSUME, "--consumer-id", "a/b"], "instance 'a/b': letters, digits, '.', '_' and '-' only, at most 249"),
+        ([*CONSUME, "--consumer-id", "a b"], "instance 'a b': letters, digits, '.', '_' and '-' only, at most 249"),
         (["group", "list", "--zookeeper", "http://h:1"], "it is no URL; write HOST:PORT[,HOST:PORT…][/chroot]"),
         (
             ["coordinator", "--zookeeper", "h:1", "--session-timeout-ms", "2147483648"],

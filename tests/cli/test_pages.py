@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -81,13 +82,10 @@ def test_what_readme_and_reference_show_of_a_running_group_works(
     servers.begin(of_etl).line(having="etl")
     servers.begin(of_all).line(having="demo")
     (top,) = shell_block("commands.md", "What happens now")
-    terminal = Terminal(*servers.words(top))
-    try:
+    with closing(Terminal(*servers.words(top))) as terminal:
         terminal.until(lambda lines: any("etl" in line for line in lines))
         terminal.press("q")
         assert terminal.process.wait(60) == 0
-    finally:
-        terminal.close()
 
     once, always = shell_block("monitoring.md", "`zkcoord audit`")
     servers.play(once)

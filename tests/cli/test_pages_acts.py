@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -159,13 +160,10 @@ def test_a_record_is_changed_and_a_group_mended_as_the_page_prints_it(servers: S
     look, mend = shell_block("operations.md", "Mending what nobody can parse")
     shown = CliRunner().invoke(cli, servers.words(look))
     assert (shown.exit_code, "a hundred" in shown.stdout) == (6, True), shown.output
-    terminal = Terminal(*servers.words(mend))
-    try:
+    with closing(Terminal(*servers.words(mend))) as terminal:
         terminal.until(lambda lines: any("[y/N]" in line for line in lines))
         terminal.press("y\r")
         assert terminal.process.wait(60) == 0
-    finally:
-        terminal.close()
     assert offsets(tree)[0] == 100
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Any, NamedTuple
 
 import pytest
@@ -148,13 +149,10 @@ def test_a_list_of_groups_with_long_names_fits_a_terminal_of_80_columns(chroot: 
         world.put(DRAFT.ids(name))
         world.settle()
         world.start_for_a()
-        terminal = Terminal("group", "list", "--state", "--zookeeper", world.address, width=80)
-        try:
+        with closing(Terminal("group", "list", "--state", "--zookeeper", world.address, width=80)) as terminal:
             assert terminal.process.wait(PATIENCE_SECONDS) == 0
             terminal.until_closed()
             lines = [line for line in terminal.lines() if line]
-        finally:
-            terminal.close()
 
     assert [line.split()[0] for line in lines] == ["GROUP", "click-…tment", "g", "left"]
     assert lines[2].split()[:2] == ["g", "AwaitingSync"] and A not in lines[2]

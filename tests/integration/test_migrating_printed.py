@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.cli.servers import Servers
-from tests.integration.test_rehearsed import make_chroot, nodes, told
+from tests.integration.test_rehearsed import deployment, nodes, told
 from tests.legacy.lab import V11, Lab
-from tests.legacy.test_traffic import broker, create
+from tests.legacy.test_traffic import create
 from tests.pages import shell_block
 from tests.waiting import wait_until
-from zkcoord.embedded import EmbeddedZooKeeper
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.kafka, pytest.mark.legacy]
 
@@ -26,17 +25,14 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Lab
     """A group of one old consumer that owns both partitions, and what the pages' addresses stand for."""
     monkeypatch.chdir(tmp_path)
     with ExitStack() as stack:
-        hosts = stack.enter_context(EmbeddedZooKeeper(fsync=False)).hosts + "/kafka"
-        make_chroot(hosts)
-        lab = stack.enter_context(Lab(hosts, tmp_path, "etl"))
-        kafka = stack.enter_context(broker(hosts, V11))
+        lab, kafka, servers = deployment(stack, tmp_path)
         create(lab, kafka, "clicks", 2)
         for number in ("0", "1"):
             lab.zk.create(lab.path("offsets", "clicks", number), b"0", makepath=True)
         lab.join("here", V11, "topics=clicks:1")
         lab.await_owners({"clicks-0": "etl_here-0", "clicks-1": "etl_here-0"})
-        monkeypatch.setenv("ZKCOORD_ZOOKEEPER", hosts)
-        yield lab, Servers(hosts, kafka.bootstrap_servers, stack)
+        monkeypatch.setenv("ZKCOORD_ZOOKEEPER", servers.zookeeper)
+        yield lab, servers
 
 
 def test_a_group_is_adopted_and_given_back_as_it_is_printed(scene: tuple[Lab, Servers], tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tests.legacy.lab import V11, Lab
 from tests.legacy.test_traffic import broker, create, send
 from tests.pages import shell_block
 from tests.waiting import wait_until
-from zkcoord.embedded import EmbeddedZooKeeper
+from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.kafka, pytest.mark.legacy, pytest.mark.long]
 
@@ -82,13 +82,9 @@ def test_the_rehearsal_goes_over_and_back_as_it_is_printed(
     release, uninstall = shell_block("migrating.md", "Rehearse it", 4)
     monkeypatch.chdir(tmp_path)
     with ExitStack() as stack:
-        hosts = stack.enter_context(EmbeddedZooKeeper(fsync=False)).hosts + "/kafka"
-        make_chroot(hosts)
-        lab = stack.enter_context(Lab(hosts, tmp_path, "etl"))
-        kafka = stack.enter_context(broker(hosts, V11))
-        places = {"zk1:2181/kafka": production.hosts, "test-zk:2181/kafka": hosts}
+        lab, kafka, servers = deployment(stack, tmp_path)
+        places = {"zk1:2181/kafka": production.hosts, "test-zk:2181/kafka": servers.zookeeper}
         places |= {"test-broker:9092": kafka.bootstrap_servers}
-        servers = Servers(hosts, kafka.bootstrap_servers, stack)
 
         def play(line: str) -> list[str]:
             return servers.play(line, places)
@@ -131,7 +127,16 @@ def test_the_rehearsal_goes_over_and_back_as_it_is_printed(
         lab.await_owners({"clicks-0": "etl_a-0", "clicks-1": "etl_c-0"})
 
 
-def make_chroot(address: str) -> None:
+def deployment(stack: ExitStack, folder: Path) -> tuple[Lab, EmbeddedKafka, Servers]:
+    """Start ZooKeeper and an old broker in its chroot `/kafka`, without topics. They end with the stack."""
+    hosts = stack.enter_context(EmbeddedZooKeeper(fsync=False)).hosts + "/kafka"
+    _make_chroot(hosts)
+    lab = stack.enter_context(Lab(hosts, folder, "etl"))
+    kafka = stack.enter_context(broker(hosts, V11))
+    return lab, kafka, Servers(hosts, kafka.bootstrap_servers, stack)
+
+
+def _make_chroot(address: str) -> None:
     """Make the chroot itself, as the first broker does."""
     hosts, _, path = address.partition("/")
     client = KazooClient(hosts)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -127,13 +128,10 @@ def test_what_changed_since_it_was_shown_is_left_alone(world: World, run: Run, m
 def test_people_see_the_bytes_and_are_asked(world: World, answer: str, left: bytes) -> None:
     world.settle()
     world.put(DRAFT.offset("g", P0), b"100 records")
-    terminal = Terminal("group", "mend", "g", "--offset", "clicks-0=100", "--zookeeper", world.address)
-    try:
+    with closing(Terminal("group", "mend", "g", "--offset", "clicks-0=100", "--zookeeper", world.address)) as terminal:
         lines = terminal.until(lambda lines: any("Write 1 node? [y/N]:" in line for line in lines))
         terminal.press(f"{answer}\r")
         assert terminal.process.wait(PATIENCE_SECONDS) == 0
-    finally:
-        terminal.close()
 
     assert lines[:4] == [
         f"{DRAFT.offset('g', P0)} (offset)",

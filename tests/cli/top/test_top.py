@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pytest
 
@@ -90,12 +91,9 @@ def test_colours_are_shown_unless_they_are_forbidden(
 
 
 def test_a_tree_that_is_not_there_is_told_when_the_terminal_is_as_before(chroot: str) -> None:
-    terminal = Terminal("top", "--zookeeper", chroot)
-    try:
+    with closing(Terminal("top", "--zookeeper", chroot)) as terminal:
         code = terminal.process.wait(PATIENCE_SECONDS)
         terminal.until(lambda lines: any("error: no zkcoord tree at" in line for line in lines))
-    finally:
-        terminal.close()
     assert code == 7
 
 
