@@ -108,6 +108,7 @@ setup(
         "zkcoord_migrations",
         "zkcoord_migrations.versions",
     ],
+    py_modules=["zkcoord_command"],
     package_dir={"zkcoord_migrations": "migrations"},
     package_data={
         "zkcoord": ["py.typed"],
@@ -136,7 +137,7 @@ setup(
         "test": TEST,
     },
     entry_points={
-        "console_scripts": ["zkcoord = zkcoord.cli.main:main"],
+        "console_scripts": ["zkcoord = zkcoord_command:main"],
         "pytest11": ["zkcoord.testing = zkcoord.testing"],  # named as the module: `-p zkcoord.testing` is the same one
     },
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 SOURCES = ("zkcoord", "migrations", "deploy", "docs")
-FILES = ("setup.py", "pyproject.toml", "README.md", "LICENSE", "constraints.txt")
+FILES = ("setup.py", "pyproject.toml", "README.md", "LICENSE", "constraints.txt", "zkcoord_command.py")
 SECONDS = 600.0  # only what fails takes so long
 
 

@@ -1,0 +1,24 @@
+"""The program `zkcoord`. It stands beside the package, since importing a part of that loads its public names first."""
+
+from __future__ import annotations
+
+import os
+import signal
+from types import FrameType
+
+INTERRUPTED = 130  # as a shell reports SIGINT
+
+
+def main() -> None:
+    """Load the command line, and run it. While it loads nothing is open yet, so Ctrl-C ends the process at once."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:  # else it is ignored, as in a shell's background job
+        signal.signal(signal.SIGINT, _end)
+    from zkcoord.cli.main import main as run
+
+    signal.signal(signal.SIGINT, before)
+    run()
+
+
+def _end(_number: int, _frame: FrameType | None) -> None:
+    os._exit(INTERRUPTED)
