@@ -140,7 +140,8 @@ def test_a_file_that_is_not_there_and_a_wrong_variable_are_refused(
     monkeypatch.setenv("ZKCOORD_PROBE_COUNT", "10")
     wrong = run("probe", "--zookeeper", "h:1")
 
-    assert missing.stderr == "error: --config /nowhere.toml: it cannot be read (No such file or directory)\n"
+    why = "it cannot be read (No such file or directory); name a file that can be read"
+    assert missing.stderr == f"error: --config /nowhere.toml: {why}\n"
     assert "10 is not in the range 1<=x<=9." in wrong.stderr
     assert (missing.exit_code, wrong.exit_code, probe) == (2, 2, [])
 

@@ -42,7 +42,8 @@ def read_settings(path: str, root: click.Group, common: Collection[str], apart: 
     try:
         document = tomllib.loads(Path(path).read_bytes().decode("utf-8"))
     except OSError as error:
-        raise UsageError(f"--config {path}: it cannot be read ({error.strerror or error})") from None
+        told = f"it cannot be read ({error.strerror or error}); name a file that can be read"
+        raise UsageError(f"--config {path}: {told}") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"--config {path}: it is no TOML: {error}") from None
     options = {flag: option for flag, option in settable(root).items() if option.name not in apart}

@@ -38,7 +38,7 @@ def journaled(files: Iterable[Path], group: str, problem: Callable[[str], None])
     next. `problem` is told why a file, or the rest of it, is left out. CorruptError when none of them can be read.
     """
     player = _Player(group)
-    error: CorruptError | None = None
+    errors: list[CorruptError] = []
     for file in files:
         try:
             for played in _steps(file):
@@ -47,10 +47,12 @@ def journaled(files: Iterable[Path], group: str, problem: Callable[[str], None])
                     break
                 player.take(file, played)
         except CorruptError as found:
-            error = CorruptError(f"{file}: {found}")
-            problem(f"{error}; it is left out")
-    if error is not None and not player.steps:
-        raise error
+            errors.append(CorruptError(f"{file}: {found}"))
+    raised = errors.pop() if errors and not player.steps else None
+    for error in errors:
+        problem(f"{error}; it is left out")
+    if raised is not None:
+        raise raised
     player.run_ends()
     return Journaled(sorted(player.found, key=begun_ms_of), frozenset(player.groups))
 

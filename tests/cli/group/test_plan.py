@@ -116,11 +116,10 @@ def test_a_case_that_says_too_little_is_bad_input_and_the_message_says_which(
 
 
 def test_a_file_that_is_absent_or_no_json_is_bad_input(run: Run, tmp_path: Path) -> None:
-    absent = run("group", "plan", "--dump", str(tmp_path / "x"))
-    assert (absent.exit_code, absent.stderr.partition("; whoever")[0]) == (
-        2,
-        f"error: --dump {tmp_path}/x: it cannot be read (No such file or directory)",
-    )
+    for name, why in (("x", "No such file or directory"), ("", "Is a directory")):
+        absent = run("group", "plan", "--dump", str(tmp_path / name))
+        told = f"error: --dump {tmp_path / name}: it cannot be read ({why}); name a file that can be read\n"
+        assert (absent.exit_code, absent.stderr) == (2, told)
     for data, seen in ((b"", "no JSON"), (b"\xff", "byte 0 is no UTF-8"), (b"[" * 9999, "nested too deeply")):
         (tmp_path / "y").write_bytes(data)
         bad = run("group", "plan", "--dump", str(tmp_path / "y"))

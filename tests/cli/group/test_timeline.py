@@ -174,7 +174,11 @@ def test_either_a_coordinator_or_a_journal_is_named(address: str, run: Run, tmp_
         refused = run("group", "timeline", "g", *sources)
         assert (refused.exit_code, "give --from HOST:PORT" in refused.stderr) == (2, True)
     empty = run("group", "timeline", "g", "--journal", str(tmp_path))
-    assert (empty.exit_code, "no journal there" in empty.stderr) == (2, True)
+    assert (empty.exit_code, f"{tmp_path}: no journal there" in empty.stderr) == (2, True)
+    (tmp_path / "notes").write_text("bought milk\n")
+    strange = run("group", "timeline", "g", "--journal", str(tmp_path / "notes"))
+    told = f"error: {tmp_path}/notes: line 1 is no JSON (Expecting value: line 1 column 1 (char 0)): "
+    assert (strange.exit_code, strange.stderr) == (6, f"{told}the journal was cut off, or is none\n")
     absent = run("group", "timeline", "g", "--journal", str(tmp_path / "away"))
     assert (absent.exit_code, "does not exist" in absent.stderr) == (2, True)
 

@@ -86,8 +86,9 @@ def _plan_group(settings: Settings, name: str, change: Change) -> None:
 
 
 def _plan_file(settings: Settings, name: str) -> None:
+    data = _bytes(name)
     try:
-        cases = read_cases(_text(name))
+        cases = read_cases(_text(data))
     except UsageError as error:
         raise UsageError(f"--dump {name}: {error}; whoever wrote the file must mend it") from None
     found = [(case, plan_of(case.group)) for case in ([cases] if isinstance(cases, Case) else cases)]
@@ -99,12 +100,16 @@ def _plan_file(settings: Settings, name: str) -> None:
         print_json_list(starmap(_document, found))
 
 
-def _text(name: str) -> str:
-    """What the file holds."""
+def _bytes(name: str) -> bytes:
+    """Read the file; UsageError if nobody can."""
     try:
-        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     except OSError as error:
-        raise UsageError(f"it cannot be read ({error.strerror or error})") from None
+        told = f"it cannot be read ({error.strerror or error}); name a file that can be read"
+        raise UsageError(f"--dump {name}: {told}") from None
+
+
+def _text(data: bytes) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -23,12 +23,14 @@ PATTERN = "[0-9][0-9][0-9][0-9][0-9][0-9].jsonl"
 def files_of(paths: Iterable[Path]) -> list[Path]:
     """Return these files, and those of each folder in their order. UsageError when there is none, or one is missing."""
     found: list[Path] = []
-    for path in paths:
+    asked = list(paths)
+    for path in asked:
         if not path.exists():
             raise UsageError(f"{path} does not exist: name a journal's file, or its folder")
         found += sorted(path.glob(PATTERN)) if path.is_dir() else [path]
     if not found:
-        raise UsageError("no journal there: name a folder that was given to `zkcoord coordinator --journal`")
+        names = ", ".join(map(str, asked))
+        raise UsageError(f"{names}: no journal there: name a folder that was given to `zkcoord coordinator --journal`")
     return found
 
 
