@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
@@ -235,6 +236,7 @@ def test_the_command_tells_what_is_wrong_with_its_remedy_and_a_code_of_its_own(w
     people = run("audit", *short)
     told = f"ERR dead-owner g clicks-1: it is owned by {B}-0, who is not there; see the NOTEs of"
     assert (people.exit_code, people.stdout[: len(told)]) == (FOUND, told)
+    assert re.match(r"notice: \d+ not decided yet: reads on for some 60000 ms ", people.stderr)
     programs = run("audit", *short, "--output", "json", "--group", "g")
     (finding,) = [json.loads(line) for line in programs.stdout.splitlines()]
     assert (finding["severity"], finding["check"], finding["group"], finding["subject"], finding["over"]) == (

@@ -66,6 +66,7 @@ def _run(
 ) -> Mapping[Key, Finding]:
     """Read until asked to end, or (once) until nothing is undecided; returns what is wrong then."""
     told: dict[Key, Finding] = {}
+    wait_said = False
     while True:
         try:
             auditor.read(mono_ms)
@@ -77,8 +78,16 @@ def _run(
         if not once:
             _tell_changes(told, now, json=json)
         told = now
+        if once and auditor.audit.undecided and not wait_said:
+            wait_said = True
+            say("notice", _waits(auditor.audit))
         if asked.is_set() or (once and not auditor.audit.undecided) or asked.wait(interval_ms / 1000):
             return told
+
+
+def _waits(audit: Audit) -> str:
+    longest_ms = max(audit.patience_ms, audit.window_ms)
+    return f"{audit.undecided} not decided yet: reads on for some {longest_ms} ms (--patience-ms, --window-ms)"
 
 
 def _tell_changes(before: Mapping[Key, Finding], now: Mapping[Key, Finding], *, json: bool) -> None:
