@@ -176,7 +176,7 @@ def test_a_group_with_members_is_refused_and_so_is_a_tree_with_coordinators(worl
         (lambda lines: lines[:-1], "is no whole backup"),
         (lambda lines: lines[:-2] + lines[-1:], "is no whole backup, or was changed"),
         (lambda lines: [lines[0], lines[1].replace('"/', '"/x'), *lines[2:]], "is no whole backup, or was changed"),
-        (lambda lines: ["/consumers/g/offsets/t/0:1\n"], "is no whole backup"),
+        (lambda lines: ["/consumers/g/offsets/t/0:1\n"], "; name a file as `zkcoord backup` has written it"),
         (lambda lines: ["{}\n"], "is no backup of zkcoord"),
         (lambda lines: [], "is no whole backup"),
     ],

@@ -134,12 +134,15 @@ def test_a_wrong_file_is_refused_with_what_is_allowed(
 
 
 def test_a_file_that_is_not_there_and_a_wrong_variable_are_refused(
-    run: Run, probe: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
+    run: Run, probe: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     missing = run("probe", "--config", "/nowhere.toml")
     monkeypatch.setenv("ZKCOORD_PROBE_COUNT", "10")
     wrong = run("probe", "--zookeeper", "h:1")
 
+    (tmp_path / "latin.toml").write_bytes(b'zookeeper = "h\xe4st:1"')
+    latin = run("probe", "--config", str(tmp_path / "latin.toml"))
+    assert latin.stderr == f"error: --config {tmp_path}/latin.toml: it is no TOML: byte 14 is no UTF-8\n"
     why = "it cannot be read (No such file or directory); name a file that can be read"
     assert missing.stderr == f"error: --config /nowhere.toml: {why}\n"
     assert "10 is not in the range 1<=x<=9." in wrong.stderr

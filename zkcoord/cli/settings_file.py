@@ -44,7 +44,9 @@ def read_settings(path: str, root: click.Group, common: Collection[str], apart: 
     except OSError as error:
         told = f"it cannot be read ({error.strerror or error}); name a file that can be read"
         raise UsageError(f"--config {path}: {told}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--config {path}: it is no TOML: byte {error.start} is no UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
         raise UsageError(f"--config {path}: it is no TOML: {error}") from None
     options = {flag: option for flag, option in settable(root).items() if option.name not in apart}
     shared: dict[str, Any] = {}

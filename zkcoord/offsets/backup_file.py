@@ -13,6 +13,7 @@ from zkcoord.errors import CorruptError, UsageError
 from zkcoord.tree.codec import compact, read_document
 
 KEY, VERSION = "zkcoord_backup", 1
+OTHER = "name a file as `zkcoord backup` has written it"
 LINE_MAX = 64 * 1024 * 1024
 """Characters of a line: a node of 10 MiB (ZooKeeper's limit is 1 MiB unless it was raised), of which JSON may write
 each byte in six characters. A longer line is of no backup."""
@@ -86,9 +87,9 @@ def check(file: TextIO, name: str) -> Header:
             who=header.text("who", default=""),
         )
     except CorruptError as error:
-        raise UsageError(f"{name} is no whole backup: {error}") from None
+        raise UsageError(f"{name} is no whole backup: {error}; {OTHER}") from None
     if not whole:
-        raise UsageError(f"{name} is no whole backup, or was changed: its last line does not fit the others")
+        raise UsageError(f"{name} is no whole backup, or was changed: its last line does not fit the others; {OTHER}")
     return found
 
 
