@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
+from typing import Any, cast
 
 import pytest
 from starlette.testclient import TestClient
@@ -19,6 +20,7 @@ from zkcoord.tree.command import encode_command
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.record import encode_record
 from zkcoord.tree.request import requested
+from zkcoord.tree.status import Status, encode_status
 
 pytestmark = pytest.mark.zookeeper
 EVIL = '<img src=x onerror="alert(1)">&amp;\'\u202e'
@@ -84,6 +86,28 @@ def test_a_settled_group_in_the_list_and_by_itself(world: World, open_page: Open
     assert f"clicks 0 100 - - {A}-0" in found
     assert f"clicks 1 - - - {A}-0" in found
     assert "the page was told of no coordinator that keeps it" in group.text
+
+
+def test_a_groups_lag_is_drawn_over_the_readings_of_its_page(world: World, open_page: Open) -> None:
+    world.settle()
+    world.put(DRAFT.channel("g", A), encode_status(Status(lag=100)))
+    page = open_page()
+    assert "It is not known yet" in get(page, "/groups/g").text
+    reader = cast("Any", page).reader
+
+    def tells(lag: int) -> None:
+        known = len(reader.lags("g"))
+        world.put(DRAFT.channel("g", A), encode_status(Status(lag=lag)))
+        reader.read_again()
+        wait_until(lambda: len(reader.lags("g")) > known, "it was read again")
+
+    tells(40)
+    tells(70)
+    group = get(page, "/groups/g")
+    assert re.search(r"Since .*: at least 40, at most 100, now 70\.", group.text)
+    (line,) = group.of("polyline")
+    heights = [float(point.split(",")[1]) for point in str(line["points"]).split()]
+    assert heights[0] < heights[2] < heights[1], "more lag stands higher, where y is less"
 
 
 def test_what_names_hold_is_text_wherever_it_is_shown(world: World, open_page: Open) -> None:
