@@ -22,10 +22,12 @@ class MemoryTree:
         self.nodes: dict[str, tuple[bytes, int]] = dict.fromkeys(("/", *paths), (b"", 0))
         self.fault: Callable[[int], str] = lambda _: ""
         self.meanwhile: Callable[[int], None] = lambda _: None
+        self.before_read: Callable[[Sequence[Read]], None] = lambda _: None
         self.commits: list[Transaction] = []
         self.refusals: list[str] = []
 
     def read(self, reads: Sequence[Read]) -> tuple[Node, ...]:
+        self.before_read(reads)
         return tuple(self._read(read) for read in reads)
 
     def sync(self) -> None:

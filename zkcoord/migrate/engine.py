@@ -19,7 +19,7 @@ from zkcoord.migrate.rehearsal import Rehearsal
 from zkcoord.migrate.revision import HEAD, Change, Revision, history, reach
 from zkcoord.shell.ports import Outcome
 from zkcoord.tree.paths import DRAFT, EPOCH, FROM_ZOOKEEPER, KAFKA, LEGACY, ROOT, SCHEMA, Layout, layout_named
-from zkcoord.tree.schema import Schema, old_consumers, switch_command
+from zkcoord.tree.schema import Schema, old_consumers
 from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.writes import Transaction, Write
 
@@ -89,11 +89,7 @@ def downgrade(
     target = reach(known, goal)
     if _position(known, schema) < target and plan.read_mark(schema) is None:
         raise UsageError(f"the tree is at revision {schema.revision}, {goal} lies behind it: `zkcoord migrate upgrade`")
-    if schema.topics != FROM_ZOOKEEPER and known[target].revision < plan.KAFKA_TOPICS_SINCE:
-        raise UsageError(
-            f"the tree's topics come from {schema.topics!r}, which revision {goal} does not know: run "
-            f"`{switch_command(FROM_ZOOKEEPER)}` first"
-        )
+    plan.refuse_topics(schema, known[target].revision)
     run = Run(tree=tree, run_id=run_id, tree_id=plan.new_tree_id(), report=report)
     return _walk(run, known, schema, range(target + 1))
 
@@ -107,7 +103,8 @@ def stamp(
 ) -> bool:
     """Write that the tree is at `goal` and no migration is in progress, and nothing else; False: it says so already.
 
-    For an operator who has mended the tree by hand. A run that is under way can write nothing more.
+    For an operator who has mended the tree by hand. A run that is under way can write nothing more. UsageError for a
+    revision that does not know where the tree's topics come from.
     """
     known = tuple(history() if revisions is None else revisions)
     name = known[reach(known, goal)].revision
@@ -119,6 +116,7 @@ def stamp(
         _next(known, schema, range(len(known)))  # SchemaError for what this program does not know
         if schema.revision == name and schema.migration is None:
             return changed
+        plan.refuse_topics(schema, name)
         changed = run.commit(plan.stamp(node, epoch, name)) or changed
 
 
@@ -252,6 +250,7 @@ class Run:
                     f"in progress: {now.migration}"
                 )
             else:
+                plan.refuse_topics(now, mark.new)  # somebody may have changed their source since this run looked
                 self.commit(plan.begin(node, _node(self.tree, EPOCH), mark))
 
     def _work(self, step: _Step, schema: Node, mark: Mark, layout_name: str) -> bool:

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from zkcoord.errors import CorruptError, SchemaError, invariant
+from zkcoord.errors import CorruptError, SchemaError, UsageError, invariant
 from zkcoord.migrate.revision import history
 from zkcoord.tree.paths import EPOCH, FROM_ZOOKEEPER, SCHEMA, layout_named
-from zkcoord.tree.schema import Schema, decode_epoch, decode_schema, encode_epoch, encode_schema
+from zkcoord.tree.schema import Schema, decode_epoch, decode_schema, encode_epoch, encode_schema, switch_command
 from zkcoord.tree.snapshot import Node
 from zkcoord.tree.writes import CheckNode, CreateNode, SetNode, Transaction, Write, parts
 
@@ -101,10 +101,29 @@ def read_mark(schema: Schema) -> Mark | None:
     return Mark(old=old, new=new, run=run)
 
 
+def refuse_other(under_way: Mark | None, mark: Mark) -> None:
+    """SchemaError while another migration than the mark's is in progress: only the same one may be taken over."""
+    if under_way is not None and (under_way.old, under_way.new) != (mark.old, mark.new):
+        raise SchemaError(
+            f"another migration is in progress, {under_way.old} -> {under_way.new} (run {under_way.run}): end it first"
+        )
+
+
+def refuse_topics(schema: Schema, revision: str) -> None:
+    """UsageError for a revision that does not know where the tree's topics come from."""
+    if schema.topics != FROM_ZOOKEEPER and revision < KAFKA_TOPICS_SINCE:
+        raise UsageError(
+            f"the tree's topics come from {schema.topics!r}, which revision {revision} does not know: run "
+            f"`{switch_command(FROM_ZOOKEEPER)}` first"
+        )
+
+
 def begin(schema: Node, epoch: Node, mark: Mark) -> Transaction:
-    """The first batch: a new epoch, and the mark. It also takes over: the mark of another run is replaced."""
+    """The first batch: a new epoch, and the mark. It also takes over: the mark of another run of the same migration is
+    replaced; SchemaError for one of another."""
     before = read_schema(schema)
     fresh = before is None or before.migration is None
+    refuse_other(None if before is None else read_mark(before), mark)
     return Transaction(
         writes=_new_term(schema, epoch, lambda found: replace(found, migration=mark.document())),
         why=f"{'begin' if fresh else 'resume'} {mark.old} -> {mark.new}",

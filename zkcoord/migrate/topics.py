@@ -85,11 +85,7 @@ class TopicSwitch:
         while they move to KRaft, and may leave an earlier one's node in ZooKeeper. `notes` tells of them.
         """
         schema = self._schema()
-        if schema.revision < KAFKA_TOPICS_SINCE:
-            raise UsageError(
-                f"the tree is at revision {schema.revision}, which earlier coordinators serve, too: they would read "
-                "topics from ZooKeeper. Run `zkcoord migrate upgrade` first"
-            )
+        _refuse_earlier(schema)
         self._check_cluster(schema)
         found = list(self.obstacles())
         if found:
@@ -108,16 +104,14 @@ class TopicSwitch:
     def carry_out(self) -> bool:
         """Change the source; False: the tree has it already. One that broke off is finished."""
         run = Run(tree=self.tree, run_id=self.run_id, tree_id=plan.new_tree_id(), report=self.report)
-        schema = self._schema()
-        under_way = plan.read_mark(schema)
-        mark = self._mark()
-        if under_way is None and schema.topics == self.goal:
-            return False
-        if under_way is not None and (under_way.new, under_way.old) == (mark.old, mark.new):
-            self._give_up(run, schema, under_way)  # the other direction broke off before its end
-            return True
-        if under_way is not None and (under_way.old, under_way.new) != (mark.old, mark.new):
-            raise SchemaError(f"another migration is in progress, {under_way.old} -> {under_way.new}: end it first")
+        mark, given_up = self._mark(), False
+        while (under_way := plan.read_mark(self._schema())) is not None:
+            if (under_way.new, under_way.old) != (mark.old, mark.new):
+                break
+            given_up = self._give_up(run, under_way) or given_up  # the other direction broke off before its end
+        if given_up or (under_way is None and self._schema().topics == self.goal):
+            return given_up
+        plan.refuse_other(under_way, mark)
         differences = self.check()
         if differences and not self.accepts:
             raise UsageError(
@@ -141,6 +135,7 @@ class TopicSwitch:
                 what = "gave it up" if other is None else f"took it over ({other.run})"
                 raise FencedError(f"another run {what}: look at the tree with `zkcoord migrate current`")
             else:
+                _refuse_earlier(now)  # somebody may have changed the tree since the check
                 (epoch,) = data(self.tree.read, [EPOCH])
                 run.commit(plan.begin(node, epoch, mark))
 
@@ -163,7 +158,7 @@ class TopicSwitch:
             if found := list(self.obstacles()):
                 raise UsageError(f"{_some(found)}: joined meanwhile. Replace them, then run it again")
         except UsageError:
-            self._give_up(run, schema, mark)
+            self._give_up(run, mark)
             raise
         for batch in plan.batches(version, mark, writes):
             if not run.commit(batch):
@@ -171,11 +166,14 @@ class TopicSwitch:
         done = replace(schema, topics=self.goal, cluster_id=self.kafka.cluster.cluster_id, migration=None)
         return bool(writes) or run.commit(_end(done, version, f"end {mark.old} -> {mark.new}"))
 
-    def _give_up(self, run: Run, schema: Schema, mark: Mark) -> None:
-        """End a run before its end: the source is as before."""
+    def _give_up(self, run: Run, mark: Mark) -> bool:
+        """End the run of this mark before its end: the source is as before. False: read again, it may have ended."""
         (node,) = data(self.tree.read, [SCHEMA])
-        version = -1 if node.stat is None else node.stat.version
-        run.commit(_end(replace(schema, migration=None), version, f"give up {mark.old} -> {mark.new}"))
+        schema = self._schema(node)
+        if node.stat is None or schema.migration != mark.document():
+            return False
+        why = f"give up {mark.old} -> {mark.new}"
+        return run.commit(_end(replace(schema, migration=None), node.stat.version, why))
 
     # what is there
 
@@ -312,6 +310,14 @@ def _completed(node: Node, mark: TopicMark, topic: Node, root: Node) -> Write | 
     if topic_id is None:
         raise UsageError(f"{topic.path} has no id: upgrade the brokers to 2.8 or later")
     return SetNode(node.path, encode_mark(replace(mark, topic_id=topic_id)), node.stat.version)
+
+
+def _refuse_earlier(schema: Schema) -> None:
+    if schema.revision < KAFKA_TOPICS_SINCE:
+        raise UsageError(
+            f"the tree is at revision {schema.revision}, which earlier coordinators serve, too: they would read "
+            "topics from ZooKeeper. Run `zkcoord migrate upgrade` first"
+        )
 
 
 def _mark_in(node: Node) -> TopicMark | None:
