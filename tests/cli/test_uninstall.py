@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
 from typing import Any
@@ -13,11 +14,12 @@ from tests.cli.program import Run
 from tests.migrate.memory_tree import CrashError, MemoryTree
 from tests.operating.test_releasing import ADOPTED, GROUP_OF_THEIRS, OF_OURS, OURS, RECORD, REGISTERED, put
 from zkcoord.core.moved import Moved, MoveState
-from zkcoord.errors import SchemaError, UsageError
-from zkcoord.migrate import current, upgrade
+from zkcoord.errors import CorruptError, SchemaError, UsageError
+from zkcoord.migrate import current, stamp, upgrade
 from zkcoord.operating.uninstalling import obstacles_of, take_away
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.record import decode_record, encode_record
+from zkcoord.tree.schema import encode_schema
 from zkcoord.tree.snapshot import Read
 
 
@@ -66,6 +68,67 @@ def test_an_uninstallation_that_broke_off_anywhere_lets_nobody_serve_and_is_ende
     assert tree.data() == {"/consumers": b"", **{path: text.encode() for path, text in GROUP_OF_THEIRS.items()}}
 
 
+@pytest.mark.parametrize("layout", ["draft", "legacy"])
+def test_f260_an_uninstallation_that_broke_off_at_any_node_is_ended_by_the_next_one(
+    layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large tree goes in many parts, and the last one may begin anywhere: also between the epoch and the schema."""
+    monkeypatch.setattr("zkcoord.tree.writes.ITEMS_MAX", 1)
+    calm = made(layout)
+    take_away(calm, current(calm))
+    assert len(calm.commits) > 6
+    for at, fault in itertools.product(range(len(calm.commits)), ("crash-before", "crash-after")):
+        tree = made(layout)
+        tree.fault = lambda n, at=at, fault=fault: fault if n == at else ""  # type: ignore[misc]
+        with pytest.raises(CrashError):
+            take_away(tree, current(tree))
+        tree.fault = lambda _: ""
+        assert obstacles_of(tree, current(tree)) == []
+        take_away(tree, current(tree))
+        assert tree.data() == calm.data(), (at, fault)
+
+
+@pytest.mark.parametrize("ends", ["given up", "stamped"])
+def test_f260_an_uninstallation_that_somebody_else_has_ended_removes_nothing_more(
+    ends: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another run that meets a consumer gives it up. From then on coordinators may be elected."""
+    monkeypatch.setattr("zkcoord.tree.writes.ITEMS_MAX", 1)
+    tree = made("draft")
+    put(tree, {"/zkcoord/groups/g": "{}", "/zkcoord/groups/h": "{}"})
+
+    def another(n: int) -> None:
+        if n == 2:  # one node is gone
+            schema = current(tree)
+            assert schema is not None
+            put(tree, {"/zkcoord/schema": encode_schema(replace(schema, migration=None)).decode()})
+            if ends == "stamped":
+                stamp(tree, goal="0001")
+
+    tree.meanwhile = another
+    with pytest.raises(UsageError, match="/zkcoord/schema: somebody gave the uninstallation up meanwhile"):
+        take_away(tree, current(tree))
+    assert {"/zkcoord/groups/h", "/zkcoord/epoch", "/zkcoord/coordinators"} <= tree.data().keys()
+
+
+def test_f260_a_run_that_meets_a_consumer_ends_no_migration_that_somebody_has_begun_since() -> None:
+    tree = made()
+    mark = {"from": "0003", "to": "0002", "run": "bob"}
+
+    def another(n: int) -> None:
+        if n == 1:
+            schema = current(tree)
+            assert schema is not None
+            put(tree, {f"/consumers/g/ids/{OURS}": REGISTERED})
+            put(tree, {"/zkcoord/schema": encode_schema(replace(schema, migration=mark)).decode()})
+
+    tree.meanwhile = another
+    with pytest.raises(UsageError, match="not all was removed"):
+        take_away(tree, current(tree))
+    schema = current(tree)
+    assert schema is not None and schema.migration == mark
+
+
 def test_a_consumer_that_registers_in_between_has_it_given_up_and_coordinators_may_serve_again() -> None:
     tree = made()
     registered = {f"/consumers/g/ids/{OURS}": REGISTERED}
@@ -75,6 +138,15 @@ def test_a_consumer_that_registers_in_between_has_it_given_up_and_coordinators_m
         take_away(tree, current(tree))
     assert tree.data() == {**before, "/zkcoord/epoch": b"1"}
     assert obstacles_of(tree, current(tree)) == [f"group g: {_there()}: stop them"]
+
+
+def test_a_record_that_nobody_can_read_meanwhile_has_it_given_up() -> None:
+    tree = made()
+    tree.meanwhile = lambda n: put(tree, {RECORD: "garbage"}) if n == 0 else None
+    with pytest.raises(CorruptError, match=f"{RECORD}: .*an operator"):
+        take_away(tree, current(tree))
+    schema = current(tree)
+    assert schema is not None and schema.migration is None
 
 
 def _there() -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -18,6 +18,7 @@ from zkcoord.operating.adopting import adopt_group
 from zkcoord.operating.releasing import ours, release
 from zkcoord.tree.paths import LEGACY
 from zkcoord.tree.record import decode_record, encode_record
+from zkcoord.tree.snapshot import Read
 
 OLD, OURS = "g_h-1416335000123-1a2b3c4d", "g_h-1416335000123-z1a2b3c4"
 RECORD = LEGACY.record("g")
@@ -138,6 +139,52 @@ def test_f92_a_release_that_waits_goes_on_when_that_consumer_has_left(tree: Memo
         del tree.nodes[f"/consumers/g/ids/{OURS}"]
 
     release(tree, LEGACY, "g", leaves)
+    assert tree.data() == after
+
+
+def once_read(tree: MemoryTree, path: str, what: Callable[[], None], *, commits: int = 0) -> None:
+    """Have something happen right before that node is read, once so many commits were made."""
+
+    def looks(reads: Sequence[Read]) -> None:
+        if len(tree.commits) >= commits and path in [each.path for each in reads]:
+            tree.before_read = lambda _: None
+            what()
+
+    tree.before_read = looks
+
+
+def joins_before_the_next_write(tree: MemoryTree) -> None:
+    at = len(tree.commits)
+    tree.meanwhile = lambda n: put(tree, {f"/consumers/g/ids/{OURS}": REGISTERED}) if n == at else None
+
+
+def test_f259_a_release_looks_again_where_another_one_took_the_adoption_out(tree: MemoryTree) -> None:
+    """A consumer joined behind the looks of both. The one that has seen it was killed before it put the adoption back;
+    the other one removed the consumer's channel under it."""
+
+    def another() -> None:
+        joins_before_the_next_write(tree)
+        tree.fault = lambda n: "crash-after" if n == 0 else ""
+        with pytest.raises(CrashError):
+            release(tree, LEGACY, "g", refuses)
+
+    once_read(tree, RECORD, another)
+    with pytest.raises(UsageError, match=OURS):
+        release(tree, LEGACY, "g", refuses)
+    assert {*OF_OURS, f"/consumers/g/ids/{OURS}"} <= tree.data().keys()
+
+
+def test_f259_an_adoption_is_not_put_back_where_another_release_has_removed_the_record(tree: MemoryTree) -> None:
+    """The consumer for whose sake it would be has left again."""
+    after = without_ours(tree)
+
+    def another() -> None:
+        del tree.nodes[f"/consumers/g/ids/{OURS}"]
+        assert release(tree, LEGACY, "g", refuses) == len(OF_OURS)
+
+    joins_before_the_next_write(tree)
+    once_read(tree, RECORD, another, commits=1)
+    assert release(tree, LEGACY, "g", refuses) == 0
     assert tree.data() == after
 
 

@@ -14,12 +14,12 @@ from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.legacy.clients import Library, client_of
 from zkcoord.legacy.modes import named_as_ours
 from zkcoord.migrate import BlockingTree
-from zkcoord.operating.requesting import edit_record, read_record
+from zkcoord.operating.requesting import by_version, edit_record, read_record
 from zkcoord.shell.ports import Outcome
-from zkcoord.tree.paths import RECORDS, Layout
-from zkcoord.tree.record import decode_record
+from zkcoord.tree.paths import Layout
+from zkcoord.tree.record import encode_record, record_in
 from zkcoord.tree.snapshot import Kind, Node, Read
-from zkcoord.tree.writes import WRITE_BYTES, CheckNode, DeleteNode, Transaction, parts
+from zkcoord.tree.writes import WRITE_BYTES, CheckNode, DeleteNode, SetNode, Transaction, Write, parts
 
 ROUNDS_MAX = 20
 """How often in a row a removal may be refused, or its outcome be unknown, before a person must look."""
@@ -40,9 +40,10 @@ def release(tree: BlockingTree, layout: Layout, group: str, waits: Waits) -> int
             waits(there)
             continue
         adoption = _take_out(tree, layout, group)
-        if adoption is None or not ours(tree, layout, group):
-            return remove(tree, (layout.channels_of(group), layout.record(group)), layout.record(group))
-        _put_back(tree, layout, group, adoption)
+        if not ours(tree, layout, group):  # also where another release took it out: what that one saw is not known
+            return remove(tree, (layout.channels_of(group), layout.record(group)), layout.record(group), _adopts_again)
+        if adoption is not None:
+            _put_back(tree, layout, group, adoption)
 
 
 def ours(tree: BlockingTree, layout: Layout, group: str) -> list[str]:
@@ -98,7 +99,17 @@ def offsets_elsewhere(group: str, record: GroupRecord) -> str:
 
 
 def _put_back(tree: BlockingTree, layout: Layout, group: str, adoption: Adoption) -> None:
-    edit_record(tree, layout, group, lambda now: now if now.adoption else replace(now, adoption=adoption), moved=True)
+    """Adopt the group as it was, unless another release has removed its record meanwhile."""
+    path = layout.record(group)
+
+    def attempt() -> tuple[None, Write | None]:
+        (node,) = tree.read([Read(path)])
+        record = record_in(node)
+        if record is None or node.stat is None or record.adoption is not None:
+            return None, None
+        return None, SetNode(path, encode_record(replace(record, adoption=adoption)), node.stat.version)
+
+    by_version(tree, path, f"{group}: record", attempt)
 
 
 def below(tree: BlockingTree, roots: Iterable[str]) -> list[tuple[str, int]]:
@@ -112,18 +123,18 @@ def below(tree: BlockingTree, roots: Iterable[str]) -> list[tuple[str, int]]:
     return sorted(found, key=lambda each: (-each[0].count("/"), each[0]))
 
 
-def remove(tree: BlockingTree, roots: Sequence[str], guard: str) -> int:
+def remove(tree: BlockingTree, roots: Sequence[str], guard: str, refusal: Callable[[Node], str]) -> int:
     """Remove these nodes and all below them, and return how many went. Each multi checks the version of `guard`.
 
-    Begins again with what is left when somebody wrote meanwhile. UsageError when the guard is a record that adopts its
-    group again.
+    Begins again with what is left when somebody wrote meanwhile. `refusal` says of the guard's node, if it is there,
+    why nothing more may be removed, which is a UsageError then; "": it may.
     """
     gone, refused = 0, 0
     while found := below(tree, roots):
         (node,) = tree.read([Read(guard)])
         checks = [CheckNode(guard, node.stat.version)] if node.stat is not None else []
-        if _adopts(node):
-            raise UsageError(f"{guard}: somebody adopted the group again meanwhile: nothing more of it is removed")
+        if node.exists and (why := refusal(node)):
+            raise UsageError(f"{guard}: {why}")
         for part in parts(found, lambda each: len(each[0]) + WRITE_BYTES):
             deletes = [DeleteNode(path, version) for path, version in part]
             done = tree.commit(Transaction(writes=(*checks, *deletes), why=f"remove {roots[-1]}"))
@@ -140,9 +151,11 @@ def remove(tree: BlockingTree, roots: Sequence[str], guard: str) -> int:
     return gone
 
 
-def _adopts(node: Node) -> bool:
-    """True for a group record with an adoption; every other guard adopts nothing."""
-    return node.path.startswith(f"{RECORDS}/") and node.exists and decode_record(node.data).adoption is not None
+def _adopts_again(node: Node) -> str:
+    record = record_in(node)
+    if record is None or record.adoption is None:
+        return ""
+    return "somebody adopted the group again meanwhile: nothing more of it is removed"
 
 
 def named(there: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from zkcoord.operating.requesting import read_record, who
 from zkcoord.shell.ports import Outcome, refuse_without_right
 from zkcoord.tree.paths import CANDIDATES, EPOCH, ROOT, SCHEMA, Layout
 from zkcoord.tree.schema import Schema, encode_schema
-from zkcoord.tree.snapshot import Kind, Read
+from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.writes import SetNode, Transaction
 
 UNINSTALLED = "uninstalled"
@@ -53,7 +53,7 @@ def take_away(tree: BlockingTree, schema: Schema | None) -> None:
     """Remove /zkcoord. As long as the schema stands, it says that this goes on: nobody is elected before the end.
 
     A consumer of ours that comes in between has it broken off: then the schema is as before, and nothing of the group
-    that it joined was removed.
+    that it joined was removed. So does another run that meets such a consumer: UsageError, as the mark is gone.
     """
     if schema is not None:
         _begin(tree, schema)
@@ -61,18 +61,32 @@ def take_away(tree: BlockingTree, schema: Schema | None) -> None:
         try:
             for group in group_names(tree, layout) if layout.adopts else ():
                 release(tree, layout, group, _refuse)
-        except UsageError:
+        except (UsageError, CorruptError):
             _give_up(tree)
             raise
-    remove(tree, [ROOT], SCHEMA)
+    remove(tree, [ROOT], SCHEMA, _given_up)
 
 
 def _refuse(there: Sequence[str]) -> None:
     raise UsageError(f"not all was removed: {named(there)}: stop them, and run it again")
 
 
+def _uninstalls(node: Node) -> bool:
+    """True for a schema that says that the tree is being uninstalled."""
+    schema = plan.read_schema(node)
+    mark = None if schema is None else plan.read_mark(schema)
+    return mark is not None and mark.new == UNINSTALLED
+
+
+def _given_up(node: Node) -> str:
+    """Why the tree stays: "" while its schema says that it is being uninstalled."""
+    return "" if _uninstalls(node) else "somebody gave the uninstallation up meanwhile: run it again"
+
+
 def _begin(tree: BlockingTree, schema: Schema) -> None:
     node, epoch = tree.read([Read(SCHEMA), Read(EPOCH)])
+    if _uninstalls(node) and not epoch.exists:  # broken off near its end: nobody is elected without an epoch
+        return
     run = f"{who()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     _write(tree, plan.begin(node, epoch, Mark(old=schema.revision, new=UNINSTALLED, run=run)))
 
@@ -80,7 +94,7 @@ def _begin(tree: BlockingTree, schema: Schema) -> None:
 def _give_up(tree: BlockingTree) -> None:
     (node,) = tree.read([Read(SCHEMA)])
     schema = plan.read_schema(node)
-    if schema is not None and node.stat is not None:
+    if schema is not None and node.stat is not None and _uninstalls(node):
         back = SetNode(SCHEMA, encode_schema(replace(schema, migration=None)), node.stat.version)
         _write(tree, Transaction(writes=(back,), why="the uninstallation was given up"))
 
