@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -75,6 +75,61 @@ def test_somebody_who_changes_the_groups_record_meanwhile_ends_the_restore() -> 
     there.meanwhile = asks
     with pytest.raises(RecordChangedError, match="group g: somebody changed its record"):
         whole(there, backup, Restore(there, DRAFT))
+    assert there.data()[DRAFT.offset("g", P0)] == b"50"
+
+
+def before_the_write_of(there: MemoryTree, path: str, what: Callable[[], None]) -> None:
+    """Have something happen once, right before that node is written."""
+
+    def meanwhile(n: int) -> None:
+        if path in [write.path for write in there.commits[n].writes]:
+            there.meanwhile = lambda _: None
+            what()
+
+    there.meanwhile = meanwhile
+
+
+@pytest.mark.parametrize("present", [b"50", None])
+def test_f263_an_offset_that_a_consumer_commits_under_the_restore_is_not_set_back(present: bytes | None) -> None:
+    """It registered behind the look for members. The restore had decided to raise the offset, and, refused by the
+    node's version, wrote its own over the commit."""
+    backup, there = list(saved(tree().read, DRAFT)), tree()
+    if present is None:
+        del there.nodes[DRAFT.offset("g", P0)]
+    else:
+        put(there, {DRAFT.offset("g", P0): present})
+    put(there, {DRAFT.offset("g", P1): b"1"})
+    before_the_write_of(there, DRAFT.offset("g", P0), lambda: put(there, {DRAFT.offset("g", P0): b"150"}))
+    work = Restore(there, DRAFT)
+    whole(there, backup, work)
+    assert [there.data()[DRAFT.offset("g", p)] for p in (P0, P1)] == [b"150", b"100"]
+    done = work.done["g"]
+    assert (done.created, done.raised, done.lowered, done.kept.count, done.kept.named) == (0, 1, 0, 1, [P0])
+    assert there.refusals != []
+
+
+@pytest.mark.parametrize("fault", ["before", "after"])
+def test_f263_an_answer_that_is_lost_is_counted_as_what_was_done(fault: str) -> None:
+    backup = list(saved(tree().read, DRAFT))
+    calm = MemoryTree()
+    whole(calm, backup, Restore(calm, DRAFT))
+    for at in range(len(calm.commits)):
+        there = MemoryTree()
+        there.fault = lambda n, at=at: fault if n == at else ""  # type: ignore[misc]
+        work = Restore(there, DRAFT)
+        whole(there, backup, work)
+        assert there.data() == calm.data()
+        assert [(work.done[g].created, work.done[g].kept.count) for g in ("g", "h")] == [(2, 0), (2, 0)], at
+
+
+def test_f263_a_member_that_registers_behind_the_first_look_ends_the_restore_before_its_offsets() -> None:
+    backup, there = list(saved(tree().read, DRAFT)), tree()
+    put(there, {DRAFT.offset("g", P0): b"50"})
+    work = Restore(there, DRAFT)
+    work.survey(backup)
+    put(there, {DRAFT.registration("g", "g_h-1-z0000000"): OURS})
+    with pytest.raises(UsageError, match=r"group g has members \(g_h-1-z0000000\): stop its consumers"):
+        work.carry_out(backup)
     assert there.data()[DRAFT.offset("g", P0)] == b"50"
 
 

@@ -18,7 +18,16 @@ from zkcoord.errors import CorruptError, UnavailableError, UsageError
 from zkcoord.offsets.backup_file import Saved
 from zkcoord.offsets.ports import OffsetTree
 from zkcoord.offsets.reading import Kept, kept_by
-from zkcoord.offsets.writing import ATTEMPTS_MAX, NAMED_MAX, Change, by_tenure, changes, readers_of, write_offsets
+from zkcoord.offsets.writing import (
+    ATTEMPTS_MAX,
+    NAMED_MAX,
+    Change,
+    Readers,
+    by_tenure,
+    changes,
+    readers_of,
+    write_offsets,
+)
 from zkcoord.shell.ports import Outcome, refuse_without_right
 from zkcoord.tree.bulk import NODES_AT_ONCE, data
 from zkcoord.tree.offset import decode_offset
@@ -98,17 +107,22 @@ class Restore:
         if missing:
             raise UsageError(f"the backup has no group {missing[0]}")
         for name in sorted(names):
-            readers = readers_of(self.tree.read, self.layout, name)
-            members = (*readers.ours, *readers.others)
-            if members:
-                raise UsageError(
-                    f"group {name} has members ({', '.join(members[:NAMED_MAX])}): stop its consumers, or restore other"
-                    " groups (--group)"
-                )
+            self._without_members(name)
             if (kept := self._kept(name)) is not None:
                 report = self._of(name)
                 report.in_kafka = kept.rule in (Rule.TENURE, Rule.OLD_IN_KAFKA)
                 report.strangers_count = kept.strangers_count
+
+    def _without_members(self, group: str) -> Readers:
+        """Return what is known of the group; UsageError while anybody is registered in it."""
+        readers = readers_of(self.tree.read, self.layout, group)
+        members = (*readers.ours, *readers.others)
+        if members:
+            raise UsageError(
+                f"group {group} has members ({', '.join(members[:NAMED_MAX])}): stop its consumers, or restore other"
+                " groups (--group)"
+            )
+        return readers
 
     def _kept(self, group: str) -> Kept | None:
         """By the record as it will be: what is there stays. None: nobody can parse it."""
@@ -170,20 +184,23 @@ class Restore:
         own = {p: offset for p, offset in wanted.items() if p.topic not in other}
         tenure = by_tenure(self.tree.read, self.layout, group)  # then what stands in Kafka may be further than any node
         found = changes(self.tree.read, self.layout, group, own, own if tenure and self.rewind else ())
-        todo: list[Change] = []
-        for change in found:
-            back = change.before is not None and change.after < change.before
-            if (back or (tenure and change.before is not None)) and not self.rewind:
-                report.kept.add([change.partition])
-                continue
-            todo.append(change)
-            report.created += change.before is None
-            report.lowered += back
-            report.raised += change.before is not None and change.after > change.before
+
+        def due(change: Change) -> bool:
+            further = change.before is not None and (tenure or change.after < change.before)
+            return self.rewind or not further
+
+        todo = [change for change in found if due(change)]
         if todo and not self.dry_run:
             offsets = {change.partition: change.after for change in todo}
-            guard = readers_of(self.tree.read, self.layout, group).guard
-            write_offsets(self.tree, self.layout, group, offsets, guard=guard, why="a restore")
+            guard = self._without_members(group).guard
+            why = "a restore"
+            todo = write_offsets(self.tree, self.layout, group, offsets, guard=guard, why=why, due=due)
+        written = {change.partition for change in todo}
+        report.kept.add([change.partition for change in found if change.partition not in written])
+        for change in todo:
+            report.created += change.before is None
+            report.lowered += change.before is not None and change.after < change.before
+            report.raised += change.before is not None and change.after > change.before
 
     def _is_other(self, group: str, topic: str) -> bool:
         """True when the tree's mark counts another incarnation of the topic than the backup's."""

@@ -7,7 +7,7 @@ tool writes under it, its next commit is refused by the offset's version and it 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -152,16 +152,23 @@ def write_offsets(
     *,
     guard: Sequence[CheckNode],
     why: str,
+    due: Callable[[Change], bool] = lambda change: True,
 ) -> list[Change]:
     """Make the tree hold these offsets, and make them count; returns what was changed.
 
+    `due` says at each attempt of each change, as the tree is then, whether it is to be made.
     UsageError when the guard refuses, or the right to write is missing. UnavailableError when others write the same
     offsets all the time, or ZooKeeper does not answer. What was written until then stands; it can be run again.
     """
     done: dict[TopicPartition, Change] = {}
     anew = set(wanted) if by_tenure(tree.read, layout, group) else set()
     for _ in range(ATTEMPTS_MAX):
-        left = changes(tree.read, layout, group, wanted, anew)
+        left: list[Change] = []
+        for change in changes(tree.read, layout, group, wanted, anew):
+            if due(change):
+                left.append(change)
+            elif change.before != change.after:  # else it was written here, and the answer was lost
+                done.pop(change.partition, None)
         if not left:
             return [done[partition] for partition in sorted(done) if done[partition].before != done[partition].after]
         make_parents(tree, layout, group, {change.partition.topic for change in left if change.version is None})
