@@ -14,13 +14,14 @@ from kazoo.client import KazooClient
 from tests.cli.program import Run
 from tests.integration.world import World
 from tests.waiting import wait_until
+from zkcoord.cli import backup
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import GroupRecord
 from zkcoord.core.state import GroupState
 from zkcoord.core.view import TopicChange
 from zkcoord.migrate import upgrade
 from zkcoord.offsets import backup_file
-from zkcoord.offsets.backup_file import BackupWriter
+from zkcoord.offsets.backup_file import BackupWriter, Saved
 from zkcoord.offsets.restore import Restore
 from zkcoord.tree.paths import CANDIDATES, DRAFT, LEGACY, SCHEMA
 from zkcoord.tree.record import decode_record, encode_record
@@ -300,6 +301,32 @@ def test_a_tree_in_a_migration_is_not_saved_and_a_backup_of_a_newer_program_is_n
     result = run("backup", str(tmp_path / "between"), "--zookeeper", world.zookeeper)
     assert (result.exit_code, "a migration is in progress: end it first" in result.stderr) == (7, True)
     assert not (tmp_path / "between").exists()
+
+
+def test_a_tree_that_is_migrated_while_it_is_read_is_not_saved(
+    world: World, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of the nodes would be of one revision, half of the other, under a header that names one."""
+    read = backup.saved
+
+    def migrated_meanwhile(*words: Any) -> Iterator[Saved]:
+        yield from read(*words)
+        world.put(SCHEMA, json.loads(world.data(SCHEMA)))  # begun, and ended: it says the same
+
+    monkeypatch.setattr(backup, "saved", migrated_meanwhile)
+    result = run("backup", str(tmp_path / "torn"), "--zookeeper", world.zookeeper)
+    assert (result.exit_code, "the tree was migrated while it was read" in result.stderr) == (7, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_restored_into_a_tree_in_a_migration(world: World, restore: Any) -> None:
+    world.put(DRAFT.offset("g", P1), b"6")
+    world.put(
+        SCHEMA, {**json.loads(world.data(SCHEMA)), "migration": {"from": "0003", "to": "uninstalled", "run": "r"}}
+    )
+    code, _, text = restore(world)
+    assert (code, "a migration is in progress: end it first" in text) == (7, True)
+    assert offsets(world) == [b"100", b"6"]
 
 
 def test_what_nobody_can_parse_is_saved_as_it_is_and_named(world: World, run: Run, tmp_path: Path) -> None:

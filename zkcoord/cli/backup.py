@@ -21,8 +21,9 @@ from zkcoord.operating.requesting import who
 from zkcoord.operating.saying import say, warn
 from zkcoord.operating.words import cell
 from zkcoord.tree.offset import decode_offset
-from zkcoord.tree.paths import CANDIDATES, LEGACY, Layout, Place, layout_named
+from zkcoord.tree.paths import CANDIDATES, LEGACY, SCHEMA, Layout, Place, layout_named
 from zkcoord.tree.record import decode_record
+from zkcoord.tree.schema import Schema
 from zkcoord.tree.snapshot import Kind, Read
 from zkcoord.tree.state import decode_state
 from zkcoord.tree.topic import decode_mark
@@ -49,6 +50,7 @@ def backup(settings: Settings, file: str) -> None:
         raise UsageError("a backup is checked when it is written: name a file")
     progress = Progress("saved")
     with settings.tree() as tree:
+        before = tree.read([Read(SCHEMA)])
         layout, revision = _tree(tree)
         made = datetime.now(UTC).isoformat(timespec="seconds")
         header = Header(revision=revision, layout=layout.name, made=made, who=who())
@@ -58,6 +60,8 @@ def backup(settings: Settings, file: str) -> None:
                 _check_node(layout, node)
                 writer.add(node)
                 progress.add(1)
+            if tree.read([Read(SCHEMA)]) != before:
+                raise SchemaError("the tree was migrated while it was read: make the backup again")
             writer.end()
             out.flush()
             backup_file.check(out, file)
@@ -74,9 +78,13 @@ def _tree(tree: BlockingTree) -> tuple[Layout, str]:
             raise UsageError("there is nothing to save: neither /zkcoord nor /consumers")
         return LEGACY, ""
     refuse_newer(schema)
+    _refuse_migrated(schema)
+    return schema.place, schema.revision
+
+
+def _refuse_migrated(schema: Schema) -> None:
     if read_mark(schema) is not None:
         raise SchemaError("a migration is in progress: end it first (`zkcoord migrate upgrade`)")
-    return schema.place, schema.revision
 
 
 def _check_node(layout: Layout, node: Saved) -> None:
@@ -126,6 +134,7 @@ def _check_tree(tree: BlockingTree, header: Header) -> None:
     schema = current(tree)
     if schema is not None:
         refuse_newer(schema)
+        _refuse_migrated(schema)
         alike = schema.revision == header.revision or {schema.revision, header.revision} <= set(served())
         if schema.layout != header.layout or not alike:
             raise SchemaError(
