@@ -16,9 +16,10 @@ from zkcoord.core.record import DEFAULT_RECORD
 from zkcoord.core.state import GroupState
 from zkcoord.core.tenure import KafkaCommit, Stamp, Tenure
 from zkcoord.errors import FencedError, UnavailableError, UsageError
-from zkcoord.offsets.move import TOMBSTONE, GroupMove, Moving
+from zkcoord.offsets.move import GroupMove, Moving
 from zkcoord.tree.paths import DRAFT, LEGACY, Layout, parents
 from zkcoord.tree.record import decode_record, encode_record
+from zkcoord.tree.registration import TOMBSTONE
 from zkcoord.tree.state import decode_state, encode_state
 from zkcoord.tree.topic import Mark, encode_mark
 
@@ -50,7 +51,7 @@ def test_a_group_is_moved_with_all_that_it_has_and_leaves_a_tombstone(source: La
     stone = pair.memory(0).data().get(source.registration("g", TOMBSTONE))
     assert stone == (b"zkcoord moved this group to zk-bb:2181\n" if source.adopts else None)
     again = Pair(pair.source, pair.target, {}).move("r2")
-    assert (again.survey(), again.begin()) == (Moving(), MoveState.GONE)
+    assert (again.survey(), again.begin()) == (Moving(over=True), MoveState.GONE)
 
 
 @pytest.mark.parametrize("fault", ["before", "after", "crash-before", "crash-after"])

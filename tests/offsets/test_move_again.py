@@ -13,9 +13,10 @@ from zkcoord.core.moved import Moved, MoveState
 from zkcoord.core.record import DEFAULT_RECORD, GroupRecord
 from zkcoord.core.state import GroupState
 from zkcoord.errors import FencedError
-from zkcoord.offsets.move import TOMBSTONE, GroupMove
+from zkcoord.offsets.move import GroupMove
 from zkcoord.tree.paths import DRAFT, LEGACY
 from zkcoord.tree.record import decode_record, encode_record
+from zkcoord.tree.registration import TOMBSTONE
 from zkcoord.tree.state import decode_state, encode_state
 from zkcoord.tree.topic import Mark, decode_mark, encode_mark
 

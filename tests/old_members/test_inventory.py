@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.old_members.groups import MADE_MS, SINCE_MS, WRITTEN_MS, A, B, group, partition, static, wildcard
+from zkcoord.core.adoption import Adoption
+from zkcoord.legacy.adopting import objections
 from zkcoord.legacy.findings import problems_of, questions_of
 from zkcoord.legacy.inventory import Claim, Committed, GroupInventory
 from zkcoord.tree import topic_filter
+from zkcoord.tree.registration import TOMBSTONE, encode_tombstone
 
 UUID = "6c84fb90-12c4-11e1-840d-7b25c5ee775a"
 TOPICS = {"t": 4}
@@ -136,6 +139,23 @@ def test_copied_registrations_and_owners_are_told_since_no_session_ever_ends_the
     ]
     assert "registered in persistent nodes" in problems_of(found)[0]
     assert "t-0, t-1, t-2 and 1 more are owned in persistent nodes" in problems_of(found)[1]
+
+
+def test_f262_nobody_is_told_to_remove_what_keeps_old_members_out_of_a_group_that_was_moved() -> None:
+    """It stands in a persistent node, which nobody of the group made: as a copied registration does."""
+    moved = {TOMBSTONE: encode_tombstone("zk2:2181/kafka").decode()}
+    found = group(moved, {}, OFFSETS, TOPICS, session=0)
+    assert (found.kind, found.members, found.moved_to) == ("moved", (), "zk2:2181/kafka")
+    assert problems_of(found) == (
+        "zkcoord moved it to 'zk2:2181/kafka', or is about to: the node zkcoord-moved below ids keeps old members from "
+        "reading in both places; leave it there",
+    )
+    told = Adoption(offsets="zookeeper", strategy="range", kafka="1.1")
+    assert objections(found, told) == (
+        "zkcoord moved it to 'zk2:2181/kafka': move it back from there, or read it there",
+    )
+    here = group({**moved, A: static(t=4)}, {f"t/{n}": f"{A}-{n}" for n in range(4)}, OFFSETS, TOPICS)
+    assert (here.kind, [member.consumer for member in here.members]) == ("moved", [A])
 
 
 def test_a_group_of_0_7_is_left_alone_with_one_note() -> None:

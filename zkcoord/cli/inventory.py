@@ -262,7 +262,8 @@ def _section(found: GroupInventory, problems: Sequence[str], broker: str | None)
     for problem in problems:
         notes += [f"# {line}" for line in textwrap.wrap(f"! {cell(problem)}", 110, break_on_hyphens=False)]
     if found.kind not in ("old", "mixed", "empty"):
-        return "\n".join([f"# {heading} is left out: its members are {found.kind}", *notes, ""])
+        why = "it was moved" if found.kind == "moved" else f"its members are {found.kind}"
+        return "\n".join([f"# {heading} is left out: {why}", *notes, ""])
     wave = Question(WAVE, 1, "`zkcoord group adopt --from FILE --wave N` adopts the groups of one wave")
     return "\n".join([f"[groups.{heading}]", *notes, *map(_setting, (*questions_of(found, broker), wave)), ""])
 

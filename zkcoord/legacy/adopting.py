@@ -23,6 +23,8 @@ def objections(found: GroupInventory, adoption: Adoption) -> tuple[str, ...]:
     """Why the group must not be adopted with this: each a sentence that says who must act. None: the tree agrees."""
     if found.kind == "0.7":
         return ("its members are of Kafka 0.7, which no later one can join: upgrade them first",)
+    if found.moved_to is not None:
+        return (f"zkcoord moved it to {shown(found.moved_to)}: move it back from there, or read it there",)
     return (*_strangers(found), *_versions(found, adoption), *_strategy(found, adoption), *_stores(found, adoption))
 
 

@@ -10,6 +10,7 @@ from zkcoord.core.given import shown
 from zkcoord.core.words import some
 from zkcoord.legacy.clients import MIXES, Library
 from zkcoord.legacy.inventory import READERS, GroupInventory, OldMember, assignor_input
+from zkcoord.tree.registration import TOMBSTONE
 from zkcoord.tree.topic_filter import INTERNAL, matches
 
 NAMED_MAX = 3  # of many alike, those that a sentence spells out
@@ -30,6 +31,7 @@ def problems_of(found: GroupInventory) -> tuple[str, ...]:
     if found.kind == "0.7":
         return ("its members are of Kafka 0.7, which no later one can join: it is left alone, until they are upgraded",)
     return (
+        *_of_a_move(found),
         *_of_copies(found),
         *_of_members(found),
         *_of_rebalances(found),
@@ -57,6 +59,14 @@ def questions_of(found: GroupInventory, broker: str | None = None) -> tuple[Ques
         _internal(found),
         *brokers,
     )
+
+
+def _of_a_move(found: GroupInventory) -> Iterator[str]:
+    if found.moved_to is not None:
+        yield (
+            f"zkcoord moved it to {shown(found.moved_to)}, or is about to: the node {TOMBSTONE} below ids keeps old "
+            "members from reading in both places; leave it there"
+        )
 
 
 def _of_copies(found: GroupInventory) -> Iterator[str]:

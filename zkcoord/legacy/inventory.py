@@ -20,6 +20,7 @@ from zkcoord.legacy.reading import OldSubscription, WildcardError, matched, read
 from zkcoord.legacy.versions import OldVersion, old_version
 from zkcoord.tree.offset import decode_offset
 from zkcoord.tree.paths import partition_number
+from zkcoord.tree.registration import TOMBSTONE, moved_to
 from zkcoord.tree.snapshot import Node
 from zkcoord.tree.topic_filter import INTERNAL
 
@@ -113,10 +114,13 @@ class GroupInventory:
     fits: tuple[str, ...]  # of STRATEGIES: those whose plan the owners are; none: unsettled, or nothing to settle
     subscribed: tuple[TopicPartition, ...]  # what exists and somebody subscribes to
     cluster: Cluster
+    moved_to: str | None = None  # the address of the tree that zkcoord moved it to, or is about to
 
     @property
     def kind(self) -> str:
-        """`old`, `zkcoord`, `mixed` (both), `foreign` (somebody else is among them), `0.7`, or `empty`."""
+        """`old`, `zkcoord`, `mixed` (both), `foreign` (somebody else is among them), `0.7`, `empty`, or `moved`."""
+        if self.moved_to is not None:
+            return "moved"
         libraries = {member.client.library for member in self.members} - {Library.POKE}
         if not libraries:
             return "empty"
@@ -178,7 +182,9 @@ def take_inventory(
 ) -> GroupInventory:
     """The group in these nodes."""
     strange: dict[str, str] = dict.fromkeys(nodes.others, "no old consumer makes it")
-    members = tuple(_member(nodes.group, name, node, cluster) for name, node in sorted(nodes.registrations.items()))
+    registrations = {name: node for name, node in sorted(nodes.registrations.items()) if name != TOMBSTONE}
+    members = tuple(_member(nodes.group, name, node, cluster) for name, node in registrations.items())
+    stone = nodes.registrations.get(TOMBSTONE)
     owners = _owners(nodes, strange)
     threads = {topic for member in members for topic in member.threads}
     subscribed = [TopicPartition(t, n) for t in sorted(threads) for n in cluster.topics.get(t, ())]
@@ -193,6 +199,7 @@ def take_inventory(
         fits=_fits(members, owners, cluster),
         subscribed=tuple(subscribed),
         cluster=cluster,
+        moved_to=None if stone is None else moved_to(stone.data),
     )
 
 

@@ -24,14 +24,12 @@ from zkcoord.offsets.side import WHY, Side
 from zkcoord.offsets.writing import NAMED_MAX, Readers, readers_of, write_offsets
 from zkcoord.tree.bulk import children, data
 from zkcoord.tree.paths import Layout, Place
+from zkcoord.tree.registration import TOMBSTONE, encode_tombstone
 from zkcoord.tree.request import requested
 from zkcoord.tree.snapshot import Node
 from zkcoord.tree.state import decode_state
 from zkcoord.tree.topic import decode_mark, mark_in_a_copy, topic_of
 from zkcoord.tree.writes import WRITE_BYTES, CheckNode, DeleteNode, parts
-
-TOMBSTONE = "zkcoord-moved"
-"""A registration that no old consumer can read: while it is there, none of them can rebalance, and so read."""
 
 AskKafka = Callable[[str], Commits]
 """A group's commits in Kafka; raises when Kafka does not tell them."""
@@ -44,6 +42,7 @@ class Moving:
     offsets: int = 0
     from_kafka: int = 0  # of them: the commit in Kafka counted
     nodes: int = 0  # of the group that were made or set in the other tree, beside offsets
+    over: bool = False  # it was moved already
     notes: list[str] = field(default_factory=list)
 
 
@@ -69,7 +68,7 @@ class GroupMove:
         _, record = self.source.record(self.group)
         self._refuse_source(record or DEFAULT_RECORD)
         if record is not None and record.moved is not None and record.moved.state is MoveState.GONE:
-            return Moving()
+            return Moving(over=True)
         self._refuse_target()
         seen, wanted = self._counted()
         found = Moving(offsets=len(wanted), from_kafka=_differing(seen, wanted))
@@ -261,8 +260,7 @@ class GroupMove:
         if not layout.adopts:
             return
         path = layout.registration(self.group, TOMBSTONE)
-        text = f"zkcoord moved this group to {self.target.address}\n".encode()
-        self.source.put({path: text}, self._leaving)
+        self.source.put({path: encode_tombstone(self.target.address)}, self._leaving)
         if not self.stopped():
             raise UsageError(f"group {self.group} is read again: run it again")
 

@@ -25,6 +25,12 @@ MARKER = "zkcoord/1"
 POKE = "zpoke"
 """Behind `<group>_`, how the name of a poke begins: a registration without topics, which counts as nobody."""
 
+TOMBSTONE = "zkcoord-moved"
+"""A registration that no old consumer can read: while it is there, none of them can rebalance, and so read. It stands
+where a group was that is moved to another tree."""
+
+_MOVED_TO = "zkcoord moved this group to "
+
 STATIC, WHITE_LIST, BLACK_LIST = "static", "white_list", "black_list"
 THREADS_MAX = 65_536  # of one consumer and topic; more would let one registration fill every reader's memory
 _WHAT = "registration"
@@ -247,3 +253,17 @@ def read_protocols(document: Document) -> tuple[int, int]:
     if match is None or int(match[1]) > int(match[2]):
         raise document.wrong("protocols", text, '"<lowest>-<highest>"')
     return int(match[1]), int(match[2])
+
+
+def encode_tombstone(address: str) -> bytes:
+    """Return the data of TOMBSTONE. `address`: of the other tree, for people.
+
+    >>> moved_to(encode_tombstone("zk2:2181/kafka"))
+    'zk2:2181/kafka'
+    """
+    return f"{_MOVED_TO}{address}\n".encode()
+
+
+def moved_to(data: bytes) -> str:
+    """Return the address in the data of TOMBSTONE; what stands there, if that is something else."""
+    return data.decode("utf-8", "replace").strip().removeprefix(_MOVED_TO)

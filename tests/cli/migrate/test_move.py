@@ -23,9 +23,10 @@ from zkcoord.core.record import PAUSE, GroupRecord
 from zkcoord.embedded.zookeeper import EmbeddedZooKeeper
 from zkcoord.errors import UnavailableError
 from zkcoord.migrate import upgrade
-from zkcoord.offsets.move import TOMBSTONE, GroupMove
+from zkcoord.offsets.move import GroupMove
 from zkcoord.tree.paths import DRAFT, LEGACY, Layout
 from zkcoord.tree.record import decode_record, encode_record
+from zkcoord.tree.registration import TOMBSTONE
 from zkcoord.tree.request import requested
 from zkcoord.tree.schema import decode_schema
 
@@ -174,6 +175,9 @@ def test_if_one_group_cannot_go_none_does(run: Run, here: World, there: World) -
     code, rows, text = moving(run, here, there, "--group", "g")
     assert (code, [row["group"] for row in rows]) == (0, ["g"]), text
     here.remove(DRAFT.registration("h", "c"))
+    code, rows, text = moving(run, here, there, "--dry-run")
+    planned = [(row["group"], row["state"]) for row in rows]
+    assert (code, planned) == (0, [("g", "was moved already"), ("h", "would be moved")]), text
     code, rows, text = moving(run, here, there)
     told = [(row["group"], row["offsets"], row["state"]) for row in rows]
     assert (code, told) == (0, [("g", 0, "was moved already"), ("h", 1, "moved")]), text

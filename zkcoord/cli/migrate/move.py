@@ -35,6 +35,7 @@ from zkcoord.tree.paths import CLUSTER_ID, FROM_KAFKA, FROM_ZOOKEEPER, LAYOUTS, 
 from zkcoord.tree.schema import Schema, switch_command
 from zkcoord.tree.snapshot import Read
 
+OVER = "was moved already"
 COLUMNS = ("GROUP", "OFFSETS", "FROM-KAFKA", "NODES", "STATE")
 
 
@@ -95,7 +96,8 @@ def move(
         rows: list[list[Any]] = []
         try:
             for name, found in surveys.items():
-                done, state = (found, "would be moved") if dry_run else work.move(name)
+                planned = OVER if found.over else "would be moved"
+                done, state = (found, planned) if dry_run else work.move(name)
                 rows.append(_row(settings, name, done, state))
         finally:  # also where one of them could not be moved
             if not settings.json:
@@ -214,7 +216,7 @@ class _Work:
         try:
             if one.begin() is MoveState.GONE:
                 one.open()
-                return Moving(), "was moved already"
+                return Moving(over=True), OVER
             self._wait(one)
             return one.carry_out(), "moved"
         except BaseException:
