@@ -107,23 +107,11 @@ def report(commits: DataFrame, *, retention_ms: int = RETENTION_MS) -> DataFrame
     from pyspark.sql import functions as fn
 
     in_order = Window.partitionBy(*KEYS).orderBy("log_offset")
-    before = in_order.rowsBetween(Window.unboundedPreceding, -1)
-    offset, ours = (
-        fn.col("offset"),
-        fn.col("metadata").startswith('{"zkcoord":'),
-    )  # as zkcoord.offsets.metadata writes it
-    mzxid = fn.when(ours, fn.get_json_object("metadata", "$.mzxid").cast("bigint"))
-    seen = commits.withColumns(
-        {
-            # a tombstone ends what was before: a commit behind it is no rewind
-            "previous": fn.when(~fn.lag("tombstone").over(in_order), fn.last(offset, ignorenulls=True).over(before)),
-            "mzxid": mzxid,
-            "tenure": fn.max(mzxid).over(before),
-            "ends_ms": fn.lag(fn.coalesce("expire_ms", fn.col("commit_ms") + retention_ms)).over(in_order),
-        }
-    )
-    back = seen["previous"] - seen["offset"]
-    changed = fn.col("previous").isNull() | (back != 0)
+    expires_ms = fn.coalesce("expire_ms", fn.try_add("commit_ms", fn.lit(retention_ms)))
+    seen = _with_tenures(commits).withColumns({"previous": _previous(), "ends_ms": fn.lag(expires_ms).over(in_order)})
+    offset, previous = fn.col("offset"), fn.col("previous")
+    back = previous > offset
+    changed = previous.isNull() | (previous != offset)
     last_is_tombstone = fn.max_by("tombstone", "log_offset")
 
     def count(condition: Column) -> Column:
@@ -135,9 +123,9 @@ def report(commits: DataFrame, *, retention_ms: int = RETENTION_MS) -> DataFrame
         fn.max("commit_ms").alias("last_ms"),
         fn.max_by("offset", fn.when(offset.isNotNull(), fn.col("log_offset"))).alias("offset"),
         fn.max(fn.when(offset.isNotNull() & changed, fn.col("commit_ms"))).alias("changed_ms"),
-        count(back > 0).alias("rewinds"),
-        fn.max(fn.when(back > 0, back)).alias("furthest"),
-        count(fn.col("mzxid") < fn.col("tenure")).alias("earlier_tenure"),
+        count(back).alias("rewinds"),
+        fn.max(fn.when(back, fn.try_subtract(previous, offset))).alias("furthest"),
+        count(fn.col("earlier")).alias("earlier_tenure"),
         count(offset.isNotNull() & fn.col("mzxid").isNull()).alias("foreign"),
         count(offset.isNull() & ~fn.col("tombstone")).alias("unreadable"),
         fn.when(last_is_tombstone, fn.max_by("log_ms", "log_offset")).alias("removed_ms"),
@@ -146,16 +134,49 @@ def report(commits: DataFrame, *, retention_ms: int = RETENTION_MS) -> DataFrame
     return rows.orderBy(*KEYS)
 
 
-def progress(commits: DataFrame, bucket_ms: int) -> DataFrame:
-    """Return, for each partition and each time span of `bucket_ms` in which it was committed, the number of commits and
-    the last offset: columns `at_ms` (the span's end), `commits`, `rewinds`, `offset`."""
+def _with_tenures(commits: DataFrame) -> DataFrame:
+    """Add `mzxid`, as zkcoord's metadata has it (null: the commit is foreign), and `earlier`: a later tenure had been
+    there before. Metadata is read as in `zkcoord.offsets.metadata`: what is no number there is foreign, too."""
     from pyspark.sql import Window
     from pyspark.sql import functions as fn
 
-    in_order = Window.partitionBy(*KEYS).orderBy("log_offset")
-    said = commits.where("offset is not null")
+    before = Window.partitionBy(*KEYS).orderBy("log_offset").rowsBetween(Window.unboundedPreceding, -1)
+    of_the_tree = Window.partitionBy(*KEYS, "tree").orderBy("log_offset").rowsBetween(Window.unboundedPreceding, -1)
+
+    def told(key: str) -> Column:
+        return fn.get_json_object("metadata", f"$.{key}")
+
+    ours = fn.col("metadata").startswith('{"zkcoord":') & (told("zkcoord") == "1")
+    fits = told("offset").try_cast("bigint") == fn.col("offset")
+    mzxid = fn.when(ours & fits, told("mzxid").try_cast("bigint"))
+    stamped = commits.withColumns({"mzxid": mzxid, "tree": fn.when(mzxid.isNotNull(), told("tree"))})
+    known = stamped.withColumns(
+        {
+            "tenure": fn.max("mzxid").over(of_the_tree),  # zxids of two trees say nothing of each other
+            "left": fn.last("tree", ignorenulls=True).over(before) != fn.col("tree"),
+        }
+    )
+    lower, moved = fn.col("mzxid") < fn.col("tenure"), fn.col("left") & (fn.col("mzxid") == fn.col("tenure"))
+    return known.withColumn("earlier", lower | moved)
+
+
+def _previous() -> Column:
+    """The offset that stood before a commit; null behind a tombstone: such a commit is no rewind."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as fn
+
+    before = Window.partitionBy(*KEYS).orderBy("log_offset").rowsBetween(Window.unboundedPreceding, -1)
+    says = fn.col("tombstone") | fn.col("offset").isNotNull()
+    return fn.last(fn.when(says, fn.struct("offset")), ignorenulls=True).over(before)["offset"]
+
+
+def progress(commits: DataFrame, bucket_ms: int) -> DataFrame:
+    """Return, for each partition and each time span of `bucket_ms` in which it was committed, the number of commits and
+    the last offset: columns `at_ms` (the span's end), `commits`, `rewinds`, `offset`."""
+    from pyspark.sql import functions as fn
+
     at_ms = (fn.floor(fn.col("log_ms") / bucket_ms) + 1) * bucket_ms
-    told = said.withColumns({"at_ms": at_ms, "back": fn.lag("offset").over(in_order) > fn.col("offset")})
+    told = commits.withColumns({"at_ms": at_ms, "back": _previous() > fn.col("offset")}).where("offset is not null")
     rows = told.groupBy(*KEYS, "at_ms").agg(
         fn.count("offset").alias("commits"),
         fn.count(fn.when(fn.col("back"), True)).alias("rewinds"),
