@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+import time
 from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from PIL import Image
@@ -17,8 +20,9 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError
 from zkcoord.kafka.client import KafkaClient
 from zkcoord.operating.timeline_picture import Span as Bar
+from zkcoord.operating.words import at
 from zkcoord.plotting import draw_timeline
-from zkcoord.spark.history.lag import Progress, Span, draw, over_time
+from zkcoord.spark.history.lag import SPAN_MS, SPANS, Progress, Span, draw, over_time, span_ms
 
 P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -56,6 +60,54 @@ def test_only_a_table_of_several_groups_names_them() -> None:
     assert report_table([row], of_one=False) == (COLUMNS, [["g", *values]])
 
 
+class Ends:
+    """Kafka, whose logs end at 20."""
+
+    def __init__(self) -> None:
+        self.asked: list[TopicPartition] = []
+
+    def ask_offsets(self, partitions: Collection[TopicPartition], *_: Any) -> tuple[dict[TopicPartition, int], Any]:
+        self.asked += partitions
+        return {partition: 20 for partition in partitions if partition.topic == "t"}, {}
+
+
+YEARS_AGO_MS, HOUR_MS = 1_500_000_000_000, 3_600_000
+PLAIN = {"group": "g", "topic": "t", "commits": 7, "offset": 13, "rewinds": 0, "furthest": None, "earlier_tenure": 0}
+PLAIN |= {"unreadable": 0, "removed_ms": None, "expired": None}
+PLAIN |= dict.fromkeys(("first_ms", "last_ms", "changed_ms"), YEARS_AGO_MS)
+
+
+@pytest.mark.parametrize(
+    ("told", "lag", "notes"),
+    [
+        ({}, 7, [f"stuck since {at(YEARS_AGO_MS)}"]),
+        ({"offset": 20}, 0, []),  # it has read all there is
+        ({"offset": 25}, -5, []),  # the log was made anew, or cut
+        ({"topic": "gone"}, None, []),
+        ({"removed_ms": YEARS_AGO_MS, "expired": True}, None, [f"expired {at(YEARS_AGO_MS)}"]),
+        ({"removed_ms": YEARS_AGO_MS, "expired": False}, None, [f"removed {at(YEARS_AGO_MS)}"]),
+        (
+            {"offset": 20, "rewinds": 2, "furthest": 9, "earlier_tenure": 3, "unreadable": 4},
+            0,
+            ["went back by up to 9", "3 commits of an earlier tenure", "4 records that cannot be read"],
+        ),
+    ],
+)
+def test_what_a_person_should_look_at_is_noted(told: dict[str, Any], lag: int | None, notes: list[str]) -> None:
+    row, kafka = {**PLAIN, "partition": 0, **told}, Ends()
+    history._complete([row], cast(KafkaClient, kafka), 60_000)
+    assert (row["lag"], row["notes"], row["stuck"]) == (lag, notes, bool(notes) and notes[0].startswith("stuck"))
+    assert kafka.asked == ([] if row["removed_ms"] else [TopicPartition(row["topic"], 0)])
+
+
+def test_what_is_behind_and_moved_just_now_is_not_stuck_and_a_rate_is_of_an_hour() -> None:
+    now_ms = int(time.time() * 1000)
+    row = {**PLAIN, "partition": 0, "first_ms": now_ms - 2 * HOUR_MS, "last_ms": now_ms, "changed_ms": now_ms}
+    history._complete([row, once := {**PLAIN, "partition": 1}], cast(KafkaClient, Ends()), HOUR_MS)
+    assert (row["lag"], row["stuck"], row["notes"], row["commits_per_hour"]) == (7, False, [], 3.5)
+    assert once["commits_per_hour"] is None  # all at one moment: nobody knows
+
+
 def ends(partitions: Collection[TopicPartition], at_ms: int) -> Mapping[TopicPartition, int]:
     """One record of each partition in 10 ms."""
     return dict.fromkeys(partitions, at_ms // 10)
@@ -64,6 +116,18 @@ def ends(partitions: Collection[TopicPartition], at_ms: int) -> Mapping[TopicPar
 def test_a_span_without_commits_has_the_lag_that_grows() -> None:
     told = [Progress(P, 1000, 2, 0, 90), Progress(Q, 3000, 1, 1, 250), Progress(P, 3000, 1, 0, 300)]
     assert over_time(told, 1000, ends) == [Span(1000, 2, 0, 10), Span(2000, 0, 0, 110), Span(3000, 2, 1, 50)]
+
+
+def test_a_commit_ahead_of_the_logs_end_is_no_lag_of_the_others() -> None:
+    told = [Progress(P, 1000, 1, 0, 90), Progress(Q, 1000, 1, 0, 130)]
+    assert over_time(told, 1000, ends) == [Span(1000, 2, 0, 10)]
+
+
+def test_a_picture_has_no_more_spans_than_it_has_room_for() -> None:
+    for length_ms, longer_ms in itertools.pairwise(SPAN_MS):
+        assert span_ms(0, SPANS * length_ms - 1) == length_ms
+        assert span_ms(5, SPANS * length_ms + 5) == longer_ms
+    assert span_ms(0, 10 * SPANS * SPAN_MS[-1]) == SPAN_MS[-1]
 
 
 def test_a_lag_that_kafka_does_not_tell_is_unknown() -> None:
