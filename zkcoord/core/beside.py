@@ -29,8 +29,6 @@ GIVEN_UP_MS = 10_000
 POKE_AGAIN_MS = 60_000
 """A poke has all old members release and claim everything, so there is one in this time at most."""
 
-"""Partitions that a problem names one by one."""
-
 _NOBODY = Owner("", -1)
 
 

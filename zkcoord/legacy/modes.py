@@ -29,8 +29,6 @@ from zkcoord.tree.topic_filter import INTERNAL
 GRACE_MS = 10_000
 """So long a registration that nobody can read may be one that is about to be written (kafka-node does so)."""
 
-"""Members or partitions that a reason names one by one."""
-
 
 @lru_cache(maxsize=1_000)
 def _own_names(group: str) -> re.Pattern[str]:
