@@ -149,6 +149,20 @@ def test_a_file_that_is_no_revision_is_a_bug(tmp_path: Path, name: str, text: st
         history(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("said", "served_too"), [("True", True), ("'no'", False), ("False", False), ("1", False), (None, False)]
+)
+def test_a_revision_serves_the_one_before_only_where_it_says_exactly_so(
+    tmp_path: Path, said: str | None, served_too: bool
+) -> None:
+    write_revision(tmp_path, "0001", None)
+    write_revision(tmp_path, "0002", "0001")
+    if said is not None:
+        with (tmp_path / "0002_test.py").open("a", encoding="utf-8") as file:
+            file.write(f"\nserves_before = {said}\n")
+    assert served(history(tmp_path)) == (("0001", "0002") if served_too else ("0002",))
+
+
 def test_a_checkout_has_its_own_revisions_whatever_is_installed() -> None:
     versions = Path(__file__).parents[2] / "migrations" / "versions"
 

@@ -319,6 +319,29 @@ def test_f205_a_switch_that_broke_off_is_given_up_without_an_answer_of_kafkas() 
     assert schema is not None and (schema.topics, schema.migration) == ("zookeeper", None)
 
 
+def test_a_switch_that_another_run_ends_first_is_no_second_term_of_office() -> None:
+    tree = tree_with()
+
+    def faster(_: int) -> None:
+        tree.meanwhile = lambda _: None
+        switch(tree, run="bob")
+
+    tree.meanwhile = faster
+    assert switch(tree) is True
+    assert tree.data()["/zkcoord/epoch"] == b"1"
+    assert [commit.why for commit in tree.commits].count("begin topics zookeeper -> topics kafka") == 2  # one refused
+
+
+def test_a_tree_whose_cluster_nobody_has_told_yet_goes_back_and_a_brokers_node_of_another_name_is_passed_over() -> None:
+    """A tree is made for topics of Kafka before any broker has answered."""
+    tree = tree_with()
+    schema = current(tree)
+    assert schema is not None
+    tree.set("/zkcoord/schema", encode_schema(replace(schema, topics="kafka")))
+    tree.set("/brokers/ids/seqid", b"")
+    assert switch(tree, "zookeeper") is True
+
+
 def test_an_old_member_that_joins_meanwhile_ends_the_run() -> None:
     tree = tree_with()
     asked: list[int] = []
