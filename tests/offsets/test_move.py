@@ -156,6 +156,21 @@ def test_a_run_that_was_hung_writes_no_offset_after_the_group_has_come_back(at: 
         assert (pair.readable(), pair.offsets(0)["0"]) == ([True, False], b"950")
 
 
+@pytest.mark.parametrize("ends", ["moved", "given up"])
+def test_a_run_that_was_hung_before_it_made_the_copy_is_told_and_touches_none(ends: str) -> None:
+    pair = Pair.of()
+    hung = pair.move("r1")
+    hung.begin()
+    if ends == "moved":
+        whole(pair.move("r2"))
+    else:
+        assert pair.move("r2").give_up()
+    there = pair.memory(1).data()
+    with pytest.raises(FencedError, match="this run ends, and has moved nothing"):
+        hung._arrive()
+    assert pair.memory(1).data() == there
+
+
 def test_a_run_that_was_hung_before_its_last_write_does_not_open_a_later_copy() -> None:
     pair, calm = Pair.of(), Pair.of()
     hung = pair.move("r1")

@@ -17,6 +17,10 @@ from zkcoord.tree.record import encode_record
 from zkcoord.tree.snapshot import Read
 
 ELSEWHERE = Moved(state=MoveState.GONE, tree="cc", address="zk-cc:2181", run="x")
+BACK, FORTH = (  # the same two trees, and a move in the other direction that has not ended
+    encode_record(replace(DEFAULT_RECORD, moved=Moved(state=state, tree=tree, address=f"zk-{tree}:2181", run="x")))
+    for state, tree in ((MoveState.ARRIVING, "bb"), (MoveState.LEAVING, "aa"))
+)
 TOPIC = "/brokers/topics/clicks"
 
 
@@ -28,6 +32,7 @@ TOPIC = "/brokers/topics/clicks"
         (1, {DRAFT.registration("g", "c"): OURS}, UsageError, "there is a group g with consumers .c. at zk-bb:2181"),
         (0, {DRAFT.registration("g", "old"): OLD}, UsageError, "is read by old, and cannot be paused"),
         (0, {DRAFT.record("g"): b'{"wish":{"reset":{"run":"x"}}}'}, UsageError, "a reset is under way"),
+        (0, {DRAFT.record("g"): b'{"wish":{"delete":{"run":"x"}}}'}, UsageError, "a delete is under way: end it first"),
         (0, {DRAFT.record("g"): b'{"offsets":{"migration":{"goal":"dual"}}}'}, UsageError, "between stores: end that"),
         (0, {DRAFT.record("g"): b'{"wish":{"pause":{"who":"coordinator"}}}'}, UsageError, "a reset that broke off"),
         (0, {DRAFT.record("g"): b'{"wish":{"pause":{"handed_over":"begun"}}}'}, UsageError, "group take-back g`"),
@@ -43,6 +48,8 @@ TOPIC = "/brokers/topics/clicks"
             UsageError,
             "zk-cc:2181: end",
         ),
+        (0, {DRAFT.record("g"): BACK}, UsageError, "is arriving from zk-bb:2181: end that move first"),
+        (1, {DRAFT.record("g"): FORTH}, UsageError, "at zk-bb:2181 is being moved to zk-aa:2181: end that move first"),
         (0, {DRAFT.offset("g", P0): b"many"}, CorruptError, "offsets/clicks/0: bad offset"),
         (0, {DRAFT.record("g"): b"{"}, CorruptError, "/zkcoord/groups/g at zk-aa:2181: bad group record"),
         (1, {"/brokers/topics": b"", TOPIC: None}, UsageError, "topic clicks does not exist at zk-bb:2181"),

@@ -223,11 +223,10 @@ class GroupMove:
         self.target.edit(self.group, edit, lambda: self.target.removal(path))
 
     def _gone(self) -> Moved | None:
-        """What the source's record says of a move to this target that needs only to be opened; None: it does not."""
+        """What the source's record says of a move that needs only to be opened, by its run; None: it does not."""
         _, record = self.source.record(self.group)
         moved = None if record is None else record.moved
-        ended = moved is not None and moved.state is MoveState.GONE and moved.tree == self.target.tree_id
-        return moved if ended else None
+        return moved if moved is not None and moved.state is MoveState.GONE else None
 
     def _refuse_others(self) -> Readers:
         """Return who may read the group; UsageError for consumers that are not zkcoord's."""
@@ -283,10 +282,9 @@ class GroupMove:
     def _arrive(self) -> None:
         """Make the record of the copy, which nobody reads yet."""
         _, leaving = self.source.record(self.group)
-        invariant(leaving is not None and leaving.moved is not None, "it is leaving")
+        self._mine(None if leaving is None else leaving.moved, MoveState.LEAVING, self.source)
         if leaving is None or leaving.moved is None:
             return
-        self._mine(leaving.moved, MoveState.LEAVING, self.source)
         moved = replace(leaving.moved, state=MoveState.ARRIVING, tree=self.source.tree_id, address=self.source.address)
 
         def edit(record: GroupRecord | None) -> GroupRecord:
