@@ -12,7 +12,7 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.moved import Moved, MoveState
 from zkcoord.core.record import DEFAULT_RECORD, GroupRecord
 from zkcoord.core.state import GroupState
-from zkcoord.errors import FencedError
+from zkcoord.errors import FencedError, UsageError
 from zkcoord.offsets.move import GroupMove
 from zkcoord.tree.paths import DRAFT, LEGACY
 from zkcoord.tree.record import decode_record, encode_record
@@ -106,12 +106,22 @@ def test_what_nobody_can_read_at_the_copys_place_is_written_over() -> None:
     assert mark.incarnation == 3
 
 
-def test_a_state_that_the_copys_coordinator_has_raised_meanwhile_stays() -> None:
+@pytest.mark.parametrize("state", [GroupState(generation=8), GroupState(generation=7, problem="no member")])
+def test_a_state_that_the_copys_coordinator_has_written_meanwhile_stays(state: GroupState) -> None:
     pair = begun(Pair.of())
-    raised = encode_state(GroupState(generation=8))
-    put(pair.memory(1), {DRAFT.state("g"): raised})
+    put(pair.memory(1), {DRAFT.state("g"): encode_state(state)})
     whole(pair.move())
-    assert pair.memory(1).data()[DRAFT.state("g")] == raised
+    assert pair.memory(1).data()[DRAFT.state("g")] == encode_state(state)
+
+
+def test_a_move_is_not_given_up_where_the_group_arrives() -> None:
+    pair = Pair.of()
+    arriving = Moved(state=MoveState.ARRIVING, tree="aa", address="zk-aa:2181", run="r1")
+    pair.memory(1).set(DRAFT.record("g"), encode_record(replace(DEFAULT_RECORD, moved=arriving)))
+    before = pair.memory(1).data()
+    with pytest.raises(UsageError, match="group g is arriving from zk-aa:2181: run the command there"):
+        pair.back().move("r2").give_up()
+    assert pair.memory(1).data() == before
 
 
 def test_a_pause_that_a_coordinator_takes_back_behind_the_tombstone_does_not_end_the_move() -> None:

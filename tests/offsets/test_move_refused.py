@@ -86,6 +86,23 @@ def test_a_topic_that_is_another_one_there_is_refused_and_a_tree_without_kafka_i
     ]
 
 
+@pytest.mark.parametrize("without", [0, 1])
+def test_a_topic_whose_id_only_one_side_knows_is_no_other_one(without: int) -> None:
+    """Brokers before 2.8 write none."""
+    pair = Pair.of()
+    document = {"version": 3, "partitions": {"0": [1]}, "topic_id": "x"}
+    pair.memory(1 - without).set(TOPIC, json.dumps(document).encode())
+    assert pair.move().survey().offsets == 2
+
+
+def test_offsets_of_a_topic_that_is_gone_in_both_places_prevent_no_move() -> None:
+    pair = Pair.of()
+    for number in (0, 1):
+        del pair.memory(number).nodes[TOPIC]
+    whole(pair.move())
+    assert pair.offsets(1) == {"0": b"100", "1": b"7"}
+
+
 def test_a_group_without_a_record_is_moved_too() -> None:
     pair = Pair.of()
     del pair.memory(0).nodes[DRAFT.instance("g", "i1")]
