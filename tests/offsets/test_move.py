@@ -156,6 +156,19 @@ def test_a_run_that_was_hung_writes_no_offset_after_the_group_has_come_back(at: 
         assert (pair.readable(), pair.offsets(0)["0"]) == ([True, False], b"950")
 
 
+def test_behind_an_answer_that_is_lost_the_servers_are_in_step_before_the_record_is_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pair, seen = Pair.of(), list[str]()
+    tree = pair.memory(0)
+    monkeypatch.setattr(tree, "sync", lambda: seen.append("sync"))
+    tree.before_read = lambda _: seen.append("read")
+    tree.meanwhile = lambda _: seen.append("write")
+    pair.fault(0, "after")
+    pair.move().begin()
+    assert seen == ["read", "write", "sync", "read"]
+
+
 @pytest.mark.parametrize("ends", ["moved", "given up"])
 def test_a_run_that_was_hung_before_it_made_the_copy_is_told_and_touches_none(ends: str) -> None:
     pair = Pair.of()

@@ -10,19 +10,22 @@ import pytest
 
 from tests.migrate.memory_tree import CrashError, MemoryTree
 from tests.offsets.two_trees import OLD, OURS, P0, P1, put
+from zkcoord.core.adoption import Adoption
 from zkcoord.core.record import GroupRecord
-from zkcoord.errors import UsageError
+from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.migrate import upgrade
 from zkcoord.offsets import backup_file
 from zkcoord.offsets.backup import saved
 from zkcoord.offsets.backup_file import BackupWriter, Header, Saved
 from zkcoord.offsets.restore import Restore, first_nodes
 from zkcoord.offsets.writing import RecordChangedError
+from zkcoord.shell.ports import CommitDone, Outcome
 from zkcoord.tree.paths import CANDIDATES, DRAFT, EPOCH, LEGACY, RECORDS, ROOT, SCHEMA, Layout
 from zkcoord.tree.record import encode_record
 from zkcoord.tree.schema import decode_schema, encode_schema
 from zkcoord.tree.snapshot import Node, Read
 from zkcoord.tree.topic import Mark, encode_mark
+from zkcoord.tree.writes import Transaction
 
 NODE_BYTES_MAX = 1024 * 1024
 
@@ -214,6 +217,61 @@ def test_a_group_that_commits_to_kafka_is_known_as_such(store: str, told: bool) 
     work = Restore(there, DRAFT)
     whole(there, list(saved(source.read, DRAFT)), work)
     assert (work.done["g"].in_kafka, work.done["g"].created, work.done["h"].in_kafka) == (told, 2, False)
+
+
+def test_of_two_trees_without_an_id_nobody_knows_that_they_are_the_same_and_one_with_an_id_keeps_it() -> None:
+    source, there, named = tree(), tree(), tree()
+    for each in (source, there):
+        put(each, {SCHEMA: encode_schema(replace(decode_schema(each.data()[SCHEMA]), tree_id=""))})
+    backup = list(saved(source.read, DRAFT))
+    for each, tree_id in ((there, "cc"), (named, "aa")):
+        del each.nodes[DRAFT.mark("g", "clicks")]
+        whole(each, backup, Restore(each, DRAFT))
+        copied = encode_mark(Mark(incarnation=3, topic_id=None, czxid=0, root_czxid=0))
+        assert each.data()[DRAFT.mark("g", "clicks")] == copied
+        assert decode_schema(each.data()[SCHEMA]).tree_id == tree_id
+
+
+def test_a_mark_comes_back_as_it_was_into_the_tree_itself_and_owners_and_channels_do_not() -> None:
+    source, there = tree(LEGACY), tree(LEGACY)
+    put(source, {LEGACY.owner("g", P0): b"g_a-0", f"{LEGACY.channels_of('g')}/g_a": b"{}"})
+    del there.nodes[LEGACY.mark("g", "clicks")]
+    whole(there, list(saved(source.read, LEGACY)), Restore(there, LEGACY))
+    assert there.data()[LEGACY.mark("g", "clicks")] == mark(3)
+    assert {LEGACY.owner("g", P0), LEGACY.channels_of("g")} & there.data().keys() == set()
+
+
+def test_a_tree_of_the_layout_legacy_has_the_parent_of_its_channels_where_it_is_restored() -> None:
+    """Consumers make theirs below it."""
+    there = MemoryTree()
+    whole(there, list(saved(tree(LEGACY).read, LEGACY)), Restore(there, LEGACY))
+    assert LEGACY.channels in there.nodes
+
+
+@pytest.mark.parametrize(("offsets", "dual", "told"), [("kafka", False, True), ("zookeeper", False, False)])
+def test_a_group_whose_old_members_commit_to_kafka_is_known_as_such(offsets: str, dual: bool, told: bool) -> None:
+    source, there = tree(LEGACY), MemoryTree()
+    adoption = Adoption(offsets=offsets, dual_commit=dual, strategy="range", kafka="1.1")
+    record = GroupRecord(adoption=adoption, store_name=adoption.store_name)
+    put(source, {LEGACY.record("g"): encode_record(record)})
+    work = Restore(there, LEGACY)
+    work.survey(list(saved(source.read, LEGACY)))
+    assert work.done["g"].in_kafka is told
+
+
+def test_a_write_that_is_refused_for_another_reason_than_that_the_node_is_there_ends_the_restore_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    there, tried = MemoryTree(), list[Transaction]()
+
+    def refuses(transaction: Transaction) -> CommitDone:
+        tried.append(transaction)
+        return CommitDone(0, Outcome.REFUSED, failed_at=0, reason="NoNode")
+
+    monkeypatch.setattr(there, "commit", refuses)
+    with pytest.raises(UnavailableError, match=r"could not be written \(NoNode\): run it again"):
+        whole(there, list(saved(tree().read, DRAFT)), Restore(there, DRAFT))
+    assert len(tried) == 1
 
 
 def test_what_belongs_to_a_session_is_not_saved() -> None:

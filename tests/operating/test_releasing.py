@@ -12,9 +12,9 @@ from tests.old_members.groups import static
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.moved import Moved, MoveState
 from zkcoord.core.record import DEFAULT_RECORD
-from zkcoord.errors import UsageError
+from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.migrate import upgrade
-from zkcoord.operating.adopting import adopt_group
+from zkcoord.operating.adopting import Result, adopt_group
 from zkcoord.operating.releasing import ours, release
 from zkcoord.tree.paths import LEGACY
 from zkcoord.tree.record import decode_record, encode_record
@@ -227,6 +227,56 @@ def test_adoptions_that_broke_off_anywhere_are_ended_by_the_next_run_and_none_is
         assert set(run()) <= {"adopted", "unchanged"}
     assert run() == ["unchanged"] * 3
     assert [tree.nodes[LEGACY.record(group)] for group in ("a", "b", "c")] == [(encode_record(ADOPTED), 0)] * 3
+
+
+def adopted(tree: MemoryTree, told: Adoption) -> Result:
+    return adopt_group(tree, LEGACY, "g", told, None, force=False)
+
+
+def test_a_changed_adoption_keeps_what_it_does_not_know_and_never_changes_where_the_offsets_are() -> None:
+    tree = MemoryTree()
+    upgrade(tree, run_id="test", layout="legacy")
+    both = Adoption(offsets="kafka", dual_commit=True, strategy="range", kafka="0.11")
+    assert adopted(tree, both).result == "adopted"
+    assert decode_record(tree.nodes[RECORD][0]).store_name == "dual"
+    later = replace(both, unknown={"later": 1})
+    put(tree, {RECORD: encode_record(replace(DEFAULT_RECORD, adoption=later, store_name="kafka")).decode()})
+    assert adopted(tree, replace(both, strategy="roundrobin")).result == "changed"
+    record = decode_record(tree.nodes[RECORD][0])
+    assert (record.adoption, record.store_name) == (replace(later, strategy="roundrobin"), "kafka")
+    assert adopted(tree, replace(both, strategy="roundrobin")).result == "unchanged"
+    for other in (replace(both, dual_commit=False), replace(both, offsets="zookeeper", dual_commit=False)):
+        found = adopted(tree, other)
+        assert (found.result, "release it first" in found.why) == ("refused", True)
+    assert decode_record(tree.nodes[RECORD][0]) == record
+
+
+def test_a_zookeeper_that_does_not_answer_ends_a_run_of_adoptions_and_is_no_refusal_of_a_group() -> None:
+    tree = MemoryTree()
+    upgrade(tree, run_id="test", layout="legacy")
+    tree.fault = lambda _: "before"
+    assert ADOPTED.adoption is not None
+    with pytest.raises(UnavailableError, match="others changed it 20 times"):
+        adopted(tree, ADOPTED.adoption)
+
+
+def test_behind_a_removal_that_is_refused_nothing_more_goes_before_the_tree_is_read_again(
+    tree: MemoryTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record would go, and with it the guard of what is left."""
+    monkeypatch.setattr("zkcoord.tree.writes.ITEMS_MAX", 1)
+    start, seen = len(tree.commits), list[str]()
+    monkeypatch.setattr(tree, "sync", lambda: seen.append("sync"))
+    tree.before_read = lambda _: seen.append("read")
+
+    def writes(n: int) -> None:
+        seen.append(f"write {n - start}")
+        if n == start + 2:
+            tree.set(tree.commits[n].writes[-1].path, b"changed")
+
+    tree.meanwhile = writes
+    assert release(tree, LEGACY, "g", refuses) == len(OF_OURS)
+    assert seen[seen.index("write 2") + 1 :][:2] == ["sync", "read"]
 
 
 @pytest.mark.parametrize("store", ["dual", "kafka"])
