@@ -293,6 +293,20 @@ def test_what_belongs_to_a_session_is_not_saved() -> None:
     assert paths == {path for path in there.data() if path.startswith((ROOT, LEGACY.groups))} - gone
 
 
+@pytest.mark.parametrize("count", ["1", "3", "-1", "null"])
+def test_a_backup_whose_last_line_counts_other_nodes_than_it_has_is_not_whole(count: str) -> None:
+    file = io.StringIO()
+    writer = BackupWriter(file, Header(revision="", layout="draft", made="now", who="ann"))
+    for path in ("/zkcoord", "/zkcoord/groups"):
+        writer.add(Saved(path, b""))
+    writer.end()
+    assert backup_file.check(file, "backup").layout == "draft"
+    text = file.getvalue()
+    assert text.count('{"nodes":2,') == 1
+    with pytest.raises(UsageError, match="backup is no whole backup"):
+        backup_file.check(io.StringIO(text.replace('{"nodes":2,', f'{{"nodes":{count},')), "backup")
+
+
 @pytest.mark.parametrize("byte", [b"\x00", b"\x1f", b"a", b"\xff", "é".encode()])
 def test_f202_a_node_of_a_mebibyte_is_saved_whatever_its_bytes(byte: bytes) -> None:
     """In JSON a control character takes six."""

@@ -188,6 +188,16 @@ def test_f259_an_adoption_is_not_put_back_where_another_release_has_removed_the_
     assert tree.data() == after
 
 
+def test_f259_an_adoption_is_not_put_back_over_another_one(tree: MemoryTree) -> None:
+    told = Adoption(offsets="zookeeper", strategy="roundrobin", kafka="1.1")
+    joins_before_the_next_write(tree)
+    theirs = encode_record(replace(DEFAULT_RECORD, adoption=told))
+    once_read(tree, RECORD, lambda: tree.set(RECORD, theirs), commits=1)
+    with pytest.raises(UsageError, match=OURS):
+        release(tree, LEGACY, "g", refuses)
+    assert tree.data()[RECORD] == theirs
+
+
 def test_a_group_that_is_adopted_again_in_the_middle_keeps_its_record(tree: MemoryTree) -> None:
     def adopts(n: int) -> None:
         if n == 1:
