@@ -79,6 +79,15 @@ def test_f94_who_holds_on_to_what_old_members_plan_for_another_is_evicted_after_
     assert "t-1" in evicted.why
 
 
+def test_f94_what_a_member_holds_with_another_of_its_threads_than_the_plan_says_is_against_the_plan_too() -> None:
+    """Old members compare threads: what they read in the owner's node is not what they would write there."""
+    steps, view = Steps(), shared({**PLAN, T2: f"{OURS}-1"})
+    steps.step(view)
+    ((evicted,), _) = steps.step(view, NOW + PATIENCE_MS + SESSION_MS)
+    assert isinstance(evicted, EvictMember)
+    assert "t-2" in evicted.why
+
+
 def test_f94_who_gives_up_what_is_not_its_own_any_more_is_not_evicted_for_the_next_partition() -> None:
     steps = Steps()
     steps.step(shared({**PLAN, T1: f"{OURS}-0"}))
@@ -137,9 +146,10 @@ def test_f95_what_an_old_member_gave_up_is_told_with_the_remedy_and_over_once_it
     steps, view = Steps(), shared({p: t for p, t in PLAN.items() if p != T1})
     due_ms = NOW + PATIENCE_MS + GIVEN_UP_MS
     assert steps.step(view) == ((), due_ms)
-    ((told,), _) = steps.step(view, due_ms)
+    assert steps.step(view, due_ms - 1) == ((), due_ms)
+    ((told,), wake_ms) = steps.step(view, due_ms)
     assert isinstance(told, SetState)
-    assert told.event is StateEvent.ASSIGNMENT_PROBLEM
+    assert (told.event, wake_ms) == (StateEvent.ASSIGNMENT_PROBLEM, None)
     assert told.state.problem is not None
     for words in ("t-1", OLD, "zkcoord group poke g", "rebalance.max.retries"):
         assert words in told.state.problem
@@ -198,6 +208,24 @@ def test_f95_old_members_are_poked_on_request_and_a_second_request_waits_for_a_m
     assert steps.step(again, NOW + 1) == ((), NOW + POKE_AGAIN_MS)
     second, _ = steps.step(again, NOW + POKE_AGAIN_MS)
     assert [type(d) for d in second] == [PokeMembers, WriteResponse]
+
+
+def test_f95_a_poke_that_may_not_have_been_carried_out_is_repeated_and_the_minute_counts_from_the_first() -> None:
+    steps, view = Steps(), shared(PLAN, wish=runs(poke="r1"))
+    for after_ms in (0, 1_000, 2_000):  # its multi was refused: somebody wrote the record
+        assert [type(d) for d in steps.step(view, NOW + after_ms)[0]] == [PokeMembers, WriteResponse]
+    again = shared(PLAN, wish=runs(poke="r2"))
+    assert steps.step(again, NOW + POKE_AGAIN_MS - 1) == ((), NOW + POKE_AGAIN_MS)
+    assert [type(d) for d in steps.step(again, NOW + POKE_AGAIN_MS)[0]] == [PokeMembers, WriteResponse]
+
+
+def test_f95_a_time_without_a_plan_does_not_shorten_the_minute_between_two_pokes() -> None:
+    steps, given_up = Steps(), {p: t for p, t in PLAN.items() if p != T1}
+    steps.step(shared(given_up, wish=runs(poke="r1")))
+    waiting = fast_replace(MIXED, plan=None, grace_ends_ms=NOW + 20)
+    steps.step(shared(given_up, waiting, problem="nothing is begun in this group: an old member"), NOW + 10)
+    found, _ = steps.step(shared(given_up, wish=runs(poke="r2")), NOW + 20)
+    assert not [d for d in found if isinstance(d, PokeMembers)]
 
 
 @pytest.mark.parametrize("mode", [OBSERVED, GroupMode()])
