@@ -6,7 +6,7 @@ readings in a row are equal: then nothing changed between them (each node's vers
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -29,8 +29,8 @@ from zkcoord.errors import CorruptError, SchemaError, UsageError
 from zkcoord.legacy.mode_watch import ModeWatch
 from zkcoord.migrate import BlockingTree, current, history
 from zkcoord.tree.broker import broker_id, decode_broker
-from zkcoord.tree.brokers_move import READS, WORDS, move_of
-from zkcoord.tree.candidate import assignors_of, in_charge, protocol_range
+from zkcoord.tree.brokers_move import READS, SILENT, WORDS, BrokersMove, move_of
+from zkcoord.tree.candidate import assignors_of, in_charge, protocol_range, says_silent
 from zkcoord.tree.known_topics import KnownTopics
 from zkcoord.tree.offset import decode_offset
 from zkcoord.tree.paths import (
@@ -64,7 +64,7 @@ class TreeReport:
     coordinator: str | None
     epoch: int | None
     epoch_since_ms: int | None
-    brokers: str | None = None  # that Kafka's brokers leave the ZooKeeper that topics are read from, and what to do
+    brokers: str | None = None  # how Kafka's brokers leave ZooKeeper, where somebody must act, and what to do
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +143,7 @@ def read_tree(tree: BlockingTree, address: str) -> TreeReport:
     refuse_newer(schema)
     layout = schema.place
     leader, epoch, *of_brokers = tree.read([Read(layout.coordinator), Read(EPOCH), *READS])
-    move = None if layout.mirrored else move_of(of_brokers)
+    coordinator = leader.data.decode("utf-8", "backslashreplace") if leader.exists else None
     number: int | None = None
     try:
         number = decode_epoch(epoch.data) if epoch.exists else None
@@ -151,11 +151,21 @@ def read_tree(tree: BlockingTree, address: str) -> TreeReport:
         raise CorruptError(f"{EPOCH}: {error}; an operator must restore it") from error
     return TreeReport(
         layout=layout,
-        coordinator=leader.data.decode("utf-8", "backslashreplace") if leader.exists else None,
+        coordinator=coordinator,
         epoch=number,
         epoch_since_ms=epoch.stat.mtime_ms if epoch.stat else None,
-        brokers=None if move is None else WORDS[move],
+        brokers=". ".join(_of_brokers(tree, layout, coordinator, move_of(of_brokers))) or None,
     )
+
+
+def _of_brokers(tree: BlockingTree, layout: Layout, coordinator: str | None, move: BrokersMove | None) -> Iterator[str]:
+    """Say how Kafka's brokers leave ZooKeeper. The coordinator has seen for how long their controllers were silent."""
+    if move is not None and not layout.mirrored:
+        yield WORDS[move]
+    if move is BrokersMove.MOVING and coordinator is not None and may_name_a_group(coordinator):
+        [own] = tree.read([Read(f"{CANDIDATES}/{coordinator}")])
+        if says_silent(own.data):
+            yield SILENT
 
 
 def _no_tree(tree: BlockingTree, address: str) -> str:

@@ -4,6 +4,7 @@ phase."""
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,10 @@ from tests.integration.kraft_scene import KRaftMove
 from tests.waiting import wait_until
 from zkcoord.coordinator import Coordinator
 from zkcoord.doctor.asking import ask_tree
+from zkcoord.group_report import read_tree
 from zkcoord.shell.zk.blocking import Tree
+from zkcoord.tree.brokers_move import SILENT
+from zkcoord.tree.paths import CONTROLLER
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.kafka, pytest.mark.long]
 
@@ -88,6 +92,7 @@ def test_f238_a_controller_that_looks_for_partitions_nobody_created_in_zookeeper
 ) -> None:
     """A topic was given a partition while one controller was gone, and the next one had not read ZooKeeper yet."""
     with KRaftMove(tmp_path) as scene:
+        scene.coordinator()
         scene.migrate()
         topic = f"/brokers/topics/{scene.topic}"
         before = scene.look(topic)
@@ -100,12 +105,28 @@ def test_f238_a_controller_that_looks_for_partitions_nobody_created_in_zookeeper
         controller.start()
         wait_until(lambda: controller.log.read_text("utf-8").count(STUCK) >= 3, "it tries, and tries again")
         assert writing(scene) is False
+        wait_until(lambda: said(scene, "unreadable"), "the coordinator sees it")
+        assert SILENT in shown(scene)
         assert scene.look(topic) != before  # with that it is further than before
         assert not scene.look(f"{topic}/partitions/{PARTITIONS}/state")
         scene.make(f"{topic}/partitions/{PARTITIONS}", "")
         scene.make(f"{topic}/partitions/{PARTITIONS}/state", scene.look(f"{topic}/partitions/0/state"))
         scene.await_written()  # within a minute, after which it tries again at the latest
         assert writing(scene) is True
+        wait_until(lambda: said(scene, "problem_over"), "the coordinator sees it")
+        assert "Kafka's brokers are being moved" in shown(scene) and SILENT not in shown(scene)
+        assert len(said(scene, "unreadable")) == 1  # and not before, while the cluster had nothing to do
+
+
+def said(scene: KRaftMove, event: str) -> list[dict[str, Any]]:
+    """What the coordinator has logged of the controllers."""
+    return [fields for fields in scene.reports.of(event) if fields["path"] == CONTROLLER]
+
+
+def shown(scene: KRaftMove) -> str:
+    """What `zkcoord group describe` says of the brokers."""
+    with Tree(scene.zookeeper) as tree:
+        return read_tree(tree, scene.zookeeper).brokers or ""
 
 
 def writing(scene: KRaftMove) -> bool | None:

@@ -20,6 +20,7 @@ from zkcoord.metrics import endpoint, names
 from zkcoord.metrics.address import parse_address
 from zkcoord.metrics.endpoint import Endpoint, Part
 from zkcoord.metrics.names import Name
+from zkcoord.serving import controllers_watch
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.writes import CreateNode, DeleteNode, Transaction, Write
 
@@ -170,6 +171,36 @@ def test_f158_a_coordinator_measures_that_the_brokers_leave_its_zookeeper_until_
         wait_until(lambda: leaving() == 1, "the move is seen")
         write(DeleteNode("/controller", -1))
         wait_until(lambda: leaving() == 0, "it was taken back")
+    finally:
+        coordinator.stop()
+
+
+@pytest.mark.zookeeper
+def test_f242_a_coordinator_measures_that_the_controllers_are_silent(
+    chroot: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controllers_watch, "SILENT_MS", 1)
+    make_topic(chroot, 4)
+    address = free_address()
+    coordinator = Coordinator(chroot, metrics=address)
+    coordinator.start()
+
+    def silent() -> float | None:
+        return value(address, "zkcoord_kraft_controllers_silent") if get(address, "/readyz")[0] == 200 else None
+
+    def write(*writes: Write) -> None:
+        with Tree(chroot) as tree:
+            assert not tree.commit(Transaction(writes=writes)).reason
+
+    try:
+        wait_until(lambda: silent() == 0, "nothing is said")
+        write(
+            CreateNode("/migration", b'{"kraft_controller_id":3000,"kraft_metadata_offset":7}'),
+            CreateNode("/brokers/ids/0", b"{}"),
+        )
+        wait_until(lambda: silent() == 1, "they are silent")
+        write(DeleteNode("/migration", -1))
+        wait_until(lambda: silent() == 0, "the move was taken back")
     finally:
         coordinator.stop()
 

@@ -8,6 +8,7 @@ from zkcoord.core.topic_answers import Broker, Cluster, Kind, Question
 from zkcoord.errors import UnavailableError
 from zkcoord.serving.asker import Asker
 from zkcoord.serving.brokers_watch import ASK_MS, FOLLOWED, BrokersWatch
+from zkcoord.serving.election import Election
 from zkcoord.serving.kafka_nodes import KafkaNodes
 from zkcoord.shell.loop import Loop
 from zkcoord.shell.ports import CallDone
@@ -124,7 +125,7 @@ def test_a_term_that_ends_follows_nothing_more_and_says_no_more_that_brokers_lea
 def test_the_list_of_brokers_is_followed_on_when_nobody_needs_their_racks_any_more() -> None:
     tracker = Tracker()
     loop = cast("Loop", type("Standing", (), {"tracker": tracker}))
-    nodes = KafkaNodes(loop, DRAFT, lambda _path, _why: None, None)
+    nodes = KafkaNodes(loop, DRAFT, lambda _path, _why: None, None, cast("Election", None))
     nodes.brokers.use("g", wanted=True)
     nodes.brokers.use("g", wanted=False)
     assert {(path, kind) for path, kind, _ in FOLLOWED} <= followed(tracker)

@@ -16,7 +16,7 @@ from zkcoord.core.topic_mirror import ABSENT_MS, CONFIRM_MS
 from zkcoord.core.topics import DELETED_MS
 from zkcoord.errors import SchemaError, UsageError
 from zkcoord.serving.topic_mirror import KAFKA
-from zkcoord.tree.paths import DRAFT, EPOCH, SCHEMA, TOPICS
+from zkcoord.tree.paths import BROKERS, DRAFT, EPOCH, SCHEMA, TOPICS
 from zkcoord.tree.schema import decode_schema, encode_schema
 from zkcoord.tree.writes import CreateNode, SetNode
 
@@ -51,7 +51,8 @@ def test_a_group_reads_topics_that_only_kafkas_metadata_tells(seed: int) -> None
     group = Group(seed)
     schema = parse_json(group.world.ensemble.data(SCHEMA) or b"")
     assert (schema["topics"], schema["cluster_id"], schema["revision"]) == ("kafka", CLUSTER, "0003")
-    assert not [path for _, _, path in group.world.asked if path.startswith("/brokers/")]
+    brokers = {path for _, _, path in group.world.asked if path.startswith("/brokers/")}
+    assert brokers == {BROKERS}  # whether any uses this ZooKeeper: their controllers must tell it then
     assert (group.mark()["topic_id"], group.mark()["czxid"]) == (group.mirrored()["t"], "0")
     begun_ms = group.world.now_ms
     group.grow("t", 6)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zkcoord.tree.brokers_move import BrokersMove, cluster_id_of, cluster_of, move_of, registered
+from zkcoord.tree.brokers_move import BrokersMove, Written, cluster_id_of, cluster_of, move_of, registered, written
 from zkcoord.tree.paths import BROKERS, CLUSTER_ID, CONTROLLER, FROM_KAFKA, FROM_ZOOKEEPER, MIGRATION
 from zkcoord.tree.schema import Schema
 from zkcoord.tree.snapshot import Kind, Node, Stat
@@ -51,6 +51,15 @@ def test_a_move_is_seen_in_what_kafka_writes_and_in_nothing_else(
     nodes = (node(MIGRATION, migration), node(CONTROLLER, controller), node(BROKERS, b"", *ids))
     assert move_of(nodes) is move
     assert registered(nodes[2]) is any(name.isdigit() for name in ids)
+
+
+def test_controllers_have_told_something_when_their_offset_is_another_one() -> None:
+    first = written(None, node(MIGRATION, BEGUN), 1_000)
+    assert first == Written(9, 1_000)
+    assert written(first, node(MIGRATION, BEGUN), 2_000) is first  # one that fails writes the same again
+    assert written(first, node(MIGRATION, BEGUN.replace(b":9", b":10")), 3_000) == Written(10, 3_000)
+    assert written(first, node(MIGRATION, BEGUN.replace(b":9", b":2")), 4_000) == Written(2, 4_000)  # a new attempt
+    assert written(first, node(MIGRATION, None), 5_000) == Written(-1, 5_000)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from zkcoord.doctor.facts import GroupFacts, KafkaFacts, ServerFacts, Silence, T
 from zkcoord.errors import CorruptError, UsageError, ZkcoordError
 from zkcoord.group_report import group_names, may_name_a_group, read_group, read_tree
 from zkcoord.migrate import BlockingTree, current, served
-from zkcoord.tree.brokers_move import READS, BrokersMove, cluster_of, move_of, written_until
+from zkcoord.tree.brokers_move import READS, BrokersMove, cluster_of, move_of, written
 from zkcoord.tree.bulk import data
 from zkcoord.tree.candidate import describe
 from zkcoord.tree.paths import BROKERS, CANDIDATES, CLUSTER_ID, FROM_KAFKA, MIGRATION, TOPICS, Layout
@@ -157,8 +157,8 @@ def ask_tree(tree: BlockingTree, *, logs_in: bool = False, wait_s: float = WRITE
 
 def _written_again(tree: BlockingTree, migration: Node, wait_s: float) -> bool:
     """Wait until the controllers that move brokers have told ZooKeeper more; False: they did not in that time."""
-    deadline = time.monotonic() + wait_s
-    while written_until(tree.read([Read(MIGRATION)])[0]) <= written_until(migration):
+    deadline, seen = time.monotonic() + wait_s, written(None, migration, 0)
+    while written(seen, tree.read([Read(MIGRATION)])[0], 0) is seen:
         if time.monotonic() >= deadline:
             return False
         time.sleep(LOOK_SECONDS)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from zkcoord.core.severity import Severity
 from zkcoord.core.words import count, some
 from zkcoord.doctor.facts import ACTS, CALLER, Finding, GroupFacts, KafkaFacts, TreeFacts
-from zkcoord.tree.brokers_move import MEND, BrokersMove
+from zkcoord.tree.brokers_move import KEEP_STILL, MEND, BrokersMove
 from zkcoord.tree.paths import CONTROLLER, MIGRATION
 
 AREA = "kafka"
@@ -95,8 +95,7 @@ def _controllers(tree: TreeFacts) -> Iterator[Finding]:
         yield Finding(Severity.OK, AREA, what, f"kraft_metadata_offset in {MIGRATION} grows")
     elif tree.controllers_write is False:
         what = "the KRaft controllers do not write to ZooKeeper: brokers that still use it are told of nothing"
-        remedy = "take no step of the move, on or back, and restart no broker; see the log of the controller that leads"
-        yield Finding(Severity.ERR, AREA, what, f"kraft_metadata_offset in {MIGRATION} does not grow", remedy)
+        yield Finding(Severity.ERR, AREA, what, f"kraft_metadata_offset in {MIGRATION} does not grow", KEEP_STILL)
 
 
 def _brokers(tree: TreeFacts, kafka: KafkaFacts, groups: Sequence[GroupFacts]) -> Iterator[Finding]:

@@ -72,6 +72,11 @@ LEAVING = Name(
     GAUGE,
     "1 while topics come from ZooKeeper and Kafka's brokers leave it, or have left it.",
 )
+SILENT = Name(
+    "zkcoord_kraft_controllers_silent",
+    GAUGE,
+    "1 while Kafka's brokers are being moved to KRaft, and the controllers have told ZooKeeper nothing for 30 s.",
+)
 COMMANDS = Name("zkcoord_group_commands", GAUGE, "Outstanding commands that are at least so old.", ("group", "older"))
 COMMAND_AGE = Name("zkcoord_group_command_age_seconds", GAUGE, "Age of the oldest outstanding command.", ("group",))
 PROBLEM = Name("zkcoord_group_problem", GAUGE, "1 while the group has this kind of problem.", ("group", "problem"))

@@ -153,6 +153,7 @@ class MeasuredCoordinator(_Measured[CoordinatorRole]):
         yield names.EPOCH, (), term.epoch if term is not None else 0
         kafka = self._role.kafka if self._role is not None else None
         yield names.LEAVING, (), float(kafka is not None and kafka.leaving)
+        yield names.SILENT, (), float(kafka is not None and kafka.silent)
         if self._role is not None and term is not None:
             self._groups.keep(self._role.groups)
         yield from self._groups.samples(mono_ms())

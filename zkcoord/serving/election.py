@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from zkcoord.core.eligibility import in_common
 from zkcoord.errors import CorruptError, SchemaError
-from zkcoord.tree.candidate import asked_to_resign, protocols_of
+from zkcoord.tree.candidate import asked_to_resign, protocols_of, says_silent, with_silent
 from zkcoord.tree.paths import CANDIDATES, EPOCH, FROM_KAFKA, KAFKA, LEGACY, SCHEMA, Layout
 from zkcoord.tree.reading import Want
 from zkcoord.tree.schema import (
@@ -263,6 +263,15 @@ class Election:
         if node is None or node.stat is None or node.stat.ephemeral_owner != self.session_id:
             return None
         return asked_to_resign(node.data)
+
+    def saying_silent(self, *, silent: bool) -> Transaction | None:
+        """The write by which this coordinator says in its own node whether the KRaft controllers tell ZooKeeper
+        nothing; None: it says that already, or has no node."""
+        node = self._node(self.own_path)
+        if node is None or node.stat is None or self.id_taken() or says_silent(node.data) is silent:
+            return None
+        said = SetNode(self.own_path, with_silent(node.data, silent=silent), node.stat.version)
+        return Transaction(writes=(CheckNode(EPOCH, self._version(EPOCH)), said), why="controllers of KRaft")
 
     def id_taken(self) -> bool:
         """True when another session holds the id that was chosen."""

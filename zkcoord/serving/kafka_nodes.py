@@ -6,6 +6,8 @@ from zkcoord.errors import invariant
 from zkcoord.serving.asker import Asker
 from zkcoord.serving.brokers import BrokerTable
 from zkcoord.serving.brokers_watch import BrokersWatch, follows
+from zkcoord.serving.controllers_watch import ControllersWatch
+from zkcoord.serving.election import Election
 from zkcoord.serving.kafka_roots import KafkaRoots
 from zkcoord.serving.topic_mirror import TopicMirror
 from zkcoord.serving.topics import Problem, TopicTable
@@ -20,8 +22,9 @@ from zkcoord.tree.snapshot import Node
 class KafkaNodes:
     """The tables of one term, and the mirror behind them where topics come from Kafka's metadata."""
 
-    def __init__(self, loop: Loop, layout: Layout, problem: Problem, asker: Asker | None) -> None:
-        """`asker`: asks Kafka; None where topics come from ZooKeeper, and no brokers were named."""
+    def __init__(self, loop: Loop, layout: Layout, problem: Problem, asker: Asker | None, election: Election) -> None:
+        """`asker`: asks Kafka; None where topics come from ZooKeeper, and no brokers were named; `election`: that of
+        the term."""
         tracker = loop.tracker
         self.mirror: TopicMirror | None = None
         self._roots: KafkaRoots | None = None
@@ -33,6 +36,7 @@ class KafkaNodes:
         else:
             self._roots = KafkaRoots(tracker, problem)
             self._watch = BrokersWatch(tracker, problem, asker)
+        self._controllers = ControllersWatch(loop, problem, election)
         self.topics = TopicTable(tracker, layout, problem, self._shared)
         self.brokers = BrokerTable(tracker, layout, problem, self._shared)
 
@@ -50,6 +54,11 @@ class KafkaNodes:
         return self._watch is not None and self._watch.leaving
 
     @property
+    def silent(self) -> bool:
+        """True while the KRaft controllers that move Kafka's brokers tell ZooKeeper nothing."""
+        return self._controllers.silent
+
+    @property
     def whole(self) -> bool:
         """True when a topic that is missing here is missing in Kafka, as far as anybody knows."""
         return self.mirror is None or self.mirror.whole
@@ -60,6 +69,7 @@ class KafkaNodes:
             self.mirror.take(node)
         if self._watch is not None:
             self._watch.take(node)
+        self._controllers.take(node)
         if self.topics.about(node):
             return self.topics.read(node)
         if self.brokers.about(node):
@@ -74,9 +84,12 @@ class KafkaNodes:
 
     def advance(self, term: Term, schema: tuple[Schema, int], now_ms: int) -> int | None:
         """Do what is due to keep up with Kafka. Returns when to come again."""
+        due = [self._controllers.advance(now_ms)]
         if self.mirror is not None:
-            return self.mirror.advance(term, schema, now_ms)
-        return None if self._watch is None else self._watch.advance(now_ms)
+            due.append(self.mirror.advance(term, schema, now_ms))
+        if self._watch is not None:
+            due.append(self._watch.advance(now_ms))
+        return min((at_ms for at_ms in due if at_ms is not None), default=None)
 
     def forget(self, group: str) -> None:
         """Forget the group: it is gone."""
@@ -85,7 +98,7 @@ class KafkaNodes:
 
     def end(self) -> None:
         """Follow nothing more."""
-        for following in (self._roots, self._watch):
+        for following in (self._roots, self._watch, self._controllers):
             if following is not None:
                 following.end()
         self.topics.end()

@@ -256,25 +256,25 @@ class CoordinatorRole:
         if (transaction := preparation or multi) is not None:
             loop.commit(transaction, ELECTION, now_ms, ELECTION)
         if multi is not None:
-            self._follow_tree()  # these reads go right behind the election, and count if it succeeds
+            self._follow_tree(election)  # these reads go right behind the election, and count if it succeeds
         elif election.standby_to() is not None:
             self._leave_tree()
 
     def _serve(self, election: Election, now_ms: int) -> None:
         epoch, version = election.epoch()
         self.term = Term(epoch=epoch, epoch_version=version, marks={})
-        self._follow_tree()
+        self._follow_tree(election)
         self._report.problem(CANDIDATES, None)
         self._report.elected(election.candidate_id, epoch, self._groups, now_ms)
 
-    def _follow_tree(self) -> None:
+    def _follow_tree(self, election: Election) -> None:
         """Follow what decisions depend on. Nothing is decided before the election is seen to have succeeded."""
         if self.kafka is not None:
             return
         tracker = self._loop.tracker
         tracker.want(ROOT)
         tracker.touch(ROOT)  # somebody else may have made it since it was read for the election
-        self.kafka = KafkaNodes(self._loop, self._layout, self._report.problem, self._asker)
+        self.kafka = KafkaNodes(self._loop, self._layout, self._report.problem, self._asker, election)
         self._read_groups()
 
     def _leave_tree(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 
 from zkcoord.tree.broker import broker_id
@@ -14,6 +15,16 @@ from zkcoord.tree.snapshot import Kind, Node, Read
 READS = (Read(MIGRATION), Read(CONTROLLER), Read(BROKERS, Kind.CHILDREN))
 
 MEND = f"run `{switch_command(FROM_KAFKA)}`, and start its coordinators as it says"
+
+SILENT_MS = 30_000
+"""Controllers write every second or two, and the next one that leads begins within seconds."""
+
+KEEP_STILL = "take no step of the move, on or back, and restart no broker; see the log of the controller that leads"
+
+SILENT = (
+    f"the KRaft controllers have told ZooKeeper nothing for {SILENT_MS // 1000} s, nor Kafka's brokers that still use "
+    f"it: {KEEP_STILL}, and docs/kraft.md (When the controllers do not write to ZooKeeper)"
+)
 
 
 class BrokersMove(Enum):
@@ -50,6 +61,20 @@ def written_until(migration: Node) -> int:
     A controller that fails writes the node again and again, too, with the same offset (F238).
     """
     return _number(migration, "kraft_metadata_offset")
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The controllers have told ZooKeeper up to the offset `until`, and since `since_ms` nothing behind it."""
+
+    until: int
+    since_ms: int
+
+
+def written(before: Written | None, migration: Node, now_ms: int) -> Written:
+    """Return how far the controllers are by their node as it is now; `before` itself when they told nothing since."""
+    until = written_until(migration)
+    return Written(until, now_ms) if before is None or until != before.until else before
 
 
 def cluster_id_of(node: Node) -> str | None:

@@ -1,10 +1,11 @@
 """The only place that reads and writes candidates' nodes (`/zkcoord/coordinators/<id>`): who stands, who is to resign.
 
     {"host":"a","pid":71,"version":"0.1.0","since":"2026-11-21T05:00:00+00:00","protocols":"1-1",
-     "assignors":["range","sticky"],"resign":{"who":"ann@b","run":"5f1c"}}
+     "assignors":["range","sticky"],"controllers_silent":true,"resign":{"who":"ann@b","run":"5f1c"}}
 
-A candidate writes its own; a tool adds `resign`. Other coordinators read `protocols`, tools `assignors` too; all else
-is for people. A field that cannot be read counts as missing.
+A candidate writes its own; a tool adds `resign`. The one that serves adds `controllers_silent` while no KRaft
+controller tells ZooKeeper anything though Kafka's brokers are being moved. Other coordinators read `protocols`, tools
+`assignors` and `controllers_silent` too; all else is for people. A field that cannot be read counts as missing.
 """
 
 from __future__ import annotations
@@ -98,6 +99,27 @@ def asked_to_resign(data: bytes) -> str | None:
     if not isinstance(asked, dict):
         return None
     return str(asked.get("who") or "somebody")
+
+
+@lru_cache(maxsize=8)  # asked at each step, of one node
+def says_silent(data: bytes) -> bool:
+    """True when the candidate says that the KRaft controllers tell ZooKeeper nothing.
+
+    >>> says_silent(b'{"controllers_silent":true}'), says_silent(b'{"controllers_silent":1}'), says_silent(b'{}')
+    (True, False, False)
+    """
+    return describe(data).get("controllers_silent") is True
+
+
+def with_silent(data: bytes, *, silent: bool) -> bytes:
+    """The node's data, in which the candidate says so, or does not.
+
+    >>> with_silent(b'{"host":"a"}', silent=True), with_silent(b'{"host":"a","controllers_silent":true}', silent=False)
+    (b'{"host":"a","controllers_silent":true}', b'{"host":"a"}')
+    """
+    fields = describe(data)
+    fields.pop("controllers_silent", None)
+    return compact(fields | ({"controllers_silent": True} if silent else {}))
 
 
 def with_resign(data: bytes, asked: Mapping[str, Any]) -> bytes:

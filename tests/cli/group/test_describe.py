@@ -127,18 +127,6 @@ def test_a_recreated_topic_is_shown_until_its_earlier_incarnation_is_dropped(
     assert told.endswith(f"1 member, topic clicks {what}")
 
 
-def test_f158_brokers_that_leave_zookeeper_are_shown_with_the_command_that_mends_it(world: World, run: Run) -> None:
-    world.settle()
-    world.put("/brokers/ids/0", b"{}")
-    world.put("/controller", b'{"version":2,"brokerid":3000,"kraftControllerEpoch":1}')
-    told = run("group", "describe", "g", "--zookeeper", world.address)
-    assert told.exit_code == 0
-    assert "Kafka's brokers are being moved to KRaft" in told.stderr
-    assert "run `zkcoord migrate topics --to kafka --bootstrap-servers HOST:PORT`" in told.stderr
-    world.remove("/brokers/ids/0")
-    assert "Kafka's brokers have left ZooKeeper for KRaft" in str(describe(run, world)["brokers"])
-
-
 def test_a_topic_that_was_deleted_is_shown(world: World, run: Run) -> None:
     world.settle()
     mark = Mark(incarnation=1, topic_id=None, czxid=1, root_czxid=1)

@@ -1,0 +1,59 @@
+"""Tells when Kafka's brokers are being moved to KRaft, and the controllers that move them tell ZooKeeper nothing.
+
+Brokers that still use ZooKeeper are told of nothing then, and one that is restarted knows nothing. The coordinator says
+so wherever topics come from: a move may be given up as long as some broker uses ZooKeeper.
+"""
+
+from __future__ import annotations
+
+from zkcoord.serving.election import Election
+from zkcoord.serving.topics import Problem
+from zkcoord.shell.loop import Loop
+from zkcoord.tree.brokers_move import READS, SILENT, SILENT_MS, BrokersMove, Written, move_of, written
+from zkcoord.tree.paths import CONTROLLER
+from zkcoord.tree.snapshot import Key, Node, key_of
+
+LANE = "controllers"  # of the coordinator's writes to its own node
+
+
+class ControllersWatch:
+    """Follows the nodes that show it, for one term. `silent`: they have told nothing for SILENT_MS."""
+
+    def __init__(self, loop: Loop, problem: Problem, election: Election) -> None:
+        """`election`: has this coordinator's own node, in which it says so to the tools."""
+        self._loop, self._problem, self._election = loop, problem, election
+        self._nodes: dict[Key, Node] = {}
+        self._written: Written | None = None  # None: no brokers are being moved, or that is not known
+        self.silent = False
+        for path, kind, _ in READS:
+            loop.tracker.want(path, kind, watch=True, scope=path)
+
+    def take(self, node: Node) -> None:
+        """Take an answer in, if it is followed here."""
+        if any((node.path, node.kind) == (path, kind) for path, kind, _ in READS):
+            self._nodes[key_of(node.path, node.kind)] = node
+
+    def advance(self, now_ms: int) -> int | None:
+        """Judge what was read, and say what is new. Returns when to come again."""
+        tracker = self._loop.tracker
+        if len(self._nodes) < len(READS) or not all(tracker.clean(path) for path, _, _ in READS):
+            return None
+        nodes = [self._nodes[key_of(path, kind)] for path, kind, _ in READS]
+        moving = move_of(nodes) is BrokersMove.MOVING
+        self._written = written(self._written, nodes[0], now_ms) if moving else None
+        due_ms = None if self._written is None else self._written.since_ms + SILENT_MS
+        self.silent = due_ms is not None and now_ms >= due_ms
+        self._problem(CONTROLLER, SILENT if self.silent else None)
+        self._say(now_ms)
+        return None if self.silent else due_ms
+
+    def _say(self, now_ms: int) -> None:
+        loop, saying = self._loop, self._election.saying_silent(silent=self.silent)
+        if saying is not None and loop.tracker.watches(self._election.own_path) and loop.ready(LANE, now_ms):
+            loop.commit(saying, LANE, now_ms, LANE)
+
+    def end(self) -> None:
+        """Follow them no more."""
+        for path, kind, _ in READS:
+            self._loop.tracker.unwant(path, kind)
+        self._problem(CONTROLLER, None)
