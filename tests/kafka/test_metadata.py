@@ -72,8 +72,9 @@ def test_a_list_leaves_out_what_has_an_error_and_names_that_no_command_can_hold(
         name: SimpleNamespace(partitions={0: SimpleNamespace(replicas=[1])}, error=error)
         for name, error in (("t", None), ("two words", None), ("broken", "LEADER_NOT_AVAILABLE"))
     }
+    one = SimpleNamespace(host="h", port=9092)
     with KafkaMetadata(NOWHERE) as metadata:
-        for brokers, controller in (({1: None}, 1), ({1: None}, -1), ({}, 1)):
+        for brokers, controller in (({1: one}, 1), ({1: one}, -1), ({}, 1)):
             told = SimpleNamespace(topics=found, brokers=brokers, controller_id=controller, cluster_id="c")
             monkeypatch.setattr(metadata._client, "list_topics", lambda _seconds, told=told: told)
             whole = bool(brokers) and controller >= 0

@@ -34,32 +34,32 @@ def done(told: Any) -> Future[Any]:
 
 def topic(topic_id: str = TOPIC_ID) -> Any:
     """What a cluster tells of a topic with one partition."""
-    return SimpleNamespace(topic_id=topic_id, partitions=[SimpleNamespace(id=0, replicas=[SimpleNamespace(id=2)])])
+    return SimpleNamespace(topic_id=topic_id, partitions=[SimpleNamespace(id=0, replicas=[NODE])])
 
 
 class Answers(KafkaClient):
     """A cluster whose answers are given: of its topics, and of itself."""
 
-    def __init__(
-        self, topics: dict[str, Future[Any]], itself: Future[Any] | None = None, controller: int | None = 2
-    ) -> None:
+    def __init__(self, topics: dict[str, Future[Any]], controller: int | None = 2) -> None:
         super().__init__(NOWHERE)
         self._topics, self._controller = topics, controller
         self._cluster_id: str | None = "c"
-        self._itself = done(ITSELF) if itself is None else itself
+        self.brokers = {2: NODE}
+        self.lists = 0
         self.asked: list[list[str]] = []
         self.closed = self.collected = False
 
     def list_topics(self, timeout_seconds: float) -> Any:
         """All of its topics; those without an answer have an error."""
         self.collected = gc.isenabled()
+        self.lists += 1
         partitions = {0: SimpleNamespace(replicas=[2])}
         topics = {
             name: SimpleNamespace(partitions=partitions, error="offline" if told is SILENT else None)
             for name, told in self._topics.items()
         }
         return SimpleNamespace(
-            topics=topics, brokers={2: None}, controller_id=self._controller, cluster_id=self._cluster_id
+            topics=topics, brokers=self.brokers, controller_id=self._controller, cluster_id=self._cluster_id
         )
 
     def admin(self) -> Any:
@@ -72,11 +72,6 @@ class Answers(KafkaClient):
         self.asked.append(named.topic_names)
         return {name: self._topics[name] for name in named.topic_names}
 
-    def describe_cluster(self, request_timeout: float) -> Future[Any]:
-        """What it tells of itself."""
-        assert request_timeout == 0.1
-        return self._itself
-
     def close(self) -> None:
         """Is noticed."""
         self.closed = True
@@ -84,7 +79,6 @@ class Answers(KafkaClient):
 
 
 NODE = SimpleNamespace(id=2, host="kafka2", port=9092, rack="r")
-ITSELF = SimpleNamespace(cluster_id="c", nodes=[NODE])
 ONE = Told("J9yFzcT8Sdqog-R1XZ7J_A", {0: (2,)})
 SILENT: Future[Any] = Future()
 
@@ -112,7 +106,8 @@ def test_everything_is_asked_for_in_parts_and_topics_without_an_id_are_named(mon
     names = [f"t{number:04}" for number in range(DESCRIBE_MAX + 2)]
     client = Answers({name: done(topic()) for name in names} | {"old": done(topic("A" * 22))})
     found, nameless = opened(client, monkeypatch).whole()
-    assert [len(asked) for asked in client.asked] == [DESCRIBE_MAX, 3]
+    assert [len(asked) for asked in client.asked] == [1, DESCRIBE_MAX, 3]  # the first one for the brokers' racks
+    assert client.lists == 1
     assert nameless == ("old",)
     one = Topic(topic_id="J9yFzcT8Sdqog-R1XZ7J_A", partitions={0: (2,)})
     assert dict(found.topics) == dict.fromkeys(names, one)
@@ -139,16 +134,55 @@ def test_a_topic_that_is_refused_or_not_told_in_time_is_not_a_missing_one(monkey
         described({"hidden": done(REFUSED), "late": SILENT}, monkeypatch)
 
 
-def test_a_cluster_that_does_not_tell_of_itself_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def brokers(client: Answers, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     monkeypatch.setattr("zkcoord.kafka.metadata.GRACE_SECONDS", 0.0)
-    with pytest.raises(UnavailableError, match="did not describe its cluster"):
-        opened(Answers({}, itself=SILENT), monkeypatch).answer(Question(Kind.CLUSTER))
+    answer = opened(client, monkeypatch).answer(Question(Kind.CLUSTER))
+    assert isinstance(answer, Cluster)
+    return answer
+
+
+def test_brokers_are_those_of_a_list_with_the_racks_that_one_topic_of_theirs_tells(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client = Answers({"broken": SILENT, "t": done(topic()), "u": done(topic())})
+    client.brokers = {2: NODE, 3: SimpleNamespace(host="kafka3", port=9093)}  # the second one has no replica
+    expected = {2: Broker("kafka2", 9092, "r"), 3: Broker("kafka3", 9093)}
+    assert brokers(client, monkeypatch) == Cluster("c", expected)
+    assert client.asked == [["t"]]
+    client._cluster_id = None
+    assert brokers(client, monkeypatch) == Cluster("", expected)
+
+
+def test_a_list_counts_for_one_question_about_the_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Answers({"t": done(topic())})
+    metadata = opened(client, monkeypatch)
+    lists = []
+    for kind in (Kind.LIST, Kind.CLUSTER, Kind.CLUSTER, Kind.LIST, Kind.CLUSTER):
+        metadata.answer(Question(kind))
+        lists.append(client.lists)
+    assert lists == [1, 1, 2, 3, 3]
+
+
+def test_a_broker_whose_rack_another_one_does_not_know_yet_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    unknown = SimpleNamespace(id=3, host=None, port=-1, rack=None)
+    told = SimpleNamespace(topic_id=TOPIC_ID, partitions=[SimpleNamespace(id=0, replicas=[NODE, unknown])])
+    client = Answers({"t": done(told)})
+    client.brokers = {2: NODE, 3: SimpleNamespace(host="kafka3", port=9093)}
+    assert brokers(client, monkeypatch) == Cluster("c", {2: Broker("kafka2", 9092, "r")})
+
+
+def test_brokers_whose_racks_are_not_told_are_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    for untold in (done(MISSING), Future[Any]()):  # the topic has just gone, or nobody answers
+        client = Answers({"t": untold})
+        with pytest.raises(UnavailableError, match="did not tell the racks"):
+            brokers(client, monkeypatch)
+        assert (client.lists, client.asked) == (2, [["t"], ["t"]])
     with pytest.raises(RefusedError):
-        refused = done(KafkaError.CLUSTER_AUTHORIZATION_FAILED)
-        opened(Answers({}, itself=refused), monkeypatch).answer(Question(Kind.CLUSTER))
-    unnamed = done(SimpleNamespace(cluster_id=None, nodes=[NODE]))
-    answer = opened(Answers({}, itself=unnamed), monkeypatch).answer(Question(Kind.CLUSTER))
-    assert answer == Cluster("", {2: Broker("kafka2", 9092, "r")})
+        brokers(Answers({"t": done(REFUSED)}), monkeypatch)
+    nobody = Answers({"t": done(topic())})
+    nobody.brokers = {}
+    with pytest.raises(UnavailableError, match="names no brokers"):
+        brokers(nobody, monkeypatch)
 
 
 def test_all_names_that_kafka_allows_are_listed_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,10 @@
-"""Asks Kafka for its topics, their ids and its brokers, as `core/topic_mirror.py` wants to know them."""
+"""Asks Kafka for its topics, their ids and its brokers, as `core/topic_mirror.py` wants to know them.
+
+librdkafka's question about the cluster (`describe_cluster`) is never asked: a broker that has just started knows of no
+broker yet, and says so, and then librdkafka 2.16 ends the process (an assertion in `rd_kafka_admin_response_parse`).
+Brokers and the cluster's id come with a list of topics, the brokers' racks with the description of topics of which they
+have replicas.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +12,7 @@ import gc
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from zkcoord.core.topic_answers import (
     Answer,
@@ -42,6 +48,18 @@ _URL_SAFE = str.maketrans("+/", "-_", "=")
 _MISSING = "UNKNOWN_TOPIC_OR_PART"
 _TOLD_NOTHING = Told()
 
+_TRIES = 2
+"""So often racks are asked for: a topic may be deleted between a list and the question about it."""
+
+
+class _Seen(NamedTuple):
+    """What a list of topics tells of the brokers. `witnesses`: few topics; each broker that has replicas has one of
+    theirs."""
+
+    cluster_id: str
+    addresses: Mapping[int, tuple[str, int]]
+    witnesses: tuple[str, ...]
+
 
 class KafkaMetadata:
     """Answers questions about the topics of one cluster. For one thread; `close` ends its connections."""
@@ -52,6 +70,7 @@ class KafkaMetadata:
         """`config` holds librdkafka's settings. UsageError for an address or a setting that can never work."""
         self._servers, self._timeout_seconds = bootstrap_servers, timeout_ms / 1000
         self._client = KafkaClient(bootstrap_servers, config, timeout_ms=timeout_ms)
+        self._seen: _Seen | None = None  # by the last list, unless a question about the brokers has used it
 
     def __enter__(self) -> Self:
         return self
@@ -104,6 +123,7 @@ class KafkaMetadata:
                 for name, topic in found.topics.items()
                 if _NAME.fullmatch(name) and topic.error is None
             }
+            self._seen = _seen(found)
         troubled = {name: topic.error for name, topic in found.topics.items() if topic.error is not None}
         if strict and troubled:
             why = f"{min(troubled)} ({troubled[min(troubled)]})"
@@ -115,15 +135,18 @@ class KafkaMetadata:
             whole=bool(found.brokers) and found.controller_id is not None and found.controller_id >= 0,
         )
 
+    def _ask_for(self, topics: tuple[str, ...]) -> Mapping[str, Any]:
+        with native_errors(self._servers, "describe its topics"):
+            asked: Mapping[str, Any] = self._client.admin().describe_topics(
+                librdkafka().TopicCollection(list(topics)), request_timeout=self._timeout_seconds
+            )
+        return asked
+
     def _described(self, topics: tuple[str, ...]) -> Described:
         module = librdkafka()
-        with native_errors(self._servers, "describe its topics"):
-            asked = self._client.admin().describe_topics(
-                module.TopicCollection(list(topics)), request_timeout=self._timeout_seconds
-            )
         told: dict[str, Told] = {}
         failure: Any = None
-        for name, future in asked.items():
+        for name, future in self._ask_for(topics).items():
             try:
                 told[name] = _told(future.result(self._timeout_seconds + GRACE_SECONDS))
             except module.KafkaException as error:
@@ -136,17 +159,54 @@ class KafkaMetadata:
         return Described(told)
 
     def _cluster(self) -> Cluster:
-        module = librdkafka()
-        try:
-            asked = self._client.admin().describe_cluster(request_timeout=self._timeout_seconds)
-            found = asked.result(self._timeout_seconds + GRACE_SECONDS)
-        except module.KafkaException as error:
-            raise self._client.as_error(error.args[0], "describe its cluster") from error
-        except TimeoutError as error:
-            raise UnavailableError(f"Kafka at {self._servers} did not describe its cluster: try again") from error
-        return Cluster(
-            found.cluster_id or "", {node.id: Broker(node.host, node.port, node.rack) for node in found.nodes}
-        )
+        """Ask for the brokers. One that has replicas, but is not told with its rack, is left out."""
+        for _ in range(_TRIES):
+            if self._seen is None:
+                self._listed()
+            seen, self._seen = self._seen, None
+            if seen is None or not seen.addresses:
+                raise UnavailableError(f"Kafka at {self._servers} names no brokers: try again")
+            nodes = self._nodes(seen.witnesses)
+            if nodes is not None:
+                told = {node.id: node for node in nodes if node.host}
+                untold = {node.id for node in nodes} - told.keys()
+                return Cluster(
+                    seen.cluster_id,
+                    {
+                        number: Broker(host, port, told[number].rack if number in told else None)
+                        for number, (host, port) in seen.addresses.items()
+                        if number not in untold
+                    },
+                )
+        raise UnavailableError(f"Kafka at {self._servers} did not tell the racks of its brokers: try again")
+
+    def _nodes(self, topics: tuple[str, ...]) -> list[Any] | None:
+        """Ask for the brokers that have replicas of these topics; None: one of the topics is gone, or was not told."""
+        module, nodes = librdkafka(), list[Any]()
+        for future in (self._ask_for(topics) if topics else {}).values():
+            try:
+                found = future.result(self._timeout_seconds + GRACE_SECONDS)
+            except module.KafkaException as error:
+                if error.args[0].name() != _MISSING:
+                    raise self._client.as_error(error.args[0], "describe its topics") from error
+                return None
+            except TimeoutError:
+                return None
+            nodes += [node for partition in found.partitions for node in partition.replicas]
+        return nodes
+
+
+def _seen(listed: Any) -> _Seen:
+    lacking, witnesses = set(listed.brokers), list[str]()
+    for name, topic in listed.topics.items():
+        if not lacking:
+            break
+        if topic.error is None and _NAME.fullmatch(name):
+            here = lacking & {number for partition in topic.partitions.values() for number in partition.replicas}
+            witnesses += [name] if here else []
+            lacking -= here
+    addresses = {number: (broker.host, broker.port) for number, broker in listed.brokers.items()}
+    return _Seen(listed.cluster_id or "", addresses, tuple(witnesses))
 
 
 def answering(
