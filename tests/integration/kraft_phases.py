@@ -51,6 +51,7 @@ def follow(flow: Flow, readers: Readers, what: str) -> None:
     goal = {number: count + 5 for number, count in flow.written.items()}
 
     def read_so_far() -> bool:
+        flow.check()
         return all(len(read(readers, n)) >= count for n, count in goal.items())
 
     try:
@@ -92,7 +93,7 @@ def kill_in(scene: KRaftMove, flow: Flow, readers: Readers, partitions: int) -> 
 def grow(scene: KRaftMove, flow: Flow, readers: Readers, partitions: int) -> None:
     """The topic has more partitions, which are written and read."""
     scene.grow(partitions)
-    flow.grow(partitions)
+    flow.grow(scene.admin, partitions)
     wait_until(lambda: set(flow.written) == set(range(partitions)), "new partitions are written")
     follow(flow, readers, "the new partitions are read")
     assert scene.reports.of("fetch_started")  # of the new partitions

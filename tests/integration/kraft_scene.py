@@ -102,7 +102,7 @@ class KRaftMove:
             lines = self._with_client(lambda client: kraft_state.in_zookeeper(client, self.topic))
         lines += kraft_state.told_by_brokers(self.admin, self.topic)
         lines += kraft_state.ends_of_logs((*self.brokers, *self.controllers))
-        return "\n".join([*lines, "the producer:", *(line for flow in self._flows for line in flow.recent.lines)])
+        return "\n".join([*lines, "the producer:", *(line for flow in self._flows for line in list(flow.recent))])
 
     # -- the brokers' move
 

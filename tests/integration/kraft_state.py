@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import re
-from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -21,7 +19,6 @@ NODES = ("/controller", "/controller_epoch", "/migration", "/brokers/ids")
 PARTITIONS_OF = "/brokers/topics/{}/partitions"
 TOLD_BY = re.compile(r"response to UpdateMetadata request sent by controller (\d+) ")
 LINES = 60  # of each server's log
-CLIENT_LINES = 400
 ASK_SECONDS = 5.0
 TOLD = {  # by Kafka: who leads, what the controllers tell ZooKeeper, and what brokers are told of partitions
     "kafka.controller": "INFO",
@@ -42,20 +39,6 @@ def talkative(folder: Path) -> tuple[str, ...]:
 def leaders_told(brokers: Iterable[Server]) -> set[int]:
     """The ids of those that last told the brokers of partitions, as these have logged it (`talkative`)."""
     return {int(TOLD_BY.findall(broker.log.read_text("utf-8", errors="replace"))[-1]) for broker in brokers}
-
-
-class Recent(logging.Handler):
-    """Keeps the last lines that were logged. One that is logged again and again is kept once."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: deque[str] = deque(maxlen=CLIENT_LINES)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Keep a line."""
-        line = record.getMessage()
-        if line not in self.lines:
-            self.lines.append(line)
 
 
 def in_zookeeper(client: KazooClient, topic: str) -> list[str]:
