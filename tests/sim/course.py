@@ -2,7 +2,8 @@
 
 A *turn*: from this step on the world draws from another seed. A *strike*: at this step there is one more fault, and
 everything else is drawn as it was. Up to the first of them a world is the same as without. So what a seed has reached
-is kept, and varied from there. A course is an integer, so that whatever plays a seed plays a course.
+is kept, and varied from there. A *halt*: nothing is played from this step on. A course is an integer, so that whatever
+plays a seed plays a course.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from tests.sim import faults
 
@@ -29,6 +30,7 @@ FAULT_RATES = (0.005, 0.02, 0.05)
 
 _TURN = re.compile(r"(\d+)(f?):(\d+)")
 _STRIKE = re.compile(r"(\d+)!([a-z_]+)\.(\w*):(\d+)")
+_HALT = re.compile(r"(\d+)\.")
 
 Look = Callable[["World"], None]
 
@@ -84,16 +86,39 @@ class Strike(NamedTuple):
             world.rng = rng
 
 
-Event = Turn | Strike
+class HaltError(Exception):
+    """The course is over: nothing has failed until now."""
+
+
+class Halt(NamedTuple):
+    """Nothing is played from this step on: what the course was for has happened by then, or will not."""
+
+    step: int
+
+    def __str__(self) -> str:
+        return f"{self.step}."
+
+    @property
+    def asked_at(self) -> tuple[int, ...]:
+        """The steps at which something is to be done."""
+        return (self.step,)
+
+    def happen(self, world: World) -> None:
+        """Do what is due at this step."""
+        if self.step == world.steps:
+            raise HaltError(f"the course ends with step {self.step}")
+
+
+Event = Turn | Strike | Halt
 
 
 class Course(int):
-    """A seed with turns and strikes, in the order of their steps. `look` is called with the world now and then."""
+    """A seed with events, in the order of their steps. `look` is called with the world now and then."""
 
     events: tuple[Event, ...]
     look: Look | None
 
-    def __new__(cls, seed: int, events: Iterable[Event] = (), look: Look | None = None) -> Course:
+    def __new__(cls, seed: int, events: Iterable[Event] = (), look: Look | None = None) -> Self:
         course = super().__new__(cls, seed)
         course.events, course.look = tuple(sorted(events, key=lambda event: event.step)), look
         return course
@@ -119,6 +144,10 @@ class Course(int):
         """What happens at this step and behind it."""
         return tuple(event for event in self.events if event.step >= step)
 
+    def unhalted(self) -> Course:
+        """The same, played to its end."""
+        return self.with_events(event for event in self.events if not isinstance(event, Halt))
+
     def seen_by(self, look: Look) -> Course:
         """The same, looked at."""
         return Course(int(self), self.events, look)
@@ -143,7 +172,7 @@ def told(seed: int) -> str:
 
 
 def course(text: str) -> Course:
-    """A seed, or a seed with turns and strikes, as a failure prints it; ValueError for another text."""
+    """A seed, or a seed with events, as a failure prints it; ValueError for another text."""
     seed, *events = text.strip().split("@")
     return Course(int(seed), [_event(event) for event in events])
 
@@ -153,4 +182,8 @@ def _event(text: str) -> Event:
         return Turn(int(turn[1]), int(turn[3]), bool(turn[2]))
     if (strike := _STRIKE.fullmatch(text)) and strike[2] in faults.INJECTORS:
         return Strike(int(strike[1]), strike[2], strike[3], int(strike[4]))
-    raise ValueError(f"{text!r} is neither a turn as 1203:99 nor a strike as 1203!flap.consumer0:99")
+    if halt := _HALT.fullmatch(text):
+        return Halt(int(halt[1]))
+    raise ValueError(
+        f"{text!r} is neither a turn as 1203:99 nor a strike as 1203!flap.consumer0:99 nor a halt as 1203."
+    )

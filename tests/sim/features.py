@@ -7,6 +7,7 @@ where an invariant is close, as long as a member reads that has been evicted: th
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from tests.sim.process import SimProcess
@@ -17,12 +18,16 @@ SILENT_MIN = 2  # thirds of the session timeout
 PARTS_MAX = 6
 """A time is told in thirds of the session timeout, up to so many."""
 
+LOOKS_PER_TIMEOUT = 30
+"""So often in a session timeout a program is looked at that has not been stepped meanwhile."""
+
 
 class Sight(NamedTuple):
     """When a feature was seen first in a world, and at which process ("": at none alone)."""
 
     step: int
     name: str = ""
+    depth: int = 0  # how far it is on the way to what an invariant forbids; 0: that is not known
 
 
 class Seen:
@@ -33,24 +38,32 @@ class Seen:
         self._tasks: dict[str, tuple[Any, int]] = {}  # by process: what it is at, since when
         self._gone: dict[str, int] = {}  # by registration: when it was first seen not to stand
         self._heard_ms: dict[int, int] = {}  # by number of a session's client: when its connection last was whole
+        self._looked: dict[SimProcess, tuple[Any, ...]] = {}  # at what each was when it was looked at last
+        self._serving: dict[SimProcess, tuple[Any, ...]] = {}  # coordinators, as they were then
 
     def look(self, world: World) -> None:
         """Note what there is to be seen now."""
-        served = []
+        moment = world.now_ms * LOOKS_PER_TIMEOUT // world.options.session_timeout_ms
         for process in world.processes.values():
             loop = getattr(process.actor, "loop", None)
-            role = getattr(process.actor, "role", None)
             if loop is None or not process.running:
+                self._serving.pop(process, None)
                 continue
+            wire = process.stores[-1].wire if process.stores else None
+            at = loop, loop._steps, wire, wire is not None and wire.whole, moment
+            if self._looked.get(process) == at:
+                continue  # most are as they were
+            self._looked[process] = at
+            role = getattr(process.actor, "role", None)
             if hasattr(role, "term"):
-                served.append(self._coordinator(world, process, loop, role))
+                self._serving[process] = self._coordinator(world, process, loop, role)
             elif hasattr(role, "lease"):
                 self._consumer(world, process, loop, role)
-        self._note(world, "", "coordinators", *sorted(set(served)), world.ensemble.serving)
+        self._note(world, "", "coordinators", *sorted(set(self._serving.values())), world.ensemble.serving)
 
-    def _note(self, world: World, name: str, *feature: Any) -> None:
+    def _note(self, world: World, name: str, *feature: Any, depth: int = 0) -> None:
         if feature not in self.features:
-            self.features[feature] = Sight(world.steps, name)
+            self.features[feature] = Sight(world.steps, name, depth)
 
     def _coordinator(self, world: World, process: SimProcess, loop: Any, role: Any) -> tuple[Any, ...]:
         link, silent = self._link(loop), self._silent(world, process)
@@ -83,11 +96,14 @@ class Seen:
         self._note(world, name, "overdue", hung, reads, at, link)
         # what leads to two readers, to a member that hangs, and to a session that ends under its reader
         if reads and gone_ms >= 0:
-            self._note(world, name, "grace", link, gone_ms * 10 // timeout_ms)
+            parts = gone_ms * 10 // timeout_ms
+            self._note(world, name, "grace", link, parts, depth=1 + parts)
+            owners = _owners(world, registered.paths, process.application.positions)
+            self._note(world, name, "owned", gone, *owners, depth=1 + 3 * gone)
         if silent > SILENT_MIN:
-            self._note(world, name, "stuck", role.member, silent, running, doing is None)
+            self._note(world, name, "stuck", role.member, silent, running, doing is None, depth=silent)
         if role._calls.reading and role.member:
-            self._note(world, name, "losing", link, running, left)
+            self._note(world, name, "losing", link, running, left, depth=1)
 
     def _at_ms(self, world: World, name: str, task: str | None) -> int:
         """For how long a consumer has been at its task."""
@@ -118,6 +134,17 @@ class Seen:
         if registration in world.ensemble.leader.nodes:
             return -1
         return world.now_ms - self._gone.setdefault(registration, world.now_ms)
+
+
+def _owners(world: World, paths: Any, partitions: Iterable[Any]) -> list[str]:
+    """Whose the tree says that these are."""
+    return sorted({_owner(world.ensemble.data(paths.owner(p)), paths.consumer_id.encode()) for p in partitions})
+
+
+def _owner(data: bytes | None, mine: bytes) -> str:
+    if not data:
+        return "no node" if data is None else "nobody"
+    return "marked" if data.startswith(b"!") else "its own" if mine in data else "another"
 
 
 def _may_read(application: Any, readable: frozenset[Any]) -> bool:

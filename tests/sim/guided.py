@@ -1,5 +1,7 @@
 """The guided search: a course that reaches what no other has reached is kept, and varied from the moment it did so.
 
+What has shown something new is tried more often: ways to vary a course, and kinds of faults, for each kind of feature.
+
 It is deterministic: the same first seed and count play the same courses, on however many cores. It plays in rounds:
 what a round has seen decides what the next one plays.
 """
@@ -7,11 +9,12 @@ what a round has seen decides what the next one plays.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from random import Random
 from typing import NamedTuple, TypeVar
 
-from tests.sim.course import Course, Event, Strike, Turn
+from tests.sim.course import Course, Event, Halt, Strike, Turn
+from tests.sim.families import parting
 from tests.sim.features import Feature, Sight
 from tests.sim.options import FAULTS
 
@@ -19,7 +22,10 @@ T = TypeVar("T")
 ROUND = 32
 """Courses that are drawn before the first of them is looked at."""
 
-FRESH_RATE = 0.2
+SIBLINGS = 6
+"""A course is varied so often at once: what these share is played once (`tests/sim/families.py`)."""
+
+FRESH_RATE = 0.4  # beside so many siblings
 MOVED_RATE = 0.8  # of events that are taken away: they come at another step
 FAULTS_RATE = 0.5  # of turns: other faults from there on
 STRIKES_MAX = 3  # at once
@@ -29,6 +35,19 @@ SAMPLE = 8
 NEAR_RATE = 0.5
 BACK_STEPS, ON_STEPS = 10, 50
 """A course is varied at most so long before, or behind, the moment at which something new was seen."""
+
+HALT_RATE, HALT_STEPS = 0.9, 400
+"""So many of the varied courses are played on for so many steps only, and neither to the storm's end nor to a rest."""
+
+WAYS = {"turned": 3, "struck": 5, "moved": 1, "spliced": 1}
+"""How courses are varied, each with how often it is tried at first."""
+
+EDGE_RATE, DEEPER, EDGE_COURSES = 0.6, 1.5, 4
+"""So many are varied where an invariant is near: by so much the more often what is one part nearer to it. Of each
+feature there so many courses are kept."""
+
+NEWS_MIN, TRIES_MIN = 1, 3
+"""What each way, and each kind of fault, is counted to have shown before it is tried."""
 
 
 class Played(NamedTuple):
@@ -47,6 +66,28 @@ class Kept(NamedTuple):
     sight: Sight
 
 
+class Yields:
+    """How often something was tried to see more of a view, and how often that has shown something new of it."""
+
+    def __init__(self) -> None:
+        self._tries: Counter[tuple[str, str]] = Counter()
+        self._news: Counter[tuple[str, str]] = Counter()
+
+    def choose(self, rng: Random, view: str, choices: Mapping[str, int]) -> str:
+        """One of these, each with how often it is chosen at first: what has shown more is chosen the more often."""
+        names = sorted(choices)
+        return rng.choices(names, [choices[name] * self._rate(view, name) for name in names])[0]
+
+    def _rate(self, view: str, name: str) -> float:
+        return (NEWS_MIN + self._news[view, name]) / (TRIES_MIN + self._tries[view, name])
+
+    def tried(self, view: str, names: Iterable[str], *, new: bool) -> None:
+        """A course that was varied so has been played; `new`: it has shown something new of this view."""
+        for name in set(names):
+            self._tries[view, name] += 1
+            self._news[view, name] += new
+
+
 class Search:
     """Which courses are worth a try. `draw` a round, play it, `take` what was seen."""
 
@@ -56,36 +97,59 @@ class Search:
         self.known: Counter[Feature] = Counter()  # on how many courses each was seen
         self.views: Counter[str] = Counter()  # on how many courses anything was seen that belongs to each
         self._rng = Random(f"guided {first}")
+        self._edges: dict[str, list[Kept]] = {}  # of those, where an invariant is near
         self._seed, self._start = first, list(start)
         self._tries: Counter[Kept] = Counter()
+        self._yields = Yields()
+        self._varied: dict[Course, tuple[str, list[str]]] = {}  # under way: what more is to be seen of, and how
 
     def draw(self, count: int = ROUND) -> list[Course]:
         """The next courses to be played."""
         started, self._start = self._start[:count], self._start[count:]
-        return started + [self._next() for _ in range(count - len(started))]
+        while len(started) < count:
+            started += self._next()[: count - len(started)]
+        return started
 
     def take(self, played: Played) -> bool:
         """Take in what was seen; True when the course is kept. A failure is a finding, and is not varied."""
+        view, names = self._varied.pop(played.course, ("", []))
         if played.failed:
             return False
         new = {feature: sight for feature, sight in played.features.items() if feature not in self.known}
         self.known.update(played.features.keys())
         self.views.update({feature[0] for feature in played.features})
+        self._yields.tried(view, names, new=any(feature[0] == view for feature in new))
+        course = played.course.unhalted()
         for feature, sight in new.items():
-            self.kept.setdefault(feature[0], []).append(Kept(played.course, feature, sight))
+            self.kept.setdefault(feature[0], []).append(Kept(course, feature, sight))
+        for feature, sight in played.features.items():
+            if sight.depth and self.known[feature] <= EDGE_COURSES:
+                self._edges.setdefault(feature[0], []).append(Kept(course, feature, sight))
         return bool(new)
 
-    def _next(self) -> Course:
+    def _next(self) -> list[Course]:
         """A fresh seed, or a course that is varied where something was seen that few others have seen."""
-        rng = self._rng
-        if not self.kept or rng.random() < FRESH_RATE:
+        if not self.kept or self._rng.random() < FRESH_RATE:
             self._seed += 1
-            return Course(self._seed - 1)
-        kept = self._rare()
+            return [Course(self._seed - 1)]
+        kept = self._edge() if self._edges and self._rng.random() < EDGE_RATE else self._rare()
         self._tries[kept] += 1
-        vary = rng.choices((self._turned, self._struck, self._moved, self._spliced), (3, 5, 1, 1))[0]
-        varied = kept.course.with_events(vary(kept, self._near(kept)))
-        return varied if len(varied.events) <= EVENTS_MAX else Course(rng.getrandbits(24))
+        varied = [self._vary(kept) for _ in range(SIBLINGS)]
+        return sorted(varied, key=lambda each: parting([kept.course, each]) < kept.sight.step - BACK_STEPS)
+
+    def _vary(self, kept: Kept) -> Course:
+        """The same with something else near the moment for which it is kept."""
+        rng = self._rng
+        way = self._yields.choose(rng, kept.feature[0], WAYS)
+        events = tuple(getattr(self, f"_{way}")(kept, self._near(kept)))
+        if len(events) > EVENTS_MAX:
+            return Course(rng.getrandbits(24))
+        kinds = [event.kind for event in events if isinstance(event, Strike) and event not in kept.course.events]
+        if rng.random() < HALT_RATE:
+            events += (Halt(max([kept.sight.step, *(event.step for event in events)]) + HALT_STEPS),)
+        varied = kept.course.with_events(events)
+        self._varied[varied] = kept.feature[0], [way, *kinds]
+        return varied
 
     def _rare(self) -> Kept:
         """Of some of one view's, the one that was seen and tried the least. A view that few courses have at all is
@@ -94,6 +158,12 @@ class Search:
         within = self.kept[self._rng.choices(views, [1 / self.views[view] for view in views])[0]]
         sample = [self._pick(within) for _ in range(SAMPLE)]
         return min(sample, key=lambda each: self.known[each.feature] + self._tries[each])
+
+    def _edge(self) -> Kept:
+        """One where an invariant is near: the nearer, and the less it was seen and tried, the more often."""
+        within = self._edges[self._pick(sorted(self._edges))]
+        weights = [DEEPER**each.sight.depth / (self.known[each.feature] + self._tries[each]) for each in within]
+        return self._rng.choices(within, weights)[0]
 
     def _near(self, kept: Kept) -> int:
         """A step at which a course is varied: mostly right where something rare was seen."""
@@ -116,7 +186,8 @@ class Search:
         strikes = []
         for _ in range(1 + int(rng.random() * STRIKES_MAX)):
             name = kept.sight.name if rng.random() < THERE_RATE else ""
-            strikes.append(Strike(step, self._pick(sorted(FAULTS)), name, rng.getrandbits(24)))
+            kind = self._yields.choose(rng, kept.feature[0], dict.fromkeys(FAULTS, 1))
+            strikes.append(Strike(step, kind, name, rng.getrandbits(24)))
             step += int(rng.random() * ON_STEPS)
         return (*kept.course.events, *strikes)
 

@@ -22,7 +22,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.sim.course import Course, course, told
+from tests.sim.course import Course, HaltError, course, told
+from tests.sim.families import Family, families
 from tests.sim.features import Feature, Seen, Sight
 from tests.sim.garbage import collect_between, collect_never
 from tests.sim.guided import Played, Search, search
@@ -157,6 +158,8 @@ def play(job: tuple[str, int]) -> Result:
         text = str(error)
         first = text.partition("\n")[0]
         return Result(name, seed, LIVENESS if any(words in first for words in LIVENESS_WORDS) else SAFETY, text)
+    except HaltError:
+        return Result(name, seed, 0, "")
     except Exception:
         return Result(name, seed, BUG, traceback.format_exc())
     return Result(name, seed, 0, "")
@@ -182,14 +185,20 @@ def jobs(first: int, seeds: int | None, scenes: Iterable[str] = SCENES) -> Itera
             yield scene, seed
 
 
-def play_looking(job: tuple[str, Course]) -> tuple[Result, dict[Feature, Sight]]:
-    """Play a course of a scene, and look at it on the way."""
-    scene, course = job
-    seen = Seen()
-    return play((scene, course.seen_by(seen.look))), seen.features
+def play_looking(job: tuple[str, list[Course]]) -> list[tuple[Result, dict[Feature, Sight]]]:
+    """Play courses of a scene that share much, and look at them on the way."""
+    scene, courses = job
+    if len(courses) > 1:
+        seen = Seen()
+        family = Family(courses, seen.look)
+        found = family.answer(lambda: (play((scene, family)), seen.features))
+        if found:
+            return [(result._replace(seed=each), seen) for each, (result, seen) in zip(courses, found, strict=True)]
+    looks = [(each, Seen()) for each in courses]
+    return [(play((scene, each.seen_by(seen.look)))._replace(seed=each), seen.features) for each, seen in looks]
 
 
-Plays = Callable[[Callable[[tuple[str, Course]], Any], Iterable[tuple[str, Course]]], Iterable[Any]]
+Plays = Callable[[Callable[[tuple[str, list[Course]]], Any], Iterable[tuple[str, list[Course]]]], Iterable[Any]]
 """A `map`, as a pool has it: answers come in their order."""
 
 
@@ -202,11 +211,12 @@ def guided(
 
     def of(scene: str) -> Iterator[bool]:
         def playing(courses: Iterable[Course]) -> Iterator[Played]:
-            for result, features in plays(play_looking, [(scene, each) for each in courses]):
-                if result.kind:
-                    kinds.add(result.kind)
-                    report(result, verbose)
-                yield Played(Course(result.seed, getattr(result.seed, "events", ())), features, bool(result.kind))
+            for answers in plays(play_looking, [(scene, each) for each in families(courses)]):
+                for result, features in answers:
+                    if result.kind:
+                        kinds.add(result.kind)
+                        report(result, verbose)
+                    yield Played(Course(result.seed, getattr(result.seed, "events", ())), features, bool(result.kind))
 
         for each, new in search(searches[scene], count, playing):
             if new and corpus is not None:

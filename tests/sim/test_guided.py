@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from tests.sim import soak
-from tests.sim.course import Course, Strike, Turn, course, told
+from tests.sim.course import Course, Halt, HaltError, Strike, Turn, course, told
+from tests.sim.families import families, parting
 from tests.sim.features import Feature, Seen, Sight
-from tests.sim.guided import Played, Search, search
+from tests.sim.guided import HALT_STEPS, Played, Search, Yields, search
 from tests.sim.options import FAULTS, Options
 from tests.sim.scenarios import Scene, storm
 from tests.sim.test_mutations_link import (
@@ -139,6 +140,9 @@ def test_courses_are_varied_where_something_rare_was_seen_and_mostly_at_the_proc
     assert {event.kind for event in strikes} == set(FAULTS)
     assert sum(event.name == "c2" for event in strikes) > sum(event.name == "" for event in strikes) > 20
     assert sum(old in each.events for each in varied) > len(varied) // 3
+    halts = [event.step for each in varied for event in each.events if isinstance(event, Halt)]
+    assert len(varied) // 2 < len(halts) < len(varied)
+    assert min(halts) >= 1_000 + HALT_STEPS
     assert any(
         int(each) == 1 and event.step >= 900 and event[1:] == ("flap", "c3", 1)
         for each in varied
@@ -146,13 +150,74 @@ def test_courses_are_varied_where_something_rare_was_seen_and_mostly_at_the_proc
     )
 
 
-@pytest.mark.parametrize("text", ["17", "17@3:4", "17@3:4@900f:123456", "17@3!flap.consumer0:4@900!outage.:1"])
+def test_a_course_that_halts_is_played_no_further_and_has_failed_only_if_it_did_so_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def scene(seed: int) -> None:
+        world = World(seed, Options())
+        world.at(300, lambda: world.fail("one reader: t-0 has two"))
+        world.storm(600)
+
+    with pytest.raises(HaltError, match="ends with step 400"):
+        moments(course("5@400."), 600)
+    monkeypatch.setitem(soak.SCENES, "storm", (scene, ""))
+    assert soak.play(("storm", course("5@1."))).kind == 0
+    assert soak.play(("storm", course("5@590."))).kind == soak.SAFETY
+
+
+def test_what_has_shown_something_new_of_a_view_is_tried_more_often_to_see_more_of_it() -> None:
+    yields = Yields()
+    for _ in range(20):
+        yields.tried("grace", ["flap"], new=True)
+        yields.tried("grace", ["crash"], new=False)
+
+    def crashes(view: str) -> int:
+        return [yields.choose(Random(n), view, {"flap": 1, "crash": 1}) for n in range(200)].count("crash")
+
+    assert 0 < crashes("grace") < 20
+    assert 70 < crashes("loss") < 130
+
+
+def test_what_is_nearer_to_what_an_invariant_forbids_is_varied_more_often() -> None:
+    found = Search(1)
+    for depth in range(1, 11):
+        found.take(Played(Course(depth), {("grace", depth): Sight(1_000, "c2", depth)}))
+    drawn = [int(each) for each in found.draw(600) if each.events]
+    assert sum(seed > 7 for seed in drawn) > 1.5 * sum(seed < 4 for seed in drawn) > 0
+
+
+def test_courses_that_part_late_are_played_together_and_answered_as_if_each_were_played_alone() -> None:
+    strikes = [Strike(400, "crash", "coordinator0", seed) for seed in (7, 8)]
+    courses = [*(Course(5, [Turn(300, 99), each, Halt(700)]) for each in strikes), course("6@350:1@700.")]
+    family, single = families(courses)
+    assert (family, single) == (courses[:2], courses[2:])
+    assert parting(family) == 400
+    together = soak.play_looking(("storm", family))
+    alone = [soak.play_looking(("storm", [each]))[0] for each in family]
+    assert [result for result, _ in together] == [result for result, _ in alone]
+    assert [told(result.seed) for result, _ in together] == [told(each) for each in family]
+    assert all(set(each) > {("outside", "opening", 0)} for _, each in together)
+
+
+@pytest.mark.parametrize(
+    ("scene", "texts"),
+    [
+        pytest.param("storm", ["5@150.@900:1", "5@150.@900:2"], id="they end before they part"),
+        pytest.param("plain", ["5@150:1@200.", "5@150:2@200."], id="threads cannot be forked"),
+    ],
+)
+def test_courses_that_cannot_be_forked_are_answered_all_the_same(scene: str, texts: list[str]) -> None:
+    family = list(map(course, texts))
+    assert [(each.seed, each.kind) for each, _ in soak.play_looking((scene, family))] == [(each, 0) for each in family]
+
+
+@pytest.mark.parametrize("text", ["17", "17@3:4", "17@3:4@900f:123456", "17@3!flap.consumer0:4@900!outage.:1@950."])
 def test_a_course_is_read_as_it_is_printed(text: str) -> None:
     assert told(course(text)) == text
     assert course(text) == course(text) != course("18")
 
 
-@pytest.mark.parametrize("text", ["", "17@", "17@3", "17@3:x", "17@f3:4", "17@3!quake.:1"])
+@pytest.mark.parametrize("text", ["", "17@", "17@3", "17@3:x", "17@f3:4", "17@3!quake.:1", "17@3.5"])
 def test_what_is_no_course_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"neither a turn as 1203:99 nor|invalid literal"):
         course(text)
@@ -169,7 +234,7 @@ def test_looking_changes_nothing_and_sees_what_members_and_coordinators_do() -> 
     assert looked_at.random_fingerprint() == storm(3).random_fingerprint()
     views = {feature[0] for feature in seen.features}
     always = {"coordinator", "coordinators", "outside", "lease", "link", "task", "loss", "overdue"}
-    assert always <= views <= always | {"grace", "stuck", "losing"}
+    assert always <= views <= always | {"grace", "owned", "stuck", "losing"}
     assert max(sight.step for sight in seen.features.values()) <= looked_at.steps
 
 
@@ -213,9 +278,9 @@ def test_the_guided_search_finds_a_fault_that_is_put_back_in_and_its_line_repeat
     mutate: Callable[[pytest.MonkeyPatch], None], scene: str, courses: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def playing(drawn: Iterable[Course]) -> Iterable[Played]:
-        for each in drawn:
-            result, features = soak.play_looking((scene, each))
-            yield Played(each, features, bool(result.kind))
+        for each in families(drawn):
+            for result, features in soak.play_looking((scene, each)):
+                yield Played(course(told(result.seed)), features, bool(result.kind))
 
     mutate(monkeypatch)
     found = next(played.course for played, _ in search(Search(1_000), courses, playing) if played.failed)

@@ -39,8 +39,8 @@ class World:
     def __init__(self, seed: int, options: Options | None = None, *, command: str | None = None) -> None:
         self.seed = seed
         self.rng = Random(int(seed))
-        self._course = seed if isinstance(seed, Course) else None
-        self._asks_at = NEVER_STEP if self._course is None else 1  # the step at which the course is asked
+        self.course = seed if isinstance(seed, Course) else None
+        self._asks_at = NEVER_STEP if self.course is None else 1  # the step at which the course is asked
         self.options = Options.drawn(self.rng) if options is None else options
         self.ensemble = Ensemble(followers=self.options.followers, timeout_min_ms=1_000)
         self.layout = DRAFT  # another one must be set before anything of the group is spawned
@@ -178,8 +178,8 @@ class World:
     def step(self) -> bool:
         """Let one thing happen; False when nothing can happen any more."""
         self.steps += 1
-        if self.steps >= self._asks_at and self._course is not None:
-            self._asks_at = self._course.passed(self)
+        if self.steps >= self._asks_at and self.course is not None:
+            self._asks_at = self.course.passed(self)
         options, random = self.options, self.rng.random
         if self.stormy and random() < options.fault_rate:
             faults.inject(self)
