@@ -65,7 +65,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "zkcoord.shell.ports": PURE | {"concurrent", "zkcoord.core", "zkcoord.tree", "zkcoord.errors"},
     "zkcoord.shell.clock": {"zkcoord.clock"},
-    "zkcoord.shell.inbox": {"queue", "zkcoord.shell.ports"},
+    "zkcoord.shell.inbox": {"collections", "queue", "zkcoord.shell.ports"},
     "zkcoord.shell.worker": PURE | {"threading", "queue", "zkcoord.shell.ports"},
     "zkcoord.shell.driver": PURE | {"threading", "concurrent", "zkcoord.shell"},
     "zkcoord.shell.journal": PURE

@@ -39,7 +39,7 @@ from zkcoord.member.role import MemberSettings, MembershipRole
 from zkcoord.metrics.start import consumer_metrics
 from zkcoord.offsets.group_commits import GroupCommits, kafka_commits
 from zkcoord.shell.worker import Worker
-from zkcoord.shell.zk.store import zookeeper_sessions
+from zkcoord.shell.zk.store import KazooSessions, zookeeper_sessions
 from zkcoord.subscription import check_name, registration_of
 from zkcoord.tree.decoders import wildcard_of
 from zkcoord.tree.registration import Registration, encode_registration
@@ -154,13 +154,13 @@ class Consumer:
         self._measured = consumer_metrics(metrics, group)
         sessions = zookeeper_sessions(zookeeper, fatal=self._fail, prompt=True, **asked)
         self._driver = self._measured.driver(sessions, "zkcoord-consumer", emit_fields, tells=True)
-        sessions.told = self._driver.told
         self._callbacks = ApplicationCallbacks(on_start, on_stop, on_lost, on_replay, reset)
         told = _settings(group, document, offset_checkpoint_ms)
-        self._assemble(replace(told, cluster_id=cluster_id, bootstrap_servers=bootstrap_servers or ""))
+        self._assemble(replace(told, cluster_id=cluster_id, bootstrap_servers=bootstrap_servers or ""), sessions)
 
-    def _assemble(self, told: MemberSettings) -> None:
+    def _assemble(self, told: MemberSettings, sessions: KazooSessions) -> None:
         """Make the worker and the role, and put the role into the loop."""
+        sessions.told = self._driver.told
         served = self._callbacks.functions(), self._callbacks.questions()
         log = self._log.functions() if self._log is not None else {}
         self._worker = Worker(*served, self._driver.answer, partial(self._driver.ask, "exit"), log)
