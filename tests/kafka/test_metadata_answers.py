@@ -185,6 +185,20 @@ def test_brokers_whose_racks_are_not_told_are_away(monkeypatch: pytest.MonkeyPat
         brokers(nobody, monkeypatch)
 
 
+def test_f247_what_nobody_answered_is_followed_by_another_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    clients = [Answers({"t": done(told)}) for told in (MISSING, REFUSED)] + [Answers({"t": done(topic())})]
+    opening = iter(clients)
+    monkeypatch.setattr("zkcoord.kafka.metadata.KafkaClient", lambda *_args, **_named: next(opening))
+    metadata = KafkaMetadata(NOWHERE, timeout_ms=100)
+    with pytest.raises(UnavailableError, match="did not tell the racks"):
+        metadata.answer(Question(Kind.CLUSTER))
+    assert [client.closed for client in clients] == [True, False, False]
+    with pytest.raises(RefusedError):  # it is an answer
+        metadata.answer(Question(Kind.CLUSTER))
+    assert metadata.answer(Question(Kind.LIST)) == Listed("c", frozenset({2}), {"t": "0:2"})
+    assert [client.closed for client in clients] == [True, False, False]
+
+
 def test_all_names_that_kafka_allows_are_listed_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     allowed, others = ["a" * 249, "A_z.0-9", "__consumer_offsets"], ["a" * 250, "", "a b", "a\n", "ä"]
     client = Answers({name: done(topic()) for name in allowed + others}, controller=0)

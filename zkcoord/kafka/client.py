@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol, Self
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError, UnknownPartitionError, UsageError, ZkcoordError
-from zkcoord.kafka.coordinators import Coordinators
+from zkcoord.kafka.coordinators import Coordinators, end_client
 from zkcoord.kafka.errors import ALL_DOWN, AWAY, DENIED, NO_LEADERS, translate, unreachable
 from zkcoord.kafka.log_throttle import LogThrottle, NativeLines
 from zkcoord.kafka.properties import Isolation as Isolation
@@ -172,6 +172,13 @@ class KafkaClient:
         """End connections and threads. Idempotent; a call made later raises UsageError."""
         self.coordinators.close()
         self._admin = None  # librdkafka's handle is destroyed with its last reference
+
+    def end(self) -> None:
+        """As `close`, and at once: an error that was raised may still refer to the connections."""
+        admin = self._admin
+        self.close()
+        if admin is not None:
+            end_client(admin)
 
     def check_credentials(self) -> UnavailableError | None:
         """RefusedError if the brokers refuse us. Returns None when one answers, else why none does: as soon as all are

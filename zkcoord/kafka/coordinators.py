@@ -89,7 +89,7 @@ class Coordinators:
         if fit:
             self._idle.append(admin)
         else:
-            _end(admin)
+            end_client(admin)
         if self._closed:
             self.close()
 
@@ -97,7 +97,7 @@ class Coordinators:
         """End connections and threads: now, or when the question that is under way ends. Idempotent."""
         self._closed = True
         while self._idle:
-            _end(self._idle.pop())
+            end_client(self._idle.pop())
 
 
 class _Open(NamedTuple):
@@ -177,7 +177,8 @@ def _error(answer: Future[Any]) -> str:
     return type(error).__name__ if name is None else str(name())
 
 
-def _end(admin: Any) -> None:
+def end_client(admin: Any) -> None:
+    """End connections and threads of an AdminClient, whoever still refers to it."""
     ends = getattr(admin, "__exit__", None)  # before confluent-kafka 2.13 only its last reference ends a client
     if ends is not None:
         ending = threading.Thread(target=ends, args=(None, None, None), name="zkcoord-kafka-close", daemon=True)
