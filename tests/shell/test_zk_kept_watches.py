@@ -13,7 +13,7 @@ from zkcoord.embedded import EmbeddedZooKeeper
 from zkcoord.shell.ports import Link, WatchFired
 from zkcoord.shell.zk.jute import Event, Op
 from zkcoord.shell.zk.reading import Reading
-from zkcoord.shell.zk.watches import IDLE_MAX, Armed, Watches
+from zkcoord.shell.zk.watches import IDLE_MAX, Watches
 from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.writes import ANY_VERSION, CreateNode, DeleteNode, SetNode
 
@@ -206,12 +206,16 @@ class Unlocked:
 def test_an_event_before_the_answer_is_a_part_of_it() -> None:
     watches = Watches(Unlocked())
     assert [watches.ask("/a", keep=True) for _ in range(3)] == [False, True, False]
-    assert watches.fired(Event.CHANGED, "/a") is Armed.NOTHING
+    assert not watches.fired(Event.CHANGED, "/a")
     watches.answered("/a", Kind.DATA)
-    assert watches.fired(Event.CHILD, "/a") is Armed.NOTHING
-    assert watches.fired(Event.CHANGED, "/a") is Armed.DATA
-    assert watches.fired(Event.CHANGED, "/a") is Armed.NOTHING
-    assert watches.fired(Event.CHILD, "/b") is Armed.CHILDREN  # an ordinary one
+    assert [watches.fired(event, "/a") for event in (Event.CHILD, Event.CHANGED, Event.CHANGED)] == [False, True, False]
+    watches.answered("/a", Kind.CHILDREN)
+    assert [watches.fired(event, "/a") for event in (Event.CHANGED, Event.DELETED, Event.CREATED)] == [
+        False,
+        True,
+        False,
+    ]
+    assert watches.fired(Event.CHILD, "/b")  # an ordinary one
 
 
 def test_what_is_asked_or_armed_is_not_forgotten() -> None:

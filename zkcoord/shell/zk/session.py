@@ -28,7 +28,7 @@ from zkcoord.shell.zk.config import Address, ZooKeeperConfig
 from zkcoord.shell.zk.connection import Call, Connection
 from zkcoord.shell.zk.handler import OrderedHandler
 from zkcoord.shell.zk.jute import Event, Op
-from zkcoord.shell.zk.watches import Armed, Watches
+from zkcoord.shell.zk.watches import Watches
 from zkcoord.tree.snapshot import Kind
 
 RETRY_DELAY_MS, RETRY_DELAY_MAX_MS = 100, 2_000
@@ -246,13 +246,12 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
 
     def fired(self, event: Event, path: str) -> None:
         """Report a watch. A missing node is watched by exists for data and children alike, so CREATED tells of both."""
-        ended = self.watches.fired(event, path)
-        if not ended:
+        if not self.watches.fired(event, path):
             return
         chroot = self.address.chroot
         if chroot:
             path = path[len(chroot) :] or "/"
-        self.post(WatchFired(path, data=Armed.DATA in ended, children=Armed.CHILDREN in ended))
+        self.post(WatchFired(path, data=event is not Event.CHILD, children=event is not Event.CHANGED))
 
     def hears(self) -> None:
         """Report that more of a large reply has come."""

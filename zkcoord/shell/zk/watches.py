@@ -92,16 +92,16 @@ class Watches:
             if (known := self._paths.get(path)) is not None:
                 known.asked -= 1
 
-    def fired(self, event: Event, path: str) -> Armed:
-        """Return what this event ends. Of an ordinary watch that is all that it is about: the server tells of nothing
+    def fired(self, event: Event, path: str) -> bool:
+        """True when somebody waits for this event. Of an ordinary watch that is always so: the server tells of nothing
         else than it was asked for."""
         with self._lock:
             known = self._paths.get(path)
             if known is None:
-                return _ENDED[event]
-            ended = known.armed & _ENDED[event] if known.kept else _ENDED[event]
-            known.armed &= ~ended
-            return ended
+                return True
+            waited = not known.kept or bool(known.armed & _ENDED[event])
+            known.armed &= ~_ENDED[event]
+            return waited
 
     def idle(self) -> list[str]:
         """Forget the paths that nobody waits for, once there are many. Returns those that the server must not keep any
