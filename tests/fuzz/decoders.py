@@ -19,7 +19,15 @@ from zkcoord.offsets.metadata import decode_commit
 from zkcoord.offsets.targets import from_file
 from zkcoord.operating.mending import record_without_faults
 from zkcoord.tree.broker import decode_broker
-from zkcoord.tree.candidate import asked_to_resign, assignors_of, describe, protocols_of, with_resign
+from zkcoord.tree.candidate import (
+    asked_to_resign,
+    assignors_of,
+    describe,
+    protocols_of,
+    says_silent,
+    with_resign,
+    with_silent,
+)
 from zkcoord.tree.command import decode_command, refusal
 from zkcoord.tree.decoders import instance_of, member_of, offset_seen, outstanding, with_mark, with_status
 from zkcoord.tree.evicted import decode_evicted
@@ -27,7 +35,7 @@ from zkcoord.tree.instance import decode_instance
 from zkcoord.tree.offset import decode_offset
 from zkcoord.tree.ownership import is_draft_stop, owner_of
 from zkcoord.tree.record import decode_record
-from zkcoord.tree.registration import decode_registration
+from zkcoord.tree.registration import decode_registration, moved_to
 from zkcoord.tree.scala_json import parse_scala_json
 from zkcoord.tree.schema import decode_epoch, decode_schema, is_newer
 from zkcoord.tree.snapshot import Kind, Node, Stat
@@ -106,6 +114,8 @@ DECODERS: dict[str, Decoder] = {
     "status": Decoder(lambda data: held_partitions(decode_status(data)), (CorruptError,)),
     "status of": Decoder(lambda data: with_status(CHANNEL, node(data))),
     "candidate": Decoder(lambda data: (describe(data), protocols_of(data), assignors_of(data))),
+    "silent": Decoder(lambda data: (says_silent(data), with_silent(data, silent=True))),
+    "moved to": Decoder(moved_to),
     "resigning": Decoder(lambda data: (asked_to_resign(data), with_resign(data, {"who": "ann"}))),
     "schema": Decoder(lambda data: read_mark(decode_schema(data)), (CorruptError, SchemaError)),
     "newer schema": Decoder(is_newer),
