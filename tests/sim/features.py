@@ -50,7 +50,7 @@ class Seen:
                 self._serving.pop(process, None)
                 continue
             wire = process.stores[-1].wire if process.stores else None
-            at = loop, loop._steps, wire, wire is not None and wire.whole, moment
+            at = loop, getattr(loop, "_steps", world.steps), wire, wire is not None and wire.whole, moment
             if self._looked.get(process) == at:
                 continue  # most are as they were
             self._looked[process] = at
