@@ -163,7 +163,7 @@ class Consumer:
         sessions.told = self._driver.told
         served = self._callbacks.functions(), self._callbacks.questions()
         log = self._log.functions() if self._log is not None else {}
-        self._worker = Worker(*served, self._driver.answer, partial(self._driver.ask, "exit"), log)
+        self._worker = Worker(*served, self._driver.put, partial(self._driver.ask, "exit"), log)
         loop, events = self._driver.loop, self._driver.events
         self._role = MembershipRole(loop, told, self._worker, events, self._worker if log else None)
         loop.run_role(self._role, events)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from zkcoord.shell.driver import Driver
@@ -60,6 +61,12 @@ class Role:
         return lambda *args, **fields: None
 
 
+def answer(steps: Steps, item: CallDone) -> None:
+    """As a store does on its connection's thread."""
+    steps.driver.inbox.add(item)
+    steps.driver.told(True)
+
+
 def made() -> Steps:
     def no_session(sink: object) -> Any:
         raise AssertionError("the loop itself does not step")
@@ -75,7 +82,7 @@ def test_what_arrives_is_taken_in_where_it_arrives() -> None:
     steps.driver.inbox.add(CallDone(2))
     steps.driver.told(True)
     assert (steps.taken, steps.threads[1:]) == ([CallDone(1), CallDone(2)], [threading.current_thread().name])
-    steps.driver.answer(CallDone(3))
+    answer(steps, CallDone(3))
     assert steps.threads[2:] == [threading.current_thread().name]
     steps.driver.inbox.add(CallDone(4))
     steps.driver.told(False)
@@ -97,10 +104,10 @@ def test_what_arrives_during_a_step_is_taken_in_by_the_own_thread() -> None:
     steps.driver.start()
     steps.wait(lambda: bool(steps.threads))
     steps.then = hold
-    other = threading.Thread(target=steps.driver.answer, args=[CallDone(1)], name="other")
+    other = threading.Thread(target=answer, args=[steps, CallDone(1)], name="other")
     other.start()
     assert entered.wait(DEADLINE_S)
-    steps.driver.answer(CallDone(2))  # returns at once
+    answer(steps, CallDone(2))  # returns at once
     go_on.set()
     steps.wait(lambda: len(steps.taken) == 2)
     assert steps.threads == ["own", "other", "own"]
@@ -114,7 +121,7 @@ def test_many_threads_lose_no_input_and_one_steps_at_a_time() -> None:
 
     def put(number: int) -> None:
         for n in range(2_000):
-            (steps.driver.answer, steps.driver.put)[n % 2](CallDone(number * 10_000 + n))
+            (partial(answer, steps), steps.driver.put)[n % 2](CallDone(number * 10_000 + n))
 
     threads = [threading.Thread(target=put, args=[number]) for number in range(4)]
     for thread in threads:
@@ -135,7 +142,7 @@ def test_the_own_thread_wakes_when_a_step_elsewhere_sets_an_earlier_time() -> No
     steps.driver.start()
     steps.wait(lambda: steps.threads == ["own"])
     steps.wake_at_ms = steps.driver.clock.now_ms()
-    steps.driver.answer(CallDone(1))
+    answer(steps, CallDone(1))
     steps.wait(lambda: "own" in steps.threads[2:])
     steps.end()
 
@@ -147,12 +154,12 @@ def test_an_error_elsewhere_ends_the_loop_on_its_own_thread(monkeypatch: Any) ->
     steps.driver.start()
     steps.wait(lambda: bool(steps.threads))
     steps.then = lambda: 1 // 0  # type: ignore[assignment, return-value]
-    steps.driver.answer(CallDone(1))
+    answer(steps, CallDone(1))
     assert steps.driver.ended.wait(DEADLINE_S)
     steps.driver.join()
     assert isinstance(steps.driver.loop.fatal, ZeroDivisionError)
     assert raised == [steps.driver.loop.fatal]
-    steps.driver.answer(CallDone(2))
+    answer(steps, CallDone(2))
     assert steps.taken == [CallDone(1)]
 
 
@@ -161,5 +168,5 @@ def test_a_loop_that_finishes_elsewhere_ends_its_own_thread() -> None:
     steps.driver.start()
     steps.wait(lambda: bool(steps.threads))
     steps.then = lambda: setattr(steps.driver.loop, "finished", True)
-    steps.driver.answer(CallDone(1))
+    answer(steps, CallDone(1))
     assert steps.driver.ended.wait(DEADLINE_S)

@@ -110,8 +110,23 @@ IN_PLACE_OF: tuple[tuple[Any, Any], ...] = (
 """Whatever name of a module of the product is one of the first is the second."""
 
 
+class _Sessions:
+    """A process's sessions, as `KazooSessions`. The world delivers their inputs: no thread of the program."""
+
+    def __init__(self, open_session: Callable[..., Any]) -> None:
+        self._open_session = open_session
+        self.told: Callable[[bool], None] = lambda here: None
+
+    def __call__(self, sink: Callable[[Any], None]) -> Any:
+        def take(item: Any) -> None:
+            sink(item)
+            self.told(False)
+
+        return self._open_session(take)
+
+
 def _sessions(*args: Any, **kwargs: Any) -> Any:
-    return _mine().crew.process.open_session
+    return _Sessions(_mine().crew.process.open_session)
 
 
 def _told(name: str, fields: Any) -> None:

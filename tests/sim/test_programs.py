@@ -26,7 +26,7 @@ from tests.sim.sweep import fingerprints
 from tests.sim.world import World
 
 SEEDS = 15
-STREAMS = 10
+STREAMS = 14
 TOPICS = {"t": 6, "u": 2}
 MS_PER_MESSAGE = 200
 CALM_STEPS = 60_000

@@ -1,7 +1,7 @@
 """Runs a loop on a thread: takes what waits in the inbox, steps, and sleeps until the next input or moment.
 
-A consumer's steps are short, so they run where an input arrives: on the thread of its connection, or of a callback that
-was answered. One thread steps at a time.
+A consumer's steps are short, so they run where its store's inputs arrive: on the thread of its connection. One thread
+steps at a time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from zkcoord.shell.clock import MonotonicClock
 from zkcoord.shell.inbox import ThreadInbox
 from zkcoord.shell.journal.recorder import Pages, Step, make_loop
-from zkcoord.shell.ports import Callbacks, CallDone, Input, Request, StoreFactory, refuse_requests
+from zkcoord.shell.ports import Callbacks, Input, Request, StoreFactory, refuse_requests
 from zkcoord.shell.role import Events
 
 ENDING_MS = 10_000
@@ -51,11 +51,6 @@ class Driver:
     def put(self, item: Input) -> None:
         """Add an input, from any thread."""
         self.inbox.put(item)
-
-    def answer(self, done: CallDone) -> None:
-        """Add the application's answer, and step on this thread, which is one of zkcoord's own."""
-        self.inbox.add(done)
-        self.told(True)
 
     def told(self, here: bool) -> None:
         """Take in what a store has put. With `here` on this thread, which then has nothing else to do: a thread that
