@@ -89,7 +89,7 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
         fatal: Callable[[ZkcoordError], None],
         *,
         prompt: bool = False,
-        told: Callable[[bool], None] = lambda here: None,
+        told: Callable[[bool], None],
     ) -> None:
         handler = OrderedHandler()
         retry = KazooRetry(

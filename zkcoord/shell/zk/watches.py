@@ -12,7 +12,6 @@ path that is kept is only read plainly.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from enum import IntFlag
 
 from zkcoord.shell.zk.jute import Event
 from zkcoord.tree.snapshot import Kind
@@ -21,32 +20,21 @@ IDLE_MAX = 256
 """So many paths are remembered at least before those that nobody has read since their last event are forgotten."""
 
 
-class Armed(IntFlag):
-    """What somebody waits to hear of a path."""
-
-    NOTHING = 0
-    DATA = 1
-    CHILDREN = 2
-
-
 _ENDED = {
-    Event.CREATED: Armed.DATA | Armed.CHILDREN,
-    Event.DELETED: Armed.DATA | Armed.CHILDREN,
-    Event.CHANGED: Armed.DATA,
-    Event.CHILD: Armed.CHILDREN,
+    Event.CREATED: {Kind.DATA, Kind.CHILDREN},
+    Event.DELETED: {Kind.DATA, Kind.CHILDREN},
+    Event.CHANGED: {Kind.DATA},
+    Event.CHILD: {Kind.CHILDREN},
 }
-
-
-def armed_by(kind: Kind) -> Armed:
-    """Return what a watched read of this kind waits for."""
-    return Armed.DATA if kind is Kind.DATA else Armed.CHILDREN
+"""What must be read again behind each event."""
 
 
 class _Path:
     __slots__ = ("armed", "asked", "kept")
 
     def __init__(self) -> None:
-        self.armed, self.asked, self.kept = Armed.NOTHING, 0, False
+        self.armed: set[Kind] = set()  # what somebody waits to hear of
+        self.asked, self.kept = 0, False
 
     @property
     def idle(self) -> bool:
@@ -84,7 +72,7 @@ class Watches:
         with self._lock:
             if (known := self._paths.get(path)) is not None:
                 known.asked -= 1
-                known.armed |= armed_by(kind)
+                known.armed.add(kind)
 
     def refused(self, path: str) -> None:
         """Take in that a watched read was refused: it waits for nothing."""
@@ -100,7 +88,7 @@ class Watches:
             if known is None:
                 return True
             waited = not known.kept or bool(known.armed & _ENDED[event])
-            known.armed &= ~_ENDED[event]
+            known.armed -= _ENDED[event]
             return waited
 
     def idle(self) -> list[str]:
