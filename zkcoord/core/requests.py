@@ -19,6 +19,8 @@ from zkcoord.core.view import GroupView
 from zkcoord.core.words import count
 
 STANDING = (HOLD, PAUSE)
+ADOPTED = "it was adopted from old consumers: release it, then delete it with their tool"
+"""Why such a group is not deleted."""
 HELD, PAUSED, STOPPED, DONE, REFUSED, DELETING = "held", "paused", "stopped", "done", "refused", "deleting"
 
 
@@ -118,8 +120,7 @@ _OBSTACLES = {
 def begin_deletion(view: GroupView, request: Request) -> WriteResponse:
     """Begin a deletion, or refuse it while anybody is registered, or it is of old consumers."""
     if view.record.adoption is not None:
-        reason = "it was adopted from old consumers: release it, then delete it with their tool"
-        return WriteResponse(request=DELETE, run=request.run, state=REFUSED, reason=reason, ends=True, why=reason)
+        return WriteResponse(request=DELETE, run=request.run, state=REFUSED, reason=ADOPTED, ends=True, why=ADOPTED)
     if view.members:
         reason = f"it has {count(len(view.members), 'member')}: stop its consumers first"
         return WriteResponse(request=DELETE, run=request.run, state=REFUSED, reason=reason, ends=True, why=reason)

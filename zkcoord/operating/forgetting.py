@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 from zkcoord.core.record import ZOOKEEPER
+from zkcoord.core.requests import ADOPTED
 from zkcoord.errors import UsageError
 from zkcoord.kafka.client import KafkaClient
 from zkcoord.migrate import BlockingTree, current
@@ -14,7 +15,7 @@ from zkcoord.offsets.kafka_store import KafkaCommits
 from zkcoord.offsets.ports import GroupStore
 from zkcoord.offsets.writing import readers_of
 from zkcoord.operating.one_cluster import refuse_another_cluster
-from zkcoord.operating.requesting import read_record
+from zkcoord.operating.requesting import read_record, refuse_moved
 from zkcoord.operating.saying import say
 from zkcoord.tree.paths import Layout
 
@@ -24,11 +25,15 @@ def forget_in_kafka(
 ) -> None:
     """Remove the commits of a group that has no members, and has or had another store than ZooKeeper.
 
-    `open_kafka` None: nobody said where Kafka is.
+    `open_kafka` None: nobody said where Kafka is. UsageError for a group whose deletion would be refused: old members,
+    or its consumers in another tree, go on from these commits.
     """
     record = read_record(tree, layout, group)
     if record is None or (record.store_name == ZOOKEEPER and not record.store_step):
         return
+    refuse_moved(group, record)
+    if record.adoption is not None:
+        raise UsageError(f"group {group}: {ADOPTED}")
     if record.handed_over:
         say("notice", f"group {group} is handed over to Kafka's consumers: its offsets in Kafka stay")
         return
@@ -54,14 +59,22 @@ def forget_commits(tree: BlockingTree, layout: Layout, group: str, kafka: GroupS
     schema, readers = current(tree), readers_of(tree.read, layout, group)
     if readers.ours or readers.others:
         return  # its coordinator refuses the deletion
+    tree_id, commits = "" if schema is None else schema.tree_id, kafka.read([group]).of(group)
+    trees = {commit.stamp.tenure.tree for commit in commits.values() if commit.stamp is not None}
+    if trees and tree_id not in trees:
+        raise UsageError(
+            f"group {group}: its commits in Kafka were made from another tree, of which this one may be a copy: nothing"
+            " is deleted. Once no group there goes on from them, remove them with Kafka's own tool "
+            f"(`kafka-consumer-groups.sh --delete --group {group}`), then run this again"
+        )
     equality = Equality(
         tree=tree,
         commits=kafka,
         layout=layout,
-        tree_id="" if schema is None else schema.tree_id,
+        tree_id=tree_id,
         group=group,
         goal=ZOOKEEPER,
-        existing=frozenset(kafka.read([group]).of(group)),
+        existing=frozenset(commits),
     )
     for _ in range(2):  # the first look writes, the second sees what it wrote
         left = equality.look((), readers.guard, int(time.time() * 1000))

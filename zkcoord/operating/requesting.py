@@ -70,6 +70,12 @@ def read_record(tree: BlockingTree, layout: Layout, group: str) -> GroupRecord |
     return record_in(node)
 
 
+def refuse_moved(group: str, record: GroupRecord) -> None:
+    """UsageError for a group that is or was moved to another tree, or arrives from one."""
+    if record.moved is not None:
+        raise UsageError(f"group {group} {record.moved.where()}: nothing is changed here")
+
+
 def edit_record(
     tree: BlockingTree, layout: Layout, group: str, edit: Edit, *, new: bool = False, moved: bool = False
 ) -> GroupRecord:
@@ -87,8 +93,8 @@ def edit_record(
         if not (folder.exists or node.exists or new):
             raise UsageError(no_such_group(group))
         before = record_in(node) or DEFAULT_RECORD
-        if before.moved is not None and not moved:
-            raise UsageError(f"group {group} {before.moved.where()}: nothing is changed here")
+        if not moved:
+            refuse_moved(group, before)
         after = edit(before)
         if after == before:
             return before, None
