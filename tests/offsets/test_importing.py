@@ -10,6 +10,7 @@ import pytest
 from tests.offsets.test_in_kafka import Store
 from tests.offsets.test_writing import Recorder
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.moved import Moved, MoveState
 from zkcoord.core.record import PAUSE, RESET, GroupRecord
 from zkcoord.core.resetting import EXPIRED
 from zkcoord.core.tenure import KafkaCommit, Stamp, Tenure
@@ -97,3 +98,19 @@ def test_a_shift_is_refused_behind_a_reset_that_broke_off_until_its_pause_is_ove
     with pytest.raises(UsageError, match="was broken off") if refused else nullcontext():
         reset(tree, Where.SHIFT, lambda _: None).check_shift()
     reset(tree, Where.OFFSET, lambda _: None).check_shift()
+
+
+@pytest.mark.parametrize("state", list(MoveState))
+@pytest.mark.parametrize("store_name", ["zookeeper", "kafka"])
+def test_f276_of_a_group_that_is_in_another_tree_or_on_its_way_no_offset_is_imported(
+    state: MoveState, store_name: str
+) -> None:
+    """The nodes were written, which do not count; and the commits in Kafka, which the group goes on from over there."""
+    moved = Moved(state=state, tree="bb", address="zk2:2181/kafka", run="r1")
+    record = encode_record(GroupRecord(store_name=store_name, moved=moved)).decode()
+    tree, store = Recorder({NODE: "4", DRAFT.record("g"): record}), Store()
+    work = Import(tree=tree, layout=DRAFT, tree_id="aa", force=True)
+    for ask in (lambda: work.needs_kafka("g"), lambda: work.write("g", {P0: 7}, store)):
+        with pytest.raises(UsageError, match=f"group g {moved.where()}: nothing is changed here"):
+            ask()
+    assert (tree.sent, store.made) == ([], {})

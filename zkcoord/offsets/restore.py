@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.moved import Moved, MoveState
 from zkcoord.core.record import PAUSE, REQUESTS
 from zkcoord.core.tenure import Rule
 from zkcoord.errors import CorruptError, UnavailableError, UsageError
@@ -114,8 +115,9 @@ class Restore:
                 report.strangers_count = kept.strangers_count
 
     def _without_members(self, group: str) -> Readers:
-        """Return what is known of the group; UsageError while anybody is registered in it."""
+        """Return what is known of the group; UsageError while anybody is registered in it, or a tool moves it."""
         readers = readers_of(self.tree.read, self.layout, group)
+        self._refuse_on_its_way(group)
         members = (*readers.ours, *readers.others)
         if members:
             raise UsageError(
@@ -123,6 +125,14 @@ class Restore:
                 " groups (--group)"
             )
         return readers
+
+    def _refuse_on_its_way(self, group: str) -> None:
+        """What a restore writes behind the comparison of a move, in either tree, nobody would see. (A move that the
+        backup has, too, comes back with it.)"""
+        (present,) = data(self.tree.read, [self.layout.record(group)])
+        moved = _moved(present.data)
+        if moved is not None and moved.state is not MoveState.GONE and moved != _moved(self._records.get(group, b"")):
+            raise UsageError(f"group {group} {moved.where()}: end that move first, or restore other groups (--group)")
 
     def _kept(self, group: str) -> Kept | None:
         """By the record as it will be: what is there stays. None: nobody can parse it."""
@@ -256,6 +266,12 @@ def _quiet(layout: Layout, saved: Saved, copy: bool) -> bytes:
             wish = dict.fromkeys(REQUESTS) | stays
             return encode_record(replace(record, wish=wish, done={})) if saved.data else b""
     return saved.data
+
+
+def _moved(record: bytes) -> Moved | None:
+    with suppress(CorruptError):
+        return decode_record(record).moved if record else None
+    return None
 
 
 def _incarnation(text: bytes) -> int | None:

@@ -48,7 +48,7 @@ class Readers:
     ours: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
     paused: bool = False
-    left_to: str = ""  # why nobody may write its offsets: they are those of Kafka's consumers
+    elsewhere: str = ""  # why nobody may write its offsets: it is left to Kafka's consumers, or is in another tree
     guard: tuple[CheckNode, ...] = ()
 
     def refuse(self, group: str, *, force: bool = False, ours: str = "", others: str = "") -> None:
@@ -56,7 +56,7 @@ class Readers:
 
         `ours` and `others` name a further way out for either kind of reader.
         """
-        self.refuse_handed_over(group)
+        self.refuse_elsewhere(group)
         if self.ours and not self.paused:
             how = f"stop these consumers, or run `zkcoord group pause {group}` first{ours}"
             raise UsageError(f"group {group} is read by {some(self.ours, NAMED_MAX)}: {how}")
@@ -64,10 +64,10 @@ class Readers:
             how = f"which would overwrite the offsets: stop these consumers first{others}"
             raise UsageError(f"group {group} is read by {some(self.others, NAMED_MAX)}, {how}")
 
-    def refuse_handed_over(self, group: str) -> None:
-        """UsageError for a group that is left to Kafka's consumers."""
-        if self.left_to:
-            raise UsageError(f"group {group} {self.left_to}")
+    def refuse_elsewhere(self, group: str) -> None:
+        """UsageError for a group that is left to Kafka's consumers, was moved to another tree, or is on its way."""
+        if self.elsewhere:
+            raise UsageError(f"group {group} {self.elsewhere}")
 
 
 def readers_of(read: Reading, layout: Layout, group: str) -> Readers:
@@ -82,7 +82,7 @@ def readers_of(read: Reading, layout: Layout, group: str) -> Readers:
         ours=ours,
         others=tuple(member.consumer_id for member in members if member.consumer_id not in ours),
         paused=has_paused(known),
-        left_to=known.left_to(group),
+        elsewhere=known.left_to(group) if known.moved is None else f"{known.moved.where()}: nothing is changed here",
         guard=() if record.stat is None else (CheckNode(record.path, record.stat.version),),
     )
 

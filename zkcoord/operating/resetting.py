@@ -195,7 +195,7 @@ def reset_group(
         found = wanted.targets()
         return found.moves(), found
     reset.check_shift()
-    readers.refuse_handed_over(name)
+    readers.refuse_elsewhere(name)
     if how.stop_first and (reset.begun() or (readers.ours and not readers.paused)):
         return reset.stopped_first(how.timeout_ms, lambda: who_serves(tree, address))
     readers.refuse(name, ours="" if how.stop_first else ", or give --stop-first")

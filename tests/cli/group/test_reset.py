@@ -21,7 +21,8 @@ from tests.kafka.topics import create_topic
 from tests.waiting import wait_until
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.record import DEFAULT_RECORD
+from zkcoord.core.moved import Moved, MoveState
+from zkcoord.core.record import DEFAULT_RECORD, GroupRecord
 from zkcoord.core.tenure import KafkaCommit, Stamp, Tenure
 from zkcoord.embedded import EmbeddedKafka
 from zkcoord.errors import UsageError
@@ -169,6 +170,20 @@ def test_a_wrong_call_says_what_to_do(world: World, reset: Any, words: Sequence[
 def test_a_group_that_is_not_there_is_told(world: World, reset: Any) -> None:
     code, _, said = reset("--to-earliest")
     assert (code, "there is no group 'g'" in said) == (2, True)
+
+
+@pytest.mark.parametrize("more", [(), ("--stop-first",)])
+@pytest.mark.parametrize("state", list(MoveState))
+def test_f276_a_group_that_is_in_another_tree_or_on_its_way_is_reset_over_there_only(
+    world: World, reset: Any, topic: str, state: MoveState, more: tuple[str, ...]
+) -> None:
+    """It was said to be done, and changed nothing for the group, which is read over there."""
+    moved = Moved(state=state, tree="bb", address="zk2:2181/kafka", run="r1")
+    world.put(DRAFT.record("g"), encode_record(GroupRecord(moved=moved)))
+    world.put(path(topic, 0), b"8")
+    code, _, said = reset("--to-earliest", *more)
+    assert (code, offsets(world, topic)) == (2, [b"8", b""]), said
+    assert f"group g {moved.where()}: nothing is changed here" in said
 
 
 def begun(members: Sequence[Member]) -> dict[int, int]:
