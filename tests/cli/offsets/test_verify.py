@@ -7,9 +7,10 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pyarrow.parquet
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka import TopicPartition as Native
 from confluent_kafka.admin import AdminClient
 
@@ -24,6 +25,7 @@ from zkcoord.embedded import EmbeddedKafka
 from zkcoord.kafka.client import KafkaClient
 from zkcoord.migrate import current
 from zkcoord.offsets.kafka_store import KafkaCommits
+from zkcoord.offsets.verdict import Verdict
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.paths import DRAFT, LEGACY, parents
 from zkcoord.tree.record import encode_record
@@ -105,6 +107,62 @@ def test_a_group_of_ours_that_commits_to_both_stores(
     assert [(row["partition"], row["verdict"]) for row in written] == [(d["partition"], d["verdict"]) for d in found]
     again = run("offsets", "verify", "--all-groups", "--parquet", str(file), *servers)
     assert (again.exit_code, "File exists; name a file that can be made" in again.stderr) == (2, True)
+
+
+TOLD = [
+    (0, 5, 5, 5, "equal"),
+    (1, 5, 3, 5, "behind"),
+    (2, 5, 7, 7, "ahead"),
+    (3, 5, 3, 3, "rewound"),
+    (4, 5, 9, 5, "foreign"),
+    (5, 5, None, 5, "expired"),
+    (6, None, 4, 4, "only kafka"),
+    (7, 50, 50, 50, "out of range"),
+    (8, 5, None, 5, "only zookeeper"),  # of another group, which keeps its offsets there
+]
+
+
+def test_each_verdict_is_told_in_the_table_for_programs_and_in_parquet(
+    chroot: str, run: Run, kafka: EmbeddedKafka, admin: AdminClient, tmp_path: Path
+) -> None:
+    topic, groups = new_topic(admin, 9), [f"{name}-{uuid.uuid4().hex[:8]}" for name in "gh"]
+    p = [TopicPartition(topic, number) for number in range(9)]
+    with Tree(chroot) as tree, KafkaClient(kafka.bootstrap_servers) as client:
+        world = World(tree, chroot)
+        world.put(DRAFT.record(groups[0]), encode_record(GroupRecord(store_name="kafka")))
+        for number, node, *_ in TOLD:
+            for text in () if node is None else (b"0", str(node).encode()):  # the second write is the present tenure
+                world.put(DRAFT.offset(groups[number == 8], p[number]), text)
+        found = tree.read([Read(DRAFT.offset(groups[0], each)) for each in p[:8]])
+        mzxids = [0 if node.stat is None else node.stat.mzxid for node in found]
+        stamps = [Stamp(tenure=Tenure(tree_id(tree), mzxid - (n == 1)), at_ms=7) for n, mzxid in enumerate(mzxids)]
+        offsets = {n: there for n, _, there, *_ in TOLD if there is not None}
+        ours = {p[n]: KafkaCommit(offset=there, stamp=stamps[n]) for n, there in offsets.items() if n != 4}
+        assert KafkaCommits(client).commit(groups[0], ours).error() is None
+        commit(admin, groups[0], topic, {4: offsets[4]})
+        records = Producer({"bootstrap.servers": kafka.bootstrap_servers}, logger=QUIET)
+        for each in p:
+            for _ in range(10):
+                records.produce(topic, b"", partition=each.partition)
+        assert records.flush(PATIENCE_SECONDS) == 0
+
+    documents = verified(run, chroot, kafka, "--all-groups")
+
+    keys = ("partition", "zookeeper_offset", "kafka_offset", "counts", "verdict")
+    assert [tuple(document[key] for key in keys) for document in documents] == TOLD
+    assert {verdict for *_, verdict in TOLD} == {verdict.value for verdict in Verdict}
+    assert [d["verdict"] for d in documents if not d["todo"]] == ["equal", "only kafka", "only zookeeper"]
+    file = tmp_path / "all.parquet"
+    servers = ("--zookeeper", chroot, "--bootstrap-servers", kafka.bootstrap_servers)
+    lines = run("offsets", "verify", "--all-groups", "--parquet", str(file), *servers).stdout.splitlines()
+    shown = [line.split() for line in lines if line.startswith(topic)]
+    for words, (number, *_, verdict) in zip(shown, TOLD, strict=True):
+        assert (int(words[1]), " ".join(words).endswith(f" {verdict}")) == (number, True), words
+    table = pyarrow.parquet.read_table(file)
+    times = {name: table[name].cast(pyarrow.int64()) for name in table.column_names if name.endswith("_ms")}
+    for name, column in times.items():
+        table = table.set_column(table.column_names.index(name), name, column)
+    assert table.to_pylist() == documents
 
 
 def test_a_group_of_old_consumers_that_nobody_has_adopted(
