@@ -26,6 +26,7 @@ class Moved:
     address: str
     run: str
     paused: bool = False  # people had paused the group before: it stays paused in the other tree
+    back: bool = False  # it arrives where it had gone from: a move that is given up leaves the tombstone there again
 
     def where(self) -> str:
         """Return what people are told about the group.

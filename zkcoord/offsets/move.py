@@ -82,10 +82,19 @@ class GroupMove:
             found.notes.append(f"group {self.group}: adopt it there (`zkcoord group adopt`): until then nobody reads")
         return found
 
-    def _refuse_source(self, record: GroupRecord) -> None:
+    def elsewhere(self) -> str:
+        """Say where the group is if it cannot be moved from here, since another move has it; "": it is here."""
+        _, record = self.source.record(self.group)
+        return self._elsewhere(record or DEFAULT_RECORD)
+
+    def _elsewhere(self, record: GroupRecord) -> str:
         moved = record.moved
-        if moved is not None and (moved.state is MoveState.ARRIVING or moved.tree != self.target.tree_id):
-            raise UsageError(f"group {self.group} {moved.where()}: end that move first")
+        here = moved is None or (moved.state is not MoveState.ARRIVING and moved.tree == self.target.tree_id)
+        return "" if here or moved is None else f"group {self.group} {moved.where()}"
+
+    def _refuse_source(self, record: GroupRecord) -> None:
+        if where := self._elsewhere(record):
+            raise UsageError(f"{where}: end that move first")
         for name in (RESET, DELETE):
             if record.wish.get(name) is not None:
                 raise UsageError(f"group {self.group}: a {name} is under way: end it first")
@@ -285,13 +294,15 @@ class GroupMove:
         self._mine(None if leaving is None else leaving.moved, MoveState.LEAVING, self.source)
         if leaving is None or leaving.moved is None:
             return
-        moved = replace(leaving.moved, state=MoveState.ARRIVING, tree=self.source.tree_id, address=self.source.address)
+        named = replace(leaving.moved, state=MoveState.ARRIVING, tree=self.source.tree_id, address=self.source.address)
 
         def edit(record: GroupRecord | None) -> GroupRecord:
-            adoption = leaving.adoption if self.target.layout.adopts else None
+            adoption, moved = leaving.adoption if self.target.layout.adopts else None, named
             if record is not None:
                 self._may_arrive(record)
                 adoption = adoption or record.adoption
+                was_here = record.moved is not None and (record.moved.back or record.moved.state is MoveState.GONE)
+                moved = replace(named, back=was_here)
             wish = {**dict.fromkeys(REQUESTS), PAUSE: dict(self.asked)}
             done = {PAUSE: {"run": self.run, "state": PAUSED}}
             return replace(leaving, adoption=adoption, wish=wish, done=done, moved=moved)

@@ -49,4 +49,7 @@ def _of_a_move(name: str, moved: Moved) -> str:
         case MoveState.LEAVING:
             return f"run {command} again if it broke off; with --give-up the group goes on here"
         case MoveState.ARRIVING:
-            return f"run {command} again at {moved.address} if it broke off: nobody reads here before it is done"
+            away = "with --give-up the group goes on there, and the copy here is removed"
+            return (
+                f"run {command} again at {moved.address} if it broke off: nobody reads here before it is done; {away}"
+            )

@@ -12,12 +12,14 @@ STATES = tuple(state.value for state in MoveState)
 
 def moved_fields(moved: Moved) -> dict[str, Any]:
     """Return the key's value."""
+    back = {"back": True} if moved.back else {}
     return {
         "state": moved.state.value,
         "tree": moved.tree,
         "address": moved.address,
         "run": moved.run,
         "paused": moved.paused,
+        **back,
     }
 
 
@@ -34,4 +36,5 @@ def read_moved(section: Document) -> Moved | None:
         address=section.text("address", default=""),
         run=section.text("run", default=""),
         paused=section.flag("paused"),
+        back=section.flag("back"),
     )

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kazoo.client import KazooClient
 
+from tests.cli.migrate.conftest import chroot_of
 from tests.cli.program import Run
 from tests.integration.world import World, named
 from tests.waiting import wait_until
@@ -34,29 +34,6 @@ pytestmark = pytest.mark.zookeeper
 
 P0, P1 = (TopicPartition("clicks", number) for number in range(2))
 ADOPTED = GroupRecord(adoption=Adoption(offsets="zookeeper", strategy="range", kafka="1.1"))
-
-
-def chroot_of(hosts: str, path: str) -> str:
-    client = KazooClient(hosts, timeout=30)
-    client.start(timeout=120)
-    client.create(path)
-    client.stop()
-    client.close()
-    return hosts + path
-
-
-@pytest.fixture
-def here(chroot: str) -> Iterator[World]:
-    with World(chroot) as world:
-        world.topic("clicks", 2)
-        yield world
-
-
-@pytest.fixture
-def there(chroot: str, zookeeper: Any) -> Iterator[World]:
-    with World(chroot_of(zookeeper.hosts, "/" + chroot.partition("/")[2] + "-there")) as world:
-        world.topic("clicks", 2)
-        yield world
 
 
 def moving(run: Run, source: World, target: World, *words: str) -> tuple[int, list[dict[str, Any]], str]:
@@ -349,23 +326,3 @@ def test_a_tree_that_is_there_keeps_its_source_of_topics(run: Run, here: World, 
     assert (code, "takes its topics from zookeeper, not from kafka: leave --topics out" in text) == (7, True), text
     assert there.data("/zkcoord/schema") == before
     assert moving(run, here, there, "--topics", "zookeeper")[0] == 0
-
-
-def test_what_has_not_ended_is_given_up_though_the_other_tree_is_away_for_good(
-    run: Run, here: World, there: World
-) -> None:
-    set_up(here, DRAFT)
-    record = decode_record(here.data(DRAFT.record("g")))
-    give_up = ("migrate", "move", "--to", "127.0.0.1:1/gone", "--give-up", "--zookeeper", here.zookeeper)
-    assert run(*give_up).stdout == ""
-    moved = Moved(state=MoveState.LEAVING, tree="bb", address="127.0.0.1:1/gone", run="r1")
-    here.put(DRAFT.record("g"), encode_record(requested(replace(record, moved=moved), "pause", {"run": "r1"})))
-
-    result = run(*give_up)
-
-    assert result.stdout == "group g: goes on here; what was copied stays at 127.0.0.1:1/gone, unread\n"
-    wait_until(lambda: decode_record(here.data(DRAFT.record("g"))) == record, "also the answer to the pause is gone")
-    code, rows, text = moving(run, here, there, "--group", "g")
-    assert (code, rows[0]["state"]) == (0, "moved"), text
-    code, rows, text = moving(run, here, there, "--give-up")
-    assert (code, rows, "run the command there" in text) == (0, [{"group": "g", "given_up": False}], True)

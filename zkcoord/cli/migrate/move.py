@@ -23,6 +23,7 @@ from zkcoord.offsets.kafka_store import KafkaCommits
 from zkcoord.offsets.move import GroupMove, Moving
 from zkcoord.offsets.ports import Commits
 from zkcoord.offsets.side import Side
+from zkcoord.operating.copies import remove_copy
 from zkcoord.operating.migration_file import read_moves
 from zkcoord.operating.requesting import Answer, wait, who_and_when, who_serves
 from zkcoord.operating.saying import say
@@ -64,11 +65,12 @@ def move(
 ) -> None:
     """Move groups to another chroot, layout or ensemble: all of them, or some, in waves.
 
-    All of these are looked at first; if one cannot be moved, none is. Then one after the other is paused, copied,
-    compared and let go on there: from then on nobody reads it here. Then start its consumers with the new address.
-    Groups with offsets in Kafka need --bootstrap-servers. If there is no tree yet, it is made; one beside no brokers
-    needs --topics kafka, if the tree here has not that source already. A move that broke off is run again. The same
-    command in the other direction moves a group back.
+    All of these are looked at first; if one cannot be moved, none is. (Of all groups those are left out that another
+    move has taken elsewhere.) Then one after the other is paused, copied, compared and let go on there: from then on
+    nobody reads it here. Then start its consumers with the new address. Groups with offsets in Kafka need
+    --bootstrap-servers. If there is no tree yet, it is made; one beside no brokers needs --topics kafka, if the tree
+    here has not that source already. A move that broke off is run again. The same command in the other direction moves
+    a group back.
     """
     refuse_waves_alone(waves, file)
     if names and file is not None:
@@ -78,7 +80,7 @@ def move(
         tree = stack.enter_context(settings.tree())
         source, schema = _side(tree, settings.zookeeper_address())
         chosen = _chosen(tree, source, wanted)
-        if give_up:  # the other tree is not asked: it may be away for good
+        if give_up:
             _Work(settings, stack, source, source, timeout_ms).give_up(chosen, to)
             return
         there = stack.enter_context(Tree(to, deadline_ms=TOOL_TIMEOUT_MS, config=settings.zookeeper_settings()))
@@ -87,7 +89,7 @@ def move(
         if source.tree_id == target.tree_id:
             raise UsageError(f"{to} is the same tree: name another chroot or ensemble")
         work = _Work(settings, stack, source, target, timeout_ms)
-        surveys = work.survey(chosen)
+        surveys = work.survey(chosen if wanted else work.left_here(chosen))
         for found in surveys.values():
             for note in found.notes:
                 say("notice", note)
@@ -208,41 +210,81 @@ class _Work:
             raise UsageError("; ".join(refused) + "; nothing was moved")
         return found
 
+    def left_here(self, names: Sequence[str]) -> list[str]:
+        """Return the groups that no other move has; the others are told."""
+        there = {name: self._one(name).elsewhere() for name in names}
+        for where in filter(None, there.values()):
+            say("notice", f"{where}: it is left out")
+        return [name for name in names if not there[name]]
+
     def move(self, name: str) -> tuple[Moving, str]:
         """Move one group, from wherever an earlier run has left it; returns what was done, and in a word."""
         one = self._one(name)
         _, before = self.source.record(name)
-        fresh = before is None or before.moved is None
+        fresh, copied = before is None or before.moved is None, False
         try:
             if one.begin() is MoveState.GONE:
                 one.open()
                 return Moving(over=True), OVER
             self._wait(one)
+            copied = True
             return one.carry_out(), "moved"
         except BaseException:
-            if fresh:
-                self._take_back(one)
+            if fresh and self._take_back(one) and copied:
+                say("notice", f"group {name}: goes on here; --give-up removes what was copied to {one.target.address}")
             raise
 
-    def _take_back(self, one: GroupMove) -> None:
+    def _take_back(self, one: GroupMove) -> bool:
         """End the pause of a move that failed: the group goes on here, unless it counts there already."""
         try:
-            one.give_up(only_mine=True)
+            return one.give_up(only_mine=True)
         except ZkcoordError as error:
             say("notice", f"group {one.group} may still be paused here: {error}")
+            return False
 
     def give_up(self, names: Sequence[str], to: str) -> None:
-        """Take back the moves that have not ended."""
+        """Take back the moves that have not ended, then remove the copies: the other tree may be away for good."""
+        given_up = {name: self._given_up(name) for name in names}
+        removed = self._without_copies(names, to)
+        for name, taken_back in given_up.items() if self.settings.json else ():
+            print_json({"group": name, "given_up": taken_back, "copy_removed": name in removed})
+
+    def _given_up(self, name: str) -> bool:
+        try:
+            taken_back = self._one(name).give_up()
+        except ZkcoordError as error:
+            say("notice", str(error))
+            return False
+        if taken_back and not self.settings.json:
+            click.echo(f"group {name}: goes on here")
+        return taken_back
+
+    def _without_copies(self, names: Sequence[str], to: str) -> set[str]:
+        """Remove what these moves have copied; return the groups of which there was something."""
+        removed = set[str]()
+        target = self._copies(to)
+        if target is None:
+            return removed
         for name in names:
-            taken_back = False
             try:
-                taken_back = self._one(name).give_up()
+                if remove_copy(self.source, target, name):
+                    removed.add(name)
             except ZkcoordError as error:
                 say("notice", str(error))
-            if self.settings.json:
-                print_json({"group": name, "given_up": taken_back})
-            elif taken_back:
-                click.echo(f"group {name}: goes on here; what was copied stays at {to}, unread")
+        for name in sorted(removed) if not self.settings.json else ():
+            click.echo(f"group {name}: its copy at {to} is removed")
+        return removed
+
+    def _copies(self, to: str) -> Side | None:
+        """Return the tree that may hold copies; None: there is none, or it does not answer."""
+        limits, config = self.settings.limits, self.settings.zookeeper_settings()
+        try:
+            tree = self.stack.enter_context(Tree(to, deadline_ms=limits.tree_wait_ms, config=config))
+            return None if current(tree) is None else _side(tree, to)[0]
+        except ZkcoordError as error:
+            again = "nobody reads it; run this again when that tree answers"
+            say("notice", f"what was copied to {to} stays there, since it cannot be removed now ({error}): {again}")
+            return None
 
     def _one(self, name: str) -> GroupMove:
         return GroupMove(

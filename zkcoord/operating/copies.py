@@ -1,0 +1,60 @@
+"""Removes what a move that was given up has left of a group in the other tree. One that breaks off is run again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from zkcoord.core.moved import MoveState
+from zkcoord.core.record import DEFAULT_RECORD, GroupRecord
+from zkcoord.core.words import some
+from zkcoord.errors import UsageError
+from zkcoord.offsets.side import Side
+from zkcoord.offsets.writing import NAMED_MAX, readers_of
+from zkcoord.operating.releasing import remove
+from zkcoord.tree.record import record_in
+from zkcoord.tree.snapshot import Node
+
+
+def remove_copy(source: Side, target: Side, group: str) -> bool:
+    """Remove the group's copy from the target; False: there is none of a move from the source.
+
+    Where the group had been before it was moved to the source its tombstone stands again. UsageError while the move is
+    not given up, or somebody is registered at the copy.
+    """
+    _, copy = target.record(group)  # before the source's: a move that begins anew writes it before it is compared
+    if not _is_copy(copy, source):
+        return False
+    _, here = source.record(group)
+    if here is not None and here.moved is not None and here.moved.tree == target.tree_id:
+        raise UsageError(f"group {group} at {source.address} {here.moved.where()}: its copy stays")
+
+    def still(record: GroupRecord | None) -> GroupRecord:
+        if record is None or copy is None or record.moved != copy.moved:
+            raise UsageError(f"group {group}: somebody moves it again: its copy at {target.address} stays")
+        return record
+
+    if copy is not None and copy.moved is not None and copy.moved.back:
+        gone = replace(copy.moved, state=MoveState.GONE, back=False)
+
+        def edit(record: GroupRecord | None) -> GroupRecord:
+            done = record is not None and record.moved == gone  # by an attempt whose answer was lost
+            return record if done and record is not None else replace(still(record), moved=gone)
+
+        target.edit(group, edit)
+        return True
+
+    def refusal(node: Node) -> str:
+        still(record_in(node))
+        readers = readers_of(target.tree.read, target.layout, group)
+        names = (*readers.ours, *readers.others)
+        return f"{some(names, NAMED_MAX)} registered there: stop these consumers first" if names else ""
+
+    layout = target.layout
+    channels = () if layout.channels is None else (layout.channels_of(group),)
+    remove(target.tree, (*channels, layout.group(group), layout.record(group)), layout.record(group), refusal)
+    return True
+
+
+def _is_copy(record: GroupRecord | None, source: Side) -> bool:
+    moved = (record or DEFAULT_RECORD).moved
+    return moved is not None and moved.state is MoveState.ARRIVING and moved.tree == source.tree_id
