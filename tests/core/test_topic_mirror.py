@@ -14,6 +14,7 @@ from zkcoord.core.topic_mirror import (
     ABSENT_MS,
     CONFIRM_MS,
     OVER_MAX,
+    RETURN_MS,
     Complete,
     NameCluster,
     PutTopic,
@@ -67,13 +68,37 @@ def test_f225_another_id_with_other_partitions_or_replicas_than_the_list_has_nev
         play.later(CONFIRM_MS)
 
 
-def test_an_id_that_was_replaced_never_counts_again() -> None:
+def replaced() -> Play:
+    """`OTHER` stands in the place of `T`."""
     play = Play(t=OTHER)
     play.mirror = replace(play.mirror, over=(("t", "idT"),))
-    for _ in range(5):
+    return play
+
+
+def test_f266_an_id_that_was_replaced_counts_again_when_all_answers_have_told_it_for_ten_minutes() -> None:
+    play = replaced()
+    for _ in range(RETURN_MS // CONFIRM_MS):
         play.listed(t=T)
         assert play.told(t=T) == ()
         play.later(CONFIRM_MS)
+    play.listed(t=T)
+    assert play.told(t=T) == (PutTopic("t", T, replaces="idT2"),)
+    play.listed(t=T)
+    assert play.told(t=OTHER) == ()  # and that one is over now
+
+
+@pytest.mark.parametrize("otherwise", [OTHER, replace(T, topic_id="idT3"), ABSENT], ids=["known", "third", "absent"])
+def test_f266_one_answer_that_says_otherwise_starts_the_ten_minutes_anew(otherwise: Topic | Told) -> None:
+    play = replaced()
+    play.listed(t=T)
+    play.told(t=T)
+    play.later(RETURN_MS)
+    play.listed(t=T)
+    play.told(t=otherwise)
+    assert play.told(t=T) == ()
+    play.later(RETURN_MS - 1)
+    play.listed(t=T)
+    assert play.told(t=T) == ()
 
 
 # absence
@@ -90,8 +115,8 @@ def test_an_absence_counts_when_all_answers_have_told_it_for_ten_seconds() -> No
     assert play.mirror.over == (("t", "idT"),)
 
 
-@pytest.mark.parametrize("knows", ["a list", "a description"])
-def test_one_answer_that_knows_the_topic_starts_the_time_of_an_absence_anew(knows: str) -> None:
+@pytest.mark.parametrize("knows", ["a list", "a list alone", "a description"])
+def test_f265_one_answer_that_knows_the_topic_starts_the_time_of_an_absence_anew(knows: str) -> None:
     play = Play(t=T, u=U)
     play.listed(u=U)
     play.told(t=ABSENT)
@@ -99,6 +124,9 @@ def test_one_answer_that_knows_the_topic_starts_the_time_of_an_absence_anew(know
     if knows == "a list":
         play.listed(t=T, u=U)
         play.told(t=ABSENT)
+    elif knows == "a list alone":
+        play.listed(t=T, u=U)
+        play.take(Silent(Kind.DESCRIBE, "Kafka is away"))
     else:
         play.told(t=T)
     play.listed(u=U)
@@ -133,7 +161,7 @@ def test_a_topic_that_was_removed_comes_back_when_all_answers_have_told_it_for_t
     assert play.told(t=T) == (PutTopic("t", T),)
 
 
-@pytest.mark.parametrize("lacks", ["a list", "a description"])
+@pytest.mark.parametrize("lacks", ["a list", "a list alone", "a description"])
 def test_f171_a_broker_that_still_tells_a_deleted_topic_brings_it_not_back(lacks: str) -> None:
     play = deleted("idT")
     play.listed(t=T, u=U)
@@ -142,13 +170,15 @@ def test_f171_a_broker_that_still_tells_a_deleted_topic_brings_it_not_back(lacks
     if lacks == "a list":
         play.listed(u=U)
         assert play.told(t=T) == ()
+    elif lacks == "a list alone":
+        play.listed(u=U)
     else:
         play.told(t=ABSENT)
     play.listed(t=T, u=U)
     assert play.told(t=T) == ()
 
 
-def test_of_a_name_whose_topics_are_over_only_the_last_one_comes_back_and_a_new_one_at_once() -> None:
+def test_of_a_name_whose_topics_are_over_a_new_one_comes_at_once_and_none_but_the_last_one_soon() -> None:
     play = deleted("idT", "idT0")
     for _ in range(3):
         play.listed(t=T, u=U)
@@ -156,6 +186,16 @@ def test_of_a_name_whose_topics_are_over_only_the_last_one_comes_back_and_a_new_
         play.later(ABSENT_MS)
     play.listed(t=OTHER, u=U)
     assert play.told(t=OTHER) == (PutTopic("t", OTHER),)
+
+
+def test_f266_where_no_topic_stands_an_earlier_one_comes_back_when_all_have_told_it_for_ten_minutes() -> None:
+    play = deleted("idT", "idT0")
+    for _ in range(RETURN_MS // CONFIRM_MS):
+        play.listed(t=T, u=U)
+        assert play.told(t=T) == ()
+        play.later(CONFIRM_MS)
+    play.listed(t=T, u=U)
+    assert play.told(t=T) == (PutTopic("t", T),)
 
 
 # what grows, and what is new
@@ -298,7 +338,7 @@ STEPS = st.one_of(
 
 @example([("agreed", Topic(topic_id=f"id{number}", partitions={0: (1,)})) for number in (1, 2, 3, 1)])
 @given(st.lists(STEPS, min_size=4, max_size=12))
-def test_whatever_is_answered_no_replaced_id_comes_back_and_what_is_new_is_as_listed(
+def test_whatever_is_answered_for_minutes_no_replaced_id_comes_back_and_what_is_new_is_as_listed(
     steps: list[tuple[str, Topic | Told | int]],
 ) -> None:
     """`agreed`: all answers say the same for as long as anything takes."""

@@ -35,7 +35,8 @@ class MirrorChecker:
             assert self.lost or gone is None or gone.topic_id != present, f"{name} is removed, and the cluster has it"
             return
         self._known[name] = topic
-        assert (name, topic.topic_id) not in self._over, f"{topic.topic_id} of {name} was replaced, and is back"
+        back = (name, topic.topic_id) in self._over and topic.topic_id != present
+        assert not back, f"{topic.topic_id} of {name} was replaced, and is back"
         if before is not None and before.topic_id != topic.topic_id:
             assert before.topic_id != present, f"{before.topic_id} of {name} is replaced, and the cluster has it"
             self._over.add((name, before.topic_id))

@@ -7,9 +7,8 @@ mirror is replaced only by what was confirmed:
 * Another id of a topic counts when a second answer says the same CONFIRM_MS later, and a list of this cluster came
   between the two. An absence counts when all answers, also the lists, say so for ABSENT_MS. One that says otherwise
   starts the time anew.
-* The id of a topic that was replaced never counts again. The id of a deleted topic never replaces another one. It
-  counts again only while no topic of that name is mirrored, when all answers say so for ABSENT_MS: its deletion was
-  told by mistake.
+* The id of a topic that was replaced or deleted counts again only when it was so by mistake. All answers must say so:
+  of the last topic of a name, while none is mirrored, for ABSENT_MS; of any other one for RETURN_MS.
 * An answer without an id changes nothing: it may be of another topic of that name. A new topic without an id is not
   mirrored.
 * A description names no cluster, so a new topic, and another id, count only with the partitions and replicas of the
@@ -43,6 +42,10 @@ controller for longer is taken out of service by it."""
 ABSENT_MS = 10_000
 """How long all answers must say that there is no such topic. A broker that is cut off from its controller answers on,
 with what it knew before: of twenty answers in a row some come from others. Nobody misses anything meanwhile."""
+
+RETURN_MS = 600_000
+"""How long all answers must say that a topic is one that was replaced. A broker that is cut off tells such ids, and
+while a network is split nobody else may answer. After this time the mirror is what is wrong: it must not stay so."""
 
 DESCRIBE_MAX = 500
 """Topics in one question: what a broker answers in some milliseconds, and librdkafka takes in within 150 ms of CPU."""
@@ -221,6 +224,7 @@ def _listed(mirror: Mirror, memory: Memory, answer: Listed, now_ms: int) -> tupl
     fresh = not answer.brokers <= mirror.brokers.keys()
     after = replace(
         memory,
+        suspects={name: one for name, one in memory.suspects.items() if bool(one.says) == (name in names)},
         lists=memory.lists + 1,
         since_ms=memory.since_ms if memory.lists else now_ms,
         shapes=answer.shapes,
@@ -288,8 +292,9 @@ class _Judge:
         if told.partitions and told.topic_id is not None and not told.missing:
             topic = Topic(topic_id=told.topic_id, partitions=told.partitions)
             if (name, topic.topic_id) in self._over:
-                if name in self._shapes and self._last_over[name] == topic.topic_id:  # its deletion may be a mistake
-                    return PutTopic(name, topic) if self._confirmed(name, topic.topic_id, ABSENT_MS) else None
+                if name in self._shapes:  # its end may be a mistake
+                    within_ms = ABSENT_MS if self._last_over[name] == topic.topic_id else RETURN_MS
+                    return PutTopic(name, topic) if self._confirmed(name, topic.topic_id, within_ms) else None
                 topic = None
             elif not self._as_listed(name, told):
                 topic = None
@@ -306,11 +311,12 @@ class _Judge:
             self.suspects.pop(name, None)
             merged = {**known.partitions, **told.partitions}
             return None if merged == known.partitions else PutTopic(name, replace(known, partitions=merged))
-        elif told.partitions and told.topic_id is not None and (name, told.topic_id) not in self._over:
+        elif told.partitions and told.topic_id is not None:
             if not self._as_listed(name, told):
                 return None
             fresh = PutTopic(name, Topic(topic_id=told.topic_id, partitions=told.partitions), replaces=known.topic_id)
-            return fresh if self._confirmed(name, told.topic_id, CONFIRM_MS) else None
+            within_ms = RETURN_MS if (name, told.topic_id) in self._over else CONFIRM_MS
+            return fresh if self._confirmed(name, told.topic_id, within_ms) else None
         return None
 
     def _as_listed(self, name: str, told: Told) -> bool:
