@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from zkcoord.core.topic_answers import Answer, Cluster, Described, Kind, Listed, Question, Told, shape_of
-from zkcoord.core.topic_mirror import CONFIRM_MS
+from zkcoord.core.topic_mirror import CONFIRM_MS, Topic
 from zkcoord.errors import UnavailableError
 from zkcoord.serving.asker import Asker
 from zkcoord.serving.topic_mirror import IDLE_SHARE, KAFKA, PAUSE_MS_MAX, TopicMirror
@@ -18,7 +18,7 @@ from zkcoord.tree.plan import Term
 from zkcoord.tree.schema import Schema
 from zkcoord.tree.snapshot import Kind as NodeKind
 from zkcoord.tree.snapshot import Node, Stat
-from zkcoord.tree.topic_mirror import MirrorRoot, encode_root
+from zkcoord.tree.topic_mirror import MirrorRoot, encode_root, encode_topic
 from zkcoord.tree.writes import CheckNode, SetNode, Transaction
 
 LAYOUT = layout_named("draft", "kafka")
@@ -127,6 +127,19 @@ def test_an_id_that_ends_is_noted_in_the_multi_that_ends_it_also_if_all_that_is_
     assert first.writes[0] == CheckNode(EPOCH, TERM.epoch_version)
     assert any(isinstance(write, SetNode) and write.path == LAYOUT.topics for write in first.writes)
     assert LAYOUT.topic("t") not in [write.path for write in first.writes]  # it did not fit, and is decided again
+
+
+def test_f267_a_topic_that_stands_without_its_replicas_as_it_is_too_large_is_not_written_again_and_again() -> None:
+    play = Play()
+    large = Told("idL", dict.fromkeys(range(60_000), (1, 2, 3)))
+    play.mirror.take(Node(LAYOUT.topics, NodeKind.CHILDREN, STAT, children=("large", "t")))
+    data = encode_topic(Topic(topic_id="idL", partitions=large.partitions or {}))
+    play.mirror.take(Node(LAYOUT.topic("large"), NodeKind.DATA, STAT, data))
+    play.until(Kind.DESCRIBE, t=T, large=large)
+    asked = len(play.asked)
+    assert play.answer(t=T, large=large) is not None  # it comes again, and asks on
+    play.until(Kind.DESCRIBE, t=T, large=large)
+    assert (play.tree.sent, len(play.asked) > asked) == ([], True)
 
 
 def test_an_answer_to_a_question_of_an_earlier_term_is_none_to_this_ones() -> None:

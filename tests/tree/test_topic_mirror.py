@@ -56,8 +56,10 @@ def test_what_was_written_is_read_again() -> None:
 
 def test_nodes_that_are_there_are_set_by_their_version_and_others_created() -> None:
     assert written(PutTopic("n", T), nodes(t=T)) == [CreateNode(LAYOUT.topic("n"), encode_topic(T))]
-    assert written(PutTopic("t", T), nodes(t=T)) == [SetNode(LAYOUT.topic("t"), encode_topic(T), 3)]
-    assert written(PutBroker(1, B), nodes()) == [SetNode(f"{LAYOUT.brokers}/1", encode_broker(B), 2)]
+    other, moved = Topic(topic_id="idT", partitions={0: (1,)}), Broker("h2", 9092)
+    assert written(PutTopic("t", other), nodes(t=T)) == [SetNode(LAYOUT.topic("t"), encode_topic(other), 3)]
+    assert written(PutBroker(1, moved), nodes()) == [SetNode(f"{LAYOUT.brokers}/1", encode_broker(moved), 2)]
+    assert written(PutTopic("t", T), nodes(t=T)) == written(PutBroker(1, B), nodes()) == []
     assert written(RemoveBroker(1), nodes()) == [DeleteNode(f"{LAYOUT.brokers}/1", 2)]
     assert written(NameCluster("c"), nodes()) == []
 

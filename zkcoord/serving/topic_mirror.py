@@ -190,8 +190,7 @@ class TopicMirror:
             self._memory, changes = take(mirror, self._memory, answer, now_ms)
             self._plan(now_ms, min(IDLE_SHARE * took_ms, PAUSE_MS_MAX), silent=isinstance(answer, Silent))
             self._problem(KAFKA, self._memory.problem)
-            if changes:
-                self._write(term, changes, schema, now_ms)
+            if changes and self._write(term, changes, schema, now_ms):
                 return None
         self._between = now_ms < self._next_ms
         if not self._between:
@@ -225,17 +224,19 @@ class TopicMirror:
             return False
         return self._loop.ready(MIRROR, now_ms) and not any(scope.startswith(above) for scope in scopes)
 
-    def _write(self, term: Term, changes: tuple[Change, ...], schema: tuple[Schema, int], now_ms: int) -> None:
+    def _write(self, term: Term, changes: tuple[Change, ...], schema: tuple[Schema, int], now_ms: int) -> bool:
+        """Write these changes; False: all of it stands already."""
         named = [change for change in changes if isinstance(change, NameCluster)]
         if named:
             data = encode_schema(replace(schema[0], cluster_id=named[0].cluster_id))
             self._commit(term, [SetNode(SCHEMA, data, schema[1])], "the cluster that topics come from", now_ms)
-            return
+            return True
         writes = writes_of(changes, self._nodes, self._layout)
         batches = list(parts(writes, lambda write: Transaction(writes=(write,)).payload_bytes()))
         ends = any(isinstance(c, RemoveTopic) or (isinstance(c, PutTopic) and c.replaces is not None) for c in changes)
         for batch in batches[:1] if ends else batches:  # an id is over before its topic is: the rest is decided again
             self._commit(term, batch, "what Kafka tells of its topics", now_ms)
+        return bool(batches)
 
     def _commit(self, term: Term, writes: list[Write], why: str, now_ms: int) -> None:
         checked = (CheckNode(EPOCH, term.epoch_version), *writes)

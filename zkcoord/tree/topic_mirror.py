@@ -140,7 +140,8 @@ def parents_of(nodes: Mapping[str, Node], layout: Layout) -> list[Write]:
 def writes_of(changes: Iterable[Change], nodes: Mapping[str, Node], layout: Layout) -> list[Write]:
     """The writes that carry these changes out, each by the version of its node. Both parents exist.
 
-    The ids that are over are written first. The cluster's id is not written here: it stands in the schema.
+    What a node has already is not written: a topic that is too large stands without the replicas that Kafka tells. The
+    ids that are over are written first. The cluster's id is not written here: it stands in the schema.
     """
     writes: list[Write] = []
     ended: list[tuple[str, str]] = []
@@ -149,13 +150,13 @@ def writes_of(changes: Iterable[Change], nodes: Mapping[str, Node], layout: Layo
         match change:
             case PutTopic(name, topic, replaces):
                 if is_topic(name):
-                    writes.append(_put(nodes, layout.topic(name), encode_topic(topic)))
+                    writes += _put(nodes, layout.topic(name), encode_topic(topic))
                     ended += [] if replaces is None else [(name, replaces)]
             case RemoveTopic(name, topic_id):
                 writes += _remove(nodes, layout.topic(name))
                 ended.append((name, topic_id))
             case PutBroker(number, broker):
-                writes.append(_put(nodes, f"{layout.brokers}/{number}", encode_broker(broker)))
+                writes += _put(nodes, f"{layout.brokers}/{number}", encode_broker(broker))
             case RemoveBroker(number):
                 writes += _remove(nodes, f"{layout.brokers}/{number}")
             case Complete():
@@ -172,9 +173,11 @@ def writes_of(changes: Iterable[Change], nodes: Mapping[str, Node], layout: Layo
     return writes
 
 
-def _put(nodes: Mapping[str, Node], path: str, data: bytes) -> Write:
+def _put(nodes: Mapping[str, Node], path: str, data: bytes) -> list[Write]:
     node = nodes.get(path)
-    return CreateNode(path, data) if node is None or node.stat is None else SetNode(path, data, node.stat.version)
+    if node is None or node.stat is None:
+        return [CreateNode(path, data)]
+    return [] if node.data == data else [SetNode(path, data, node.stat.version)]
 
 
 def _remove(nodes: Mapping[str, Node], path: str) -> list[Write]:
