@@ -179,3 +179,51 @@ def test_f87_a_command_that_was_refused_before_its_own_reply_was_taken_in_is_rea
     followed.tracker.answered(1, [Node(*read[:2], None) for read in followed.tracker.take(1)])
     told = Node(path, Kind.DATA, Stat(0, 0, 0), START)
     assert Read(path) in followed.read(listed(3, REFUSED_MARK), told)
+
+
+class Ending:
+    """A group whose member c owns p0 and p1; all is read and clean."""
+
+    IDS, P1 = DRAFT.ids("g"), TopicPartition("t", 1)
+
+    def __init__(self) -> None:
+        self.tracker = Tracker()
+        self._following = GroupWatch.begin("g", DRAFT, self.tracker)
+        self._following.owners.want([P0, self.P1])
+        self.read(
+            Node(self.IDS, Kind.CHILDREN, Stat(0, 1, 0), b"", ("c",)),
+            Node(DRAFT.registration("g", "c"), Kind.DATA, Stat(0, 4, 0), b"{}"),
+            *(Node(DRAFT.owner("g", p), Kind.DATA, Stat(3, 6, 0), b"c-0") for p in (P0, self.P1)),
+            channels("c"),
+        )
+        self.read(Node(CHANNEL, Kind.CHILDREN, Stat(0, 5, 0), b"", ()), Node(CHANNEL, Kind.DATA, Stat(0, 5, 0)))
+
+    def read(self, *nodes: Node) -> list[str]:
+        """These are read, in one batch; what is to be read then, and is taken for read."""
+        self._following.read([(address, node) for node in nodes if (address := DRAFT.parse(node.path)) is not None])
+        reads = self.tracker.take(1)
+        self.tracker.answered(1, [Node(*read[:2], None) for read in reads])
+        return sorted(read.path for read in reads)
+
+    def clean(self) -> None:
+        """All was read."""
+        self._following.channels.look_again(self._following.nodes)
+
+
+ENDED = Node(Ending.IDS, Kind.CHILDREN, Stat(0, 1, 0), b"", ())
+AS_GRANTED = Node(OWNER, Kind.DATA, Stat(3, 6, 0), b"c-0")
+RELEASED = Node(OWNER, Kind.DATA, Stat(4, 6, 0), b"")
+
+
+def test_of_a_member_that_is_gone_the_status_and_one_owner_are_read_and_the_others_if_it_has_left() -> None:
+    for found, more in ((AS_GRANTED, []), (RELEASED, [DRAFT.owner("g", Ending.P1)])):
+        group = Ending()
+        assert group.read(ENDED) == [CHANNEL, OWNER]
+        assert group.read(found) == more
+
+
+def test_an_owner_that_changes_later_tells_nothing_of_a_member_that_is_gone() -> None:
+    group = Ending()
+    group.read(ENDED)
+    group.clean()
+    assert group.read(RELEASED) == []

@@ -37,6 +37,8 @@ class Channels:
     tracker: Tracker
     owners: OwnerWatch
     started: set[str] = field(default_factory=set)  # consumers that acknowledged starts; whoever follows that clears it
+    ended: dict[str, str] = field(default_factory=dict)
+    # owner that is read to tell whether its consumer, which is gone, has released everything -> that consumer
     _owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)  # the owners that `_owned` was made of
     _owned: Mapping[str, Sequence[TopicPartition]] = field(default_factory=dict)
     # consumer -> its partitions, sorted; invariant: by `_owners`
@@ -113,7 +115,7 @@ class Channels:
                 self.started.add(consumer_id)
                 self._touch_all(self.owners.left_by_start(command.threads or ()))
             elif command.threads is None:
-                self.touch_owners_of({consumer_id}, after)
+                self._touch_owners_of(consumer_id, after)
             else:
                 self._touch_owners(command.threads)
         if EVICTED_MARK not in names:
@@ -137,7 +139,7 @@ class Channels:
         """Take in a command."""
         if not node.exists:  # acknowledged before it was read: it may have been about anything
             self._touch_status(address.name)
-            self.touch_owners_of({address.name}, after)
+            self._touch_owners_of(address.name, after)
             return
         last_read = node.path == self._last_read.get(address.name)
         if last_read or node.path == self._last[address.name]:  # once for all of a batch: there may be thousands
@@ -155,10 +157,24 @@ class Channels:
         if channel is not None and not node.exists:  # it goes, which its list will tell, or was made again since
             self.tracker.touch(node.path, Kind.DATA)
         elif self.layout.channel(self.group, consumer_id) in after.problems:
-            self.touch_owners_of({consumer_id}, after)
+            self._touch_owners_of(consumer_id, after)
         elif channel is not None:
             refusals = known.refusals if known is not None else {}
             self._touch_owners(p for p, refusal in channel.refusals.items() if refusals.get(p) != refusal)
+
+    def follow_end(self, after: GroupNodes, consumers: Set[str]) -> None:
+        """Read the last writes of these consumers: they are members no more."""
+        for consumer_id in sorted(consumers):
+            self._touch_status(consumer_id)
+            for path, kind in self.owners.left_by_end(self._owned_by(consumer_id, after)):
+                self.ended[path] = consumer_id
+                self._touch_all([(path, kind)])
+
+    def follow_owner(self, before: GroupNodes, after: GroupNodes, address: Address, node: Node) -> None:
+        """Take in an owner of `ended`. If its consumer has released it, it has left: it has released everything."""
+        consumer_id, partition = self.ended.pop(node.path), address.partition
+        if partition is not None and before.view.owners.get(partition) != after.view.owners.get(partition):
+            self._touch_owners_of(consumer_id, after)
 
     # own commands
 
@@ -175,6 +191,7 @@ class Channels:
 
         Asked when everything is clean: a partition that no command in the channel names now was acknowledged.
         """
+        self.ended.clear()
         sent, self._sent = self._sent, {}
         controls, self._controls = self._controls, set()
         for consumer_id, option in sorted(controls):
@@ -202,13 +219,14 @@ class Channels:
             if kind is not Kind.DATA or path not in self._behind:
                 self.tracker.touch(path, kind)
 
-    def touch_owners_of(self, consumers: Set[str], nodes: GroupNodes) -> None:
-        """Read all owners that name one of these."""
+    def _touch_owners_of(self, consumer_id: str, nodes: GroupNodes) -> None:
+        self._touch_owners(self._owned_by(consumer_id, nodes))
+
+    def _owned_by(self, consumer_id: str, nodes: GroupNodes) -> Sequence[TopicPartition]:
         owners = nodes.view.owners
         if self._owners is not owners:  # made when it is asked for: owners change much more often
             self._owners, self._owned = owners, _by_consumer(owners)
-        for consumer_id in sorted(consumers):
-            self._touch_owners(self._owned.get(consumer_id, ()))
+        return self._owned.get(consumer_id, ())
 
 
 def _by_consumer(owners: Mapping[TopicPartition, Owner]) -> dict[str, list[TopicPartition]]:

@@ -121,7 +121,10 @@ class GroupWatch:
             wrong = node.path in after.problems
             if wrong or node.path in before.problems:
                 self._watch_until_mended(address, node, wrong)
-            if address.place is not Place.OWNER:  # there are many, and they lead to nothing
+            if address.place is Place.OWNER:  # there are many
+                if node.path in channels.ended:
+                    channels.follow_owner(before, after, address, node)
+            else:
                 if self.modes is not None:
                     self.modes.take(address, node)
                 self._follow(before, address, node)
@@ -356,12 +359,9 @@ class GroupWatch:
         self.tracker.want_all(below(address, node.path, fresh, self.layout), self.group)
 
     def _gone(self, consumers: Set[str]) -> None:
-        """Read the last writes of these consumers: they are members no more."""
         for consumer_id in sorted(consumers):
             self.tracker.unwant(self.layout.registration(self.group, consumer_id))
-            self.tracker.touch(self.layout.channel(self.group, consumer_id), Kind.DATA)
-        if consumers:
-            self.channels.touch_owners_of(consumers, self.nodes)
+        self.channels.follow_end(self.nodes, consumers)
 
     def _forget(self, topic: str) -> None:
         """Forget the topic: its mark was removed, and all below it."""

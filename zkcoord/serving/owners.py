@@ -12,7 +12,7 @@ changes, and then all of the list are read.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -58,6 +58,9 @@ class OwnerWatch(Protocol):
 
     def left_by_start(self, partitions: Iterable[TopicPartition]) -> Iterable[tuple[str, Kind]]:
         """Nodes in which the acknowledgement of a start of these leaves its result."""
+
+    def left_by_end(self, partitions: Sequence[TopicPartition]) -> Iterable[tuple[str, Kind]]:
+        """Nodes that show whether their consumer, which is gone, has released these, all that it owned, before."""
 
     def know_offsets(self, nodes: GroupNodes, kept: Set[TopicPartition]) -> GroupNodes:
         """The group with the versions of those of `offsets` that were read. `kept`: offsets that are followed for
@@ -121,6 +124,11 @@ class PersistentWatch:
         """None: the grant has set the owners, and the status tells what was refused."""
         return ()
 
+    def left_by_end(self, partitions: Sequence[TopicPartition]) -> Iterable[tuple[str, Kind]]:
+        """One of them. Its commands and its status tell of all that a consumer releases, but of a leave, which
+        releases everything. Who has left some of them only (it died there) is not asked: a grant names versions."""
+        return self.nodes_of(partitions[:1])
+
     def know_offsets(self, nodes: GroupNodes, kept: Set[TopicPartition]) -> GroupNodes:
         """As it is."""
         return nodes
@@ -179,6 +187,10 @@ class ClaimWatch:
 
     def left_by_start(self, partitions: Iterable[TopicPartition]) -> Iterable[tuple[str, Kind]]:
         """Their lists: the consumer has claimed some, and others may have claimed the rest."""
+        return self.nodes_of(partitions)
+
+    def left_by_end(self, partitions: Sequence[TopicPartition]) -> Iterable[tuple[str, Kind]]:
+        """The lists of their topics."""
         return self.nodes_of(partitions)
 
     def know_offsets(self, nodes: GroupNodes, kept: Set[TopicPartition]) -> GroupNodes:
