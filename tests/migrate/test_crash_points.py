@@ -5,7 +5,8 @@ import itertools
 import pytest
 
 from tests.migrate.memory_tree import CrashError, MemoryTree
-from zkcoord.migrate import current, downgrade, upgrade
+from zkcoord.migrate import Rehearsal, current, downgrade, upgrade
+from zkcoord.migrate.dump import Dump
 from zkcoord.migrate.revision import history
 from zkcoord.shell.ports import Outcome
 from zkcoord.tree.paths import SCHEMA
@@ -61,6 +62,27 @@ def test_f128_each_write_of_each_revision_may_be_the_last_of_its_run(way: tuple[
         go(tree, way, layout, "bob-1")
         assert result(tree) == result(calm), (at, crash)
         assert tree.refusals == [], (at, crash)
+
+
+@pytest.mark.parametrize("layout", ["draft", "legacy"])
+@pytest.mark.parametrize("way", sorted(WAYS), ids=" to ".join)
+def test_of_each_revision_a_dry_run_from_a_dump_plans_what_the_run_then_writes(
+    way: tuple[str, str], layout: str
+) -> None:
+    real = tree_at(way[0], layout)
+    dump, planned = Dump(real.data().items()), list[Transaction]()
+    report = planned.append
+    if way[0] > way[1]:
+        downgrade(Rehearsal(dump), run_id="ann-1", goal=way[1], report=report)
+    else:
+        upgrade(Rehearsal(dump), run_id="ann-1", tree_id="5e0b", goal=way[1], layout=layout, report=report)
+    go(real, way, layout, "ann-1")
+    assert [unversioned(each) for each in planned] == [unversioned(each) for each in real.commits] != []
+
+
+def unversioned(transaction: Transaction) -> list[tuple[object, ...]]:
+    """A dump knows no versions of what stands in it."""
+    return [(type(write), write.path, getattr(write, "data", b"")) for write in transaction.writes]
 
 
 FIRST = history()[0]

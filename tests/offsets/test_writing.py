@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.migrate.memory_tree import MemoryTree
 from tests.old_members.test_walk import Deployment
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import GroupRecord
-from zkcoord.offsets.writing import write_offsets
+from zkcoord.offsets.writing import RecordChangedError, write_offsets
 from zkcoord.shell.ports import CommitDone, Outcome
 from zkcoord.tree.paths import DRAFT, LEGACY, Layout
 from zkcoord.tree.record import encode_record
@@ -83,11 +84,12 @@ def test_f28_an_offset_that_the_node_holds_already_is_written_once_more_where_ka
     """Only a write of the node ends the tenure in which Kafka's commit, maybe another offset, was made."""
     path = DRAFT.offset("g", P0)
     record = encode_record(GroupRecord(store_name=store)).decode()
+    guard = CheckNode(DRAFT.record("g"), 0)
     tree = Recorder({path: "5", DRAFT.record("g"): record})
-    assert write_offsets(tree, DRAFT, "g", {P0: 5}, guard=(), why="a test") == []
-    assert [list(transaction.writes) for transaction in tree.sent] == [[SetNode(path, b"5", 0)]]
+    assert write_offsets(tree, DRAFT, "g", {P0: 5}, guard=[guard], why="a test") == []
+    assert [list(transaction.writes) for transaction in tree.sent] == [[guard, SetNode(path, b"5", 0)]]
     plain = Recorder({path: "5", DRAFT.record("g"): "{}"})
-    assert write_offsets(plain, DRAFT, "g", {P0: 5}, guard=(), why="a test") == []
+    assert write_offsets(plain, DRAFT, "g", {P0: 5}, guard=[guard], why="a test") == []
     assert plain.sent == []
 
 
@@ -95,8 +97,11 @@ def test_f28_an_offset_that_the_node_holds_is_written_again_when_that_write_did_
     """Else the tool says that it is done, and what stands in Kafka goes on counting."""
     record = encode_record(GroupRecord(store_name="kafka")).decode()
     tree = Losing({DRAFT.offset("g", P0): "5", DRAFT.record("g"): record}, lost=1)
-    write_offsets(tree, DRAFT, "g", {P0: 5}, guard=(), why="a test")
-    assert [list(transaction.writes) for transaction in tree.sent] == [[SetNode(DRAFT.offset("g", P0), b"5", 0)]] * 2
+    guard = CheckNode(DRAFT.record("g"), 0)
+    write_offsets(tree, DRAFT, "g", {P0: 5}, guard=[guard], why="a test")
+    assert [list(transaction.writes) for transaction in tree.sent] == [
+        [guard, SetNode(DRAFT.offset("g", P0), b"5", 0)]
+    ] * 2
 
 
 def test_a_refused_write_is_decided_again_from_what_the_server_reads_once_it_has_caught_up() -> None:
@@ -104,3 +109,13 @@ def test_a_refused_write_is_decided_again_from_what_the_server_reads_once_it_has
     tree = Lagging({DRAFT.offset("g", P0): "7"}, stale={DRAFT.offset("g", P0): "6"})
     write_offsets(tree, DRAFT, "g", {P0: 8}, guard=(), why="a test")
     assert (len(tree.sent), tree.nodes[DRAFT.offset("g", P0)]) == (2, "8")
+
+
+def test_f278_a_record_that_somebody_makes_under_the_writing_is_told_and_one_that_is_not_there_is_none() -> None:
+    """Of a group without a record nothing but that shows that it was moved to another tree meanwhile."""
+    tree = MemoryTree()
+    assert [change.after for change in write_offsets(tree, DRAFT, "g", {P0: 5}, guard=(), why="a test")] == [5]
+    path = DRAFT.record("g")
+    tree.meanwhile = lambda _: tree.set(path, b"")
+    with pytest.raises(RecordChangedError, match=r"group g: somebody made its record \(.*/g\) meanwhile: look there"):
+        write_offsets(tree, DRAFT, "g", {P0: 7}, guard=(), why="a test")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from tests.old_members.groups import static
 from zkcoord.errors import UsageError
 from zkcoord.legacy.inventory import GroupNodes
@@ -105,3 +107,47 @@ def test_topics_that_cannot_be_read_are_named() -> None:
     cluster = read_cluster(deployment.read)
     assert (dict(cluster.topics), cluster.brokers) == ({"t": (0,)}, 1)
     assert list(cluster.unreadable) == ["broken", "two words"]
+
+
+def test_a_topic_that_vanishes_while_it_is_read_is_none() -> None:
+    deployment = groups_of(0)
+    deployment.nodes |= {"/brokers/topics/gone": "{}"}
+    deployment.vanishing = {"/brokers/topics/gone"}
+    cluster = read_cluster(deployment.read)
+    assert (dict(cluster.topics), dict(cluster.unreadable)) == ({"t": (0,)}, {})
+
+
+def test_only_numbers_are_brokers() -> None:
+    deployment = groups_of(0)
+    deployment.nodes |= {"/brokers/ids/1": "{}", "/brokers/ids/x": "{}"}
+    assert read_cluster(deployment.read).brokers == 2
+
+
+FROM_KAFKA = '{"version":1,"revision":"0003","layout":"legacy","tree_id":"aa","topics":"kafka","cluster_id":"c"}'
+
+
+def test_topics_and_brokers_are_those_that_the_tree_has_from_kafkas_metadata() -> None:
+    deployment = groups_of(0)
+    mirrored = {"/zkcoord/topics/u": '{"partitions":{"0":[0],"1":[0]}}', "/zkcoord/brokers/5": "{}"}
+    deployment.nodes |= {"/zkcoord/schema": FROM_KAFKA, "/zkcoord/brokers/6": "{}", **mirrored}
+    deployment.nodes = {parent: "" for path in deployment.nodes for parent in parents(path)} | deployment.nodes
+    cluster = read_cluster(deployment.read)
+    assert (dict(cluster.topics), cluster.brokers) == ({"u": (0, 1)}, 2)
+
+
+@pytest.mark.parametrize(
+    "schema", ["", "no JSON", '{"version":9,"layout":"of later"}', '{"version":1,"layout":"round"}']
+)
+def test_beside_a_schema_that_nobody_can_read_old_consumers_are_seen_as_ever(schema: str) -> None:
+    deployment = groups_of(2)
+    deployment.nodes |= {"/zkcoord": "", "/zkcoord/schema": schema}
+    assert group_names(deployment.read) == ("g000", "g001")
+    assert dict(read_cluster(deployment.read).topics) == {"t": (0,)}
+
+
+def test_a_deployment_without_groups_or_without_brokers_is_one() -> None:
+    brokers, groups = groups_of(0), groups_of(1)
+    groups.nodes = {path: text for path, text in groups.nodes.items() if not path.startswith("/brokers")}
+    assert (group_names(brokers.read), group_names(groups.read)) == ((), ("g000",))
+    with pytest.raises(UsageError, match="there is neither /consumers nor /brokers"):
+        group_names(Deployment({}).read)

@@ -170,6 +170,7 @@ def write_offsets(
             elif change.before != change.after:  # else it was written here, and the answer was lost
                 done.pop(change.partition, None)
         if not left:
+            _refuse_new_record(tree, layout, group, guard)
             return [done[partition] for partition in sorted(done) if done[partition].before != done[partition].after]
         make_parents(tree, layout, group, {change.partition.topic for change in left if change.version is None})
         done = {change.partition: change for change in left} | done
@@ -179,6 +180,16 @@ def write_offsets(
                 anew.difference_update(change.partition for change in part)
         tree.sync()
     raise UnavailableError(f"group {group}: others wrote the same offsets {ATTEMPTS_MAX} times meanwhile: try again")
+
+
+def _refuse_new_record(tree: OffsetTree, layout: Layout, group: str, guard: Sequence[CheckNode]) -> None:
+    """Of a group without a record no write checks that it has none: whoever has made one has not seen all of these."""
+    if guard:
+        return
+    (record,) = data(tree.read, [layout.record(group)])
+    if record.exists:
+        what = f"group {group}: somebody made its record ({record.path}) meanwhile"
+        raise RecordChangedError(f"{what}: look there, then run it again")
 
 
 def _writes(layout: Layout, group: str, part: Collection[Change]) -> Iterator[Write]:
