@@ -9,11 +9,14 @@ import shutil
 import subprocess
 import sys
 
+import click
 import pytest
 
 from tests.cli.program import Run
 from zkcoord.cli.main import cli
-from zkcoord.cli.options import Command, commands_of
+from zkcoord.cli.options import Command, Group, commands_of
+
+NOUNS = [(name, each) for name, each in sorted(cli.commands.items()) if isinstance(each, Group)]
 
 
 @pytest.mark.parametrize(("words", "command"), list(commands_of(cli)), ids=lambda each: str(each))
@@ -23,6 +26,19 @@ def test_every_command_s_help_shows_its_example_and_its_parser_takes_it(words: s
     assert help_text.endswith(f"Example:\n  {command.example}\n")
     (call,) = re.findall(rf"zkcoord {words}[^)\n]*", command.example)
     typed = shlex.split(call)[1 + len(words.split()) :]
+    command.make_context(words, typed, resilient_parsing=False)
+    assert [line for line in help_text.splitlines() if len(line) > 80] == []
+
+
+@pytest.mark.parametrize(("words", "noun"), [("", cli), *NOUNS], ids=lambda each: str(each))
+def test_the_help_of_a_noun_shows_one_of_its_commands(words: str, noun: Group, run: Run) -> None:
+    assert run(*words.split(), "--help").stdout.endswith(f"Example:\n  {noun.example}\n")
+    program, *typed = shlex.split(noun.example)
+    assert program == "zkcoord"
+    assert typed[: len(words.split())] == words.split()
+    command: click.Command = cli
+    while isinstance(command, Group):
+        command = command.commands[typed.pop(0)]
     command.make_context(words, typed, resilient_parsing=False)
 
 

@@ -29,7 +29,7 @@ class Shown(NamedTuple):
     variable: str
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, example="zkcoord config show coordinator")
 def config() -> None:
     """Settings of the commands: options, environment, a file."""
 

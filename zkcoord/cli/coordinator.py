@@ -29,7 +29,7 @@ small values and make hardly a cycle: looking each 700 new ones, as is usual, co
 @click.command(
     cls=Command,
     usual_log_level=logging.INFO,
-    example="zkcoord coordinator --zookeeper zk1:2181,zk2:2181 --journal /var/lib/zkcoord/journal",
+    example="zkcoord coordinator --zookeeper zk1:2181 --journal /var/lib/zkcoord/journal",
 )
 @click.option(
     "--id", "coordinator_id", type=at_least(0), metavar="N", help="Its number (default: the smallest free one)."

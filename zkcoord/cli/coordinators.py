@@ -15,7 +15,7 @@ from zkcoord.tree.snapshot import Read
 COLUMNS = ("COORDINATOR", "STATE", "EPOCH", "HOST", "PID", "VERSION", "PROTOCOLS", "SINCE")
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, example="zkcoord coordinators list")
 def coordinators() -> None:
     """The coordinators that stand for election; one of them serves."""
 

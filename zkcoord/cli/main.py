@@ -151,7 +151,7 @@ def _forget(stream: TextIO) -> None:
         return
 
 
-@click.group(cls=_Root)
+@click.group(cls=_Root, example="zkcoord group describe etl --zookeeper zk1:2181")
 @click.version_option(package_name="zkcoord", prog_name="zkcoord", message="%(prog)s %(version)s")
 def cli() -> None:
     """A central coordinator for Kafka consumers that find their partitions through ZooKeeper."""

@@ -247,24 +247,37 @@ def format_options(command: click.Command, context: click.Context, formatter: cl
 
 
 class _Listed(click.Command):
-    """Shows the whole first sentence of its help in the list of the command above."""
+    """Takes the common options, and ends its help with an example.
 
-    def get_short_help_str(self, limit: int = 45) -> str:
-        """As click asks for it, which would cut the sentence to the line."""
-        return super().get_short_help_str(limit=max(limit, SENTENCE_MAX))
-
-
-class Command(_Listed):
-    """A command with the common options; sets the log up before it runs.
-
-    `example`: with which its help ends, a line for a shell. It leaves ZooKeeper's address to ZKCOORD_ZOOKEEPER.
+    `example`: a line for a shell. It leaves ZooKeeper's address to ZKCOORD_ZOOKEEPER.
     """
 
-    def __init__(self, *args: Any, example: str = "", usual_log_level: int = logs.NOTICE, **attributes: Any) -> None:
+    def __init__(self, *args: Any, example: str = "", **attributes: Any) -> None:
         attributes.setdefault("context_settings", HELP)
         super().__init__(*args, **attributes)
         self.params += common_options()
         self.example = example
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """Return the whole first sentence of the help, for the list of the command above: click would cut it."""
+        return super().get_short_help_str(limit=max(limit, SENTENCE_MAX))
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """See the function of this name."""
+        format_options(self, ctx, formatter)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """End with the example."""
+        if self.example:
+            with formatter.section("Example"):
+                formatter.write(f"  {self.example}\n")
+
+
+class Command(_Listed):
+    """A command; sets the log up before it runs."""
+
+    def __init__(self, *args: Any, usual_log_level: int = logs.NOTICE, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
         self._usual_log_level = usual_log_level
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -281,31 +294,16 @@ class Command(_Listed):
                 _refuse_empty(option, ctx.params.get(option.name or ""))
         return super().invoke(ctx)
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """See the function of this name."""
-        format_options(self, ctx, formatter)
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """End with the example."""
-        if self.example:
-            with formatter.section("Example"):
-                formatter.write(f"  {self.example}\n")
-
 
 class Group(_Listed, click.Group):
-    """A noun: takes the common options, too."""
+    """A noun: a command with commands."""
 
     command_class = Command
-
-    def __init__(self, *args: Any, **attributes: Any) -> None:
-        attributes.setdefault("context_settings", HELP)
-        super().__init__(*args, **attributes)
-        self.params += common_options()
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """See the function of this name; the commands come first."""
         self.format_commands(ctx, formatter)
-        format_options(self, ctx, formatter)
+        super().format_options(ctx, formatter)
 
 
 def commands_of(group: click.Group, above: str = "") -> Iterator[tuple[str, Command]]:

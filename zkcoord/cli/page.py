@@ -43,7 +43,7 @@ def http_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command(
     cls=Command,
     usual_log_level=logging.INFO,
-    example="zkcoord page --http 127.0.0.1:8080 --from 127.0.0.1:9464 --http-token-file /etc/zkcoord/token",
+    example="zkcoord page --http 127.0.0.1:8080 --from coordinator-1:9464",
 )
 @click.option("--http", "http", metavar="HOST:PORT", default=ADDRESS, show_default=True, help="Where it listens.")
 @http_options

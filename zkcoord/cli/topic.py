@@ -27,7 +27,7 @@ PARTITION_COLUMNS = ("PARTITION", "REPLICAS", "GROUP", "CURRENT-OFFSET", "LOG-EN
 NUMBERS = ("#PARTITIONS", "#GROUPS", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG")
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, example="zkcoord topic list")
 def topic() -> None:
     """Topics, as zkcoord sees them."""
 

@@ -27,9 +27,7 @@ from zkcoord.subscription import check_name
 COLUMNS = ("GROUP", "RESULT", "NOTES", "WHY")
 
 
-@click.command(
-    cls=Command, example="zkcoord group adopt etl --offsets zookeeper --strategy range --kafka 0.11 --dry-run"
-)
+@click.command(cls=Command, example="zkcoord group adopt etl --offsets kafka --strategy range --kafka 1.1 --dry-run")
 @click.argument("name", metavar="[G]", required=False)
 @click.option("--offsets", type=click.Choice(OLD_STORES), help="Their offsets.storage.")
 @click.option("--dual-commit", is_flag=True, help="Their dual.commit.enabled (only with --offsets kafka).")

@@ -28,7 +28,7 @@ NO_GROUP = "there is no group: the first consumer that joins one makes it"
 NUMBERS = ("PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "#PARTITIONS", "#COMMANDS", "#MEMBERS", "GENERATION")
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, example="zkcoord group describe etl")
 def group() -> None:
     """Consumer groups."""
 

@@ -41,7 +41,7 @@ from zkcoord.tree.paths import FROM_ZOOKEEPER, KAFKA, LAYOUTS
 from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Transaction, Write
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, example="zkcoord migrate current")
 def migrate() -> None:
     """The tree's schema: its revision, and the way to another one."""
 

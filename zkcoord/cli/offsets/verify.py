@@ -48,7 +48,7 @@ PARQUET = {
 }
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, example="zkcoord offsets verify etl")
 def offsets() -> None:
     """Compare, move, export and import the groups' offsets."""
 
