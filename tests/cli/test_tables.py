@@ -110,7 +110,7 @@ def test_every_table_of_the_command_line_fits_80_columns_or_says_what_it_leaves_
 def test_all_the_tables_that_there_are_were_tried() -> None:
     found = {case.where for case in CASES}
 
-    assert {"zkcoord.cli.group.describe.LISTED_COLUMNS", "zkcoord.cli.offsets.verify.COLUMNS"} <= found
+    assert {"zkcoord.cli.group.describe.STATE_COLUMNS", "zkcoord.cli.offsets.verify.COLUMNS"} <= found
     assert {f"zkcoord.cli.top.screen.COLUMNS {name}" for name in screen.COLUMNS} <= found and len(found) >= 20
 
 
@@ -157,3 +157,17 @@ def test_a_list_of_groups_with_long_names_fits_a_terminal_of_80_columns(chroot: 
     assert [line.split()[0] for line in lines] == ["GROUP", "click-…tment", "g", "left"]
     assert lines[2].split()[:2] == ["g", "AwaitingSync"] and A not in lines[2]
     assert lines[3] == f"left out: LAG, FAILED, NOTE; {MORE}"
+
+
+@pytest.mark.zookeeper
+def test_a_sentence_is_broken_between_words_where_the_terminal_ends(chroot: str) -> None:
+    with Tree(chroot) as tree:
+        World(tree, chroot).settle()
+    with closing(Terminal("group", "describe", "g", "--zookeeper", chroot, width=60)) as terminal:
+        lines = terminal.until(lambda shown: any("clicks" in line for line in shown))
+
+    assert lines[:3] == [
+        "Group g: Stable, generation 7, coordinator NONE ELECTED,",
+        "epoch 0, 0 commands outstanding, 1 member",
+        "",
+    ]

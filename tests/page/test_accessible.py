@@ -8,9 +8,11 @@ from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 from axe_core_python.selenium import Axe
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 
 from tests.integration.world import World
-from tests.page.test_browser import Browser, browser, colours, join, page, phone
+from tests.page.test_browser import TOKEN, Browser, browser, colours, join, page, phone
 from tests.waiting import wait_until
 from zkcoord.tree.paths import DRAFT
 
@@ -71,6 +73,20 @@ def test_no_page_breaks_a_serious_rule(browser: Browser, page: tuple[str, World]
             found[path] = violations(browser)
     assert headings == HEADINGS
     assert found == {path: [] for path in HEADINGS}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_what_comes_after_an_action_breaks_none_either(browser: Browser, page: tuple[str, World], scheme: str) -> None:
+    address, world = page
+    join(world, "etl", 8)
+    found = {}
+    with colours(browser, scheme):
+        for token in ("wrong", TOKEN):
+            browser.get(f"{address}/groups/etl/hold")
+            browser.find_element(By.ID, "token").send_keys(token, Keys.ENTER)
+            wait_until(lambda: not browser.find_elements(By.ID, "token"), "it is answered")
+            found[said(browser, "h1")] = violations(browser)
+    assert found == {"Nothing was done": [], "Hold group etl": []}
 
 
 @pytest.mark.parametrize(

@@ -108,8 +108,8 @@ def colours(browser: Browser, scheme: str) -> Iterator[None]:
 
 @contextmanager
 def phone(browser: Browser) -> Iterator[None]:
-    """A screen of a phone."""
-    screen = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+    """The screen of a small phone."""
+    screen = {"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": True}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
     yield
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
@@ -163,6 +163,41 @@ def test_a_group_is_paused_by_keyboard_alone(browser: Browser, page: tuple[str, 
     wait_until(lambda: "The coordinator says: paused." in text(browser), "it is paused")
     assert member.held() == []
     assert complaints(browser) == []
+
+
+CONTROLS = """
+    return [...document.querySelectorAll("a[href], button, input, select, [tabindex]")]
+      .filter((each) => each.tabIndex >= 0 && each.getClientRects().length)
+      .map((each, n) => { each.dataset.n = n; return each.outerHTML.slice(0, 99); });
+"""
+FOCUSED = """
+    const each = document.activeElement, style = getComputedStyle(each), box = each.getBoundingClientRect();
+    return { n: each.dataset.n, outline: style.outlineStyle === "solid" && parseFloat(style.outlineWidth) >= 2,
+             seen: box.right > 0 && box.bottom > 0 && box.left < innerWidth && box.top < innerHeight };
+"""
+
+
+@pytest.mark.parametrize("path", ["", "groups/etl", "groups/etl/pause", "groups/etl/reset"])
+def test_tab_visits_each_control_in_the_order_of_the_page_and_shows_where_it_is(
+    browser: Browser, page: tuple[str, World], path: str
+) -> None:
+    address, world = page
+    join(world, "etl", 8)
+    join(world, "etl", 4)
+    wait_until(lambda: browser.get(address) or "etl" in text(browser), "the group is shown")
+    browser.get(f"{address}/{path}")
+    browser.execute_script(
+        "document.getElementById('live-switch').click()"
+    )  # an update would put others in their place
+    controls = browser.execute_script(CONTROLS)
+    assert len(controls) > 5
+
+    visited = []
+    for _ in controls:
+        webdriver.ActionChains(browser).send_keys(Keys.TAB).perform()
+        visited.append(browser.execute_script(FOCUSED))
+
+    assert visited == [{"n": str(n), "outline": True, "seen": True} for n in range(len(controls))], controls
 
 
 def test_updates_keep_the_focus_and_can_be_paused(browser: Browser, page: tuple[str, World]) -> None:

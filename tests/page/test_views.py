@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any, cast
 
 import pytest
 from starlette.testclient import TestClient
 
-from tests.cli.group_tree import P1, A, World
+from tests.cli.group_tree import P0, P1, A, B, World
 from tests.page.conftest import ADDRESS, Open
 from tests.waiting import wait_until
 from zkcoord.core.command import Command, Option
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import DEFAULT_RECORD
+from zkcoord.core.state import GroupState
+from zkcoord.core.view import Instance
+from zkcoord.offsets.verdict import Log
+from zkcoord.page import show
 from zkcoord.page.guard import HEADERS
 from zkcoord.tree.command import encode_command
+from zkcoord.tree.instance import encode_instance
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.record import encode_record
 from zkcoord.tree.request import requested
+from zkcoord.tree.state import digest, encode_state
 from zkcoord.tree.status import Status, encode_status
 
 pytestmark = pytest.mark.zookeeper
+HOLD_MS = 3_600_000
 EVIL = '<img src=x onerror="alert(1)">&amp;\'\u202e'
 
 
@@ -78,14 +86,34 @@ def test_a_settled_group_in_the_list_and_by_itself(world: World, open_page: Open
 
     assert rows(page, "/")[1:] == ["g Stable - 1 2 0 7 - 0"]
     assert "no coordinator is elected" in get(page, "/").text
-    group = get(page, "/groups/g")
+    shown = get(page, "/groups/g")
     said = "Group g: Stable, generation 7, coordinator NONE ELECTED, epoch 0, 0 commands outstanding, 1 member"
-    assert said in group.text
+    assert said in shown.text
     found = rows(page, "/groups/g")
     assert f"{A} etl-1 2 0 - clicks (1) -" in found
     assert f"clicks 0 100 - - {A}-0" in found
     assert f"clicks 1 - - - {A}-0" in found
-    assert "the page was told of no coordinator that keeps it" in group.text
+    assert "the page was told of no coordinator that keeps it" in shown.text
+
+
+def test_members_have_the_lag_of_what_they_own_and_those_that_are_away_stand_there_too(
+    world: World, open_page: Open
+) -> None:
+    world.settle()
+    away = Instance(last_id=B, hold_ms=HOLD_MS, threads={"clicks": 1}, share={P1: 0}, assignor="sticky", away=True)
+    world.put(DRAFT.instance("g", "etl-2"), encode_instance(away))
+    world.put(DRAFT.owner("g", P1), f"{B}-0".encode())
+    world.put(DRAFT.state("g"), encode_state(GroupState(target=digest({P0: f"{A}-0", P1: "@etl-2-0"}))))
+    world.put(DRAFT.channel("g", A), encode_status(Status(lag=7)))
+    page = open_page()
+
+    found = rows(page, "/groups/g")
+    assert f"{A} etl-1 1 0 7 clicks (1) -" in found, "as it told it"
+    assert any(row.startswith(f"{B} (gone) etl-2 1 0 - clicks (1) away: 1 partition without a reader") for row in found)
+    look = cast("Any", page).reader.look("g")
+    seen = replace(look.seen, logs={P0: Log(start=0, end=150)})
+    members = show.group(replace(look, seen=seen), (), (), "topic", 1)["members"]
+    assert [(each["consumer"], each["lag"]) for each in members] == [(A, 50), (B, None)], "as Kafka tells it"
 
 
 def test_a_groups_lag_is_drawn_over_the_readings_of_its_page(world: World, open_page: Open) -> None:
@@ -103,9 +131,9 @@ def test_a_groups_lag_is_drawn_over_the_readings_of_its_page(world: World, open_
 
     tells(40)
     tells(70)
-    group = get(page, "/groups/g")
-    assert re.search(r"Since .*: at least 40, at most 100, now 70\.", group.text)
-    (line,) = group.of("polyline")
+    shown = get(page, "/groups/g")
+    assert re.search(r"Since .*: at least 40, at most 100, now 70\.", shown.text)
+    (line,) = shown.of("polyline")
     heights = [float(point.split(",")[1]) for point in str(line["points"]).split()]
     assert heights[0] < heights[2] < heights[1], "more lag stands higher, where y is less"
 
@@ -231,6 +259,8 @@ def test_pages_are_made_for_keyboards_and_screen_readers(world: World, open_page
         shown = get(page, path)
         assert [html["lang"] for html in shown.of("html")] == ["en"]
         assert len(shown.of("h1")) == len(shown.of("main")) == 1
+        current = [link["href"] for link in shown.of("a") if link.get("aria-current") == "page"]
+        assert current == ([] if path == "/groups/g" else [path])
         ids = [more["id"] for _, more in shown.elements if "id" in more]
         assert len(ids) == len(set(ids))
         assert [th for th in shown.of("th") if "scope" not in th] == []

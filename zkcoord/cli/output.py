@@ -7,6 +7,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import click
@@ -19,6 +20,7 @@ from zkcoord.operating.saying import Tone, say, toned
 from zkcoord.operating.words import cell
 
 MORE = "--output json has all"
+_in_lines = partial(textwrap.wrap, break_on_hyphens=False, break_long_words=False)
 
 
 class Drawn(NamedTuple):
@@ -49,14 +51,27 @@ def table(
     CONSUMER-ID          LAG
     etl_host-…-931c1cca  7
     """
-    if width is None and sys.stdout.isatty():
-        width = shutil.get_terminal_size().columns
+    width = _terminal_width() if width is None else width
     lines, left_out = drawn(header, rows, right, width)
     if tones:
         lines[1:] = [toned(line, tone) for line, tone in zip(lines[1:], tones, strict=True)]
     if left_out and width is not None:
-        lines += textwrap.wrap(f"left out: {', '.join(left_out)}; {MORE}", width, break_on_hyphens=False)
+        lines += _in_lines(f"left out: {', '.join(left_out)}; {MORE}", width)
     return "\n".join(lines)
+
+
+def _terminal_width() -> int | None:
+    """Return the terminal's width; None: standard output is none, and lines may be as long as they are."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def wrapped(text: str, hang: int = 0, tone: Tone | None = None) -> str:
+    """A line for people in as many lines as a terminal needs for it, each but the first behind `hang` blanks."""
+    width = _terminal_width()
+    if width is None:
+        return toned(cell(text), tone)
+    lines = _in_lines(cell(text), width, subsequent_indent=" " * hang)
+    return "\n".join(toned(line, tone) for line in lines)
 
 
 def drawn(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from zkcoord.core.model import consumer_of
 from zkcoord.core.view import QueuedCommand
 from zkcoord.group_report import GroupReport, TreeReport
 from zkcoord.migrate import BlockingTree
-from zkcoord.operating.partitions import Ends, partitions_of
 from zkcoord.operating.waiting import waits_for
 from zkcoord.tree.paths import Layout
 from zkcoord.tree.snapshot import Read
@@ -58,10 +57,10 @@ def _member(report: GroupReport, name: str, partitions: list[str]) -> dict[str, 
     }
 
 
-def member_documents(above: TreeReport, report: GroupReport, ends: Ends) -> list[dict[str, Any]]:
-    """Return all members, by consumer id; behind them static members that are away."""
+def member_documents(above: TreeReport, report: GroupReport, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return all members, by consumer id; behind them static members that are away. `rows`: as of `partitions_of`."""
     lags: dict[str, int] = {}
-    for row in partitions_of(report, ends):
+    for row in rows:
         if row["lag"] is not None and row["consumer"] is not None:
             lags[row["consumer"]] = lags.get(row["consumer"], 0) + row["lag"]
     found = []

@@ -19,7 +19,7 @@ from zkcoord.operating.documents import sentence, state_of
 from zkcoord.operating.handovers import COLUMNS as TIMELINE_COLUMNS
 from zkcoord.operating.handovers import NUMBERS as TIMELINE_NUMBERS
 from zkcoord.operating.handovers import row as timeline_row
-from zkcoord.operating.members import members_of
+from zkcoord.operating.members import member_documents
 from zkcoord.operating.partitions import partitions_of
 from zkcoord.operating.timeline_picture import spans, svg
 from zkcoord.operating.words import at, cell, printable
@@ -122,7 +122,7 @@ def group(look: Look, findings: Sequence[Finding], lags: Sequence[tuple[int, int
         "sentence": sentence(above, report),
         "lag": lag_of(look.seen),
         "lags": lag_picture(lags),
-        "members": _members(report),
+        "members": _members(above, report, partitions),
         **part_of(partitions, page),
         "orders": PARTITION_ORDERS,
         "order": order,
@@ -133,11 +133,12 @@ def group(look: Look, findings: Sequence[Finding], lags: Sequence[tuple[int, int
     }
 
 
-def _members(report: GroupReport) -> list[dict[str, Any]]:
-    channels = report.view.channels
+def _members(above: TreeReport, report: GroupReport, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The members, with their lag by Kafka, or else as they told it."""
+    told = {name: channel.lag for name, channel in report.view.channels.items()}
     return [
-        {**document, "lag": channels[document["consumer"]].lag if document["consumer"] in channels else None}
-        for document in members_of(report)
+        {**each, "lag": told.get(each["consumer"]) if each["lag"] is None else each["lag"]}
+        for each in member_documents(above, report, rows)
     ]
 
 

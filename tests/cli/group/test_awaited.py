@@ -55,8 +55,8 @@ def test_f65_people_see_who_is_away_how_much_waits_and_until_when(world: World, 
         f" static member etl-2 is away: {away}"
     )
     assert f"{B}-0 (gone)" in plain.stdout
-    assert [line.split(maxsplit=6) for line in members.stdout.splitlines()[2:]] == [
-        [B, "(gone)", "etl-2", "1", "0", "clicks:1", f"away: {away}"]
+    assert [line.split(maxsplit=7) for line in members.stdout.splitlines()[2:]] == [
+        [B, "(gone)", "etl-2", "1", "0", "-", "clicks:1", f"away: {away}"]
     ]
 
 

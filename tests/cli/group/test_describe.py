@@ -148,12 +148,12 @@ def test_members_and_state_have_tables_of_their_own(world: World, run: Run) -> N
     state = run("group", "describe", "g", "--state", "--zookeeper", world.address)
 
     assert members.stdout.splitlines() == [
-        "CONSUMER-ID     INSTANCE  #PARTITIONS  #COMMANDS  TOPICS    NOTE",
-        "g_h-1-aaaaaaaa  etl-1               2          1  clicks:1  -",
+        "CONSUMER-ID     INSTANCE  #PARTITIONS  #COMMANDS  LAG  TOPICS    NOTE",
+        "g_h-1-aaaaaaaa  etl-1               2          1    -  clicks:1  -",
     ]
     assert state.stdout.splitlines()[:2] == [
-        "GROUP  STATE         GENERATION  COORDINATOR  EPOCH  #COMMANDS  #MEMBERS  FAILED  NOTE",
-        "g      AwaitingSync           7  3            0              1         1  -       -",
+        "GROUP  STATE         GENERATION  COORDINATOR  EPOCH  #COMMANDS  #MEMBERS  LAG  FAILED  NOTE",
+        "g      AwaitingSync           7  3            0              1         1    -  -       -",
     ]
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.cli.group_tree import P0, P1, A, B
-from zkcoord.cli.top.screen import HELP, Reading, Screen, Style, frame, pressed
+from zkcoord.cli.top.screen import HELP, Line, Reading, Screen, Style, frame, pressed
 from zkcoord.core.model import Phase
 from zkcoord.core.view import START, Channel, GroupView, Member, Owner, QueuedCommand
 from zkcoord.group_report import GroupReport, TreeReport
@@ -148,3 +148,15 @@ def test_what_could_not_be_read_stands_above_the_table_and_cannot_steer_the_term
 def test_q_ends_it_and_other_keys_do_nothing() -> None:
     assert after("q").over
     assert after("x", "escape", "tab", "") == Screen()
+
+
+def test_a_title_that_is_too_long_goes_on_in_the_second_line_unless_that_has_a_notice() -> None:
+    opened = after("down", "enter")
+    first, second, *_ = frame(opened, READING, 60, HEIGHT)
+    assert (first, second) == (
+        Line("Group etl: AwaitingSync, generation 0, coordinator 4, epoch", Style.TITLE),
+        Line("9, 1 command outstanding, 2 members, lag 3", Style.TITLE),
+    )
+    first, second, *_ = frame(opened, replace(READING, notice="Kafka is away"), 60, HEIGHT)
+    assert first == Line("Group etl: AwaitingSync, generation 0, coordinator 4, epoch…", Style.TITLE)
+    assert second == Line("Kafka is away", Style.BAD)

@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from zkcoord.cli.group.members import MEMBER_COLUMNS, member_row
+from zkcoord.cli.group.members import MEMBER_COLUMNS, member_row, member_tone
 from zkcoord.cli.kafka_options import with_kafka
 from zkcoord.cli.options import Group, Settings, at_least, pass_settings
-from zkcoord.cli.output import print_json, table
+from zkcoord.cli.output import print_json, table, wrapped
 from zkcoord.errors import UsageError
 from zkcoord.group_report import GroupReport, TreeReport, group_names, read_group, read_tree
 from zkcoord.operating.advice import advice, of_the_tree
@@ -17,13 +17,15 @@ from zkcoord.operating.documents import document, remarks, sentence, state_of, t
 from zkcoord.operating.groups import present_groups
 from zkcoord.operating.members import member_documents
 from zkcoord.operating.partitions import Ends, lag_of, owner_of, partitions_of
-from zkcoord.operating.saying import Tone, say, toned, warn
+from zkcoord.operating.saying import Tone, say, warn
 from zkcoord.operating.waiting import WAIT_TIMEOUT_MS, GroupWait
 from zkcoord.operating.words import cell
 
 PARTITION_COLUMNS = ("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID")
-STATE_COLUMNS = ("GROUP", "STATE", "GENERATION", "COORDINATOR", "EPOCH", "#COMMANDS", "#MEMBERS", "FAILED", "NOTE")
-LISTED_COLUMNS = (*STATE_COLUMNS[:-2], "LAG", *STATE_COLUMNS[-2:])
+STATE_COLUMNS = (
+    *("GROUP", "STATE", "GENERATION", "COORDINATOR", "EPOCH"),
+    *("#COMMANDS", "#MEMBERS", "LAG", "FAILED", "NOTE"),
+)
 NO_GROUP = "there is no group: the first consumer that joins one makes it"
 NUMBERS = ("PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "#PARTITIONS", "#COMMANDS", "#MEMBERS", "GENERATION")
 
@@ -61,7 +63,7 @@ def list_(settings: Settings, state: bool, all_: bool, sort: str) -> None:
             print_json({**state_of(above, report), "lag": lags[report.view.group]})
     elif state:
         rows = [_state_row(above, report, lags[report.view.group]) for report in reports]
-        click.echo(table(LISTED_COLUMNS, rows, NUMBERS, tones=list(map(tone_of, reports))))
+        click.echo(table(STATE_COLUMNS, rows, NUMBERS, tones=list(map(tone_of, reports))))
     elif names:
         click.echo("\n".join(cell(name) for name in names))
     if not names and not settings.json:
@@ -115,9 +117,7 @@ def describe(
             above = read_tree(tree, address)
         else:
             reports = [read_group(tree, above.layout, one) for one in names]
-        ends: Ends = {}
-        if settings.json or not (members or state):
-            reports, ends = with_kafka(settings, tree, above.layout, reports)
+        reports, ends = with_kafka(settings, tree, above.layout, reports)
     if above.brokers is not None:
         warn(above.brokers)
     for report in reports:
@@ -143,11 +143,11 @@ def describe(
 
 def _text(above: TreeReport, report: GroupReport, ends: Ends, *, members: bool, state: bool, by_lag: bool) -> str:
     if state:
-        return table(STATE_COLUMNS, [_state_row(above, report)], NUMBERS, tones=[tone_of(report)])
-    if members:
-        rows = [member_row(member) for member in member_documents(above, report, ends)]
-        return table(MEMBER_COLUMNS, rows, NUMBERS)
+        return table(STATE_COLUMNS, [_state_row(above, report, lag_of(report, ends))], NUMBERS, tones=[tone_of(report)])
     shown = partitions_of(report, ends)
+    if members:
+        found = member_documents(above, report, shown)
+        return table(MEMBER_COLUMNS, list(map(member_row, found)), NUMBERS, tones=list(map(member_tone, found)))
     if by_lag:
         shown.sort(key=lambda row: -(row["lag"] or 0))
     keys = ("topic", "partition", "current_offset", "log_end_offset", "lag")
@@ -155,13 +155,12 @@ def _text(above: TreeReport, report: GroupReport, ends: Ends, *, members: bool, 
     known = [row["lag"] for row in shown if row["lag"] is not None]
     lag = f", lag {sum(known)}" if known else ""
     tones = [None if row["alive"] else Tone.MOVING for row in shown]
-    first = toned(sentence(above, report) + lag, tone_of(report))
+    first = wrapped(sentence(above, report) + lag, tone=tone_of(report))
     return "\n".join([first, "", table(PARTITION_COLUMNS, rows, NUMBERS, tones=tones)])
 
 
-def _state_row(above: TreeReport, report: GroupReport, *lag: int | None) -> list[Any]:
-    """The columns of the state, with `lag` in its place if it is given."""
+def _state_row(above: TreeReport, report: GroupReport, lag: int | None) -> list[Any]:
     document = state_of(above, report)
     shown: dict[str, Any] = {**document, "coordinator": document["coordinator"] or "NONE ELECTED"}
     keys = ("group", "state", "generation", "coordinator", "epoch", "commands", "member_count")
-    return [*(shown[key] for key in keys), *lag, shown["failed"], ", ".join(remarks(above, report)) or None]
+    return [*(shown[key] for key in keys), lag, shown["failed"], ", ".join(remarks(above, report)) or None]

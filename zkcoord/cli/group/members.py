@@ -14,10 +14,10 @@ from zkcoord.cli.output import show
 from zkcoord.group_report import read_group, read_tree
 from zkcoord.operating.groups import present_groups
 from zkcoord.operating.members import command_document, member_documents, outstanding
+from zkcoord.operating.partitions import partitions_of
 from zkcoord.operating.saying import Tone
 
-MEMBER_COLUMNS = ("CONSUMER-ID", "INSTANCE", "#PARTITIONS", "#COMMANDS", "TOPICS", "NOTE")
-WITH_LAG = (*MEMBER_COLUMNS[:-2], "LAG", *MEMBER_COLUMNS[-2:])
+MEMBER_COLUMNS = ("CONSUMER-ID", "INSTANCE", "#PARTITIONS", "#COMMANDS", "LAG", "TOPICS", "NOTE")
 COMMAND_COLUMNS = ("GROUP", "AGE-MS", "CONSUMER-ID", "SEQUENCE", "OPTION", "#PARTITIONS", "GENERATION", "REFUSED")
 NUMBERS = ("#PARTITIONS", "#COMMANDS", "LAG", "AGE-MS", "GENERATION")
 
@@ -33,21 +33,25 @@ def members(settings: Settings, name: str) -> None:
     with settings.tree() as tree:
         above = read_tree(tree, settings.zookeeper_address())
         (report,), ends = with_kafka(settings, tree, above.layout, [read_group(tree, above.layout, name)])
-    found = member_documents(above, report, ends)
-    tones = [Tone.MOVING if each["away"] or each["commands"] else None for each in found]
+    found = member_documents(above, report, partitions_of(report, ends))
     nothing = f"group {name} has no members: start its consumers"
-    rows = [member_row(each, each["lag"]) for each in found]
-    show(settings, found, WITH_LAG, rows, NUMBERS, tones=tones, nothing=nothing)
+    tones = list(map(member_tone, found))
+    show(settings, found, MEMBER_COLUMNS, list(map(member_row, found)), NUMBERS, tones=tones, nothing=nothing)
 
 
-def member_row(member: Mapping[str, Any], *lag: int | None) -> list[Any]:
-    """Return a member in MEMBER_COLUMNS, with `lag` in its place if it is given."""
+def member_tone(member: Mapping[str, Any]) -> Tone | None:
+    """Tell whether something is on its way with a member."""
+    return Tone.MOVING if member["away"] or member["commands"] else None
+
+
+def member_row(member: Mapping[str, Any]) -> list[Any]:
+    """Return a member in MEMBER_COLUMNS."""
     return [
         member["consumer"] + (" (gone)" if member["away"] else ""),
         member["instance"],
         len(member["partitions"]),
         len(member["commands"]),
-        *lag,
+        member["lag"],
         ",".join(f"{topic}:{threads}" for topic, threads in member["topics"].items()),
         member["note"],
     ]

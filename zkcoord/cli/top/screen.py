@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -99,10 +100,7 @@ def frame(screen: Screen, reading: Reading, width: int, height: int) -> list[Lin
     room = max(1, height - ABOVE - BELOW)
     at = _index(screen, rows)
     first = max(0, min(at - room // 2, len(rows) - room))
-    lines = [
-        Line(_title(screen, reading), Style.TITLE),
-        Line(cell(reading.notice) if reading.notice else "", Style.BAD),
-    ]
+    lines = _above(_title(screen, reading), reading.notice, width)
     lines += [Line(f"no room for {', '.join(left_out)}" if left_out else "", Style.HINT)]
     lines += [Line(head.ljust(width), Style.HEADER)]
     for number in range(first, min(first + room, len(rows))):
@@ -116,13 +114,21 @@ def frame(screen: Screen, reading: Reading, width: int, height: int) -> list[Lin
     return [Line(_within(line.text, width), line.style) for line in [*lines[: height - BELOW], Line(hint, Style.HINT)]]
 
 
+def _above(title: str, notice: str, width: int) -> list[Line]:
+    """The two lines above the table; a long title goes on where there is no notice."""
+    if notice:
+        return [Line(title, Style.TITLE), Line(cell(notice), Style.BAD)]
+    first, *rest = textwrap.wrap(title, width, break_on_hyphens=False)
+    return [Line(first, Style.TITLE), Line(" ".join(rest), Style.TITLE)]
+
+
 def _within(text: str, width: int) -> str:
     """The text in so many characters: what is cut off at the right is told by an ellipsis."""
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
 def pressed(screen: Screen, key: str, reading: Reading, page: int = 10) -> Screen:
-    """Return the screen after a key; names of special keys are as in `top_terminal.KEYS`."""
+    """Return the screen after a key; names of special keys are as in `terminal.KEYS`."""
     rows = rows_of(screen, reading)
     steps = {"up": -1, "k": -1, "down": 1, "j": 1, "page up": -page, "page down": page}
     steps |= {"home": -len(rows), "end": len(rows)}
@@ -216,7 +222,7 @@ def _partition_rows(reading: Reading, _sight: Sight, report: GroupReport) -> lis
 
 def _member_rows(reading: Reading, sight: Sight, report: GroupReport) -> list[Row]:
     found = []
-    for each in member_documents(sight.above, report, reading.ends):
+    for each in member_documents(sight.above, report, partitions_of(report, reading.ends)):
         name = each["consumer"] + (" (gone)" if each["away"] else "")
         cells = [name, each["instance"], len(each["partitions"]), len(each["commands"]), each["lag"], each["note"]]
         style = Style.MOVING if each["away"] or each["commands"] else Style.PLAIN
