@@ -10,7 +10,10 @@ INTERRUPTED = 130  # as a shell reports SIGINT
 
 
 def main() -> None:
-    """Load the command line, and run it. While it loads nothing is open yet, so Ctrl-C ends the process at once."""
+    """Load the command line, and run it. While it loads nothing is open yet, so Ctrl-C ends the process at once.
+
+    Before that Python itself starts, which takes some 20 ms: a Ctrl-C then shows its own traceback.
+    """
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:  # else it is ignored, as in a shell's background job
         signal.signal(signal.SIGINT, _end)

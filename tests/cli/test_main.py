@@ -217,7 +217,10 @@ def test_with_a_json_log_every_line_on_standard_error_is_an_object(
         ([*CONSUME, "--bootstrap-servers", "http://h:1"], "'http://h:1' is no broker; write HOST:PORT[,HOST:PORT…]"),
         ([*CONSUME, "--bootstrap-servers", "::1:9092"], "an IPv6 address stands in brackets, as in [::1]:9092"),
         (["group", "list", "--zookeeper", "::1:2181"], "an IPv6 address stands in brackets, as in [::1]:2181"),
-        (["page", "--http", "::1:8080"], "--http is '::1:8080': give HOST:PORT, for example 127.0.0.1:9464"),
+        (
+            ["page", "--http", "::1:8080"],
+            "Invalid value for '--http': '::1:8080' is no address: give HOST:PORT, with a port up to 65535",
+        ),
         (["page", "--http", "::1:8080"], "an IPv6 address stands in brackets, as in [::1]:9464"),
         ([*CONSUME, "--hold-ms", "x"], "'--hold-ms': 'x' is not a valid whole number."),
         ([*CONSUME, "--hold-ms", "5"], "--hold-ms is for a consumer that comes back: give it a stable name with"),
@@ -235,7 +238,7 @@ def test_with_a_json_log_every_line_on_standard_error_is_an_object(
         (["coordinator", "--zookeeper", "h:1", "--session-timeout-ms", "0"], "'--session-timeout-ms': 0 is not in"),
         (["group", "list", "--zookeeper", "h:1/a/"], "the chroot must not end with /"),
         (["coordinator", "--zookeeper", "h:1,"], "a host is missing"),
-        (["coordinator", "--zookeeper", "h:1", "--id", "-1"], "'--id': -1 is not in the range x>=0."),
+        (["coordinator", "--zookeeper", "h:1", "--id", "-1"], "'--id': -1 is not in the range 0<=x<=2147483647."),
         (
             ["migrate", "current", "--zookeeper", "h:1", "--zookeeper-config", "/none"],
             "/none cannot be read (No such file or directory); name a file",

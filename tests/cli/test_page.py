@@ -110,7 +110,9 @@ def test_what_cannot_be_served_is_told_before_anything_begins(
     file.write_text("short")
     file.chmod(0o600)
     for command in ("coordinator", "page"):
-        assert "error: --http is '8080': give HOST:PORT" in refused(command, "--http", "8080")
+        assert "error: Invalid value for '--http': '8080' is no address: give HOST:PORT" in refused(
+            command, "--http", "8080"
+        )
         assert "at least 16" in refused(command, "--http", free_address(), "--http-token-file", str(file))
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
@@ -122,6 +124,8 @@ def test_what_cannot_be_served_is_told_before_anything_begins(
         with monkeypatch.context() as patch:
             patch.setattr(beside, "find_spec", lambda name: None)
             assert "pip install 'zkcoord[web]'" in refused(command, "--http", free_address())
-    assert "error: --from is 'somewhere': give HOST:PORT" in refused("page", "--from", "somewhere")
+    assert "error: Invalid value for '--from': 'somewhere' is no address: give HOST:PORT" in refused(
+        "page", "--from", "somewhere"
+    )
     for option in (["--http-token-file", str(file)], ["--http-name", "groups.example.org"]):
         assert "give --http HOST:PORT, too" in refused("coordinator", *option)

@@ -182,6 +182,12 @@ def test_a_real_socket_shows_how_a_server_is_silent(monkeypatch: pytest.MonkeyPa
         found = ask_servers([("127.0.0.1", port) for port in ports] + [("absent.invalid", 2181)])
 
     assert [each.silence for each in found] == [Silence.CLOSES, Silence.HANGS, Silence.REFUSED, Silence.NO_NAME]
+    assert [each.unreachable for each in found] == [
+        "srvr: the connection was ended without an answer",
+        "srvr: no answer within 0 s",
+        "srvr: Connection refused",
+        "srvr: Name or service not known",
+    ]
     assert [each.address for each in found[:2]] == [f"127.0.0.1:{closing}", f"127.0.0.1:{hanging}"]
 
 

@@ -6,7 +6,8 @@ import json
 import socket
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -149,30 +150,35 @@ def check_handovers(text: str) -> None:
         assert each["from"] != each["to"]
 
 
-@pytest.mark.zookeeper
-def test_f158_a_coordinator_measures_that_the_brokers_leave_its_zookeeper_until_the_move_is_taken_back(
-    chroot: str,
-) -> None:
+@contextmanager
+def ready_coordinator(chroot: str) -> Iterator[Callable[[str], float | None]]:
+    """A coordinator of a topic. Gives what tells the value of a metric; None: it is not ready."""
     make_topic(chroot, 4)
     address = free_address()
     coordinator = Coordinator(chroot, metrics=address)
     coordinator.start()
-
-    def leaving() -> float | None:
-        return value(address, "zkcoord_brokers_leave_zookeeper") if get(address, "/readyz")[0] == 200 else None
-
-    def write(write: Write) -> None:
-        with Tree(chroot) as tree:
-            assert not tree.commit(Transaction(writes=(write,))).reason
-
     try:
-        wait_until(lambda: leaving() == 0, "nothing is said")
-        write(CreateNode("/controller", b'{"version":2,"brokerid":3000,"kraftControllerEpoch":1}'))
-        wait_until(lambda: leaving() == 1, "the move is seen")
-        write(DeleteNode("/controller", -1))
-        wait_until(lambda: leaving() == 0, "it was taken back")
+        yield lambda name: value(address, name) if get(address, "/readyz")[0] == 200 else None
     finally:
         coordinator.stop()
+
+
+def write(chroot: str, *writes: Write) -> None:
+    with Tree(chroot) as tree:
+        assert not tree.commit(Transaction(writes=writes)).reason
+
+
+@pytest.mark.zookeeper
+def test_f158_a_coordinator_measures_that_the_brokers_leave_its_zookeeper_until_the_move_is_taken_back(
+    chroot: str,
+) -> None:
+    name = "zkcoord_brokers_leave_zookeeper"
+    with ready_coordinator(chroot) as told:
+        wait_until(lambda: told(name) == 0, "nothing is said")
+        write(chroot, CreateNode("/controller", b'{"version":2,"brokerid":3000,"kraftControllerEpoch":1}'))
+        wait_until(lambda: told(name) == 1, "the move is seen")
+        write(chroot, DeleteNode("/controller", -1))
+        wait_until(lambda: told(name) == 0, "it was taken back")
 
 
 @pytest.mark.zookeeper
@@ -180,29 +186,14 @@ def test_f242_a_coordinator_measures_that_the_controllers_are_silent(
     chroot: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(controllers_watch, "SILENT_MS", 1)
-    make_topic(chroot, 4)
-    address = free_address()
-    coordinator = Coordinator(chroot, metrics=address)
-    coordinator.start()
-
-    def silent() -> float | None:
-        return value(address, "zkcoord_kraft_controllers_silent") if get(address, "/readyz")[0] == 200 else None
-
-    def write(*writes: Write) -> None:
-        with Tree(chroot) as tree:
-            assert not tree.commit(Transaction(writes=writes)).reason
-
-    try:
-        wait_until(lambda: silent() == 0, "nothing is said")
-        write(
-            CreateNode("/migration", b'{"kraft_controller_id":3000,"kraft_metadata_offset":7}'),
-            CreateNode("/brokers/ids/0", b"{}"),
-        )
-        wait_until(lambda: silent() == 1, "they are silent")
-        write(DeleteNode("/migration", -1))
-        wait_until(lambda: silent() == 0, "the move was taken back")
-    finally:
-        coordinator.stop()
+    name = "zkcoord_kraft_controllers_silent"
+    move = CreateNode("/migration", b'{"kraft_controller_id":3000,"kraft_metadata_offset":7}')
+    with ready_coordinator(chroot) as told:
+        wait_until(lambda: told(name) == 0, "nothing is said")
+        write(chroot, move, CreateNode("/brokers/ids/0", b"{}"))
+        wait_until(lambda: told(name) == 1, "they are silent")
+        write(chroot, DeleteNode("/migration", -1))
+        wait_until(lambda: told(name) == 0, "the move was taken back")
 
 
 @pytest.mark.zookeeper

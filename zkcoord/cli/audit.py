@@ -10,16 +10,17 @@ import click
 
 from zkcoord.audit.audit import Audit, Finding, Key
 from zkcoord.audit.auditor import Auditor
-from zkcoord.cli.options import Command, Settings, number_option, pass_settings
-from zkcoord.cli.output import print_json
+from zkcoord.cli.options import Address, Command, Settings, number_option, pass_settings
+from zkcoord.cli.output import print_json, wrapped
 from zkcoord.clock import mono_ms
 from zkcoord.core.severity import Severity
 from zkcoord.errors import UnavailableError
-from zkcoord.operating.saying import Tone, say, toned, warn
+from zkcoord.operating.saying import Tone, say, warn
 from zkcoord.operating.words import cell
 from zkcoord.shell.zk.blocking import LastingTree
 from zkcoord.signals import stopping
 
+HANG = 2
 FOUND = 8
 """The exit code when something is wrong."""
 
@@ -30,7 +31,7 @@ FOUND = 8
 @number_option("--interval-ms", default=5_000, text="Between two readings.", least=100)
 @number_option("--patience-ms", default=60_000, text="So long a hand-over may take.")
 @number_option("--window-ms", default=60_000, text="Lag is judged over this.", least=1)
-@click.option("--metrics", metavar="HOST:PORT", help="Serve findings as metrics there.")
+@click.option("--metrics", type=Address(), metavar="HOST:PORT", help="Serve findings as metrics there.")
 @pass_settings
 def audit(
     settings: Settings,
@@ -107,7 +108,7 @@ def _tell(finding: Finding, *, json: bool, over: bool) -> None:
         click.echo(cell(f"over {of.check} {where}"))
     else:
         tone = Tone.BAD if of.severity is Severity.ERR else Tone.MOVING
-        click.echo(toned(cell(f"{of.severity.name} {of.check} {where}: {of.what}; {of.todo}"), tone))
+        click.echo(wrapped(f"{of.severity.name} {of.check} {where}: {of.what}; {of.todo}", HANG, tone))
 
 
 def _report(told: Mapping[Key, Finding], auditor: Auditor, settings: Settings) -> None:

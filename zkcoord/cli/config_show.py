@@ -15,7 +15,7 @@ from zkcoord.cli.variables import commands_below, mistyped, name_variables, unkn
 from zkcoord.errors import UsageError
 from zkcoord.operating.saying import warn
 
-COLUMNS = ("COMMAND", "SETTING", "VALUE", "FROM")
+COLUMNS = ("COMMAND", "SETTING", "VALUE", "SOURCE")
 FROM_ENVIRONMENT, FROM_FILE, DEFAULT = "environment", "file", "default"
 
 

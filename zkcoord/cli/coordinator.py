@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import click
 
-from zkcoord.cli.options import Command, Settings, at_least, number_option, pass_settings
+from zkcoord.cli.options import Address, Command, Settings, at_least, number_option, pass_settings
 from zkcoord.cli.output import tell
 from zkcoord.cli.page import beside_coordinator, http_options
 from zkcoord.core.retention import RETENTION_MS
@@ -17,6 +17,7 @@ from zkcoord.page.beside import check_packages, page_beside
 from zkcoord.serving.asker import INTERVAL_MS
 from zkcoord.settings import SESSION_TIMEOUT_MS
 from zkcoord.signals import stopping
+from zkcoord.tree.codec import INT32_MAX
 from zkcoord.tree.paths import FROM_ZOOKEEPER, LAYOUTS, TOPIC_SOURCES
 
 INNER_METRICS = "127.0.0.1:0"
@@ -32,7 +33,11 @@ small values and make hardly a cycle: looking each 700 new ones, as is usual, co
     example="zkcoord coordinator --zookeeper zk1:2181 --journal /var/lib/zkcoord/journal",
 )
 @click.option(
-    "--id", "coordinator_id", type=at_least(0), metavar="N", help="Its number (default: the smallest free one)."
+    "--id",
+    "coordinator_id",
+    type=at_least(0, INT32_MAX),
+    metavar="N",
+    help="Its number (default: the smallest free one).",
 )
 @click.option("--layout", type=click.Choice(list(LAYOUTS)), default="draft", show_default=True, help="Where nodes are.")
 @number_option(
@@ -61,8 +66,8 @@ small values and make hardly a cycle: looking each 700 new ones, as is usual, co
     least=1,
 )
 @click.option("--journal", metavar="FOLDER", help="Keep a journal of every step there; scripts/replay plays it again.")
-@click.option("--metrics", metavar="HOST:PORT", help="Serve metrics and health there.")
-@click.option("--http", "http", metavar="HOST:PORT", help="Serve a web page there, by a process of its own.")
+@click.option("--metrics", type=Address(), metavar="HOST:PORT", help="Serve metrics and health there.")
+@click.option("--http", type=Address(), metavar="HOST:PORT", help="Serve a web page there, by a process of its own.")
 @http_options
 @pass_settings
 def coordinator(

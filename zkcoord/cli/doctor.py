@@ -12,15 +12,14 @@ import click
 
 from zkcoord.cli.audit import FOUND
 from zkcoord.cli.options import Command, Settings, pass_settings
-from zkcoord.cli.output import print_json
+from zkcoord.cli.output import print_json, wrapped
 from zkcoord.core.severity import Severity
 from zkcoord.doctor import ensemble, fleet, kafka, zookeeper
 from zkcoord.doctor.asking import ask_groups, ask_kafka, ask_servers, ask_tree
 from zkcoord.doctor.facts import Finding, GroupFacts, KafkaFacts, ServerFacts, TreeFacts
 from zkcoord.errors import UnavailableError, ZkcoordError
 from zkcoord.offsets.ports import GroupStore
-from zkcoord.operating.saying import Tone, toned
-from zkcoord.operating.words import cell
+from zkcoord.operating.saying import Tone
 from zkcoord.settings import version
 from zkcoord.shell.zk.acls import open_to_everybody
 from zkcoord.shell.zk.config import parse_connect
@@ -28,6 +27,7 @@ from zkcoord.shell.zk.config import parse_connect
 Users = Callable[[str], Collection[str]]
 """Tells which consumers of Kafka's own protocol are in a group id."""
 
+HANG = len("WARN ")
 LOOKED_AT = ("/zkcoord", "/consumers", "/zkcoord/coordinators", "/brokers/topics")
 
 
@@ -143,7 +143,7 @@ def _tell(settings: Settings, finding: Finding) -> None:
         print_json(document)
         return
     tone = {"ERR": Tone.BAD, "WARN": Tone.MOVING}.get(finding.severity.name)
-    click.echo(toned(cell(f"{finding.severity.name:4} {finding.area}: {finding.what}"), tone))
-    click.echo(cell(f"     seen: {finding.evidence}"))
+    click.echo(wrapped(f"{finding.severity.name:4} {finding.area}: {finding.what}", HANG, tone))
+    click.echo(wrapped(f"     seen: {finding.evidence}", 2 * HANG + 1))
     if finding.remedy:
-        click.echo(cell(f"     do:   {finding.acts}: {finding.remedy}"))
+        click.echo(wrapped(f"     do:   {finding.acts}: {finding.remedy}", 2 * HANG + 1))

@@ -27,9 +27,9 @@ from zkcoord.operating.saying import warn
 from zkcoord.operating.wave_file import WAVE
 from zkcoord.operating.words import at, cell
 
-COLUMNS = ("GROUP", "KIND", "MEMBERS", "OWNED", "OFFSETS", "NOTES")
+COLUMNS = ("GROUP", "KIND", "#MEMBERS", "OWNED", "OFFSETS", "#NOTES")
+NUMBERS = ("#MEMBERS", "#NOTES")
 WIDTH = 80  # of a terminal
-GROUP_WIDTH_MIN = 12
 KAFKA_TIMEOUT_MS = 10_000
 
 Offsets = Mapping[str, Mapping[TopicPartition, int]]
@@ -76,7 +76,7 @@ def inventory(settings: Settings, names: tuple[str, ...], write: str | None) -> 
             if write is not None:
                 sections.append(_section(found, problems, broker))
     if not settings.json:
-        click.echo(_table(shown))
+        click.echo(table(COLUMNS, shown, NUMBERS))
         if texts:
             click.echo("\n" + "\n".join(texts))
     if write is not None:
@@ -150,18 +150,6 @@ def _row(found: GroupInventory, notes: int) -> list[Any]:
     store = found.store if found.kafka_offsets is not None or found.store == "none" else f"{found.store}?"
     shares = f"{owned}/{len(found.subscribed)}" if found.subscribed else len(found.owners) or None
     return [found.group, found.kind, len(found.members), shares, store, notes or None]
-
-
-def _table(rows: Sequence[Sequence[Any]]) -> str:
-    """Group names that are too long for the line are cut; the notes and the JSON have them whole."""
-    others = [[*row[1:]] for row in rows]
-    widths = [max(len(cell(row[n])) for row in [COLUMNS[1:], *others]) for n in range(len(COLUMNS) - 1)]
-    room = max(GROUP_WIDTH_MIN, WIDTH - sum(widths) - 2 * len(widths))
-    return table(COLUMNS, [[_cut(cell(row[0]), room), *row[1:]] for row in rows])
-
-
-def _cut(text: str, room: int) -> str:
-    return text if len(text) <= room else f"{text[: room - 3]}..."
 
 
 def _text(found: GroupInventory, problems: Sequence[str], *, members: bool) -> list[str]:

@@ -14,7 +14,9 @@ from click.core import ParameterSource
 from zkcoord import logs, settings
 from zkcoord.cli.settings_file import SettingsFile, read_settings
 from zkcoord.cli.variables import name_variables, variable_of, warn_of_variables
+from zkcoord.core.given import NUMBER_MAX
 from zkcoord.errors import UsageError, ZkcoordError
+from zkcoord.metrics.address import parse_address
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.shell.zk.config import ZooKeeperConfig, load_config
 
@@ -132,9 +134,26 @@ def _not_said_by_the_command(record: logging.LogRecord) -> bool:
     return not (record.name == SESSION_LOG and record.levelno == logging.ERROR and isinstance(cause, ZkcoordError))
 
 
-def at_least(smallest: int) -> click.IntRange:
+class Address(click.types.StringParamType):
+    """`HOST:PORT`. `listens`: the command listens there; else it asks there."""
+
+    name = "address"
+
+    def __init__(self, *, listens: bool = True) -> None:
+        self._listens = listens
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text as it is; refuse what is no address."""
+        try:
+            parse_address(value, "", listens=self._listens)
+        except UsageError as error:
+            self.fail(str(error).strip(), param, ctx)
+        return str(value)
+
+
+def at_least(smallest: int, most: int | None = None) -> click.IntRange:
     """Return click's type of a whole number from `smallest` on, without click's name "integer range"."""
-    kind = click.IntRange(smallest)
+    kind = click.IntRange(smallest, most)
     kind.name = "whole number"
     return kind
 
@@ -158,7 +177,9 @@ def member_options(command: Callable[..., Any]) -> Callable[..., Any]:
         if name == "assignors":
             how = {"multiple": True}  # without any the consumer's own default counts
         elif each.kind == "number":
-            how["type"] = at_least(each.least)
+            how["type"] = at_least(each.least, None if each.most == NUMBER_MAX else each.most)
+        elif name == "metrics":
+            how["type"] = Address()
         command = click.option(flag, name, metavar=metavar, help=each.help, **how)(command)
     return command
 

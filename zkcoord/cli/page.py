@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zkcoord.cli.options import Command, Settings, pass_settings
+from zkcoord.cli.options import Address, Command, Settings, pass_settings
 from zkcoord.cli.output import tell
 from zkcoord.errors import UsageError
 from zkcoord.metrics.address import parse_address
@@ -45,11 +45,14 @@ def http_options(command: Callable[..., Any]) -> Callable[..., Any]:
     usual_log_level=logging.INFO,
     example="zkcoord page --http 127.0.0.1:8080 --from coordinator-1:9464",
 )
-@click.option("--http", "http", metavar="HOST:PORT", default=ADDRESS, show_default=True, help="Where it listens.")
+@click.option(
+    "--http", type=Address(), metavar="HOST:PORT", default=ADDRESS, show_default=True, help="Where it listens."
+)
 @http_options
 @click.option(
     "--from",
     "timelines",
+    type=Address(listens=False),
     multiple=True,
     metavar="HOST:PORT",
     help="Where coordinators serve metrics, for timelines; may be repeated.",
@@ -69,9 +72,7 @@ def page(
     `zkcoord coordinator --http` runs it beside the coordinator. Lag needs --bootstrap-servers.
     """
     check_packages()
-    address = parse_address(http, "--http")
-    for each in timelines:
-        parse_address(each, "--from")
+    address = parse_address(http)
     from zkcoord.page.serve import listen, serve
 
     served, beside = _served(settings, token_file, names, prefix, timelines), os.environ.get(SOCKET)
@@ -137,7 +138,7 @@ def beside_coordinator(
             raise UsageError(f"{flags} are settings of the page: give --http HOST:PORT, too")
         return None
     check_packages()
-    address = parse_address(http, "--http")
+    address = parse_address(http)
     from zkcoord.page.guard import check_prefix, read_token
     from zkcoord.page.serve import listen
 

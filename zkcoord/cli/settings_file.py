@@ -57,6 +57,8 @@ def read_settings(path: str, root: click.Group, common: Collection[str], apart: 
         elif key in options:
             option = options[key]
             shared[str(option.name)] = checked(f"--config {path}: {key}", option, value)
+        elif key in apart:
+            raise UsageError(f"--config {path}: {key} cannot stand in a file: give --{key} on the command line")
         else:
             raise UsageError(_wrong_key(f"--config {path}", key, value, options, root.commands))
     return SettingsFile(path=path, common=shared, commands=tables)

@@ -88,11 +88,11 @@ def _word(host: str, port: int, word: str, tls: ssl.SSLContext | None) -> str:
         try:
             connection = stack.enter_context(socket.create_connection((host, port), timeout=WORD_SECONDS))
         except socket.gaierror as error:
-            raise _SilenceError(Silence.NO_NAME, str(error)) from error
+            raise _SilenceError(Silence.NO_NAME, _why(error)) from error
         except ConnectionRefusedError as error:
-            raise _SilenceError(Silence.REFUSED, str(error)) from error
+            raise _SilenceError(Silence.REFUSED, _why(error)) from error
         except OSError as error:
-            raise _SilenceError(Silence.NO_ROUTE, str(error)) from error
+            raise _SilenceError(Silence.NO_ROUTE, _why(error)) from error
         answer = b""
         try:
             if tls is not None:
@@ -104,10 +104,15 @@ def _word(host: str, port: int, word: str, tls: ssl.SSLContext | None) -> str:
         except TimeoutError as error:
             raise _SilenceError(Silence.HANGS, f"no answer within {WORD_SECONDS:.0f} s") from error
         except OSError as error:
-            raise _SilenceError(Silence.CLOSES, str(error)) from error
+            raise _SilenceError(Silence.CLOSES, _why(error)) from error
     if not answer:
         raise _SilenceError(Silence.CLOSES, "the connection was ended without an answer")
     return answer.decode("utf-8", "backslashreplace")
+
+
+def _why(error: OSError) -> str:
+    """What the system says of it, without its number."""
+    return error.strerror or str(error)
 
 
 def _pairs(text: str, between: str) -> dict[str, str]:

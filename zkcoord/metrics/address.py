@@ -1,4 +1,4 @@
-"""Where metrics are served: `HOST:PORT`."""
+"""Where a program serves metrics or the page, and where it is asked for them: `HOST:PORT`."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def nobody_can_listen(address: tuple[str, int], purpose: str, error: OSError) ->
     return UsageError(f"nobody can listen on {spelled(*address)} for {purpose} ({why}): give another address")
 
 
-def parse_address(text: object, what: str = "metrics") -> tuple[str, int]:
-    """Return host and port. UsageError for what is no address; it says of what.
+def parse_address(text: object, what: str = "metrics", *, listens: bool = True) -> tuple[str, int]:
+    """Return host and port. UsageError for what is no address; it says of what. `listens`: else it is asked there.
 
     >>> parse_address("127.0.0.1:9464"), parse_address("[::1]:0"), parse_address(":9464")
     (('127.0.0.1', 9464), ('::1', 0), ('', 9464))
@@ -34,8 +34,10 @@ def parse_address(text: object, what: str = "metrics") -> tuple[str, int]:
     hint = ""
     if isinstance(text, str):
         host, colon, port = text.rpartition(":")
-        if colon and port.isascii() and port.isdigit() and int(port) <= PORT_MAX and HOST.fullmatch(host):
+        numbered = port.isascii() and port.isdigit() and int(port) <= PORT_MAX
+        if colon and numbered and HOST.fullmatch(host) and (listens or (host and int(port))):
             return host.removeprefix("[").removesuffix("]"), int(port)
         hint = "; an IPv6 address stands in brackets, as in [::1]:9464" if ":" in host and "[" not in host else ""
-    example = "for example 127.0.0.1:9464 (:9464 listens everywhere)"
-    raise UsageError(f"{what} is {text!r}: give HOST:PORT, {example}{hint}")
+    also = " (:9464 listens everywhere)" if listens else ""
+    example = f"give HOST:PORT, with a port up to {PORT_MAX}, for example 127.0.0.1:9464{also}"
+    raise UsageError(f"{what} {text!r} is no address: {example}{hint}")

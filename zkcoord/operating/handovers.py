@@ -12,7 +12,6 @@ from typing import Any
 
 from zkcoord.core.handovers import MOMENTS, PARTS, STAGES
 from zkcoord.errors import UnavailableError, UsageError
-from zkcoord.metrics.address import parse_address
 
 COLUMNS = ("AT", "PARTITION", "STOP", "SEE", "FINISH", "COMMIT", "GRANT", "START", "UNREAD", "FIRST", "FROM", "TO")
 NUMBERS = COLUMNS[2:10]
@@ -32,6 +31,8 @@ TIMES = (
 
 ANSWER_SECONDS = 10.0
 NOT_THERE = 404
+SERVER = "zkcoord"
+"""What an endpoint of metrics calls itself."""
 
 
 def fetch_handovers(
@@ -43,7 +44,6 @@ def fetch_handovers(
     """
     answered, why = False, ""
     for address in addresses:
-        parse_address(address, "--from")
         url = f"http://{address}/handovers?{urllib.parse.urlencode({'group': group, 'last': last})}"
         try:
             with urllib.request.urlopen(url, timeout=wait_seconds) as answer:
@@ -51,8 +51,9 @@ def fetch_handovers(
                 return found[-last:]  # an older coordinator answers with all
         except urllib.error.HTTPError as error:
             error.close()
-            answered = answered or error.code == NOT_THERE
-            why = f"{address}: HTTP {error.code}"
+            ours = error.headers.get("Server", "").startswith(SERVER)
+            answered = answered or (ours and error.code == NOT_THERE)
+            why = f"{address}: HTTP {error.code}" if ours else f"{address} is no program's address for metrics"
         except OSError as error:
             why = f"{address}: {_reason(error)}"
         except ValueError as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from zkcoord.core.model import TopicPartition
@@ -24,6 +23,7 @@ from zkcoord.offsets.ports import Commits, OffsetTree
 from zkcoord.offsets.reading import GroupSeen, kept_by, read_group_offsets
 from zkcoord.offsets.targets import Goal, Move, Targets, Where, chosen, targets
 from zkcoord.offsets.writing import readers_of, write_offsets
+from zkcoord.operating.moments import moment
 from zkcoord.operating.one_cluster import refuse_another_cluster
 from zkcoord.operating.requesting import Answer, ask, edit_record, wait, who_serves
 from zkcoord.operating.saying import warn
@@ -138,19 +138,8 @@ def goal_of(given: Mapping[str, Any]) -> Goal:
     (where,) = named
     value = given[where.name.lower()]
     if where is Where.DATETIME:
-        return Goal(where, _time_ms(value))
+        return Goal(where, moment("--to-datetime", value) or 0)
     return Goal(where, value if isinstance(value, int) else 0)
-
-
-def _time_ms(text: str) -> int:
-    """A time as kafka-consumer-groups takes it: without a zone it is UTC."""
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(
-            f"--to-datetime {text}: write YYYY-MM-DDTHH:MM:SS[.sss][+HH:MM]; without a zone it is UTC"
-        ) from None
-    return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

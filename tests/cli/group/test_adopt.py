@@ -88,7 +88,7 @@ def test_an_adoption_writes_the_record_and_nothing_of_the_groups(world: OldWorld
 
 def test_for_people(world: OldWorld, run: Run) -> None:
     done = run("group", "adopt", "g", *RANGE, "--zookeeper", world.address)
-    assert done.stdout.splitlines() == ["GROUP  RESULT   NOTES  WHY", "g      adopted  -      -"]
+    assert done.stdout.splitlines() == ["GROUP  RESULT   #NOTES  WHY", "g      adopted  -       -"]
     done = run("group", "release", "g", "--zookeeper", world.address)
     assert (done.exit_code, done.stdout) == (0, "group g: released; 1 node removed, offsets untouched\n")
     done = run("group", "release", "g", "--zookeeper", world.address)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import socket
 import sys
+import threading
 import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -147,10 +149,11 @@ def test_only_handovers_of_the_time_that_is_asked_for_are_shown(address: str, ru
     assert shown("--since", "2026-09-21T16:13:21+02:00") == ["1@1700", "0@1050"]
     none = run("group", "timeline", "g", "--from", address, "--since", "2030-01-01T00:00")
     assert none.stdout == "group g: no hand-over of this time\n"
-    wrong = run("group", "timeline", "g", "--from", address, "--since", "yesterday")
-    assert (wrong.exit_code, "--since 'yesterday' is no time" in wrong.stderr) == (2, True)
-    turned = run("group", "timeline", "g", "--from", address, "--since", "8", "--until", "7")
-    told = "error: --since 8 is not before --until 7: give the earlier moment to --since\n"
+    for text in ("yesterday", "7"):
+        wrong = run("group", "timeline", "g", "--from", address, "--since", text)
+        assert (wrong.exit_code, f"--since {text!r} is no time" in wrong.stderr) == (2, True)
+    turned = run("group", "timeline", "g", "--from", address, "--since", "2026-11-24", "--until", "2026-11-23")
+    told = "error: --since 2026-11-24 is not before --until 2026-11-23: give the earlier moment to --since\n"
     assert (turned.exit_code, turned.stderr) == (2, told)
 
 
@@ -190,8 +193,21 @@ def test_a_group_that_is_not_there_an_address_without_anybody_and_a_wrong_one(ad
     why = "no coordinator answers (127.0.0.1:1: Connection refused)"
     assert away.stderr == f"error: {why}: start it with --metrics, or give its address\n"
     assert away.exit_code == 5
-    wrong = run("group", "timeline", "g", "--from", "nowhere")
-    assert (wrong.exit_code, wrong.stderr.startswith("error: --from is 'nowhere': give HOST:PORT")) == (2, True)
+    for text in ("nowhere", ":9464", "h:0", "h:65536"):
+        wrong = run("group", "timeline", "g", "--from", text)
+        told = f"error: Invalid value for '--from': {text!r} is no address: give HOST:PORT"
+        assert (wrong.exit_code, wrong.stderr[: len(told)]) == (2, told)
+
+
+def test_a_server_that_is_no_endpoint_of_ours_is_not_taken_for_a_coordinator_without_the_group(run: Run) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        there = f"127.0.0.1:{other.server_port}"
+        asked = run("group", "timeline", "g", "--from", there)
+        other.shutdown()
+
+    assert asked.exit_code == 5
+    assert f"no coordinator answers ({there} is no program's address for metrics): start it with" in asked.stderr
 
 
 def test_a_picture_of_an_unknown_kind_is_refused_and_not_written(address: str, run: Run, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from zkcoord.operating.saying import say
 from zkcoord.operating.wave_file import refuse_waves_alone
 from zkcoord.subscription import check_name
 
-COLUMNS = ("GROUP", "RESULT", "NOTES", "WHY")
+COLUMNS = ("GROUP", "RESULT", "#NOTES", "WHY")
 
 
 @click.command(cls=Command, example="zkcoord group adopt etl --offsets kafka --strategy range --kafka 1.1 --dry-run")

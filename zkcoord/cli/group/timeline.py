@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from zkcoord.cli.moments import moment
-from zkcoord.cli.options import Command, Settings, number_option, pass_settings
+from zkcoord.cli.options import Address, Command, Settings, number_option, pass_settings
 from zkcoord.cli.output import print_json, table
 from zkcoord.errors import UsageError
 from zkcoord.operating.handovers import COLUMNS, NUMBERS, begun_ms_of, fetch_handovers, row
+from zkcoord.operating.moments import moment
 from zkcoord.operating.saying import warn
 from zkcoord.operating.timeline_picture import spans, svg
 from zkcoord.plotting import check_picture, draw_timeline
@@ -30,6 +30,7 @@ HandOver = Mapping[str, Any]
 @click.option(
     "--from",
     "addresses",
+    type=Address(listens=False),
     multiple=True,
     metavar="HOST:PORT",
     help="Where coordinators serve metrics; may be repeated, the one that serves answers.",
@@ -43,7 +44,7 @@ HandOver = Mapping[str, Any]
     help="A journal that a coordinator kept; may be repeated. Play only what you trust.",
 )
 @number_option("--last", default=100, text="So many hand-overs.", least=1)
-@click.option("--since", metavar="TIME", help="Only those since then: 2026-11-23T10:00 (UTC), or milliseconds.")
+@click.option("--since", metavar="TIME", help="Only those since then: 2026-11-23T10:00 (UTC), or ms.")
 @click.option("--until", metavar="TIME", help="Only those before then.")
 @click.option("--picture", metavar="FILE", help="Also draw partitions against time: .svg; .png, .pdf (zkcoord[plot]).")
 @pass_settings

@@ -12,12 +12,12 @@ from typing import Any
 
 import click
 
-from zkcoord.cli.moments import moment
 from zkcoord.cli.options import Command, Settings, at_least, pass_settings
 from zkcoord.cli.output import show
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError
 from zkcoord.kafka.client import KafkaClient
+from zkcoord.operating.moments import moment
 from zkcoord.operating.saying import warn
 from zkcoord.operating.words import at
 from zkcoord.plotting import check_picture

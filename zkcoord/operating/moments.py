@@ -6,16 +6,19 @@ from datetime import UTC, datetime
 
 from zkcoord.errors import UsageError
 
+DIGITS_MIN = 12
+"""Milliseconds have so many digits since 1973. Fewer are a date, or a mistake: 20261123."""
+
 
 def moment(option: str, text: str | None) -> int | None:
     """Return the milliseconds since 1970 of what was given for an option; None if nothing was. UTC unless it says more.
 
-    >>> moment("--since", "2026-11-23T10:00"), moment("--since", "2026-11-23T10:00+01:00"), moment("--since", "7")
-    (1795428000000, 1795424400000, 7)
+    >>> [moment("--since", text) for text in ("2026-11-23T10:00", "2026-11-23T10:00+01:00", "1795428000000")]
+    [1795428000000, 1795424400000, 1795428000000]
     """
     if text is None:
         return None
-    if text.isascii() and text.isdigit():
+    if text.isascii() and text.isdigit() and len(text) >= DIGITS_MIN:
         return int(text)
     try:
         told = datetime.fromisoformat(text)
