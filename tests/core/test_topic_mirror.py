@@ -13,6 +13,7 @@ from zkcoord.core.topic_answers import Cluster, Kind, Listed, Silent, Told, shap
 from zkcoord.core.topic_mirror import (
     ABSENT_MS,
     CONFIRM_MS,
+    EMPTY_MS,
     OVER_MAX,
     RETURN_MS,
     Complete,
@@ -142,6 +143,31 @@ def test_a_list_without_a_topic_and_an_answer_that_tells_nothing_of_it_take_noth
         assert play.listed() == ()
         assert play.told(t=NOTHING) == ()
         play.later(STEP_MS)
+
+
+def test_f268_lists_without_any_topic_count_for_nothing_for_five_minutes_and_it_is_told() -> None:
+    """All brokers have started, and were told of each other only."""
+    play = Play(t=T)
+    play.listed(t=T)
+    for _ in range(EMPTY_MS // CONFIRM_MS):
+        assert (play.listed(), play.told(t=ABSENT)) == ((), ())
+        assert "names no topic at all" in (play.memory.problem or "")
+        play.later(CONFIRM_MS)
+    play.listed()
+    assert play.told(t=ABSENT) == ()
+    assert play.memory.problem is None
+    play.later(ABSENT_MS)
+    play.listed()
+    assert play.told(t=ABSENT) == (RemoveTopic("t", "idT"),)  # so its last topic was deleted
+
+
+def test_f268_a_list_that_has_a_topic_starts_the_five_minutes_anew() -> None:
+    play = Play(t=T)
+    play.listed()
+    play.later(EMPTY_MS)
+    play.listed(t=T)
+    play.listed()
+    assert play.memory.problem is not None
 
 
 def deleted(*over: str) -> Play:

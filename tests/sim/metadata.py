@@ -49,6 +49,7 @@ class Metadata:
         self.silent_rate = 0.0  # of questions that nobody answers
         self.partial_rate = 0.0  # of answers that leave topics, or a topic's partitions, out
         self.no_ids = False  # brokers of before 2.8
+        self.no_topics = False  # brokers that were told of each other only
         self.no_controller_rate = 0.0  # of lists that are not whole, with any topics
         self.few_brokers_rate = 0.0  # of answers that leave brokers out
         self.late_rate = 0.0  # of answers that come LATE_MS later
@@ -87,6 +88,8 @@ class Metadata:
 
     def seen(self, broker: int) -> dict[str, Seen]:
         """The topics as this broker knows them."""
+        if self.no_topics:
+            return {}
         at_ms = self.world.now_ms - self.lag_ms[broker]
         number = max(sum(time_ms <= at_ms for time_ms, _ in self._truth) - 1, 0)
         self.reached["older than the answer before"] += number < self._told

@@ -153,10 +153,10 @@ def test_f171_a_deleted_topic_that_one_broker_still_tells_stands_until_all_agree
 @on_seeds()
 def test_f152_an_absence_that_was_told_by_mistake_is_mended_and_costs_no_offset(seed: int) -> None:
     """All brokers say for long that there is no such topic, then they know it again, under the same id."""
-    group = Group(seed, coordinators=1)
+    group = Group(seed, coordinators=1, topics={"t": 4, "u": 2})
     offsets, topic_id = group.offsets(), group.mirrored()["t"]
     group.delete_topic("t")
-    group.world.run_until(lambda: not group.mirrored(), what="the absence counts")
+    group.world.run_until(lambda: "t" not in group.mirrored(), what="the absence counts")
     group.world.run_for(DELETED_MS // 2)
     group.world.trace("the brokers know it again")
     group.world.ensemble.operate(CreateNode(f"{TOPICS}/t", topic_json(4, topic_id)))

@@ -1,10 +1,11 @@
-"""F225: another cluster answers between two lists of this one. F266: it could not be told apart."""
+"""F225, F266: another cluster answers between two lists, and could not be told apart. F268: nobody names any topic."""
 
 from __future__ import annotations
 
 from tests.sim.script import on_seeds
 from tests.sim.test_failures_mirror import Group
 from zkcoord.core.topic_mirror import ABSENT_MS, CONFIRM_MS, RETURN_MS
+from zkcoord.core.topics import DELETED_MS
 
 
 @on_seeds()
@@ -39,4 +40,19 @@ def test_f266_a_topic_that_was_replaced_by_mistake_comes_back_when_all_answers_h
     world.run_until(lambda: group.mirrored()["t"] == own, what="its own topic counts again")
     group.grow("t", 6)
     world.run_until(lambda: len(group.field.holdings) == 6, what="the new partitions are read")
+    group.calm()
+
+
+@on_seeds()
+def test_f268_while_brokers_name_no_topic_at_all_groups_read_on_and_no_offset_goes(seed: int) -> None:
+    """All of them have started, and their controller has told them of no topic yet."""
+    group = Group(seed, coordinators=1)
+    world, offsets = group.world, group.offsets()
+    since_ms, group.metadata.no_topics = world.now_ms, True
+    world.run_for(ABSENT_MS + 2 * DELETED_MS)
+    assert any("names no topic at all" in why for why in group.problems())
+    group.metadata.no_topics = False
+    group.settle()
+    assert (group.stops(since_ms), world.events("topic_dropped"), group.mark()["incarnation"]) == ([], [], 1)
+    assert all(group.offsets()[n] >= offset for n, offset in offsets.items())
     group.calm()

@@ -9,6 +9,7 @@ mirror is replaced only by what was confirmed:
   starts the time anew.
 * The id of a topic that was replaced or deleted counts again only when it was so by mistake. All answers must say so:
   of the last topic of a name, while none is mirrored, for ABSENT_MS; of any other one for RETURN_MS.
+* While topics are known, a list without any counts only when lists have been so for EMPTY_MS.
 * An answer without an id changes nothing: it may be of another topic of that name. A new topic without an id is not
   mirrored.
 * A description names no cluster, so a new topic, and another id, count only with the partitions and replicas of the
@@ -47,10 +48,17 @@ RETURN_MS = 600_000
 """How long all answers must say that a topic is one that was replaced. A broker that is cut off tells such ids, and
 while a network is split nobody else may answer. After this time the mirror is what is wrong: it must not stay so."""
 
+EMPTY_MS = 300_000
+"""So long lists without any topic count for nothing while some are known. A controller with ZooKeeper tells brokers
+that have started of each other at once, and of topics when it has elected their leaders: after a restart of all brokers
+of a large cluster that takes long."""
+
 DESCRIBE_MAX = 500
 """Topics in one question: what a broker answers in some milliseconds, and librdkafka takes in within 150 ms of CPU."""
 
 AS_KNOWN = "topics stay as they are known"
+
+NO_TOPICS = f"Kafka names no topic at all, as brokers do that have just started; {AS_KNOWN}"
 
 OVER_MAX = 1_000
 """Ids that are remembered as over, the latest: a broker does not lag by a thousand deletions."""
@@ -139,6 +147,7 @@ class Memory:
     suspects: Mapping[str, Suspect] = field(default_factory=dict)
     lists: int = 0  # of this cluster
     since_ms: int = 0  # when the first of them came
+    empty_since_ms: int | None = None  # since when lists name no topic; None: the last one named some
     shapes: Mapping[str, str] | None = None  # by the last of them
     due: frozenset[str] = frozenset()
     left_out: frozenset[str] = frozenset()  # the last answer told nothing of them that counts: asking again can wait
@@ -193,6 +202,10 @@ def take(mirror: Mirror, memory: Memory, answer: Answer, now_ms: int) -> tuple[M
                 return Memory().with_problem(Kind.LIST, strangers(answer.cluster_id, mirror.beside)), ()
             if isinstance(answer, Cluster):
                 return _cluster(mirror, memory, answer, now_ms)
+            if mirror.topics and not answer.shapes:
+                since_ms = now_ms if memory.empty_since_ms is None else memory.empty_since_ms
+                if now_ms < since_ms + EMPTY_MS:
+                    return replace(memory, empty_since_ms=since_ms).with_problem(Kind.LIST, NO_TOPICS), ()
             return _listed(mirror, memory, answer, now_ms)
 
 
@@ -227,6 +240,7 @@ def _listed(mirror: Mirror, memory: Memory, answer: Listed, now_ms: int) -> tupl
         suspects={name: one for name, one in memory.suspects.items() if bool(one.says) == (name in names)},
         lists=memory.lists + 1,
         since_ms=memory.since_ms if memory.lists else now_ms,
+        empty_since_ms=None if names else memory.empty_since_ms,
         shapes=answer.shapes,
         due=memory.due | due,
         left_out=(memory.left_out & (names | mirror.topics.keys())) - (changed if memory.lists else set()),
