@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.cli.old_world import AUDIT, ETL, LONG, OLDEST, UUID, OldWorld
 from tests.cli.program import Run
-from tests.kafka.helpers import PATIENCE_SECONDS, QUIET
+from tests.kafka.commits import commit_as_stranger
+from tests.kafka.helpers import QUIET
 from tests.kafka.topics import create_topic
 from tests.old_members.groups import A, B, static
 from zkcoord.embedded import EmbeddedKafka
@@ -207,8 +207,7 @@ def test_offsets_in_kafka_are_shown_where_kafka_is_given(world: OldWorld, run: R
         world.group(group, {"ids": {f"{group}_a": static(clicks=1)}})
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers}, logger=QUIET)
     create_topic(admin, topic, 1)
-    committed = ConsumerGroupTopicPartitions(groups[1], [TopicPartition(topic, 0, 2)])
-    admin.alter_consumer_group_offsets([committed])[groups[1]].result(PATIENCE_SECONDS)
+    commit_as_stranger(admin, groups[1], topic, {0: 2})
     first, second = documents(run, world, "--bootstrap-servers", kafka.bootstrap_servers)
     assert (first["store"], first["kafka_offsets"]) == ("none", {})
     assert (second["store"], second["kafka_offsets"]) == ("kafka", {f"{topic}-0": 2})

@@ -11,14 +11,14 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, Self
 
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer
-from confluent_kafka import TopicPartition as Native
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 
 from tests import waiting
 from tests.integration.brokers import servers_of
 from tests.integration.world import Reports
+from tests.kafka.commits import commit_as_stranger
 from tests.kafka.helpers import PATIENCE_SECONDS, QUIET
 from tests.kafka.topics import create_topic
 from tests.waiting import wait_until
@@ -160,9 +160,7 @@ class Cluster:
 
     def commit_as_stranger(self, offsets: Mapping[int, int]) -> None:
         """As a program without our metadata."""
-        named = [Native(self.topic, partition, offset) for partition, offset in offsets.items()]
-        request = [ConsumerGroupTopicPartitions(self.group, named)]
-        self.admin.alter_consumer_group_offsets(request)[self.group].result(PATIENCE_SECONDS)
+        commit_as_stranger(self.admin, self.group, self.topic, offsets)
 
     def set_node(self, number: int, offset: int) -> None:
         """As somebody with an editor."""

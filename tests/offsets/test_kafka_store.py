@@ -6,11 +6,11 @@ import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
-from confluent_kafka import TopicPartition as Native
+from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
-from tests.kafka.helpers import PATIENCE_SECONDS, QUIET
+from tests.kafka.commits import commit_as_stranger
+from tests.kafka.helpers import QUIET
 from tests.kafka.topics import create_topic
 from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
@@ -81,8 +81,7 @@ def test_a_commit_by_any_other_program_is_foreign_and_a_group_without_commits_ha
 ) -> None:
     topic, group = new_topic(admin, 1), new_group()
     on_real_broker(store, group, {TopicPartition(topic, 0): ours(5)})
-    foreign = ConsumerGroupTopicPartitions(group, [Native(topic, 0, 3, "by hand")])
-    admin.alter_consumer_group_offsets([foreign])[group].result(PATIENCE_SECONDS)
+    commit_as_stranger(admin, group, topic, {0: 3}, "by hand")
     found = store.read([group, f"{group}-nobody"])
     assert found.found == {group: {TopicPartition(topic, 0): KafkaCommit(offset=3)}, f"{group}-nobody": {}}
     assert found.unknown == {}

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -99,14 +100,21 @@ def test_available_now_reads_what_is_there_and_ends(stream: Stream, tmp_path: Pa
 def test_stateful_operators_count_over_all_batches(stream: Stream, tmp_path: Path) -> None:
     words = stream.rows().selectExpr("explode(split(cast(value as string), '-')) as word").groupBy("word").count()
     writer = words.writeStream.outputMode("complete").format("memory").queryName("words")
-    writer.option("checkpointLocation", str(tmp_path)).start()
+    query = writer.option("checkpointLocation", str(tmp_path)).start()
 
     def found() -> dict[str, int]:
         return {row["word"]: row["count"] for row in stream.spark.table("words").collect()}
 
+    def counted(total: int) -> bool:
+        assert query.exception() is None, query.exception()
+        return found().get("value") == total
+
     for count, total in ((20, 20), (5, 25)):
         stream.topic.fill(1, count)
-        wait_until(lambda total=total: found().get("value") == total, f"{total} records", DEADLINE_S)
+        try:
+            wait_until(partial(counted, total), f"{total} records", DEADLINE_S)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {found()}, {query.status}, {query.recentProgress}") from error
     assert found() == {"value": 25, **{str(number): 2 if number < 5 else 1 for number in range(20)}}
 
 

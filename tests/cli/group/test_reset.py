@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer
-from confluent_kafka import TopicPartition as Native
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from tests.cli.program import Run
 from tests.integration.world import Member, World
+from tests.kafka.commits import commit_as_stranger
 from tests.kafka.helpers import PATIENCE_SECONDS, QUIET
 from tests.kafka.topics import create_topic
 from tests.waiting import wait_until
@@ -319,14 +319,7 @@ def test_f149_old_consumers_that_read_both_stores_are_set_back_in_both(
     group = f"g-{uuid.uuid4().hex[:8]}"
     partitions = [TopicPartition(topic, number) for number in range(len(COUNTS))]
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers}, logger=QUIET)
-    kept = ConsumerGroupTopicPartitions(group, [Native(topic, 0, 9)])
-
-    def committed() -> bool:
-        """A broker that has just started may not know yet that the group is its own."""
-        told = admin.alter_consumer_group_offsets([kept])[group].result(PATIENCE_SECONDS)
-        return told.topic_partitions[0].error is None
-
-    wait_until(committed, "Kafka takes the commit")
+    commit_as_stranger(admin, group, topic, {0: 9})
     with World(chroot) as world, KafkaClient(kafka.bootstrap_servers) as client:
         world.topic(topic, len(COUNTS))
         for partition in partitions:

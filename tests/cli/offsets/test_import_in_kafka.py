@@ -8,15 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions
-from confluent_kafka import TopicPartition as Native
 from confluent_kafka.admin import AdminClient
 
 from tests.cli.program import Run
 from tests.integration.world import World
-from tests.kafka.helpers import PATIENCE_SECONDS, QUIET
+from tests.kafka.commits import commit_as_stranger
+from tests.kafka.helpers import QUIET
 from tests.kafka.topics import create_topic
-from tests.waiting import wait_until
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import DEFAULT_RECORD, GroupRecord
@@ -49,16 +47,11 @@ class Scene:
         self.partitions = [TopicPartition(self.topic, number) for number in range(2)]
         self.admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers}, logger=QUIET)
         create_topic(self.admin, self.topic, 2)
-        wait_until(self._committed, "Kafka takes the commit")
+        commit_as_stranger(self.admin, self.group, self.topic, {0: 9})
         world.topic(self.topic, 2)
         for partition in self.partitions:
             world.put(LEGACY.offset(self.group, partition), b"4")
         file.write_text("".join(f"{LEGACY.offset(self.group, partition)}:3\n" for partition in self.partitions))
-
-    def _committed(self) -> bool:
-        kept = ConsumerGroupTopicPartitions(self.group, [Native(self.topic, 0, 9)])
-        told = self.admin.alter_consumer_group_offsets([kept])[self.group].result(PATIENCE_SECONDS)
-        return told.topic_partitions[0].error is None
 
     def adopted(self, record: GroupRecord) -> None:
         upgrade(self.world.tree, run_id="test", layout=LEGACY.name)

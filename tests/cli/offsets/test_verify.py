@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer
-from confluent_kafka import TopicPartition as Native
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from tests.cli.group_tree import World
 from tests.cli.program import Run
+from tests.kafka.commits import commit_as_stranger
 from tests.kafka.helpers import PATIENCE_SECONDS, QUIET
 from tests.kafka.topics import create_topic
 from zkcoord.core.model import TopicPartition
@@ -52,12 +52,6 @@ def new_topic(admin: AdminClient, partitions: int) -> str:
     return topic
 
 
-def commit(admin: AdminClient, group: str, topic: str, offsets: dict[int, int]) -> None:
-    """As a program without our metadata."""
-    named = [Native(topic, partition, offset) for partition, offset in offsets.items()]
-    admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, named)])[group].result(PATIENCE_SECONDS)
-
-
 def verified(run: Run, address: str, kafka: EmbeddedKafka, *words: str) -> list[dict[str, Any]]:
     options = ("--zookeeper", address, "--bootstrap-servers", kafka.bootstrap_servers, "--output", "json")
     result = run("offsets", "verify", *words, *options)
@@ -81,7 +75,7 @@ def test_a_group_of_ours_that_commits_to_both_stores(
         world.put(DRAFT.offset(group, p[1]), b"0")  # a later tenure
         stamps = [Stamp(tenure=Tenure(tree_id(tree), mzxid), at_ms=1_700_000_000_000) for mzxid in mzxids]
         KafkaCommits(client).commit(group, {p[n]: KafkaCommit(offset=0, stamp=stamps[n]) for n in (0, 1)})
-        commit(admin, group, topic, {3: 9})
+        commit_as_stranger(admin, group, topic, {3: 9})
     found = verified(run, chroot, kafka, group)
     assert [(d["partition"], d["zookeeper_offset"], d["kafka_offset"], d["counts"], d["verdict"]) for d in found] == [
         (0, 0, 0, 0, "equal"),
@@ -139,7 +133,7 @@ def test_each_verdict_is_told_in_the_table_for_programs_and_in_parquet(
         offsets = {n: there for n, _, there, *_ in TOLD if there is not None}
         ours = {p[n]: KafkaCommit(offset=there, stamp=stamps[n]) for n, there in offsets.items() if n != 4}
         assert KafkaCommits(client).commit(groups[0], ours).error() is None
-        commit(admin, groups[0], topic, {4: offsets[4]})
+        commit_as_stranger(admin, groups[0], topic, {4: offsets[4]})
         records = Producer({"bootstrap.servers": kafka.bootstrap_servers}, logger=QUIET)
         for each in p:
             for _ in range(10):
@@ -174,7 +168,7 @@ def test_a_group_of_old_consumers_that_nobody_has_adopted(
             path = LEGACY.offset(group, TopicPartition(topic, number))
             for each, data in (*((parent, b"") for parent in parents(path)), (path, b"0")):
                 tree.commit(Transaction(writes=(CreateNode(each, data),)))
-    commit(admin, group, topic, {1: 0, 2: 0})
+    commit_as_stranger(admin, group, topic, {1: 0, 2: 0})
     found = verified(run, chroot, kafka, "--all-groups")
     assert [(d["group"], d["store"], d["partition"], d["verdict"], d["todo"]) for d in found] == [
         (group, "old", 0, "only zookeeper", ""),
