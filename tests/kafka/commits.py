@@ -10,9 +10,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 
-def commit_as_stranger(
-    admin: Any, group: str, topic: str, offsets: Mapping[int, int], metadata: str | None = None
-) -> None:
+def commit_as_stranger(admin: Any, group: str, topic: str, offsets: Mapping[int, int], metadata: str = "") -> None:
     """Commit these, and return when Kafka has taken them.
 
     (The first commits of a broker's life make its log of offsets. Until it can write there the broker refuses them:
