@@ -177,6 +177,7 @@ KAFKA_CLIENT = (
     "zkcoord.kafka.log_throttle",
     "zkcoord.kafka.old_brokers",
     "zkcoord.kafka.properties",
+    "zkcoord.kafka.renewed",
 )
 KNOW_OWNERSHIP = {  # beside `tree.ownership` itself and the layouts, whose value it is: CONTRIBUTING.md has the ten
     "zkcoord.tree.reading",

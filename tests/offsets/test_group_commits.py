@@ -66,6 +66,20 @@ def test_the_client_is_made_at_the_first_call_and_only_once() -> None:
     assert [each.closed for each in opened] == [1]
 
 
+def test_f269_a_client_that_had_no_answer_is_ended_and_the_next_request_goes_through_another_one() -> None:
+    opened: list[Stored] = []
+    commits = GroupCommits(lambda: opened.append(Stored()) or opened[-1], now)  # type: ignore[func-returns-value]
+    assert commits.commit(FIVE).done == {P0}
+    opened[0].away = True
+    assert commits.commit(FIVE).unknown.keys() == {P0}
+    assert commits.read((P0,)) == {}
+    opened[1].away = True
+    with pytest.raises(UnavailableError):
+        commits.read((P0,))
+    assert commits.commit(FIVE).done == {P0}
+    assert [each.closed for each in opened] == [1, 1, 0]
+
+
 def test_a_consumer_that_was_stopped_reads_and_commits_nothing_more() -> None:
     made: list[Stored] = []
     commits = GroupCommits(lambda: made.append(Stored()) or made[0], now)  # type: ignore[func-returns-value]

@@ -23,6 +23,7 @@ from zkcoord.kafka.properties import Isolation as Isolation
 from zkcoord.kafka.properties import isolation_of as isolation_of
 from zkcoord.kafka.properties import load_command_config as load_command_config  # what a client is configured with
 from zkcoord.kafka.properties import settings_for_asking as settings_for_asking
+from zkcoord.kafka.renewed import Renewed
 
 ResetPolicy = Literal["latest", "earliest"]
 Where = ResetPolicy | int  # a place in a log; a number is a time, in milliseconds since 1970
@@ -158,9 +159,10 @@ class KafkaClient:
         self.cluster_id: str | None = None  # as brokers told it last; those of before 0.10.1 tell none
         asking = settings_for_asking(settings) | {"metadata.max.age.ms": LEADERS_MS}
         asking |= {"bootstrap.servers": bootstrap_servers, "error_cb": self._on_error}
+        opens = partial(AdminClient, asking, logger=NATIVE_LOG)
         with native_errors(bootstrap_servers, "configure the Kafka client"):
-            self._admin: Any = AdminClient(asking, logger=NATIVE_LOG)
-        self.coordinators = Coordinators(module, partial(AdminClient, asking, logger=NATIVE_LOG))
+            self._renewed = Renewed(opens)
+        self.coordinators = Coordinators(module, opens)
 
     def __enter__(self) -> Self:
         return self
@@ -171,11 +173,11 @@ class KafkaClient:
     def close(self) -> None:
         """End connections and threads. Idempotent; a call made later raises UsageError."""
         self.coordinators.close()
-        self._admin = None  # librdkafka's handle is destroyed with its last reference
+        self._renewed.client = None  # librdkafka's handle is destroyed with its last reference
 
     def end(self) -> None:
         """As `close`, and at once: an error that was raised may still refer to the connections."""
-        admin = self._admin
+        admin = self._renewed.client
         self.close()
         if admin is not None:
             end_client(admin)
@@ -254,7 +256,8 @@ class KafkaClient:
         raise self.as_error(failure.args[0], "list its topics") from failure
 
     def _list(self, timeout_seconds: float) -> Any:
-        found = self.admin().list_topics(timeout=timeout_seconds)
+        with self._renewed.used():
+            found = self.admin().list_topics(timeout=timeout_seconds)
         self.cluster_id = found.cluster_id
         return found
 
@@ -270,6 +273,19 @@ class KafkaClient:
 
         Raises nothing about partitions, not even when nobody answers: that is each one's reason.
         """
+        with self._renewed.used():
+            found, failed = self._ask_leaders(partitions, which, isolation, timeout_ms)
+        if found or failed:
+            self._renewed.heard(any(not isinstance(each, UnavailableError) for each in (*found, *failed.values())))
+        return found, failed
+
+    def _ask_leaders(
+        self,
+        partitions: Iterable[TopicPartition],
+        which: Where,
+        isolation: Isolation | None,
+        timeout_ms: int | None,
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZkcoordError]]:
         module, admin = librdkafka(), self.admin()
         from confluent_kafka.admin import OffsetSpec
 
@@ -348,9 +364,9 @@ class KafkaClient:
 
     def admin(self) -> Any:
         """The AdminClient underneath; UsageError once this client is closed."""
-        if self._admin is None:
+        if self._renewed.client is None:
             raise UsageError("this Kafka client is closed; open another")
-        return self._admin
+        return self._renewed.client
 
     def _on_error(self, error: Any) -> None:
         if error.name() in DENIED:

@@ -71,7 +71,10 @@ class Delivery:
                 )
             wait_seconds = 0.0
         fetched = self._fetcher.fetch(count, wait_seconds)
-        self.reach.look(bool(fetched.messages))
+        if self.reach.look(bool(fetched.messages), fetching=not self._fetcher.idle):
+            self._fetcher.renew()
+            with self._changed:
+                self._positions.dirty = True
         self._beyond.update(fetched.out_of_range)
         return self._hand_out(fetched)
 

@@ -7,8 +7,10 @@ One thread at a time. The thread that fetches makes all assignments, so librdkaf
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from zkcoord.core.model import TopicPartition
@@ -33,6 +35,8 @@ SECONDS_WITHOUT_WAITING = 0.0
 # assigned is not fetched. librdkafka's own 500 ms would be the greater part of a hand-over (measured: 480 against 80).
 FETCH_WAIT_MS = "100"
 
+CLOSE_SECONDS = 1.0  # the end of a client that is replaced is waited for; librdkafka may need longer
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
@@ -47,11 +51,12 @@ class Fetcher:
 
     def __init__(self, bootstrap_servers: str, group: str, config: Mapping[str, str]) -> None:
         self._servers = bootstrap_servers
+        self._opens = partial(open_consumer, bootstrap_servers, fetch_settings(group, config), self._on_error)
         self._applied: dict[TopicPartition, int] = {}  # what librdkafka is assigned: partition -> epoch
         self._failed: ZkcoordError | None = None  # set by librdkafka inside a fetch, raised at its end
         self._trouble: UnavailableError | None = None  # the last about a connection
         self.cluster_id: str | None = None  # as it was told last
-        self._native: Any = open_consumer(bootstrap_servers, fetch_settings(group, config), self._on_error)
+        self._native: Any = self._opens()
 
     def epoch_of(self, partition: TopicPartition) -> int | None:
         """Return the epoch under which messages of this partition are fetched; None if they are not."""
@@ -107,14 +112,31 @@ class Fetcher:
         return trouble
 
     def answers(self, seconds: float) -> bool:
-        """True if a broker that this client is connected to answers a question within this time."""
+        """True if a broker that this client is connected to answers a question within this time.
+
+        One that names no brokers has just started, and librdkafka may have forgotten all of them by its answer.
+        """
         topic = next((partition.topic for partition in self._applied), None)
         try:
             told = self._native.list_topics(*([] if topic is None else [topic]), timeout=seconds)
-        except librdkafka().KafkaException:
+        except librdkafka().KafkaException as error:
+            self._trouble = self._trouble or unreachable(error.args[0], self._servers)
+            return False
+        if not told.brokers:
             return False
         self.cluster_id = told.cluster_id
         return True
+
+    def renew(self) -> None:
+        """Fetch nothing until the next `apply`, and then through another client.
+
+        librdkafka 2.16 may never find back to brokers that told it of no brokers while they started (its issue 5301).
+        """
+        ended, self._native = self._native, self._opens()
+        self._applied.clear()
+        closing = threading.Thread(target=ended.close, name="zkcoord-kafka-close", daemon=True)
+        closing.start()
+        closing.join(CLOSE_SECONDS)
 
     def close(self) -> None:
         """End connections and threads. Idempotent."""

@@ -1,7 +1,8 @@
 """Finds out on the polling thread whether Kafka can be reached; tells once when it cannot, and once when it can again.
 
 librdkafka tells each attempt that failed, and nothing when one succeeds. So an error is only a suspicion, which a
-question to the cluster confirms, again and again until it is answered.
+question to the cluster confirms, again and again until it is answered. It may also have forgotten all brokers, and tell
+nothing: so a long silence is a suspicion, too, and a client that has no answer for long is to be replaced.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ LOG.addFilter(LogThrottle())
 
 CHECK_MS = 1_000  # between two questions, each of which holds the polling thread up a little
 ANSWER_SECONDS = 0.3  # how long the polling thread waits for an answer
+SILENT_MS = 30_000  # without a message until the cluster is asked, though nothing was told
+RENEW_MS = 10_000  # without an answer until the client is replaced: a broker that starts again takes some seconds
 
 
 class Asked(Protocol):
@@ -39,33 +42,48 @@ class Reach:
         self._group, self._asked, self._now_ms = group, asked, now_ms or mono_ms
         self._suspicion: UnavailableError | None = None
         self._ask_at_ms = 0
+        self._heard_ms = self._now_ms()  # when the last message or answer came
+        self._renew_at_ms = 0  # while Kafka cannot be reached
         self.error: UnavailableError | None = None  # why Kafka cannot be reached, as it was told; None: it can
 
     def failed(self, error: UnavailableError) -> None:
         """Note that Kafka cannot be reached, as somebody else's question has shown."""
         self._suspicion = error
         if self.error is None:
-            self.error = error
+            self.error, self._renew_at_ms = error, self._now_ms() + RENEW_MS
             logs.emit("kafka_away", group=self._group, why=f"{error}; still trying", level="warning")
 
-    def look(self, heard: bool) -> None:
-        """Take in the client's news. `heard`: messages have come."""
+    def look(self, heard: bool, fetching: bool = False) -> bool:
+        """Take in the client's news. Return True if the client must be replaced by another one.
+
+        `heard`: messages have come; `fetching`: some are asked for.
+        """
         self._suspicion = self._asked.take_trouble() or self._suspicion
-        if self._suspicion is None:
-            return
         if heard:
             self._answered()
-        elif self._now_ms() >= self._ask_at_ms:
-            if not self._asked.answers(ANSWER_SECONDS):
-                self.failed(self._suspicion)
-            else:
-                if self.error is None:
+        elif self._now_ms() >= self._ask_at_ms and (self._suspicion is not None or (fetching and self._silent())):
+            if self._asked.answers(ANSWER_SECONDS):
+                if self._suspicion is not None and self.error is None:
                     LOG.warning("other brokers answer, but: %s", self._suspicion)
                 self._answered()
+            else:
+                self._suspicion = self._suspicion or self._asked.take_trouble()
+                if self._suspicion is not None:
+                    self.failed(self._suspicion)
             self._ask_at_ms = self._now_ms() + CHECK_MS
+        return self._overdue()
+
+    def _silent(self) -> bool:
+        return self._now_ms() >= self._heard_ms + SILENT_MS
+
+    def _overdue(self) -> bool:
+        if self.error is None or self._now_ms() < self._renew_at_ms:
+            return False
+        self._renew_at_ms = self._now_ms() + RENEW_MS
+        return True
 
     def _answered(self) -> None:
-        self._suspicion = None
+        self._suspicion, self._heard_ms = None, self._now_ms()
         if self.error is not None:
             self.error = None
             logs.emit("kafka_back", group=self._group, level="notice")

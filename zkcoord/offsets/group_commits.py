@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.tenure import CommitOutcome
-from zkcoord.errors import UsageError, ZkcoordError
+from zkcoord.errors import UnavailableError, UsageError, ZkcoordError
 from zkcoord.kafka.client import LATE_MS, TIMEOUT_MS, check_servers, librdkafka
 from zkcoord.offsets.group_consumer import TIMEOUT_MS_MIN, GroupConsumer
 from zkcoord.offsets.ports import Commits
@@ -67,7 +67,12 @@ class GroupCommits:
 
     def read(self, partitions: tuple[TopicPartition, ...]) -> Commits:
         """Return the commits of these partitions; those without one are left out."""
-        return self._store().read(partitions)
+        store = self._store()
+        try:
+            return store.read(partitions)
+        except UnavailableError:
+            self._end(store)
+            raise
 
     def commit(self, commits: Commits) -> CommitOutcome:
         """Commit these, with the time. What cannot even be sent is refused."""
@@ -77,9 +82,13 @@ class GroupCommits:
             for partition, commit in commits.items()
         }
         try:
-            return self._store().commit(stamped)
+            store = self._store()
+            outcome = store.commit(stamped)
         except ZkcoordError as error:
             return CommitOutcome(refused=dict.fromkeys(commits, error))
+        if outcome.unknown and not outcome.done:
+            self._end(store)
+        return outcome
 
     def close(self) -> None:
         """End the client, if there is one. A request that is under way, or is made later, ends with an error."""
@@ -88,6 +97,14 @@ class GroupCommits:
             opened, self._opened = self._opened, None
         if opened is not None:
             opened.close()
+
+    def _end(self, store: OpenedStore) -> None:
+        """End a client that had no answer; the next request goes through another one. librdkafka's may never find back
+        to brokers that told it of no brokers while they started (its issue 5301)."""
+        with self._lock:
+            if self._opened is store:
+                self._opened = None
+        store.close()
 
     def _store(self) -> OpenedStore:
         with self._lock:
