@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.mode import COORDINATED, GroupMode
-from zkcoord.legacy.modes import Neighbours, mode_of
+from zkcoord.legacy.modes import Neighbours, Registered, member_of, mode_of
 from zkcoord.tree.known_topics import KnownTopics
 from zkcoord.tree.paths import Address, Place
 from zkcoord.tree.snapshot import Node
@@ -16,11 +16,13 @@ from zkcoord.tree.topic_filter import INTERNAL
 
 
 class ModeWatch:
-    """Invariant: `_nodes` are the registrations as last read, and `_neighbours` is made of them."""
+    """Invariant: `_nodes` are the registrations as last read, `_members` are those of them that count, and
+    `_neighbours` is made of these."""
 
     def __init__(self, group: str) -> None:
         self._group = group
         self._nodes: dict[str, Node] = {}
+        self._members: dict[str, Registered] = {}
         self._new: set[str] = set()  # registrations whose data changed since the mode was asked for
         self._since_ms: dict[str, int] = {}  # since when each of the others has its data
         self._neighbours: Neighbours | None = Neighbours()
@@ -41,10 +43,15 @@ class ModeWatch:
             elif known is None or (known.data, known.stat) != (node.data, node.stat):
                 self._nodes[address.name] = node
                 self._new.add(address.name)
+                self._members.pop(address.name, None)
+                member = member_of(self._group, address.name, node)
+                if member is not None:
+                    self._members[address.name] = member
                 self._neighbours = None
 
     def _forget(self, name: str) -> None:
         del self._nodes[name]
+        self._members.pop(name, None)
         self._new.discard(name)
         self._since_ms.pop(name, None)
         self._neighbours = None
@@ -53,7 +60,7 @@ class ModeWatch:
     def neighbours(self) -> Neighbours:
         """The members as last read."""
         if self._neighbours is None:
-            self._neighbours = Neighbours.of(self._group, self._nodes)
+            self._neighbours = Neighbours.these(self._members)
         return self._neighbours
 
     def topics(self, adoption: Adoption | None, names: Collection[str]) -> frozenset[str]:

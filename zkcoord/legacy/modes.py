@@ -18,7 +18,7 @@ from zkcoord.core.given import shown
 from zkcoord.core.mode import COORDINATED, GroupMode, Mode
 from zkcoord.core.words import count, some
 from zkcoord.errors import CorruptError, UsageError
-from zkcoord.legacy.clients import MIXES, Library, client_of
+from zkcoord.legacy.clients import MIXES, Client, Library, client_of
 from zkcoord.legacy.planning import OldGroup, plan_of
 from zkcoord.legacy.reading import OldSubscription, WildcardError, read_as
 from zkcoord.legacy.versions import OldVersion, old_version
@@ -44,6 +44,26 @@ def named_as_ours(group: str, consumer_id: str) -> bool:
     return _own_names(group).fullmatch(consumer_id) is not None
 
 
+class Registered(NamedTuple):
+    """A member as its registration was read."""
+
+    czxid: int
+    text: str
+    client: Client
+    ours: bool
+
+
+def member_of(group: str, name: str, node: Node) -> Registered | None:
+    """Say who registered. None: a poke, or nobody any more."""
+    if node.stat is None:
+        return None
+    client = client_of(group, name, node.data, node.stat.version)
+    if name.startswith(f"{group}_{POKE}") and _subscribes_to_nothing(node.data):
+        return None
+    ours = client.library is Library.ZKCOORD and named_as_ours(group, name)
+    return Registered(node.stat.czxid, node.data.decode("utf-8", "replace"), client, ours)
+
+
 class Readings(NamedTuple):
     """What the members of one version read in registrations."""
 
@@ -54,7 +74,7 @@ class Readings(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbours:
-    """The members of a group as their registrations were read. `of` makes it."""
+    """The members of a group as their registrations were read. `of` and `these` make it."""
 
     ours: frozenset[str] = frozenset()
     old: frozenset[str] = frozenset()
@@ -64,24 +84,24 @@ class Neighbours:
 
     @classmethod
     def of(cls, group: str, registrations: Mapping[str, Node]) -> Neighbours:
-        """Sort the members of a group out. A registration that is gone counts as nobody."""
-        ours, old = set[str](), set[str]()
-        foreign, unreadable, texts = dict[str, str](), dict[str, str](), dict[str, str]()
-        standing = {name: node.stat for name, node in registrations.items() if node.stat is not None}
-        for name in sorted(standing, key=lambda name: (standing[name].czxid, name)):
-            data = registrations[name].data
-            client = client_of(group, name, data, standing[name].version)
-            if name.startswith(f"{group}_{POKE}") and _subscribes_to_nothing(data):
-                continue
-            texts[name] = data.decode("utf-8", "replace")
-            if client.library is Library.ZKCOORD and named_as_ours(group, name):
-                ours.add(name)
-                continue
-            old.add(name)
-            if client.library is Library.UNKNOWN:
-                unreadable[name] = client.why
-            elif client.library not in MIXES:
-                foreign[name] = f"{client.library.value} ({client.why})"
+        """The members of a group."""
+        found = {name: member_of(group, name, node) for name, node in registrations.items()}
+        return cls.these({name: member for name, member in found.items() if member is not None})
+
+    @classmethod
+    def these(cls, members: Mapping[str, Registered]) -> Neighbours:
+        """These members."""
+        foreign, unreadable = dict[str, str](), dict[str, str]()
+        names = sorted(members, key=lambda name: (members[name].czxid, name))
+        old = [name for name in names if not members[name].ours]
+        for name in old:
+            library, _, why = members[name].client
+            if library is Library.UNKNOWN:
+                unreadable[name] = why
+            elif library not in MIXES:
+                foreign[name] = f"{library.value} ({why})"
+        texts = {name: members[name].text for name in names}
+        ours = members.keys() - set(old)
         return cls(ours=frozenset(ours), old=frozenset(old), foreign=foreign, unreadable=unreadable, texts=texts)
 
     def read_by(self, version: OldVersion) -> Readings:

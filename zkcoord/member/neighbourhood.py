@@ -41,7 +41,7 @@ class Neighbourhood:
         self._adoption: Adoption | None = None
         self._record_version = 0
         self._record_path = layout.record(group)
-        self._wanted: dict[Key, bool] = {}  # with whether it is watched
+        self._wanted: dict[str, set[Key]] = {}  # by what they stand at, or right below
         self._owned: dict[str, frozenset[int]] = {}  # topic -> partitions with an owner, of the topics of the share
         self._incarnations: dict[str, int] = {}
         self._joined_ms: dict[str, int] = {}  # when each registration was seen first
@@ -50,7 +50,7 @@ class Neighbourhood:
         self._current = False  # nothing was read since `_now` was made
         self._now = ALONE
         self.own = ""  # the path of the own registration, which is followed elsewhere
-        self._follow((layout.ids(group), Kind.CHILDREN))
+        self._follow(ids := layout.ids(group), (ids, Kind.CHILDREN))
 
     def topics_from(self, layout: Layout) -> None:
         """The tree's topics come from another place from now on: nothing of the earlier one counts any more."""
@@ -61,24 +61,25 @@ class Neighbourhood:
 
     def begin(self) -> None:
         """A member: nobody else follows the record from now on."""
-        self._follow((self._record_path, Kind.DATA))
+        self._follow(self._record_path, (self._record_path, Kind.DATA))
 
-    def _follow(self, *keys: Key, watch: bool = True) -> None:
+    def _follow(self, above: str, *keys: Key, watch: bool = True) -> None:
         for path, kind in keys:
             self._tracker.want(path, kind, watch=watch, scope=NEIGHBOURS)
             self._tracker.watch(path, kind, watch)  # somebody else may have wanted it otherwise
-            self._wanted[path, kind] = watch
+        self._wanted.setdefault(above, set()).update(keys)
 
     def _follow_only(self, above: str, keys: set[Key], *, watch: bool = True) -> bool:
         """Follow these, and nothing else that stands there; True if one of them is new."""
-        known = {key for key in self._wanted if key[0] == above or key[0].startswith(f"{above}/")}
+        known = self._wanted.setdefault(above, set())
+        new = keys - known
         for path, kind in sorted(known - keys, key=str):
             self._tracker.unwant(path, kind)
-            del self._wanted[path, kind]
+            known.discard((path, kind))
             if path.startswith(below := self._layout.topic("")):
                 self._topics.drop(path.removeprefix(below))
-        self._follow(*sorted(keys - known, key=str), watch=watch)
-        return not keys <= known
+        self._follow(above, *sorted(new, key=str), watch=watch)
+        return bool(new)
 
     def take(self, node: Node, now_ms: int) -> bool:
         """Take an answer in; True if it is followed here."""
@@ -87,7 +88,8 @@ class Neighbourhood:
         elif node.path == self.own and (own := self._layout.parse(node.path)) is not None:
             self._current = False
             self._modes.take(own, node)
-        if (node.path, node.kind) not in self._wanted:
+        places = node.path, node.path.rpartition("/")[0]
+        if not any((node.path, node.kind) in self._wanted.get(above, ()) for above in places):
             return False
         self._current = False
         if self._seen_ms is None:
