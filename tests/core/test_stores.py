@@ -13,6 +13,7 @@ from tests.core.groups import NOW, T0, T1, T2, T3, Steps, altered, channel, comm
 from zkcoord.core.ack_timeouts import REBALANCE_BACKOFF_MS, AckTimeouts
 from zkcoord.core.decisions import ChangeStore, GrantPartitions, SetState, StopFetching
 from zkcoord.core.eligibility import set_aside
+from zkcoord.core.mode import GroupMode, Mode
 from zkcoord.core.record import DUAL, KAFKA, STORES, ZOOKEEPER
 from zkcoord.core.stores import come_to, lagging, store_changes
 from zkcoord.core.view import Channel, GroupView, Member, Owner, QueuedCommand
@@ -129,6 +130,15 @@ def test_a_member_that_cannot_use_the_groups_store_is_given_nothing_and_the_prob
     assert (problem.state.problem, problem.why) == (why, why)
     assert [d for d in decided(view) if isinstance(d, ChangeStore | GrantPartitions)] == []
     assert lagging(view) == {}  # it is given nothing, so it is not waited for
+
+
+@pytest.mark.parametrize("store", [ZOOKEEPER, DUAL, KAFKA])
+def test_old_members_that_share_a_group_are_not_waited_for(store: str) -> None:
+    old = member("old", 2, speaks_protocol=False)
+    mixed = GroupMode(mode=Mode.MIXED, why="an old member", old=frozenset({"old"}))
+    view = altered(reading(able("a"), old), mode=mixed, owners=reading(old).owners)
+    view = altered(view, store_name=store, store_step=1, channels={"a": at_store("a", store, 1)})
+    assert lagging(view) == {}
 
 
 def test_a_member_that_cannot_use_the_store_and_may_still_read_is_stopped_and_waited_for() -> None:

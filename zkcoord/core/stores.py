@@ -75,10 +75,13 @@ def store_changes(view: GroupView, timeouts: AckTimeouts, now_ms: int) -> list[C
 def lagging(view: GroupView) -> dict[str, str]:
     """Members that have not come to the record's store, each with the reason; none: the step to it is done.
 
-    A member that cannot use the store is given nothing. So it counts only while it may still read.
+    A member that cannot use the store is given nothing. So it counts only while it may still read. Old members never
+    do: beside them no step is taken.
     """
     found = {}
     for consumer_id, member in sorted(view.members.items()):
+        if not (member.speaks_protocol or view.mode.coordinated):
+            continue
         reason = _why_lagging(view, member, view.channels.get(consumer_id))
         if reason:
             found[consumer_id] = reason

@@ -43,9 +43,9 @@ class MigrationStage(Programs):
 
     def status(self) -> str:
         """What was produced and is still to be processed, and the group."""
+        processed = self.group.processed()  # first, so that no more is processed than produced
         produced = self.produced()
-        left = produced - self.group.processed()
-        return f"{produced:,} produced, {left:,} to be processed · {self.group.describe()}"
+        return f"{produced:,} produced, {produced - processed:,} to be processed · {self.group.describe()}"
 
     # programs
 
