@@ -12,6 +12,7 @@ from zkcoord.legacy.adopting import objections, remarks_on_brokers
 from zkcoord.legacy.clients import Library
 from zkcoord.legacy.findings import problems_of, questions_of
 from zkcoord.legacy.inventory import Claim, Cluster, GroupInventory, GroupNodes, take_inventory
+from zkcoord.tree import topic_filter
 from zkcoord.tree.snapshot import Kind, Node, Stat
 
 PYKAFKA = "h:6c84fb90-12c4-11e1-840d-7b25c5ee775a"
@@ -171,6 +172,18 @@ def test_where_offsets_are_is_not_suggested_before_kafka_was_asked() -> None:
     assert (suggested(not_asked, "offsets")[0], suggested(not_asked, "dual_commit")[0]) == (None, None)
 
 
+def test_a_wildcard_that_takes_for_ever_asks_nothing_of_internal_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_filter, "MATCH_SECONDS", 0.05)
+    found = group({A: wildcard("(a|aa)+b|__consumer_offsets")}, topics={"a" * 200: 1, "__consumer_offsets": 1})
+    assert found.members[0].problem is not None
+    assert suggested(found, "exclude_internal")[0] is True
+
+
+def test_topics_that_nobody_subscribes_to_are_in_no_plan() -> None:
+    found = group({A: static(t=1)}, topics={"t": 1, "Aa": 1, "BB": 1})
+    assert not [told for told in problems_of(found) if "hashes" in told]
+
+
 def test_a_wildcard_that_cannot_be_told_asks_nothing_of_internal_topics() -> None:
     found = group({A: wildcard("[^a-z&&[^b]]")}, topics={"t": 1, "__consumer_offsets": 1})
     assert suggested(found, "exclude_internal")[0] is True
@@ -215,7 +228,7 @@ def test_a_line_or_a_version_that_is_told_must_be_one_that_the_members_can_be_of
     assert against == [] if fits else f"registered as Kafka {found} does" in against[0]
 
 
-@pytest.mark.parametrize(("answer", "side"), [("0.11", "0.8"), ("1.0", "1.0"), ("1.1", "1.0")])
+@pytest.mark.parametrize(("answer", "side"), [("0.11", "0.8"), ("1.0.0", "1.0"), ("1.0", "1.0"), ("1.1", "1.0")])
 def test_round_robin_is_that_of_the_version_that_is_told(answer: str, side: str) -> None:
     by_range = {"t/0": f"{A}-0", "t/1": f"{A}-0", "t/2": f"{B}-0", "t/3": f"{B}-0"}
     found = group({A: static(t=1), B: static(t=1)}, by_range, {"t/0": "1"}, {"t": 4}, {})

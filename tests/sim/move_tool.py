@@ -20,6 +20,7 @@ from zkcoord.migrate import upgrade
 from zkcoord.offsets.move import GroupMove
 from zkcoord.offsets.ports import OffsetTree
 from zkcoord.offsets.side import Side
+from zkcoord.operating.copies import remove_copy
 from zkcoord.shell.ports import CommitDone
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.snapshot import Node, Read
@@ -64,6 +65,7 @@ class TwoTrees:
         self.other = Side(tree=self.memory, layout=DRAFT, tree_id="bb", address="zk-other:2181")
         self.was_there = False
         self.trips = 0  # how often the group has come to the other tree
+        self.copies_removed = 0
         scene.world.ensemble.on_applied.append(lambda _: self._look())
 
     def _topics(self) -> None:
@@ -133,6 +135,27 @@ class TwoTrees:
             source=sides[0], target=sides[1], group=GROUP, asked=asked, commits=lambda _: self.scene.log.read()
         )
 
+    def give_up(self, way: str, run: str, dies_at: int | None) -> None:
+        """Somebody gives a move up that has not ended, and removes its copy. The tool may die before any write."""
+        written = 0
+
+        def before() -> None:
+            nonlocal written
+            written += 1
+            if written == dies_at:
+                raise ToolDiedError
+
+        move = self.move(way, run, before, lambda: None)
+        try:
+            move.give_up()
+            self.copies_removed += remove_copy(move.source, move.target, GROUP)
+            said = "done"
+        except ToolDiedError:
+            said = "died"
+        except ZkcoordError as error:
+            said = f"{type(error).__name__}: {error}"
+        self.scene.world.trace("give up", way, run, said)
+
 
 class MoveTool:
     """One run. It takes its turns in the background, until it ends or dies. `result`: how."""
@@ -140,7 +163,7 @@ class MoveTool:
     def __init__(
         self, trees: TwoTrees, way: str, run: str = "r1", *, dies_at: int | None = None, behind: bool = False
     ) -> None:
-        self._scene, self._way, self._run = trees.scene, way, run
+        self._scene, self.way, self._run = trees.scene, way, run
         self._dies = (dies_at, behind)
         self._written = self._turns = 0
         self._begun = False
@@ -173,7 +196,7 @@ class MoveTool:
         except ZkcoordError as error:
             self.result = f"{type(error).__name__}: {error}"
         if self.over:
-            self._scene.world.trace("move", self._way, self._run, self.result)
+            self._scene.world.trace("move", self.way, self._run, self.result)
         else:
             self._later()
 
@@ -212,7 +235,9 @@ def movers_at_work(trees: TwoTrees, drawn: Random, until_ms: int) -> list[MoveTo
     def look() -> None:
         if world.now_ms >= until_ms:
             return
-        if not runs or runs[-1].over or drawn.random() < 0.05:
+        if runs and runs[-1].result == "died" and drawn.random() < 0.5:
+            trees.give_up(runs[-1].way, f"r{len(runs)}", drawn.choice((None, None, *range(1, 6))))
+        elif not runs or runs[-1].over or drawn.random() < 0.05:
             dies_at, behind = drawn.choice((None, *range(1, 12))), drawn.choice((True, False))
             runs.append(MoveTool(trees, drawn.choice((AWAY, BACK)), f"r{len(runs)}", dies_at=dies_at, behind=behind))
         world.at(world.now_ms + 2 * TURN_MS, look)

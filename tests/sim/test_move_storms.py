@@ -50,3 +50,4 @@ def test_storms_of_moves_reach_both_trees_and_tools_that_die() -> None:
     results = [run.result for _, runs in reached for run in runs]
     assert {"died", "moved", "was moved already"} <= set(results)
     assert sum(trees.trips for trees, _ in reached) >= SEEDS
+    assert sum(trees.copies_removed for trees, _ in reached) > 0

@@ -132,16 +132,15 @@ def _of_rebalances(found: GroupInventory) -> Iterator[str]:
 
 def _of_round_robin(found: GroupInventory) -> Iterator[str]:
     """Only where round robin is possible: the owners do not tell that range alone is computed."""
-    readable = [m for m in found.members if m.problem is None]
-    if found.fits == ("range",) or not readable:
+    if found.fits == ("range",):
         return
-    threads = {topic: frozenset(_threads(readable, topic)) for member in readable for topic in member.threads}
+    threads = {topic: frozenset(_threads(found.members, topic)) for member in found.members for topic in member.threads}
     if len(set(threads.values())) > 1:
         yield (
             "topics have different threads: if the strategy is roundrobin, members of Kafka 0.8.2 to 0.10.1 refuse to "
             "rebalance"
         )
-    given = assignor_input(readable, found.cluster)
+    given = assignor_input(found.members, found.cluster)
     for naming, versions in ((("[", ",]"), "0.8.2 to 0.11"), (("", "-"), "1.0 and 1.1")):
         tied = ties(given, *naming)
         if tied:

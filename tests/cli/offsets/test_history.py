@@ -104,7 +104,7 @@ def test_what_is_behind_and_moved_just_now_is_not_stuck_and_a_rate_is_of_an_hour
     now_ms = int(time.time() * 1000)
     row = {**PLAIN, "partition": 0, "first_ms": now_ms - 2 * HOUR_MS, "last_ms": now_ms, "changed_ms": now_ms}
     history._complete([row, once := {**PLAIN, "partition": 1}], cast(KafkaClient, Ends()), HOUR_MS)
-    assert (row["lag"], row["stuck"], row["notes"], row["commits_per_hour"]) == (7, False, [], 3.5)
+    assert (row["lag"], row["stuck"], row["notes"], row["commits_per_hour"]) == (7, False, [], 3.0)
     assert once["commits_per_hour"] is None  # all at one moment: nobody knows
 
 

@@ -111,7 +111,7 @@ def _complete(rows: Sequence[Row], client: KafkaClient, stuck_ms: int) -> None:
         end = ends.get(TopicPartition(row["topic"], row["partition"])) if row["removed_ms"] is None else None
         row["lag"] = None if end is None or row["offset"] is None else end - row["offset"]
         spent_ms = (row["last_ms"] or 0) - (row["first_ms"] or 0)
-        row["commits_per_hour"] = round(row["commits"] * HOUR_MS / spent_ms, 1) if spent_ms else None
+        row["commits_per_hour"] = round((row["commits"] - 1) * HOUR_MS / spent_ms, 1) if spent_ms else None
         row["stuck"] = bool(row["lag"]) and row["lag"] > 0 and now_ms - (row["changed_ms"] or 0) >= stuck_ms
         row["notes"] = list(_notes(row))
 
