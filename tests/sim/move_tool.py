@@ -66,6 +66,8 @@ class TwoTrees:
         self.was_there = False
         self.trips = 0  # how often the group has come to the other tree
         self.copies_removed = 0
+        self._left_with: dict[TopicPartition, int] = {}  # what the other tree had when the way back began
+        self._takes_back = False
         scene.world.ensemble.on_applied.append(lambda _: self._look())
 
     def _topics(self) -> None:
@@ -97,7 +99,12 @@ class TwoTrees:
         world, there = self.scene.world, self.is_there
         if there and self.is_here:
             world.fail("the group may be read in both trees")
-        if there and not self.was_there:
+        if self.was_there and not there:
+            self._left_with = self._offsets()
+        if there and not self.was_there and self._takes_back:
+            if self._offsets() != self._left_with:
+                world.fail(f"the other tree has {self._offsets()}, and {self._left_with} were to be moved from there")
+        elif there and not self.was_there:
             self.trips += 1
             counted = {p: o for p, o in self._counted().items() if o is not None}
             if self._offsets() != counted:
@@ -146,6 +153,7 @@ class TwoTrees:
                 raise ToolDiedError
 
         move = self.move(way, run, before, lambda: None)
+        self._takes_back = way == BACK
         try:
             move.give_up()
             self.copies_removed += remove_copy(move.source, move.target, GROUP)
@@ -154,6 +162,7 @@ class TwoTrees:
             said = "died"
         except ZkcoordError as error:
             said = f"{type(error).__name__}: {error}"
+        self._takes_back = False
         self.scene.world.trace("give up", way, run, said)
 
 
