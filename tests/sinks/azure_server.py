@@ -14,12 +14,11 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from html import unescape
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from tests.sinks.faulty_store import FaultyStore, StoreApart, main, store_apart
+from tests.sinks.faulty_store import Answer, FaultyStore, StoreApart, main, store_apart
 from tests.sinks.installed_once import folder_for, install_once, is_installed, run
 from zkcoord.embedded.child import Child
 from zkcoord.embedded.server import free_ports
@@ -49,12 +48,12 @@ def azurite() -> Path:
 class Blobs(FaultyStore):
     """The proxy. A list begins where it is asked to."""
 
-    def _answer(self, asked: BaseHTTPRequestHandler, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
-        first = parse_qs(urlsplit(asked.path).query).get("startFrom")
-        if first and asked.command == "GET":
-            body = BLOB.sub(lambda found: found[0] if unescape(found[1].decode()) >= first[0] else b"", body)
-            headers = [each for each in headers if each[0].lower() != "content-length"]
-        super()._answer(asked, status, headers, body)
+    def _ask(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
+        status, told, found = super()._ask(method, path, headers, body)
+        first = parse_qs(urlsplit(path).query).get("startFrom")
+        if first and method == "GET":
+            found = BLOB.sub(lambda each: each[0] if unescape(each[1].decode()) >= first[0] else b"", found)
+        return status, told, found
 
 
 def delta_options(endpoint: str) -> Mapping[str, str]:

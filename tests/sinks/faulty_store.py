@@ -18,6 +18,7 @@ HOP_BY_HOP = ("connection", "keep-alive", "transfer-encoding", "expect")
 BUSY = b'<?xml version="1.0"?><Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>'
 REQUEST_S = 60
 ROOT = Path(__file__).parents[2]
+Answer = tuple[int, list[tuple[str, str]], bytes]  # status, headers, body
 
 
 @dataclass
@@ -89,20 +90,24 @@ class FaultyStore:
             return
         if fault is not None and fault.kind == "slow":
             threading.Event().wait(fault.wait_s)
-        behind = http.client.HTTPConnection("127.0.0.1", self._behind, timeout=REQUEST_S)
-        try:
-            headers = {k: v for k, v in asked.headers.items() if k.lower() not in HOP_BY_HOP}
-            behind.request(asked.command, asked.path, body, headers)
-            answer = behind.getresponse()
-            told = answer.read()
-        finally:
-            behind.close()
+        headers = {k: v for k, v in asked.headers.items() if k.lower() not in HOP_BY_HOP}
+        answer = self._ask(asked.command, asked.path, headers, body)
         if fault is not None:
             fault.then()
         if fault is not None and fault.kind == "lost":
             asked.close_connection = True
             return
-        self._answer(asked, answer.status, answer.getheaders(), told)
+        self._answer(asked, *answer)
+
+    def _ask(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
+        """Return what the store answers."""
+        behind = http.client.HTTPConnection("127.0.0.1", self._behind, timeout=REQUEST_S)
+        try:
+            behind.request(method, path, body, headers)
+            answer = behind.getresponse()
+            return answer.status, answer.getheaders(), answer.read()
+        finally:
+            behind.close()
 
     def _next(self, method: str, path: str) -> Fault | None:
         with self._lock:
@@ -117,9 +122,9 @@ class FaultyStore:
         asked.send_response_only(status)
         length = str(len(body))
         for name, value in headers:
-            if name.lower() == "content-length":
-                length = value  # of a HEAD
-            elif name.lower() not in HOP_BY_HOP:
+            if name.lower() == "content-length" and asked.command == "HEAD":
+                length = value
+            elif name.lower() not in (*HOP_BY_HOP, "content-length"):
                 asked.send_header(name, value)
         asked.send_header("Content-Length", length)
         asked.end_headers()
