@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -16,5 +17,7 @@ def frames_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without Spark's own means, which need its JVM."""
     of_spark: Callable[[Any], Any] = spark_writer.counted
     monkeypatch.setattr(
-        spark_writer, "counted", lambda rows: (rows, rows.count) if isinstance(rows, Frame) else of_spark(rows)
+        spark_writer,
+        "counted",
+        lambda rows: nullcontext((rows, rows.count)) if isinstance(rows, Frame) else of_spark(rows),
     )

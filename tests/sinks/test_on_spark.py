@@ -18,6 +18,7 @@ from tests.sinks.s3_server import BUCKET, S3, arrow_options
 from zkcoord.errors import UsageError
 from zkcoord.spark import write_delta, write_iceberg, write_parquet_ranges
 from zkcoord.spark.ranges import OffsetRange
+from zkcoord.spark.sinks.spark_writer import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,6 +58,28 @@ def test_rows_of_every_type_come_as_they_are(spark: SparkSession, tmp_path: Path
     assert read.schema.simpleString() == rows.select(columns).schema.simpleString()
     found = DeltaTable(tmp_path / "t").to_pyarrow_table()
     assert {(row["offset"] % 2 == 0) == row["even"] for row in found.to_pylist()} == {True}
+
+
+@pytest.mark.parametrize(
+    ("query", "split", "expected"),
+    [
+        (lambda rows: rows, (), 12_345),
+        (lambda rows: rows, ("k",), 12_345),
+        (lambda rows: rows.groupBy("k").count(), (), 3),
+        (lambda rows: rows.join(rows.limit(2).select("id"), "id"), (), 2),
+        (lambda rows: rows.where("id < 0"), (), 0),
+    ],
+)
+def test_sparks_writer_tells_how_many_rows_it_wrote(
+    spark: SparkSession, tmp_path: Path, query: Any, split: tuple[str, ...], expected: int
+) -> None:
+    """Whatever else is written at the same time, and however many jobs that takes."""
+    found = query(spark.range(0, 12_345, 1, 3).selectExpr("id", "id % 3 as k"))
+    with counted(found) as (rows, count):
+        with counted(spark.range(7)) as (others, count_others):
+            others.write.parquet(str(tmp_path / "others"))
+        rows.write.partitionBy(*split).parquet(str(tmp_path / "t"))
+        assert (count(), count_others()) == (expected, 7)
 
 
 def test_a_file_of_a_table_has_times_in_microseconds_and_tells_its_bounds(spark: SparkSession, tmp_path: Path) -> None:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
+import threading
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from zkcoord.errors import UsageError
+from zkcoord.spark.jobs import is_connect
 from zkcoord.spark.meter import figures
 
 if TYPE_CHECKING:
     from pyarrow.parquet import FileMetaData
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Observation, SparkSession
 
 # Version 1 has only files of those attempts in the folder that Spark has taken, whatever the cluster's own setting is.
 # With 2 an attempt that is lost behind its end leaves files, and the next one may have other rows, or other names.
@@ -27,9 +31,10 @@ TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 MICROSECONDS = "TIMESTAMP_MICROS"  # Spark's default is INT96, which has no statistics, and which Iceberg does not know
 
 FOOTERS_MAX = 8  # read at a time
-TOLD_TRIES = 500  # a second, if Spark does not tell how many rows there were
+TOLD_TRIES, TOLD_WAIT_S = 500, 0.002  # a second, if Spark does not tell how many rows there were
+ROWS = re.compile(r"SQLPlanMetric\(number of output rows,(\d+),")
 
-_lock = Lock()
+_lock = threading.Lock()
 _holders: WeakKeyDictionary[SparkSession, tuple[int, str]] = WeakKeyDictionary()
 
 
@@ -40,11 +45,11 @@ def write_drafts(rows: DataFrame, drafts: Path, split: Sequence[str] = ()) -> di
     `split`: columns that are not written; each of their values has a folder (`NAME=VALUE`). UsageError if the driver
     does not see all rows that the executors wrote.
     """
-    rows, count = counted(rows)
-    writer = rows.write.mode("overwrite").options(**WRITER_OPTIONS)
-    if split:
-        writer = writer.partitionBy(*split)
-    writer.parquet(f"file://{drafts}")  # Hadoop takes a path as it is, without escapes
+    with counted(rows) as (rows, count):
+        writer = rows.write.mode("overwrite").options(**WRITER_OPTIONS)
+        if split:
+            writer = writer.partitionBy(*split)
+        writer.parquet(f"file://{drafts}")  # Hadoop takes a path as it is, without escapes
     found = footers_of(drafts, "".join(f"{name}=*/" for name in split))
     written, seen = count(), sum(each.num_rows for each in found.values())
     if seen != written if written is not None else not found and not rows.isEmpty():
@@ -64,18 +69,50 @@ def footers_of(folder: Path, below: str = "") -> dict[Path, FileMetaData]:
         return dict(zip(files, threads.map(parquet.read_metadata, files), strict=True))
 
 
-def counted(rows: DataFrame) -> tuple[DataFrame, Callable[[], int | None]]:
-    """Return the rows, and what tells how many were written; None if Spark does not tell."""
-    from pyspark.sql import Observation, functions
+@contextmanager
+def counted(rows: DataFrame) -> Iterator[tuple[DataFrame, Callable[[], int | None]]]:
+    """Return the rows, and what tells how many were written in this block; None if Spark does not tell.
 
-    seen = Observation()
-    watched = rows.observe(seen, functions.expr("count(1) AS rows"))
+    In a classic session it is what Spark's writer itself counts. A remote session observes the rows, which takes some
+    7 % of a large batch's time.
+    """
+    session = rows.sparkSession
+    if is_connect(session):
+        from pyspark.sql import Observation, functions
 
-    def count() -> int | None:
-        found = figures(seen, ("rows",), TOLD_TRIES)
-        return int(found["rows"]) if found else None
+        seen = Observation()
+        yield rows.observe(seen, functions.expr("count(1) AS rows")), partial(_observed, seen)
+        return
+    tag = f"zkcoord-{uuid.uuid4().hex}"
+    session.sparkContext.addJobTag(tag)
+    try:
+        yield rows, partial(_written, session, tag)
+    finally:
+        session.sparkContext.removeJobTag(tag)
 
-    return watched, count
+
+def _observed(seen: Observation) -> int | None:
+    found = figures(seen, ("rows",))
+    return int(found["rows"]) if found else None
+
+
+def _written(session: SparkSession, tag: str) -> int | None:
+    """Return what the writer of these jobs has counted. Spark hears of it a little after the write has returned."""
+    context: Any = session.sparkContext._jsc.sc()  # type: ignore[union-attr,unused-ignore]
+    queries: Any = session._jsparkSession.sharedState().statusStore()
+    for _ in range(TOLD_TRIES):
+        with suppress(Exception):  # what it has not heard of, it does not find; another Spark may have other insides
+            job = max(context.statusTracker().getJobIdsForTag(tag))
+            query = context.statusStore().jobWithAssociatedSql(job)._2().get()
+            writer = queries.planGraph(query).allNodes().head().metrics().mkString("\n")
+            figure = ROWS.search(writer)
+            told = figure and re.search(
+                rf"^{figure[1]} -> ([\d,]+)$", queries.executionMetrics(query).mkString("\n"), re.MULTILINE
+            )
+            if told:
+                return int(told[1].replace(",", ""))
+        threading.Event().wait(TOLD_WAIT_S)
+    return None
 
 
 @contextmanager
