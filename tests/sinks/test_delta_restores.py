@@ -107,6 +107,23 @@ def test_a_restored_version_that_the_log_has_no_more_tells_nothing(table: Path) 
     assert write(table, B) == 3
 
 
+def test_f297_a_restore_that_has_left_the_log_leaves_the_ends_where_they_are(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Delta removes commits of more than 30 days; the group paused for so long, and others wrote."""
+    write(table, A, B)
+    kept = DeltaTable(table).version()
+    write(table, A._replace(start=14, end=20))
+    restored(table, kept)
+    assert write(table, A._replace(end=17)) == 3
+    others(table)
+    DeltaTable(table).create_checkpoint()
+    for number in range(DeltaTable(table).version()):
+        (table / "_delta_log" / f"{number:020}.json").unlink()
+    monkeypatch.setattr(delta, "_kept", delta._Kept())  # another program
+    assert (write(table, A._replace(end=20), B), write(table, A._replace(end=20), B)) == (3, 0)
+
+
 def test_each_batch_looks_through_few_commits_for_restores(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read = []
     commits = delta._Place.commits

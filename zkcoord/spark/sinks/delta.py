@@ -15,13 +15,22 @@ from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.spark.ranges import Batch, check_batch
 from zkcoord.spark.sinks.columns import check_columns, check_split, fields_of
 from zkcoord.spark.sinks.data_files import DataFile, write_data_files
-from zkcoord.spark.sinks.delta_restores import RESTORED, commit_info, last_restore, restored_to, since
+from zkcoord.spark.sinks.delta_restores import (
+    RESTORED,
+    Commit,
+    commit_in,
+    last_restore,
+    restore_behind,
+    restored_to,
+    since,
+)
 from zkcoord.spark.sinks.once import append_once
 from zkcoord.spark.sinks.places import is_uri
 
@@ -31,6 +40,8 @@ if TYPE_CHECKING:
 
 TOKEN = "zkcoordCommit"  # in the commit's own information
 RECENT = 50  # commits among which one whose answer was lost is looked for
+KEPT_MAX = 8  # tables of one program whose last versions stay in its memory
+FOLLOWED_MAX = 20  # commits behind a version that is kept, each of which is read; with more, the table is read anew
 COMMIT_RETRIES = 100  # other writers that append at the same time take a version each
 KNOWN_FEATURES = {  # of a table's writers: a plain append with statistics keeps to them
     "appendOnly",
@@ -133,6 +144,9 @@ class _Place:
         """Return the newest version, of a new table if there was none."""
         from deltalake.exceptions import TableNotFoundError
 
+        kept = _kept.take(self._key)
+        if kept is not None and kept.follow():
+            return kept
         try:
             return self.newest()
         except TableNotFoundError:
@@ -156,15 +170,28 @@ class _Place:
             raise  # a store that fails has taken nothing away
         return _Version(self, table)
 
+    @property
+    def _key(self) -> object:
+        return self.uri, tuple(sorted(self.options.items())), self.partition_by
+
+    def keep(self, version: _Version) -> None:
+        """Let the next batch begin with this version, which is known without reading it again."""
+        _kept.put(self._key, version)
+
     def commits(self, version: int) -> Mapping[str, Any] | None:
-        """Return what the commit of this version says of itself; None if the log does not have it any more.
+        """Return what the commit of this version says of itself; None if the log does not have it any more."""
+        found = self.commit(version)
+        return None if found is None else found.told
+
+    def commit(self, version: int) -> Commit | None:
+        """Return a commit; None if the log does not have it, or not any more.
 
         It reads one file. delta-rs's own `history` would hold up all threads of the program while a store is slow, and
         numbers what it tells from a version that it guesses.
         """
         try:
             with self._files.open_input_stream(f"_delta_log/{version:020}.json") as log:
-                return commit_info(log.read().decode())
+                return commit_in(log.read().decode())
         except FileNotFoundError:
             return None
 
@@ -187,33 +214,94 @@ class _Place:
         )
 
 
+class _Kept:
+    """Keeps tables' last versions from one batch to the next: delta-rs would read all that the log has since its last
+    checkpoint, once for the table and once for each partition's end. Who takes one is alone with it."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._versions: dict[object, _Version] = {}
+
+    def take(self, key: object) -> _Version | None:
+        with self._lock:
+            return self._versions.pop(key, None)
+
+    def put(self, key: object, version: _Version) -> None:
+        with self._lock:
+            self._versions[key] = version
+            for oldest in [*self._versions][:-KEPT_MAX]:
+                del self._versions[oldest]
+
+
+_kept = _Kept()
+
+
 class _Version:
     """A `once.Snapshot` of the table."""
 
     def __init__(self, place: _Place, table: Any) -> None:
         self._place, self._table = place, table
+        self._told: Mapping[str, Any] = {}  # what the version's commit says
+        self._marks: dict[str, int | None] = {}  # versions of application transactions that were looked up, or came
 
     @cached_property
     def _restore(self) -> int | None:
-        return last_restore(self._place.commits, self._table.version())
+        return last_restore(self._commits, self._table.version())
+
+    def _commits(self, version: int) -> Mapping[str, Any] | None:
+        found = self._place.commits(version)
+        if version == self._table.version():
+            self._told = found or {}
+        return found
+
+    def follow(self) -> bool:
+        """Go on to the newest version by what the log has behind this one. False if that cannot be: the log does not
+        have this version's commit as it was, so the table is another one, or too much has happened since."""
+        from deltalake.exceptions import DeltaError
+
+        try:
+            if not self._is_in_log():
+                return False
+            at = self._table.version()
+            while (found := self._place.commit(at + 1)) is not None:
+                at += 1
+                if at > self._table.version() + FOLLOWED_MAX:
+                    return False
+                self._told, self._restore = found.told, restore_behind(found.told, at, self._restore)
+                self._marks.update(found.ends)
+            if at > self._table.version():
+                self._table.update_incremental()
+            return bool(self._told) and self._table.version() == at
+        except (DeltaError, OSError):
+            return False
+
+    def _is_in_log(self) -> bool:
+        """True if the log has this version's commit as it was."""
+        return (self._place.commits(self._table.version()) or {}) == self._told
 
     def end(self, name: str) -> int | None:
         """Return the version of the application transaction, as it was in the version that was restored last."""
-        found: int | None = self._table.transaction_version(since(name, self._restore))
+        found = self._mark(since(name, self._restore))
         if found is not None or self._restore is None:
             return found
         before = restored_to(self._place.commits, self._restore, self._place.uri)
         restored = None if before is None else self._place.at(before)
         return None if restored is None else restored.end(name)
 
+    def _mark(self, name: str) -> int | None:
+        if name not in self._marks:
+            self._marks[name] = self._table.transaction_version(name)
+        return self._marks[name]
+
     def has(self, token: str) -> bool:
         """Look into what the last commits say of themselves."""
         return any(each.get(TOKEN) == token for each in self._table.history(RECENT))
 
     def rules(self) -> object:
-        """Return the table's columns, partitions, settings, and demands on its writers."""
+        """Return which table it is: one that was made again may lack the files. Also its columns, partitions, settings,
+        and demands on its writers."""
         told, features = self._table.metadata(), self._table.protocol().writer_features or ()
-        return self._table.schema().to_json(), told.partition_columns, told.configuration, sorted(features)
+        return told.id, self._table.schema().to_json(), told.partition_columns, told.configuration, sorted(features)
 
     def write(self, rows: DataFrame) -> Collection[DataFile]:
         """Write files of the table's columns."""
@@ -243,14 +331,14 @@ class _Version:
         """Commit one transaction of the table."""
         from deltalake.transaction import AddAction
 
+        if not self._is_in_log():  # delta-rs would leave a gap in the new table's log
+            raise OSError(f"the table {self._place.uri} was made again while a batch was written to it")
         now_ms = time.time_ns() // 1_000_000
         added = [
             AddAction(each.path, each.size, json.loads(each.partition), now_ms, True, each.stats) for each in files
         ]
-        marks = [
-            self._place.deltalake.Transaction(since(name, self._restore), end, now_ms)
-            for name, end in sorted(ends.items())
-        ]
+        marks = {since(name, self._restore): end for name, end in ends.items()}
+        marks.update(ends)  # for a log that does not have the RESTORE any more, nor a commit that knew it
         told = {TOKEN: token, RESTORED: "" if self._restore is None else str(self._restore)}
         self._table.create_write_transaction(
             added,
@@ -258,9 +346,12 @@ class _Version:
             self._table.schema(),
             partition_by=[*self._table.metadata().partition_columns],
             commit_properties=self._place.deltalake.CommitProperties(
-                custom_metadata=told, app_transactions=marks, max_commit_retries=COMMIT_RETRIES
+                custom_metadata=told,
+                app_transactions=[self._place.deltalake.Transaction(*each, now_ms) for each in sorted(marks.items())],
+                max_commit_retries=COMMIT_RETRIES,
             ),
         )
+        self._place.keep(self)
 
     def unsure(self, error: Exception) -> bool:
         """True for every refusal and failure of delta-rs; a program's own mistakes are raised."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from zkcoord.errors import UsageError
 
@@ -31,12 +31,21 @@ def last_restore(commits: Commits, version: int) -> int | None:
     (3, None)
     """
     while (found := commits(version)) is not None:
-        if found.get("operation") == RESTORE:
-            return version
-        if RESTORED in found:
-            return int(found[RESTORED]) if found[RESTORED] else None
+        if _tells_restore(found):
+            return restore_behind(found, version, None)
         version -= 1
     return None
+
+
+def restore_behind(told: Mapping[str, Any], version: int, before: int | None) -> int | None:
+    """Return the newest RESTORE behind the commit of this version; `before` is that of the version before it."""
+    if told.get("operation") == RESTORE:
+        return version
+    return (int(told[RESTORED]) if told[RESTORED] else None) if _tells_restore(told) else before
+
+
+def _tells_restore(told: Mapping[str, Any]) -> bool:
+    return told.get("operation") == RESTORE or RESTORED in told
 
 
 def restored_to(commits: Commits, restore: int, uri: str) -> int | datetime | None:
@@ -58,19 +67,28 @@ def restored_to(commits: Commits, restore: int, uri: str) -> int | datetime | No
     )
 
 
-def commit_info(text: str) -> Mapping[str, Any]:
-    """Return what a commit, a file of JSON lines, says of itself.
+class Commit(NamedTuple):
+    """What a commit says of itself, and the application transactions that it carries, by their names."""
 
-    >>> commit_info('{"commitInfo":{"operation":"WRITE"}}')["operation"]
-    'WRITE'
+    told: Mapping[str, Any]
+    ends: Mapping[str, int]
+
+
+def commit_in(text: str) -> Commit:
+    """Read a commit, a file of JSON lines.
+
+    >>> commit_in('{"commitInfo":{"operation":"WRITE"}}\\n{"txn":{"appId":"a","version":7}}')
+    Commit(told={'operation': 'WRITE'}, ends={'a': 7})
     """
+    told: Mapping[str, Any] = {}
+    ends: dict[str, int] = {}
     for line in text.splitlines():
-        if '"commitInfo"' in line:
+        if '"commitInfo"' in line or '"txn"' in line:
             found = json.loads(line)
-            if "commitInfo" in found:
-                told: Mapping[str, Any] = found["commitInfo"]
-                return told
-    return {}
+            told = found.get("commitInfo", told)
+            if "txn" in found:
+                ends[found["txn"]["appId"]] = found["txn"]["version"]
+    return Commit(told, ends)
 
 
 def since(name: str, restore: int | None) -> str:

@@ -163,8 +163,8 @@ class _State:
         return any(each.get(TOKEN) == token for each in islice(self._summaries(), RECENT))
 
     def rules(self) -> object:
-        """Return the table's columns, partitions, and folder."""
-        return self._table.schema(), self._table.spec(), self._location
+        """Return which table it is, its columns, partitions, and folder."""
+        return self._table.metadata.table_uuid, self._table.schema(), self._table.spec(), self._location
 
     def write(self, rows: DataFrame) -> Collection[DataFile]:
         """Write files of the table's columns."""
