@@ -123,14 +123,19 @@ def ask_kafka(settings: Settings, stack: ExitStack) -> Kafka | None:
 
     def ask(groups: Sequence[str]) -> Offsets:
         answer = store.read(groups)
-        alike: dict[str, ZkcoordError] = {}
-        for group, error in sorted(answer.unknown.items()):
-            alike.setdefault(str(error).replace(group, ""), error)
-        for error in alike.values():
+        for error in _unlike(answer.unknown):
             warn(f"{error}; where its offsets stand is not known")
         return {group: {p: commit.offset for p, commit in found.items()} for group, found in answer.found.items()}
 
     return Kafka(ask, _broker(client))
+
+
+def _unlike(unknown: Mapping[str, ZkcoordError]) -> list[ZkcoordError]:
+    """Return one of the errors that differ in the group's name alone."""
+    found: dict[str, ZkcoordError] = {}
+    for group, error in sorted(unknown.items()):
+        found.setdefault(str(error).replace(group, ""), error)
+    return list(found.values())
 
 
 def _broker(client: KafkaClient) -> str | None:

@@ -88,7 +88,7 @@ def _lines(text: str) -> dict[tuple[str, str], int]:
             if group is not None:
                 found[group, ""] = number
         elif group is not None and (key := _KEY.match(line)) is not None:
-            found.setdefault((group, key[1]), number)
+            found[group, key[1]] = number
     return found
 
 
