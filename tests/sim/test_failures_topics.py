@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from tests.sim.actors import GROUP, ConsumerFactory
+from tests.sim.actors import GROUP, ConsumerFactory, topic_json
 from tests.sim.field import parse_json
 from tests.sim.script import QUIET, Script, Told, on_seeds
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.topics import DELETED_MS
 from zkcoord.serving import topics as topic_table
 from zkcoord.tree.paths import DRAFT, TOPICS
-from zkcoord.tree.writes import CreateNode, DeleteNode, SetNode
+from zkcoord.tree.writes import ANY_VERSION, CreateNode, DeleteNode, SetNode
 
 MARK = DRAFT.mark(GROUP, "t")
 MANY = 10_000
@@ -145,6 +145,21 @@ def test_a_topic_with_an_id_is_known_by_it(seed: int) -> None:
     assert group.world.events("topic_dropped") == []
     group.recreate("t", 4, topic_id="AAAAAAAAAAAAAAAAAAAAAA")
     group.world.run_until(lambda: group.mark().get("incarnation") == 2, what="another mark")
+    group.calm()
+
+
+@on_seeds()
+def test_a_mark_is_completed_with_the_id_that_brokers_give_a_topic_when_they_are_updated(seed: int) -> None:
+    group = Topics(seed)
+    begun_ms, before = group.world.now_ms, group.mark()
+    assert before["topic_id"] is None
+    group.world.ensemble.operate(SetNode(f"{TOPICS}/t", topic_json(4, "J9yFzcT8Sdqog-R1XZ7J1A"), ANY_VERSION))
+    group.world.run_until(lambda: group.mark() != before, what="the mark has it")
+    assert group.mark() == {**before, "topic_id": "J9yFzcT8Sdqog-R1XZ7J1A"}
+    group.settle()
+    assert (group.world.events("stop_sent", begun_ms), group.world.events("topic_dropped")) == ([], [])
+    group.recreate("t", 4, topic_id="AAAAAAAAAAAAAAAAAAAAAA")
+    group.settle_on(incarnation=2)
     group.calm()
 
 
