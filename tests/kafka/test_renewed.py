@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -41,6 +42,13 @@ class Forgetful:
         self.ended = True
 
 
+class Starting(Forgetful):
+    """One that is connected to a broker which names no brokers."""
+
+    def list_topics(self, *_topics: str, timeout: float) -> Any:
+        return SimpleNamespace(brokers={}, cluster_id="c")
+
+
 class Silent(Cluster):
     """A cluster of which only a question tells that it is away."""
 
@@ -76,8 +84,13 @@ def test_f269_a_long_silence_is_asked_about_and_a_client_that_has_no_answer_for_
     assert (seen.error, len(replaced)) == (None, 2)
 
 
+@pytest.mark.parametrize("forgetful", [Forgetful(), Starting()], ids=["none", "one that names none"])
 def test_f269_a_consumer_whose_client_has_forgotten_all_brokers_reads_on_and_each_message_once(
-    broker: Broker, open_consumer: Open, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+    broker: Broker,
+    open_consumer: Open,
+    coordinator: Coordinator,
+    monkeypatch: pytest.MonkeyPatch,
+    forgetful: Forgetful,
 ) -> None:
     monkeypatch.setattr(reach, "SILENT_MS", 100)
     monkeypatch.setattr(reach, "RENEW_MS", 100)
@@ -86,7 +99,6 @@ def test_f269_a_consumer_whose_client_has_forgotten_all_brokers_reads_on_and_eac
     consumer = open_consumer()
     coordinator.give({TopicPartition(topic, 0): 0, TopicPartition(topic, 1): 0})
     assert sorted(read(consumer, 5)) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
-    forgetful = Forgetful()
     consumer._fetcher._native.close()
     consumer._fetcher._native = forgetful
     broker.produce(TopicPartition(topic, 0), [b"3", b"4"])

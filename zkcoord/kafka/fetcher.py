@@ -117,12 +117,13 @@ class Fetcher:
         One that names no brokers has just started, and librdkafka may have forgotten all of them by its answer.
         """
         topic = next((partition.topic for partition in self._applied), None)
+        module = librdkafka()
         try:
             told = self._native.list_topics(*([] if topic is None else [topic]), timeout=seconds)
-        except librdkafka().KafkaException as error:
+            if not told.brokers:
+                raise module.KafkaException(module.KafkaError(module.KafkaError._TRANSPORT, "it names no brokers"))
+        except module.KafkaException as error:
             self._trouble = self._trouble or unreachable(error.args[0], self._servers)
-            return False
-        if not told.brokers:
             return False
         self.cluster_id = told.cluster_id
         return True
