@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -52,6 +52,7 @@ class Scene(ABC):
         "b": "cancel",
         "c": "finish",
     }  # and what a stop does with their batches
+    later: ClassVar[Collection[str]] = ()  # programs that begin with the storm
     partitions = 4
     within_s = 0.6  # of a batch's beginning, misfortunes come
     sleep_s = 7.0  # longer than a driver's session: it is replaced while it sleeps
@@ -94,7 +95,8 @@ class Scene(ABC):
             options = ["--folder", str(self.folder), "--at-rebalance", ending]
             self._child(name, *self._prepare(name), *options, *where)
         for name in self._children:
-            self._begin(name)
+            if name not in self.later:
+                self._begin(name)
 
     def _source(self) -> Sequence[str]:
         """Start what topics come from, if it is a server of its own; returns the words about it for coordinators."""
@@ -237,6 +239,7 @@ class Scene(ABC):
 class SparkScene(Scene):
     """With Kafka, a producer, and Spark."""
 
+    later = ("producer",)
     rate = 1_000
 
     def __init__(self, folder: Path, seed: int, s3_port: int = 0, version: str = KAFKA_VERSION) -> None:
@@ -271,6 +274,13 @@ class SparkScene(Scene):
         admin.create_topics([NewTopic(TOPIC, self.partitions, 1)])[TOPIC].result(PATIENCE_S)
         what = ["--topic", TOPIC, "--partitions", str(self.partitions), "--rate", str(self.rate)]
         self._child("producer", "zkcoord.demo.producer", *what, "--bootstrap-servers", self._kafka)
+
+    def storm(self, seconds: float) -> None:
+        """Records come once all drivers share the topic. While a loaded machine starts three Sparks for a minute, they
+        would become one batch, which takes another one, and for which the other drivers wait."""
+        self.wait("the drivers to join", lambda: all(self.events(name, "fetch_started") for name in self.drivers))
+        self._begin("producer")
+        super().storm(seconds)
 
     def _end_of_records(self) -> dict[int, int]:
         self._children["producer"].stop(int(PATIENCE_S * 1_000))
