@@ -15,7 +15,7 @@ from zkcoord.legacy.inventory import Claim, Cluster, GroupInventory, GroupNodes,
 from zkcoord.tree import topic_filter
 from zkcoord.tree.snapshot import Kind, Node, Stat
 
-PYKAFKA = "h:6c84fb90-12c4-11e1-840d-7b25c5ee775a"
+PYKAFKA = KAZOO_GO = "h:6c84fb90-12c4-11e1-840d-7b25c5ee775a"
 NOT_UTF_8 = b"\xff\xfe"
 
 
@@ -100,9 +100,11 @@ def test_a_claim_says_whether_a_session_holds_it() -> None:
     }
 
 
-@pytest.mark.parametrize("who", [("g_x", static(t=0)), (PYKAFKA, "t")], ids=["nobody reads it", "another library"])
-def test_no_strategy_is_told_by_owners_where_a_member_cannot_be_reckoned_with(who: tuple[str, str]) -> None:
-    found = group(dict([who]) | {A: static(t=1)}, {"t/0": f"{A}-0"}, topics={"t": 1})
+@pytest.mark.parametrize("text", [static(t=0), static(t=1)], ids=["nobody reads it", "another library"])
+def test_no_strategy_is_told_by_owners_where_a_member_cannot_be_reckoned_with(text: str) -> None:
+    owners = {"t/0": f"{A}-0", "t/1": f"{KAZOO_GO}-0" if text == static(t=1) else f"{A}-0"}
+    found = group({A: static(t=1), KAZOO_GO: text}, owners, topics={"t": 2})
+    assert found.members[1].client.library is Library.KAZOO_GO
     assert found.fits == ()
 
 

@@ -290,9 +290,7 @@ def _fits(members: Sequence[OldMember], owners: Mapping[TopicPartition, Claim], 
 def assignor_input(members: Sequence[OldMember], cluster: Cluster) -> AssignorInput:
     """The group as an assignor sees it."""
     subscribers = tuple(Subscriber(consumer_id=m.consumer, threads=m.threads) for m in members)
-    topics = {topic for member in members for topic in member.threads}
-    partitions = {topic: numbers for topic, numbers in cluster.topics.items() if topic in topics}
-    return AssignorInput(subscribers=subscribers, partitions=partitions, owned={})
+    return AssignorInput(subscribers=subscribers, partitions=cluster.topics, owned={})
 
 
 def _consumer(thread: str, names: set[str]) -> str:
