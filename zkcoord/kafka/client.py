@@ -185,7 +185,7 @@ class KafkaClient:
     def check_credentials(self) -> UnavailableError | None:
         """RefusedError if the brokers refuse us. Returns None when one answers, else why none does: as soon as all are
         away, after CHECK_SECONDS or this client's timeout at the latest."""
-        module, admin = librdkafka(), self.admin()
+        module = librdkafka()
         last: Any = None
         deadline = time.monotonic() + self._timeout_ms / 1000
         for seconds in CHECK_SECONDS:
@@ -194,7 +194,7 @@ class KafkaClient:
                 return None
             except module.KafkaException as error:
                 last = error.args[0]
-                admin.poll(0)  # serves _on_error
+                self._serve()
                 if self._denied is not None:
                     raise self.as_error(last, "list its topics") from error
                 if self._down or time.monotonic() >= deadline:
@@ -243,14 +243,14 @@ class KafkaClient:
 
         It is asked for in several short waits, so that refused credentials are noticed as soon as brokers refuse them.
         """
-        module, admin = librdkafka(), self.admin()
+        module = librdkafka()
         deadline, denied = time.monotonic() + timeout_seconds, self._denied
         for seconds in (*CHECK_SECONDS, timeout_seconds):
             try:
                 return self._list(min(seconds, max(0.0, deadline - time.monotonic())))
             except module.KafkaException as error:
                 failure = error
-            admin.poll(0)  # serves _on_error
+            self._serve()
             if self._denied is not denied or time.monotonic() >= deadline:
                 break
         raise self.as_error(failure.args[0], "list its topics") from failure
@@ -260,6 +260,11 @@ class KafkaClient:
             found = self.admin().list_topics(timeout=timeout_seconds)
         self.cluster_id = found.cluster_id
         return found
+
+    def _serve(self) -> None:
+        """Let librdkafka call `_on_error`."""
+        with self._renewed.used():
+            self.admin().poll(0)
 
     def ask_offsets(
         self,
