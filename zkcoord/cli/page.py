@@ -14,7 +14,7 @@ import click
 from zkcoord.cli.options import Address, Command, Settings, pass_settings
 from zkcoord.cli.output import tell
 from zkcoord.errors import UsageError
-from zkcoord.metrics.address import parse_address
+from zkcoord.metrics.address import parse_address, spelled
 from zkcoord.operating.saying import warn
 from zkcoord.page.beside import SOCKET, PageBeside, check_packages
 
@@ -80,8 +80,7 @@ def page(
         warn_of_plain(address[0])
     listening = listen(address) if beside is None else socket.socket(fileno=int(beside))
     with listening:
-        host = f"[{address[0]}]" if ":" in address[0] else address[0] or "0.0.0.0"
-        url = f"http://{host}:{listening.getsockname()[1]}{served.prefix}/"
+        url = f"http://{spelled(address[0] or '0.0.0.0', listening.getsockname()[1])}{served.prefix}/"
         ready = partial(tell, settings, {"page": url}, f"the page is at {url}")
         serve(served, listening, beside=beside is not None, ready=ready)
 

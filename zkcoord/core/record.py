@@ -120,6 +120,14 @@ class GroupRecord:
         return f"is handed over to consumers of Kafka's own protocol: {back}" if self.handed_over else ""
 
     @property
+    def under_way(self) -> str:
+        """Return what a tool that changes the group's offsets must wait for; "": nothing."""
+        for name, what in ((RESET, "its offsets are being reset"), (DELETE, "it is being deleted")):
+            if self.wish.get(name) is not None:
+                return f"{what}: wait until that is over"
+        return ""
+
+    @property
     def kept(self) -> GroupRecord:
         """The record after a deletion that keeps the offsets: it says only where the offsets are."""
         return GroupRecord(store_name=self.store_name, store_step=self.store_step)

@@ -16,12 +16,10 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import (
     BEGUN,
     DEFAULT_RECORD,
-    DELETE,
     DONE,
     HANDED_OVER,
     KAFKA,
     PAUSE,
-    RESET,
     Fields,
     GroupRecord,
 )
@@ -104,9 +102,8 @@ class HandOver:
         if record.store_name != KAFKA:
             how = f"`zkcoord offsets migrate {self.group} --to kafka` first"
             raise UsageError(f"group {self.group} keeps its offsets in the store {record.store_name!r}: {how}")
-        for name, what in ((RESET, "its offsets are being reset"), (DELETE, "it is being deleted")):
-            if record.wish.get(name) is not None:
-                raise UsageError(f"group {self.group}: {what}: wait until that is over")
+        if what := record.under_way:
+            raise UsageError(f"group {self.group}: {what}")
 
     def pause(self) -> None:
         """Ask for a pause that says what it is for, or go on with one that says so already.

@@ -119,32 +119,27 @@ def _reads(document: Mapping[str, Any]) -> bool:
 
 def _owner(node: Node, partition: TopicPartition, view: GroupView, layout: Layout) -> Iterator[Broken]:
     version = node.stat.version if node.stat is not None else 0
-    if owner_of(node.data, version).thread != UNREADABLE_OWNER:
-        return
-    problem = "no thread id"
-    session = node.stat.ephemeral_owner if node.stat is not None else 0
-    if why := layout.ownership.why_not_mended(session):
-        yield Broken(node, "owner", problem, None, why, partition)
-        return
+    if owner_of(node.data, version).thread == UNREADABLE_OWNER:
+        session = node.stat.ephemeral_owner if node.stat is not None else 0
+        why_not = layout.ownership.why_not_mended(session)
+        proposed, why = (None, why_not) if why_not else _owner_for(partition, view)
+        yield Broken(node, "owner", "no thread id", proposed, why, partition)
+
+
+def _owner_for(partition: TopicPartition, view: GroupView) -> tuple[bytes | None, str]:
     silent = _silent(view, partition)
     if silent:
-        why = f"what {' and '.join(silent)} reads is not known: stop it, and run this again"
-        yield Broken(node, "owner", problem, None, why, partition)
-        return
+        return None, f"what {' and '.join(silent)} reads is not known: stop it, and run this again"
     evicted = _evicted(view, partition)
     if evicted:
-        why = f"{' and '.join(evicted)} was evicted, and may still read it: run this again when its session is over"
-        yield Broken(node, "owner", problem, None, why, partition)
-        return
+        names = " and ".join(evicted)
+        return None, f"{names} was evicted, and may still read it: run this again when its session is over"
     holders = [c for c, channel in sorted(view.channels.items()) if c in view.members and _has(channel, partition)]
     if not holders:
-        yield Broken(node, "owner", problem, b"", "no member says that it reads it: it is free", partition)
-    elif len(holders) == 1 and view.members[holders[0]].threads.get(partition.topic) == 1:
-        thread = thread_id(holders[0], 0)
-        yield Broken(node, "owner", problem, thread.encode(), f"{holders[0]} says that it reads it", partition)
-    else:
-        why = f"{' and '.join(holders)} may read it: stop it, and run this again"
-        yield Broken(node, "owner", problem, None, why, partition)
+        return b"", "no member says that it reads it: it is free"
+    if len(holders) == 1 and view.members[holders[0]].threads.get(partition.topic) == 1:
+        return thread_id(holders[0], 0).encode(), f"{holders[0]} says that it reads it"
+    return None, f"{' and '.join(holders)} may read it: stop it, and run this again"
 
 
 def _silent(view: GroupView, partition: TopicPartition) -> list[str]:

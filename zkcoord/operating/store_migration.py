@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.record import DELETE, DUAL, RESET, STORES, ZOOKEEPER, GroupRecord
+from zkcoord.core.record import DUAL, STORES, ZOOKEEPER, GroupRecord
 from zkcoord.core.stores import can_use, come_to, lagging
 from zkcoord.core.view import START, GroupView
 from zkcoord.core.words import count, some
@@ -180,7 +180,7 @@ class Migration:
         def edit(known: GroupRecord) -> GroupRecord:
             if (known.store_name, known.store_step) != (seen.store_name, seen.store_step):
                 return known
-            if known.wish.get(RESET) is not None or known.wish.get(DELETE) is not None:
+            if known.under_way:
                 return known  # the next turn says so
             return replace(known, store_name=store, store_step=seen.store_step + 1)
 
@@ -215,9 +215,8 @@ def _obstacle(view: GroupView, goal: str) -> str:
         return f"it {record.moved.where()}"
     if left_to := record.left_to(view.group):
         return f"it {left_to}"
-    for name, what in ((RESET, "its offsets are being reset"), (DELETE, "it is being deleted")):
-        if record.wish.get(name) is not None:
-            return f"{what}: wait until that is over"
+    if record.under_way:
+        return record.under_way
     for store in steps(record.store_name, goal):
         unable = [c for c, m in sorted(view.members.items()) if m.unreadable is not None or not can_use(m, store)]
         if unable:

@@ -140,6 +140,8 @@ def test_people_see_the_bytes_and_are_asked(world: World, answer: str, left: byt
         "  proposed  b'100': by --offset",
     ]
     assert data(world, DRAFT.offset("g", P0)) == left
+    terminal.until_closed()
+    assert any("notice: nothing was written" in line for line in terminal.lines()) is (left == b"100 records")
 
 
 @pytest.mark.zookeeper

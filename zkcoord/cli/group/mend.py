@@ -17,6 +17,7 @@ from zkcoord.errors import CorruptError, UsageError
 from zkcoord.group_report import GroupReport, read_group, read_tree
 from zkcoord.migrate import BlockingTree
 from zkcoord.operating.mending import Broken, broken
+from zkcoord.operating.requesting import refuse_moved
 from zkcoord.operating.saying import say
 from zkcoord.operating.words import printable
 from zkcoord.shell.ports import Outcome
@@ -61,6 +62,8 @@ def mend(settings: Settings, name: str, offsets: Sequence[str], yes: bool, dry_r
             print_json(_document(name, each, results.get(each.node.path, "no proposal")))
     if not found:
         say("notice", f"group {name}: its record, owners and offsets can all be read")
+    elif not write and mendable and not dry_run:
+        say("notice", "nothing was written")
     elif write and not settings.json:
         click.echo("\n".join(f"{path}: {result}" for path, result in results.items()))
     if write and any(each.kind == "owner" for each in mendable):
@@ -77,11 +80,9 @@ def _tell_left(left: Sequence[Broken]) -> None:
 
 
 def _refuse_busy(report: GroupReport) -> None:
-    group, moved = report.view.group, report.view.record.moved
-    if moved is not None:
-        raise UsageError(f"group {group} {moved.where()}: nothing is changed here")
+    refuse_moved(report.view.group, report.view.record)
     if "reset" in report.wishes:
-        raise UsageError(f"the offsets of group {group} are being reset: end that first")
+        raise UsageError(f"the offsets of group {report.view.group} are being reset: end that first")
 
 
 def _chosen(offsets: Sequence[str]) -> dict[TopicPartition, int]:
