@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from zkcoord.consumer import Consumer
+from zkcoord.errors import UsageError
 from zkcoord.kafka.consumer import KafkaConsumer
 from zkcoord.settings import MemberChoices, MemberOptions
 from zkcoord.spark.consumer import SparkConsumer
@@ -65,3 +66,14 @@ def test_help_of_a_consumer_shows_each_option_with_its_type_and_default(shown: t
     assert names[own:] == [each.name for each in fields(options) if each.name not in names[:own]]
     assert "threads: int = 1 (from 1 to 65536)" in text
     assert "threads: int = 1, instance: str | None = None, hold_ms: int = 0" in str(signature)
+
+
+@pytest.mark.parametrize("each", fields(MemberOptions), ids=lambda each: each.name)
+def test_none_is_a_value_only_of_settings_that_have_it_as_their_default(each: Any) -> None:
+    options = MemberOptions(**{each.name: None})
+
+    if each.default is None or each.metadata["setting"].kind == "other":
+        options.check_values()
+    else:
+        with pytest.raises(UsageError, match=each.name):
+            options.check_values()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from tests.sim.actors import GROUP
 from tests.sim.script import Script, hold_calls, on_seeds
 from tests.sim.test_failures_tools import Tree
-from zkcoord.audit.audit import Audit, Finding
+from zkcoord.audit.audit import Audit
 from zkcoord.audit.auditor import Auditor
+from zkcoord.audit.checks import Suspicion
 
 PATIENCE_MS = 20_000  # longer than a session, a grace and a hand-over of the simulated world together
 INTERVAL_MS = 500
@@ -18,7 +19,7 @@ class Audited:
     def __init__(self, script: Script) -> None:
         self._world = script.world
         self.auditor = Auditor(Tree(script.world.ensemble), "here", Audit(PATIENCE_MS, PATIENCE_MS))
-        self.found: list[Finding] = []
+        self.found: list[Suspicion] = []
         self._world.at(self._world.now_ms, self._read)
 
     def _read(self) -> None:
@@ -58,4 +59,4 @@ def test_a_member_that_hangs_is_found_as_an_old_command_before_it_is_evicted(see
     script.world.run_until(lambda: bool(audited.found), 200_000, "a finding")
 
     assert (GROUP, silent) in script.field.registrations
-    assert {(each.of.check, each.of.subject.partition("/")[0]) for each in audited.found} == {("old-command", silent)}
+    assert {(each.check, each.subject.partition("/")[0]) for each in audited.found} == {("old-command", silent)}

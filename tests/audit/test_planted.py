@@ -17,7 +17,7 @@ from zkcoord.audit.checks import DROPPED_WITHIN_MS
 from zkcoord.audit.seen import read_seen
 from zkcoord.cli.audit import FOUND
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.state import Failure, GroupState
+from zkcoord.core.state import Failure, GroupState, Quarantine
 from zkcoord.metrics import names
 from zkcoord.offsets.verdict import Log
 from zkcoord.shell.zk.blocking import Tree
@@ -74,8 +74,8 @@ def audited(world: Healthy) -> list[tuple[str, str]]:
         world.ends = {**world.ends, P0: Log(0, ENDS[P0].end + n * world.grows)}
         auditor.read(lambda at_ms=at_ms: at_ms)  # type: ignore[misc]
         if at_ms == 0:
-            assert [f for f in auditor.audit.findings if f.of.check != "offset-outside"] == []
-    return [(each.of.check, each.of.subject) for each in auditor.audit.findings]
+            assert [f for f in auditor.audit.findings if f.check != "offset-outside"] == []
+    return [(each.check, each.subject) for each in auditor.audit.findings]
 
 
 def no_coordinator(world: Healthy) -> None:
@@ -167,6 +167,13 @@ def failed(world: Healthy) -> None:
     world.put(DRAFT.state("g"), encode_state(state))
 
 
+def quarantined(world: Healthy) -> None:
+    state = GroupState(generation=7, target=digest({P0: f"{A}-0"}), quarantined={P1: Quarantine("it fell", 1)})
+    world.put(DRAFT.state("g"), encode_state(state))
+    world.put(DRAFT.owner("g", P1))
+    world.says(A, "0")
+
+
 PLANTED: dict[Callable[[Healthy], None], list[tuple[str, str]]] = {
     no_coordinator: [("no-coordinator", "")],
     no_owner: [("no-owner", "clicks-1")],
@@ -188,10 +195,19 @@ PLANTED: dict[Callable[[Healthy], None], list[tuple[str, str]]] = {
     owner_of_a_partition_that_is_gone: [("orphan", DRAFT.owner("g", BEYOND))],
     offset_of_a_partition_that_is_gone: [("orphan", DRAFT.offset("g", BEYOND))],
     failed: [("failed", "")],
+    quarantined: [("quarantined", "clicks-1")],
 }
 
 
 def test_nothing_is_found_in_a_healthy_group(world: Healthy) -> None:
+    assert audited(world) == []
+
+
+def test_of_a_member_that_knows_only_the_draft_nobody_can_say_what_it_reads(world: Healthy) -> None:
+    world.remove(DRAFT.registration("g", A))
+    world.member(A, coordination=None, assignors=())
+    world.put(DRAFT.channel("g", A))
+
     assert audited(world) == []
 
 
@@ -215,7 +231,7 @@ def test_two_readers_are_found_by_the_second_reading(world: Healthy) -> None:
     auditor = Auditor(world.tree, world.address, Audit(PATIENCE_MS, PATIENCE_MS))
     for at_ms in (0, 1):
         auditor.read(lambda at_ms=at_ms: at_ms)  # type: ignore[misc]
-    assert [each.of.check for each in auditor.audit.findings] == ["two-readers"]
+    assert [each.check for each in auditor.audit.findings] == ["two-readers"]
 
 
 def test_the_channel_of_an_evicted_member_is_no_orphan(world: Healthy) -> None:

@@ -14,7 +14,7 @@ from kazoo.client import KazooClient
 from tests.cli.group_tree import P1, World
 from tests.cli.program import Run
 from tests.waiting import PATIENCE_SECONDS, wait_until
-from zkcoord.audit.audit import Finding
+from zkcoord.audit.checks import Suspicion
 from zkcoord.cli.audit import FOUND
 from zkcoord.cli.options import Settings
 from zkcoord.errors import UnavailableError
@@ -60,9 +60,9 @@ def test_f188_an_audit_whose_session_has_expired_reads_on_in_another_one(
         trees.append(open_tree(settings))
         return trees[-1]
 
-    def until_found(finding: Finding, **how: Any) -> None:
+    def until_found(finding: Suspicion, **how: Any) -> None:
         told(finding, **how)
-        if finding.of.check == "dead-owner":
+        if finding.check == "dead-owner":
             asked.set()
 
     def expire_and_plant() -> None:

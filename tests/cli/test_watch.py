@@ -91,6 +91,12 @@ def test_a_group_that_is_not_there_is_refused(world: World, run: Run) -> None:
     assert (result.exit_code, result.stderr) == (2, why)
 
 
+def test_without_a_zookeeper_it_ends_and_asks_no_more(spawn: Spawn) -> None:
+    watching = spawn("watch", "--zookeeper", "127.0.0.1:1")
+
+    assert watching.end() == 5
+
+
 def test_after_a_session_everything_is_read_again_and_watched_in_the_next_one(world: World) -> None:
     world.settle()
     with Follower(world.address, Settings(zookeeper=world.address).tree, whole_every_ms=3_600_000) as follower:

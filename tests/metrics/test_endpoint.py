@@ -21,8 +21,12 @@ from zkcoord.metrics import endpoint, names
 from zkcoord.metrics.address import parse_address
 from zkcoord.metrics.endpoint import Endpoint, Part
 from zkcoord.metrics.names import Name
+from zkcoord.metrics.store import MeasuredSessions
+from zkcoord.operating.coordinators import ask_to_resign
 from zkcoord.serving import controllers_watch
+from zkcoord.shell.ports import Link, LinkChanged, StoreInput
 from zkcoord.shell.zk.blocking import Tree
+from zkcoord.tree.paths import CANDIDATES
 from zkcoord.tree.writes import CreateNode, DeleteNode, Transaction, Write
 
 Samples = Mapping[tuple[str, frozenset[tuple[str, str]]], float]
@@ -197,6 +201,30 @@ def test_f242_a_coordinator_measures_that_the_controllers_are_silent(
 
 
 @pytest.mark.zookeeper
+def test_groups_are_shown_by_the_coordinator_that_serves_and_by_no_one_that_has_resigned(chroot: str) -> None:
+    make_topic(chroot, 4)
+    addresses = [free_address(), free_address()]
+    coordinators = [Coordinator(chroot, number, metrics=address) for number, address in enumerate(addresses)]
+
+    def shown() -> list[float | None]:
+        return [value(each, "zkcoord_group_members", group="g") for each in addresses]
+
+    try:
+        coordinators[0].start()
+        wait_until(lambda: get(addresses[0], "/readyz")[0] == 200, "one serves")
+        coordinators[1].start()
+        with obedient(chroot, "clicks"):
+            wait_until(lambda: get(addresses[1], "/readyz")[0] == 200 and shown() == [1, None], "it shows the group")
+            with Tree(chroot) as tree:
+                ask_to_resign(tree, f"{CANDIDATES}/0", 0)
+            wait_until(lambda: shown() == [None, 1], "the other one shows it")
+            assert [get(each, "/handovers?group=g")[0] for each in addresses] == [404, 200]
+    finally:
+        for each in coordinators:
+            each.stop()
+
+
+@pytest.mark.zookeeper
 def test_a_standby_is_ready_and_a_consumer_without_a_tree_is_alive_but_not_ready(chroot: str) -> None:
     one, two, alone = free_address(), free_address(), free_address()
     with obedient(chroot, "clicks", metrics=alone):
@@ -340,3 +368,17 @@ def test_what_is_sick_is_not_ready_and_a_number_without_sense_asks_for_all() -> 
         assert asked == [5, None, None, None]
     finally:
         shown.remove(part)
+
+
+def test_a_session_that_was_given_up_is_connected_no_more() -> None:
+    told: list[Callable[[StoreInput], None]] = []
+
+    def opened(sink: Callable[[StoreInput], None]) -> Any:
+        told.append(sink)
+
+    sessions = MeasuredSessions(opened, Endpoint(("127.0.0.1", 0)).instruments, "consumer")
+    sessions(lambda item: None)
+    told[0](LinkChanged(Link.CONNECTED))
+    assert sessions.connected
+    sessions(lambda item: None)  # the first one was silent, and says nothing of its end
+    assert not sessions.connected

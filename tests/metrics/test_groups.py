@@ -10,9 +10,12 @@ from prometheus_client import CollectorRegistry
 from tests.sim.actors import GROUP, ProductActor, coordinator
 from tests.sim.process import SimProcess
 from tests.sim.script import Script, hold_calls, on_seeds
+from zkcoord.core.memory import Memory
+from zkcoord.core.view import Channel, GroupView, Member
 from zkcoord.metrics import names
 from zkcoord.metrics.families import Instruments
 from zkcoord.metrics.groups import GroupMetrics
+from zkcoord.serving.decided import DecidedGroup
 from zkcoord.shell.ports import Input
 
 
@@ -125,3 +128,16 @@ def test_a_group_that_was_removed_is_shown_no_more(seed: int) -> None:
     assert serving.handovers(GROUP) is None
     found = [s for metric in measured.registries[script.leader()].collect() for s in metric.samples]
     assert [s for s in found if s.labels.get("group") == GROUP] == []
+
+
+def test_lag_that_was_told_by_who_is_no_member_any_more_does_not_count() -> None:
+    registry = CollectorRegistry()
+    instruments = Instruments(registry)
+    instruments.make(names.ALL)
+    groups = GroupMetrics(instruments)
+    channels = {c: Channel(consumer_id=c, version=1, lag=lag) for c, lag in (("here", 5), ("gone", 100))}
+    view = GroupView(group=GROUP, members={"here": Member(consumer_id="here", czxid=1)}, channels=channels)
+
+    groups.decided(DecidedGroup(view=view, memory=Memory(), decisions=(), now_ms=1))
+
+    assert [value for name, _, value in groups.samples(1) if name is names.REPORTED_LAG] == [5]

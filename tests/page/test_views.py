@@ -21,6 +21,7 @@ from zkcoord.core.view import Instance
 from zkcoord.offsets.verdict import Log
 from zkcoord.page import show
 from zkcoord.page.guard import HEADERS
+from zkcoord.page.reading import HandOvers
 from zkcoord.tree.command import encode_command
 from zkcoord.tree.instance import encode_instance
 from zkcoord.tree.paths import DRAFT
@@ -196,6 +197,19 @@ def test_coordinators_are_listed(world: World, open_page: Open) -> None:
     assert "coordinator 1 serves" in get(page, "/").text
 
 
+def test_what_is_live_is_the_view_that_is_shown_and_nothing_where_there_is_none(world: World, open_page: Open) -> None:
+    world.settle()
+    page = open_page()
+
+    def live(path: str, status: int = 200) -> str | None:
+        (body,) = get(page, path, status).of("body")
+        return body.get("data-live")
+
+    assert live("/") == "/live/"
+    assert live("/groups/g?sort=lag&page=2") == "/live/groups/g?sort=lag&page=2"
+    assert live("/groups/absent", 404) is None
+
+
 def test_large_tables_come_in_parts(world: World, open_page: Open) -> None:
     world.settle()
     world.topic("clicks", 450)
@@ -271,3 +285,28 @@ def test_pages_are_made_for_keyboards_and_screen_readers(world: World, open_page
         labels = [each for _, more in shown.elements if (each := more.get("aria-labelledby"))]
         assert [each for each in labels if each not in ids] == []
         assert ADDRESS not in str(shown.elements)
+
+
+def test_a_command_is_as_old_as_the_page_knows_it(world: World, open_page: Open) -> None:
+    world.settle()
+    world.start_for_a()
+    reader = cast("Any", open_page()).reader
+    first = reader.reading
+    reader.read_again()
+    wait_until(lambda: reader.reading is not first, "it was read again")
+
+    assert len(first.commands) == 1
+    assert reader.reading.commands == first.commands
+
+
+def test_of_many_hand_overs_the_newest_stand_in_the_table_the_last_one_first() -> None:
+    times = {"decided_ms": None, "released_ms": None, "granted_ms": 1}
+    found = [
+        {"topic": "clicks", "partition": n, "from": None, "to": f"{A}-0", **times, "acknowledged_ms": 2 + n}
+        for n in range(show.SHOWN_MAX + 10)
+    ]
+
+    shown = show.timeline("g", HandOvers(found, None, 0))
+
+    assert shown["number"] == show.SHOWN_MAX + 10
+    assert [row["PARTITION"] for row in shown["rows"]] == [f"clicks-{n}" for n in range(show.SHOWN_MAX + 9, 9, -1)]

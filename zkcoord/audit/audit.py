@@ -30,33 +30,13 @@ TODO = {
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """A suspicion that lasted, and since when it is known (of the clock that `Audit.after` is told)."""
-
-    of: Suspicion
-    since_ms: int
-
-    def document(self) -> dict[str, str | None]:
-        """Return it for programs: what is wrong, and what to do."""
-        of = self.of
-        return {
-            "severity": of.severity.name,
-            "check": of.check,
-            "group": of.group,
-            "subject": of.subject or None,
-            "what": of.what,
-            "todo": of.todo,
-        }
-
-
-@dataclass(frozen=True, slots=True)
 class Audit:
     """What is known after some readings. `after` returns the next value."""
 
     patience_ms: int
     window_ms: int
     readings: int = 0
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Suspicion, ...] = ()  # those that lasted
     undecided: int = 0  # suspicions that have not lasted long enough, partitions whose lag is not judged yet
     verdicts: Mapping[Place, Verdict] = field(default_factory=dict)
     lags: Mapping[Place, int] = field(default_factory=dict)
@@ -70,30 +50,24 @@ class Audit:
         found = [each for seen in groups for each in suspicions(seen)]
         known = {each.key: self._known.get(each.key, now_ms) for each in found}
         lasting = [
-            Finding(each, known[each.key])
+            each
             for each in found
             if now_ms - known[each.key] >= (self.patience_ms + each.longer_ms if each.lasts else 0)
             and each.key in self._known
         ]
         judged = {place: each for place, each in verdicts.items() if each is not None}
-        before = {each.of.key: each.since_ms for each in self.findings}
         behind = [_of_lag(place, each, readings[place][-1]) for place, each in judged.items() if each in LAG]
-        lasting += [Finding(each, before.get(each.key, now_ms)) for each in behind]
         return Audit(
             self.patience_ms,
             self.window_ms,
             self.readings + 1,
-            tuple(sorted(lasting, key=lambda each: each.of.key)),
-            len(found) - (len(lasting) - len(behind)) + sum(each is None for each in verdicts.values()),
+            tuple(sorted([*lasting, *behind], key=lambda each: each.key)),
+            len(found) - len(lasting) + sum(each is None for each in verdicts.values()),
             judged,
             {place: each[-1].lag for place, each in readings.items()},
             known,
             readings,
         )
-
-    def _patience_ms(self, of: Suspicion) -> int:
-        """How long it may last."""
-        return self.patience_ms + of.longer_ms if of.lasts else 0
 
     def _lag_readings(self, groups: Sequence[Seen], now_ms: int) -> dict[Place, tuple[LagReading, ...]]:
         """Of what somebody owns: nobody has to read the rest now."""

@@ -91,7 +91,7 @@ class Auditor:
     def samples(self, now_ms: int) -> Iterator[Sample]:
         """Look up what holds after the last reading. Any thread."""
         audit = self.audit
-        found = Counter((f.of.group, f.of.check, f.of.severity.name) for f in audit.findings)
+        found = Counter((f.group, f.check, f.severity.name) for f in audit.findings)
         for labels, number in sorted(found.items()):
             yield FINDINGS, labels, number
         judged = Counter((group, verdict.value) for (group, _), verdict in audit.verdicts.items())

@@ -37,6 +37,17 @@ class Suspicion:
         """Its identity."""
         return self.check, self.group, self.subject
 
+    def document(self) -> dict[str, str | None]:
+        """Return it for programs: what is wrong, and what to do."""
+        return {
+            "severity": self.severity.name,
+            "check": self.check,
+            "group": self.group,
+            "subject": self.subject or None,
+            "what": self.what,
+            "todo": self.todo,
+        }
+
 
 def suspicions(seen: Seen) -> Iterator[Suspicion]:
     """All that is suspicious about one reading, but for the lag."""

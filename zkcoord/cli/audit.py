@@ -8,8 +8,9 @@ from contextlib import ExitStack, contextmanager
 
 import click
 
-from zkcoord.audit.audit import Audit, Finding, Key
+from zkcoord.audit.audit import Audit, Key
 from zkcoord.audit.auditor import Auditor
+from zkcoord.audit.checks import Suspicion
 from zkcoord.cli.options import Address, Command, Settings, number_option, pass_settings
 from zkcoord.cli.output import print_json, wrapped
 from zkcoord.clock import mono_ms
@@ -64,9 +65,9 @@ def audit(
 
 def _run(
     auditor: Auditor, asked: threading.Event, *, once: bool, interval_ms: int, json: bool
-) -> Mapping[Key, Finding]:
+) -> Mapping[Key, Suspicion]:
     """Read until asked to end, or (once) until nothing is undecided; returns what is wrong then."""
-    told: dict[Key, Finding] = {}
+    told: dict[Key, Suspicion] = {}
     wait_said = False
     while True:
         try:
@@ -75,7 +76,7 @@ def _run(
             if once:
                 raise
             warn(f"{error}; the next reading is in {interval_ms} ms")
-        now = {each.of.key: each for each in auditor.audit.findings}
+        now = {each.key: each for each in auditor.audit.findings}
         if not once:
             _tell_changes(told, now, json=json)
         told = now
@@ -91,18 +92,17 @@ def _waits(audit: Audit) -> str:
     return f"{audit.undecided} not decided yet: reads on for some {longest_ms} ms (--patience-ms, --window-ms)"
 
 
-def _tell_changes(before: Mapping[Key, Finding], now: Mapping[Key, Finding], *, json: bool) -> None:
+def _tell_changes(before: Mapping[Key, Suspicion], now: Mapping[Key, Suspicion], *, json: bool) -> None:
     for key in sorted(now.keys() - before.keys()):
         _tell(now[key], json=json, over=False)
     for key in sorted(before.keys() - now.keys()):
         _tell(before[key], json=json, over=True)
 
 
-def _tell(finding: Finding, *, json: bool, over: bool) -> None:
+def _tell(of: Suspicion, *, json: bool, over: bool) -> None:
     if json:
-        print_json({**finding.document(), "over": over})
+        print_json({**of.document(), "over": over})
         return
-    of = finding.of
     where = f"{of.group} {of.subject}".strip()
     if over:
         click.echo(cell(f"over {of.check} {where}"))
@@ -111,7 +111,7 @@ def _tell(finding: Finding, *, json: bool, over: bool) -> None:
         click.echo(wrapped(f"{of.severity.name} {of.check} {where}: {of.what}; {of.todo}", HANG, tone))
 
 
-def _report(told: Mapping[Key, Finding], auditor: Auditor, settings: Settings) -> None:
+def _report(told: Mapping[Key, Suspicion], auditor: Auditor, settings: Settings) -> None:
     for _, finding in sorted(told.items()):
         _tell(finding, json=settings.json, over=False)
     if not told and not settings.json:

@@ -106,15 +106,11 @@ class GroupMetrics:
 
     def _count_retries(self, group: str, known: _Group, now_ms: int) -> None:
         """Count each further period of an outstanding command once."""
-        commands = known.last.memory.ack_timeouts.commands
-        for key in known.retried.keys() - commands.keys():
-            del known.retried[key]
-        for key, first_ms in commands.items():
-            periods = _periods(known.last.view, key[0], now_ms - first_ms)
-            more = periods - known.retried.get(key, 0)
-            if more > 0:
+        before, known.retried = known.retried, {}
+        for key, first_ms in known.last.memory.ack_timeouts.commands.items():
+            periods = known.retried[key] = _periods(known.last.view, key[0], now_ms - first_ms)
+            if (more := periods - before.get(key, 0)) > 0:
                 self._instruments.count(names.RETRIES, group, by=more)
-            known.retried[key] = periods
 
     def handovers(self, group: str, last: int | None = None) -> list[HandOver] | None:
         """The group's hand-overs: completed ones, then those under way; of all of them the `last` ones (None: all).

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from zkcoord.audit.audit import Audit, Finding
+from zkcoord.audit.audit import Audit
 from zkcoord.audit.auditor import Auditor
+from zkcoord.audit.checks import Suspicion
 from zkcoord.audit.seen import Seen
 from zkcoord.clock import mono_ms
 from zkcoord.errors import UnavailableError, ZkcoordError
@@ -54,7 +55,7 @@ class Reading:
     above: TreeReport
     coordinators: Sequence[Mapping[str, Any]]
     groups: Mapping[str, Seen]
-    findings: Sequence[Finding]
+    findings: Sequence[Suspicion]
     commands: Mapping[tuple[str, str, str], int]
     at_ms: int
     took_ms: int

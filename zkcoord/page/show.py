@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from zkcoord.audit.audit import Finding
+from zkcoord.audit.checks import Suspicion
 from zkcoord.audit.seen import Seen
 from zkcoord.core import words
 from zkcoord.core.model import Phase, TopicPartition
@@ -67,7 +67,7 @@ def part_of(rows: Sequence[Any], page: int) -> dict[str, Any]:
 
 def overview(reading: Reading, order: str, page: int) -> dict[str, Any]:
     """All groups, one row each."""
-    wrong = Counter(finding.of.group for finding in reading.findings)
+    wrong = Counter(finding.group for finding in reading.findings)
     rows = [_group_row(reading.above, seen, wrong[name]) for name, seen in reading.groups.items()]
     if order == "lag":
         rows.sort(key=lambda row: -(row["lag"] or 0))
@@ -107,7 +107,7 @@ def serving(above: TreeReport) -> str:
     return "no coordinator is elected" if above.coordinator is None else f"coordinator {above.coordinator} serves"
 
 
-def group(look: Look, findings: Sequence[Finding], lags: Sequence[tuple[int, int]], order: str, page: int) -> Any:
+def group(look: Look, findings: Sequence[Suspicion], lags: Sequence[tuple[int, int]], order: str, page: int) -> Any:
     """One group: state, problems, members, a page of its partitions, its lag over time, what would move."""
     report, above = look.seen.report, look.above
     ends = {partition: log.end for partition, log in look.seen.logs.items()}
@@ -126,7 +126,7 @@ def group(look: Look, findings: Sequence[Finding], lags: Sequence[tuple[int, int
         **part_of(partitions, page),
         "orders": PARTITION_ORDERS,
         "order": order,
-        "findings": [each.document() for each in findings if each.of.group == name],
+        "findings": [each.document() for each in findings if each.group == name],
         "unreadable": sorted(report.problems.items()),
         "moves": moves[:SHOWN_MAX],
         "moving": len(moves),
@@ -210,7 +210,7 @@ def some(partitions: Mapping[TopicPartition, str] | Iterable[TopicPartition] | N
 def problems(reading: Reading) -> list[dict[str, Any]]:
     """All that is wrong, the worst first."""
 
-    def place(each: Finding) -> tuple[bool, str, str, str]:
-        return each.of.severity is not Severity.ERR, each.of.group, each.of.check, each.of.subject
+    def place(each: Suspicion) -> tuple[bool, str, str, str]:
+        return each.severity is not Severity.ERR, each.group, each.check, each.subject
 
     return [each.document() for each in sorted(reading.findings, key=place)]

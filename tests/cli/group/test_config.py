@@ -212,6 +212,8 @@ def test_a_grace_below_the_session_timeouts_is_told_with_the_one_that_counts(wor
     world.settle()
     world.member("g_h-2-bbbbbbbb", session_timeout_ms=6_000)
     assert told("9999") == floor("10000 ms for 1 of the 2 members")
-    world.member("g_h-3-cccccccc", session_timeout_ms=20_000)
-    assert run("group", "config", "g", *at).stderr == floor("up to 20000 ms for 2 of the 3 members")
+    world.member("g_h-3-cccccccc", session_timeout_ms=10_000)
+    assert run("group", "config", "g", *at).stderr == floor("10000 ms for 2 of the 3 members")
+    world.member("g_h-4-dddddddd", session_timeout_ms=20_000)
+    assert run("group", "config", "g", *at).stderr == floor("up to 20000 ms for 3 of the 4 members")
     assert told("20000") == told("") == ""

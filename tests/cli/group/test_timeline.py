@@ -9,7 +9,7 @@ import threading
 import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from tests.timeline.journal_scene import journal_of_moves
 from zkcoord.cli.output import drawn
 from zkcoord.core.handovers import MOMENTS
 from zkcoord.metrics.endpoint import Endpoint, Part
-from zkcoord.operating.handovers import COLUMNS, NUMBERS, begun_ms_of, row
+from zkcoord.operating.handovers import COLUMNS, NUMBERS, begun_ms_of, fetch_handovers, row
 from zkcoord.operating.timeline_picture import COLOURS, NOBODY, Span, spans
 from zkcoord.operating.words import at
 
@@ -208,6 +208,21 @@ def test_a_server_that_is_no_endpoint_of_ours_is_not_taken_for_a_coordinator_wit
 
     assert asked.exit_code == 5
     assert f"no coordinator answers ({there} is no program's address for metrics): start it with" in asked.stderr
+
+
+def test_of_a_coordinator_that_answers_with_all_hand_overs_the_last_ones_are_taken() -> None:
+    class Older(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"partition":0}\n{"partition":1}\n{"partition":2}\n')
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Older) as older:
+        threading.Thread(target=older.serve_forever, daemon=True).start()
+        found = fetch_handovers([f"127.0.0.1:{older.server_port}"], "g", 2)
+        older.shutdown()
+
+    assert found == [{"partition": 1}, {"partition": 2}]
 
 
 def test_a_picture_of_an_unknown_kind_is_refused_and_not_written(address: str, run: Run, tmp_path: Path) -> None:

@@ -126,6 +126,9 @@ def test_the_choice_stays_on_its_group_when_others_come_and_is_kept_in_view() ->
     for shown in (reading, more):
         (chosen,) = [line.text for line in frame(screen, shown, WIDTH, HEIGHT) if line.style is Style.CHOSEN]
         assert chosen.split()[0] == "g049"
+        assert words(screen, shown)[-1][0] == "g049" and len(words(screen, shown)) == HEIGHT - 4, (
+            "no line is left empty"
+        )
     assert pressed(screen, "up", more).chosen == "g048"
     assert pressed(screen, "page up", more, page=7).chosen == "g042"
     assert pressed(screen, "home", more).chosen == "a"
