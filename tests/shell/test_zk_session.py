@@ -295,6 +295,34 @@ def test_a_prompt_sink_gets_answers_and_events_in_order_on_the_connections_threa
     assert {thread for _, thread in seen} == {"zkcoord-zk-zk_loop"}
 
 
+def test_a_request_that_another_thread_makes_while_answers_are_taken_in_is_sent_right_behind_them(chroot: str) -> None:
+    """The connection's thread is not woken for it; it would send it with its next heartbeat, and here there is none."""
+    linked, answers = threading.Event(), queue.SimpleQueue[ReadDone]()
+    sessions = zookeeper_sessions(chroot, prompt=True, session_timeout_ms=10_000)
+
+    def sink(item: object) -> None:
+        if isinstance(item, ReadDone):
+            answers.put(item)
+        else:
+            linked.set()
+
+    def told(here: bool) -> None:
+        if here and linked.is_set() and not asked:
+            asked.append(threading.Thread(target=store.read, args=(2, [Read("/")])))
+            asked[0].start()
+            asked[0].join()
+
+    asked: list[threading.Thread] = []
+    sessions.told = told
+    store = sessions(sink)
+    store.session._connection._send_ping = lambda _wait_s: None
+    assert linked.wait(DEADLINE_S)
+    store.read(1, [Read("/")])
+    found = [answers.get(timeout=DEADLINE_S) for _ in range(2)]
+    assert sorted((answer.token, bool(answer.nodes)) for answer in found) == [(1, True), (2, True)]
+    store.close()
+
+
 @pytest.mark.parametrize("prompt", [False, True])
 def test_a_chroot_that_does_not_exist_ends_the_session_and_names_it(zookeeper: EmbeddedZooKeeper, prompt: bool) -> None:
     zk = Recorder(f"{zookeeper.hosts}/not/there", prompt=prompt)

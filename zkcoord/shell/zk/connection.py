@@ -139,6 +139,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
         self._refusals: list[bool] = []  # of each server that was tried in this round: it refused the connection
         self._named = True  # some name of the address has been resolved in this round
         self.refused = False  # by every server, the last time that all were tried; so are names that have no address
+        self._write_wait_s = CONNECT_WAIT_S  # how long the present server may take no bytes
         self._last: tuple[str, int] | None = None  # address of the server that accepted the session last
 
     def drop(self) -> None:
@@ -190,6 +191,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
         session_timeout_ms = round(read_timeout * 3 / 2)  # kazoo keeps two thirds of it only
         self._reached, self.refused, self._patience_s = True, False, CONNECT_WAIT_S
         self._last, self.handler.reach_wait_s = (hostip, port), REACH_WAIT_S
+        self._write_wait_s = connect_timeout / 1000
         with contextlib.suppress(OSError, AttributeError):  # Linux only
             # Requests count as heartbeats for kazoo, so a busy client would never notice a link that swallows all.
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(read_timeout))
@@ -207,6 +209,10 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
     def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
         self._read_sock.recv(4096)
         self.client.take_wakeup()
+        self.send_queued()
+
+    def send_queued(self) -> None:
+        """Send what is queued, at most a packet; on the connection's thread."""
         queue, pending = self.client._queue, self.client._pending
         packet = bytearray()
         while queue and len(packet) < PACKET_BYTES:
@@ -218,7 +224,16 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
         if queue:
             self.client.wake()
         if packet:
-            self._write(packet, connect_timeout)
+            self._write(packet, self._write_wait_s)
+
+    def _write(self, msg: bytes | bytearray, timeout: float) -> None:
+        with self._socket_error_handling():
+            try:
+                sent = self._socket.send(msg)
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                sent = 0
+        if sent < len(msg):  # there is no room for it now: kazoo waits for some
+            super()._write(msg[sent:], timeout)
 
     def _read_socket(self, read_timeout: float) -> Any:
         with self._socket_error_handling():

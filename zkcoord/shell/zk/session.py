@@ -113,6 +113,7 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
         self._prompt = prompt
         self._told = told
         self._together = False  # the connection's thread reports what has come together
+        self._sends = False  # it sends what is queued as soon as it has done so
         self._lock = threading.RLock()
         self.watches = Watches(self._lock)  # of the present connection
         self._linked = False  # requests may be sent
@@ -141,7 +142,8 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
             if not self._linked:
                 return False
             self._queue.extend((call, call) for call in make())
-            asleep, self._woken = not self._woken, True
+            asleep = not self._woken and not self._sends
+            self._woken |= asleep
         if asleep:  # not under the lock: writing lets other threads run, and the connection's would wait for it at once
             self._write_wakeup()
         return True
@@ -217,13 +219,16 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """Tell once of what is reported meanwhile."""
-        self._together = True
+        """Tell once of what is reported meanwhile, then send at once what is answered to that."""
+        self._together = self._sends = True
         try:
             yield
         finally:
             self._together = False
             self._told(True)
+            with self._lock:
+                self._sends = False
+        self._connection.send_queued()
 
     def connected(self, session_timeout_ms: int) -> None:
         """Handle an accepted session. The first time, look for the chroot and try multi-read."""
