@@ -136,7 +136,7 @@ def test_topics_and_brokers_are_those_that_the_tree_has_from_kafkas_metadata() -
 
 
 @pytest.mark.parametrize(
-    "schema", ["", "no JSON", '{"version":9,"layout":"of later"}', '{"version":1,"layout":"round"}']
+    "schema", ["", "no JSON", '{"version":9,"layout":"of later"}', '{"version":1,"revision":"0009","layout":"round"}']
 )
 def test_beside_a_schema_that_nobody_can_read_old_consumers_are_seen_as_ever(schema: str) -> None:
     deployment = groups_of(2)
