@@ -191,6 +191,37 @@ def test_a_file_that_is_not_whole_restores_nothing(
     assert other.children("/") == []
 
 
+@pytest.mark.parametrize(
+    ("file", "why"),
+    [
+        ("-", "a backup is checked when it is written: name a file"),
+        ("x", "there is nothing to save: neither /zkcoord nor /consumers"),
+    ],
+)
+def test_what_cannot_be_saved_or_checked_is_refused(
+    run: Run, other: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, why: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run("backup", file, "--zookeeper", other.zookeeper)
+    assert (result.exit_code, result.stderr) == (2, f"error: {why}\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_backup_that_a_disk_has_spoilt_does_not_appear(
+    run: Run, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add = BackupWriter.add
+
+    def spoilt(writer: BackupWriter, node: Saved) -> None:
+        add(writer, node)
+        writer._file.seek(writer._file.tell() - 3)  # what is written next stands over the line's end
+
+    monkeypatch.setattr(BackupWriter, "add", spoilt)
+    result = run("backup", str(tmp_path / "x"), "--zookeeper", world.zookeeper)
+    assert (result.exit_code, "is no whole backup" in result.stderr) == (2, True)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_tree_of_another_layout_is_refused(restore: Any, other: World) -> None:
     upgrade(other.tree, run_id="test", layout="legacy")
     code, _, text = restore(other)

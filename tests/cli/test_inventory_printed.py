@@ -46,7 +46,7 @@ def test_errors_that_differ_in_the_groups_name_alone_are_told_once() -> None:
 
 
 def test_what_would_break_a_line_is_spelled_out() -> None:
-    found = group({}, {}, {"a\nb/0": "x\x1b[2J"}, {})
+    found = group({"g_\x1b[2J": static(t=1)}, {}, {"a\nb/0": "x\x1b[2J"}, {"t": 1})
     assert not [line for line in inventory._text(found, problems_of(found), members=True) if not line.isprintable()]
 
 

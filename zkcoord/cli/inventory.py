@@ -267,8 +267,8 @@ def _setting(question: Question) -> str:
 
 
 def _toml(value: str | int | bool) -> str:
-    """A text, number or truth value as TOML, which takes JSON's but for one character."""
-    return json.dumps(value).replace("\x7f", "\\u007f")
+    """A text, number or truth value as TOML, which takes JSON of ASCII characters."""
+    return json.dumps(value)
 
 
 def _check_new(name: str) -> None:
