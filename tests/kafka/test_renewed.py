@@ -15,7 +15,7 @@ from zkcoord.errors import UnavailableError
 from zkcoord.kafka import reach, renewed
 from zkcoord.kafka.client import KafkaClient
 from zkcoord.kafka.reach import CHECK_MS, RENEW_MS, SILENT_MS, Reach
-from zkcoord.kafka.renewed import Renewed
+from zkcoord.kafka.renewed import RENEW_SECONDS, Renewed
 
 AWAY = UnavailableError("Kafka at h:1 cannot be reached: no brokers; check that it runs")
 
@@ -148,5 +148,18 @@ def test_f269_a_client_that_somebody_uses_or_that_was_answered_or_is_closed_is_n
     clients.heard(answered=False)
     assert (clients.client, [each.ended for each in opened]) == (opened[1], [True, False])
     clients.client = None
+    clients.heard(answered=False)
+    assert len(opened) == 2
+
+
+def test_an_answer_begins_the_time_without_one_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, opened = [0.0], list[Forgetful]()
+    monkeypatch.setattr(renewed, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    clients = Renewed(lambda: opened.append(Forgetful()) or opened[-1])  # type: ignore[func-returns-value]
+    for seconds, answered in ((0, False), (5, True), (9, False), (12, False), (18, False)):
+        clock[0] = seconds
+        clients.heard(answered)
+    assert len(opened) == 1
+    clock[0] = 9 + RENEW_SECONDS
     clients.heard(answered=False)
     assert len(opened) == 2
