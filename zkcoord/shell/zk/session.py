@@ -253,9 +253,7 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
         """Report a watch. A missing node is watched by exists for data and children alike, so CREATED tells of both."""
         if not self.watches.fired(event, path):
             return
-        chroot = self.address.chroot
-        if chroot:
-            path = path[len(chroot) :] or "/"
+        path = path.removeprefix(self.address.chroot) or "/"
         self.post(WatchFired(path, data=event is not Event.CHILD, children=event is not Event.CHANGED))
 
     def hears(self) -> None:
