@@ -254,6 +254,7 @@ def test_f106_where_kafka_may_count_an_offset_stays_unless_a_rewind_is_asked_for
     code, done, text = restore(world)
     assert (code, offsets(world), done["g"]["kept"]) == (0, [b"50", b"7\n"], 1)
     assert "left as it is, since it is further in the tree, or may be so in Kafka: clicks-0" in text
+    assert "keeps its offsets in Kafka, too" not in text  # nothing was made
     code, done, _ = restore(world, "--rewind")
     assert (code, offsets(world), done["g"]["raised"]) == (0, [b"100", b"7"], 1)
     (after,) = world.tree.read([Read(DRAFT.offset("g", P1))])

@@ -81,6 +81,38 @@ def test_each_version_of_a_value_is_read(version: int) -> None:
     assert [row[name] for name in COMMIT.names[:7]] == ["g", "t", 3, 41, "märk", 1_700_000_000_000, expire_ms]
 
 
+def test_a_records_own_time_is_in_milliseconds() -> None:
+    value = value_of(3, 5, b"", 9)
+    assert [row["log_ms"] for row in decoded((KEY, value), (GROUP_KEY, b""), (KEY, None))] == [0, 2_000]
+
+
+def test_a_key_of_version_0_is_of_an_offset_too() -> None:
+    (row,) = decoded((b"\0\0" + KEY[2:], value_of(3, 5, b"", 9)))
+    assert (row["group"], row["topic"], row["partition"], row["offset"]) == ("g", "t", 3, 5)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+def test_metadata_that_is_null_is_none(version: int) -> None:
+    whole = value_of(version, 5, b"", 9, 10)
+    at = 14 if version == 3 else 10
+    (row,) = decoded((KEY, whole[:at] + b"\xff\xff" + whole[at + 2 :]))
+    assert (row["offset"], row["metadata"], row["commit_ms"]) == (5, "", 9)
+
+
+def test_of_a_flexible_value_metadata_may_be_long_and_nothing_stands_behind_its_tags() -> None:
+    long = value_of(4, 5, b"m" * 20_000, 9)
+    rows = decoded((KEY, long), (KEY, long + b"\0"))
+    assert [(row["offset"], len(row["metadata"] or "")) for row in rows] == [(5, 20_000), (None, 0)]
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_a_time_that_kafka_does_not_give_is_none(version: int) -> None:
+    value = value_of(version, 5, b"", -1, -1)
+    (row,) = decoded((KEY, value))
+    assert (row["commit_ms"], row["expire_ms"]) == (None, None)
+    assert parse_value(value) == (5, "", None, None)
+
+
 def test_a_tombstone_is_a_commit_without_an_offset() -> None:
     (row,) = decoded((KEY, None))
     assert (row["group"], row["partition"], row["offset"], row["commit_ms"]) == ("g", 3, None, None)
