@@ -137,6 +137,7 @@ def test_a_value_that_cannot_be_parsed_has_no_offset_and_is_no_tombstone() -> No
 def test_metadata_that_is_not_utf_8_does_not_hide_the_offset() -> None:
     assert decoded((KEY, value_of(3, 5, b"\xff\xfe", 9)))[0]["offset"] == 5
     assert decoded((KEY, value_of(4, 5, b"\xff\xfe", 9)))[0]["offset"] == 5
+    assert parse_value(value_of(3, 5, b"\xff", 9)) == (5, "\ufffd", 9, None)
 
 
 def test_a_batch_without_records_has_no_commits() -> None:
