@@ -147,7 +147,7 @@ def test_f269_a_client_that_somebody_uses_or_that_was_answered_or_is_closed_is_n
     assert (clients.client, len(opened)) == (opened[0], 1)
     clients.heard(answered=False)
     assert (clients.client, [each.ended for each in opened]) == (opened[1], [True, False])
-    clients.client = None
+    assert (clients.close(), clients.close()) == (opened[1], None)
     clients.heard(answered=False)
     assert len(opened) == 2
 

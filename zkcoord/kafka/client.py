@@ -173,11 +173,11 @@ class KafkaClient:
     def close(self) -> None:
         """End connections and threads. Idempotent; a call made later raises UsageError."""
         self.coordinators.close()
-        self._renewed.client = None  # librdkafka's handle is destroyed with its last reference
+        self._renewed.close()
 
     def end(self) -> None:
         """As `close`, and at once: an error that was raised may still refer to the connections."""
-        admin = self._renewed.client
+        admin = self._renewed.close()
         self.close()
         if admin is not None:
             end_client(admin)

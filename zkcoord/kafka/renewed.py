@@ -37,6 +37,12 @@ class Renewed:
             with self._lock:
                 self._users -= 1
 
+    def close(self) -> Any:
+        """Make none any more. Return the last one, which is destroyed with its last reference; None: there is none."""
+        with self._lock:
+            ended, self.client = self.client, None
+        return ended
+
     def heard(self, answered: bool) -> None:
         """Note whether a question was answered; replace the client once none was for long, and nobody uses it."""
         now = time.monotonic()
