@@ -35,6 +35,7 @@ P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
         (("--bootstrap-servers", "h:1", "--picture", "x.png"), "--picture draws one group: name it"),
         (("g", "--bootstrap-servers", "h:1", "--picture", "x.gif"), "must end in .png, .svg, .pdf"),
         (("--bootstrap-servers", "h:1", "--csv", __file__), "exists: name a new file"),
+        (("--bootstrap-servers", "h:1", "--parquet", str(Path(__file__).parent)), "exists: name a new file"),
         (
             ("g", "--bootstrap-servers", "127.0.0.1:1"),
             "Kafka at 127.0.0.1:1 did not list its topics: it does not answer; check that it runs",
@@ -98,6 +99,12 @@ def test_what_a_person_should_look_at_is_noted(told: dict[str, Any], lag: int | 
     history._complete([row], cast(KafkaClient, kafka), 60_000)
     assert (row["lag"], row["notes"], row["stuck"]) == (lag, notes, bool(notes) and notes[0].startswith("stuck"))
     assert kafka.asked == ([] if row["removed_ms"] else [TopicPartition(row["topic"], 0)])
+
+
+def test_a_removed_offset_has_no_lag_though_another_group_stands_in_its_partition() -> None:
+    removed, other = {**PLAIN, "partition": 0, "removed_ms": YEARS_AGO_MS}, {**PLAIN, "partition": 0, "group": "h"}
+    history._complete([removed, other], cast(KafkaClient, Ends()), 60_000)
+    assert (removed["lag"], removed["stuck"], other["lag"]) == (None, False, 7)
 
 
 def test_what_is_behind_and_moved_just_now_is_not_stuck_and_a_rate_is_of_an_hour() -> None:
