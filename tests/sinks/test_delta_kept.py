@@ -120,6 +120,34 @@ def test_f296_an_heir_that_writes_between_the_files_and_the_commit_of_one_that_k
     assert DeltaLog(table).rows() == records(ALL, B)
 
 
+def test_f296_an_heir_that_writes_while_the_table_is_followed_goes_first(
+    table: Path, program: Callable[[], Write], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, heir = program(), program()
+    first(table, A)
+    update, overtake = DeltaTable.update_incremental, once(lambda: heir(table, MORE))
+
+    def late(self: DeltaTable) -> None:
+        overtake()
+        update(self)
+
+    monkeypatch.setattr(DeltaTable, "update_incremental", late)
+    assert (first(table, ALL, B), DeltaLog(table).rows()) == (3, records(ALL, B))
+
+
+def test_f296_a_commit_that_says_nothing_of_itself_may_be_of_any_table(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    test_delta.write(table, A)
+    others(table)
+    log = table / "_delta_log" / f"{2:020}.json"
+    log.write_text("".join(line for line in log.read_text().splitlines(keepends=True) if "commitInfo" not in line))
+    found = Counted(monkeypatch)
+    for at in range(14, 16):
+        assert test_delta.write(table, A._replace(start=at, end=at + 1)) == 1
+    assert found.opened == 1, "behind it is a commit of ours"
+
+
 def gone(table: Path) -> None:
     shutil.rmtree(table)
 
@@ -161,12 +189,13 @@ def test_f296_a_table_whose_copy_was_put_back_has_what_the_copy_has_and_what_cam
     assert DeltaLog(table).rows() == records(ALL, B)
 
 
+@pytest.mark.parametrize("made", [made_again, made_again_and_as_long])
 def test_f298_a_table_that_is_made_again_behind_a_batchs_files_gets_the_batch_whole(
-    table: Path, monkeypatch: pytest.MonkeyPatch
+    table: Path, monkeypatch: pytest.MonkeyPatch, made: Callable[[Path], None]
 ) -> None:
-    """The files went with the old table. In the new one the commit would be behind versions that it does not have."""
+    """The files went with the old table. To Delta the commit is one like any other, if the new one has as many."""
     test_delta.write(table, A)
-    commit, change = delta._Version.commit, once(lambda: made_again(table))
+    commit, change = delta._Version.commit, once(lambda: made(table))
 
     def late(self: delta._Version, *given: Any) -> None:
         change()
@@ -174,7 +203,7 @@ def test_f298_a_table_that_is_made_again_behind_a_batchs_files_gets_the_batch_wh
 
     monkeypatch.setattr(delta._Version, "commit", late)
     assert (test_delta.write(table, MORE, B), test_delta.write(table, MORE, B)) == (9, 0)
-    assert DeltaLog(table).rows() == records(MORE, B)
+    assert [row for row in DeltaLog(table).rows() if row[0] == "clicks"] == records(MORE, B)
 
 
 @pytest.mark.parametrize("by_heir", [False, True])
@@ -238,3 +267,9 @@ def test_f296_who_is_another_user_of_the_store_knows_nothing(table: Path, monkey
     found = Counted(monkeypatch)
     test_delta.write(table, OffsetRange("clicks", 0, 14, 15), storage_options={"timeout": "20s"})
     assert found.opened == 1
+
+
+def test_f296_a_call_that_names_other_partition_columns_is_refused_though_the_table_is_known(table: Path) -> None:
+    test_delta.write(table, A)
+    with pytest.raises(UsageError, match=r"partition_by is \['topic'\], and the table .* is partitioned by \[\]"):
+        test_delta.write(table, MORE, partition_by=["topic"])

@@ -41,7 +41,7 @@ def restore_behind(told: Mapping[str, Any], version: int, before: int | None) ->
     """Return the newest RESTORE behind the commit of this version; `before` is that of the version before it."""
     if told.get("operation") == RESTORE:
         return version
-    return (int(told[RESTORED]) if told[RESTORED] else None) if _tells_restore(told) else before
+    return int(told[RESTORED]) if told.get(RESTORED) else before
 
 
 def _tells_restore(told: Mapping[str, Any]) -> bool:
