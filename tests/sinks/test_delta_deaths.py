@@ -105,6 +105,15 @@ def test_f165_a_store_that_refuses_all_commits_is_told_and_nothing_is_written(
     assert (len(tries) > 1, DeltaLog(table).rows()) == (True, records(B))
 
 
+def test_a_batch_whose_answer_came_does_not_look_for_its_own_commit(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+    monkeypatch.setattr(delta._Version, "has", lambda self, token: looked.append(token))
+    write(table, A)
+    assert (write(table, A, B), looked) == (3, [])
+
+
 def test_a_mistake_of_the_programs_own_is_raised_at_once(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def mistake(self: Any, *arguments: Any) -> None:
         tries.append(self)

@@ -132,7 +132,10 @@ def test_f296_an_heir_that_writes_while_the_table_is_followed_goes_first(
         update(self)
 
     monkeypatch.setattr(DeltaTable, "update_incremental", late)
-    assert (first(table, ALL, B), DeltaLog(table).rows()) == (3, records(ALL, B))
+    writes: list[str] = []
+    frame = Frame.of(ALL, B, on_write=lambda: writes.append("files"))
+    assert (first(table, frame=frame, to=batch(ALL, B)), writes) == (3, ["files"])
+    assert DeltaLog(table).rows() == records(ALL, B)
 
 
 def test_f296_a_commit_that_says_nothing_of_itself_may_be_of_any_table(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from tests.sinks.test_delta import refused, write
 from tests.sinks.test_iceberg import Warehouse
 from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.spark import delta_ends
-from zkcoord.spark.sinks import delta
+from zkcoord.spark.sinks import delta, iceberg
 
 pytestmark = pytest.mark.spark
 FORGETS = {"delta.setTransactionRetentionDuration": "interval 0 seconds"}
@@ -217,3 +218,27 @@ def test_f187_rows_and_partitions_of_iceberg_change_meanwhile(house: Warehouse) 
     frame = Frame(Frame.of(A, B._replace(start=8, end=9)).rows, on_write=once(split), tasks=9)
     assert house.write(frame=frame, to=batch(A, B._replace(start=8, end=9))) == 5
     assert house.rows() == [*records(A, B._replace(end=9)), ("other", 0, 0, 0)]
+
+
+def test_f298_an_iceberg_table_that_is_made_again_behind_a_batchs_files_gets_the_batch_whole(
+    house: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files went with the old table, and the new one lies where that was."""
+    house.write(A)
+    commit = iceberg._State.commit
+
+    def make_again() -> None:
+        folder = Path(house.load().location().removeprefix("file://"))
+        house.catalog().drop_table("db.clicks")
+        shutil.rmtree(folder)
+        house.catalog().create_table("db.clicks", TYPES)
+
+    change = once(make_again)
+
+    def late(self: iceberg._State, *given: Any) -> None:
+        change()
+        commit(self, *given)
+
+    monkeypatch.setattr(iceberg._State, "commit", late)
+    assert (house.write(A._replace(start=14, end=20), B), house.write(B)) == (9, 0)
+    assert house.rows() == records(A._replace(start=14, end=20), B)
