@@ -2,7 +2,12 @@
 
 import pytest
 
+from tests.migrate.memory_tree import MemoryTree
+from zkcoord.audit.audit import Audit
+from zkcoord.audit.auditor import Auditor
 from zkcoord.audit.lag import LagReading, Verdict, verdict, within
+from zkcoord.core.model import TopicPartition
+from zkcoord.metrics.names import AUDIT_LAG
 
 WINDOW_MS = 60_000
 
@@ -41,3 +46,10 @@ def test_a_window_keeps_what_it_needs_and_no_more() -> None:
 
     assert [each.at_ms for each in kept] == [120_000, 130_000, 140_000, 150_000, 160_000, 170_000, 180_000, 190_000]
     assert verdict(kept, WINDOW_MS) is Verdict.STOP
+
+
+def test_an_offset_beyond_its_log_takes_no_lag_away_from_the_others() -> None:
+    lags = {("g", TopicPartition("clicks", n)): lag for n, lag in enumerate((-5, 7))}
+    auditor = Auditor(MemoryTree(), "here", Audit(1, 1, lags=lags))
+
+    assert [value for name, _, value in auditor.samples(0) if name is AUDIT_LAG] == [7]
