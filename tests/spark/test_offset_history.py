@@ -87,7 +87,7 @@ def test_a_commit_behind_a_tombstone_is_no_rewind_also_not_behind_a_record_that_
     behind = [(5, ""), (GONE, ""), (UNREADABLE, ""), (1, "")]
     rows = reported(spark, plain, behind)
     assert [(row.commits, row.rewinds, row.furthest, row.unreadable) for row in rows] == [(5, 2, 2, 1), (2, 0, None, 1)]
-    assert [row.removed_ms for row in rows] == [None, None]
+    assert [(row.offset, row.removed_ms) for row in rows] == [(8, None), (1, None)]
     drawn = progress(log(spark, plain, behind), DAY_MS).collect()
     assert [(row.partition, row.at_ms, row.commits, row.rewinds, row.offset) for row in drawn] == [
         (0, DAY_MS, 5, 2, 8),
