@@ -9,6 +9,7 @@ import pytest
 from tests.cli.group_tree import A, B, World
 from tests.cli.program import PATIENCE_SECONDS, Run
 from tests.cli.terminal import DOWN, ENTER, ESCAPE, TAB, Terminal
+from zkcoord.embedded import EmbeddedZooKeeper
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.paths import DRAFT
 
@@ -101,3 +102,17 @@ def test_without_a_terminal_it_names_what_to_use_instead(run: Run) -> None:
     result = run("top", "--zookeeper", "h:1")
 
     assert (result.exit_code, "`zkcoord group list --state`" in result.stderr) == (2, True)
+
+
+def test_while_zookeeper_is_away_the_last_sight_stays_and_the_screen_says_so() -> None:
+    with EmbeddedZooKeeper(fsync=False) as server:
+        with Tree(server.hosts) as tree:
+            World(tree, server.hosts).settle()
+        with closing(Terminal("top", "--zookeeper", server.hosts, "--interval-ms", "200")) as terminal:
+            terminal.until(lambda lines: [row[:2] for row in rows(lines)] == [["g", "Stable"]])
+            server.stop()
+            terminal.until(
+                lambda lines: "did not answer" in lines[1] and [row[:2] for row in rows(lines)] == [["g", "Stable"]]
+            )
+            server.start()
+            terminal.until(lambda lines: not lines[1].strip())
