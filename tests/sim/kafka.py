@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection
 from math import ceil
-from types import TracebackType
+from types import SimpleNamespace, TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from tests.sim.application import Logs
@@ -15,6 +15,7 @@ from tests.sim.threads import SimThread
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.tenure import CommitOutcome
 from zkcoord.errors import UnavailableError, UnknownPartitionError, ZkcoordError
+from zkcoord.kafka.client import librdkafka
 from zkcoord.offsets.group_commits import GroupCommits
 from zkcoord.offsets.ports import Commits
 from zkcoord.shell.ports import CallDone
@@ -92,6 +93,10 @@ class SimKafka:
         if not self.world.draining:
             self.process.crew.sleep(self.draw(ANSWER_MS) / 1000)
         return True
+
+    def starts(self) -> bool:
+        """Whether the broker that answers has just started."""
+        return self.world.stormy and self.world.rng.random() < self.logs.away_rate
 
     def client(self, *args: Any, **kwargs: Any) -> SimClient:
         """In place of `KafkaClient`."""
@@ -255,6 +260,13 @@ class SimNative:
     def consume(self, count: int, wait_seconds: float) -> list[SimMessage]:
         """What is queued."""
         return [self._queued.popleft() for _ in range(min(count, len(self._queued)))]
+
+    def list_topics(self, *topic: str, timeout: float) -> Any:
+        """The cluster as a broker tells it; an error when none does, and none when it has just started."""
+        assert not self._inside, "asked while a thread polls"
+        if not self._kafka.answers():
+            raise librdkafka().KafkaException(SimError("_TRANSPORT"))
+        return SimpleNamespace(cluster_id=None, brokers={} if self._kafka.starts() else {0: "broker"})
 
     def close(self) -> None:
         """Nobody may be inside."""

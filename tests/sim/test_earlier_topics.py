@@ -13,6 +13,7 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError
 from zkcoord.offsets.earlier_topics import refuse_earlier
 from zkcoord.offsets.targets import Targets, Where
+from zkcoord.offsets.writing import readers_of
 from zkcoord.operating.importing import Import
 from zkcoord.operating.resetting import Reset
 from zkcoord.tree.paths import DRAFT
@@ -38,7 +39,7 @@ def reset(group: Script) -> None:
     """As `zkcoord group reset-offsets --to-offset`."""
     tree = ToolTree(group.world.ensemble)
     how = {"compute": lambda: Targets(WANTED, []), "to_kafka": lambda _offsets: None, "goal": Where.OFFSET}
-    Reset(tree=tree, layout=DRAFT, group=GROUP, **how).write(())
+    Reset(tree=tree, layout=DRAFT, group=GROUP, **how).write(readers_of(tree.read, DRAFT, GROUP).guard)
 
 
 def imported(group: Script) -> None:
