@@ -177,14 +177,18 @@ def deleted(*over: str) -> Play:
     return play
 
 
-def test_a_topic_that_was_removed_comes_back_when_all_answers_have_told_it_for_ten_seconds() -> None:
-    play = deleted("idT0", "idT")
-    for _ in range(ABSENT_MS // STEP_MS):
+def comes_back_after(play: Play, after_ms: int, *, every_ms: int) -> None:
+    """All answers tell topic `t`; it is taken once they have done so for that long, and not before."""
+    for _ in range(after_ms // every_ms):
         play.listed(t=T, u=U)
         assert play.told(t=T) == ()
-        play.later(STEP_MS)
+        play.later(every_ms)
     play.listed(t=T, u=U)
     assert play.told(t=T) == (PutTopic("t", T),)
+
+
+def test_a_topic_that_was_removed_comes_back_when_all_answers_have_told_it_for_ten_seconds() -> None:
+    comes_back_after(deleted("idT0", "idT"), ABSENT_MS, every_ms=STEP_MS)
 
 
 @pytest.mark.parametrize("lacks", ["a list", "a list alone", "a description"])
@@ -215,13 +219,7 @@ def test_of_a_name_whose_topics_are_over_a_new_one_comes_at_once_and_none_but_th
 
 
 def test_f266_where_no_topic_stands_an_earlier_one_comes_back_when_all_have_told_it_for_ten_minutes() -> None:
-    play = deleted("idT", "idT0")
-    for _ in range(RETURN_MS // CONFIRM_MS):
-        play.listed(t=T, u=U)
-        assert play.told(t=T) == ()
-        play.later(CONFIRM_MS)
-    play.listed(t=T, u=U)
-    assert play.told(t=T) == (PutTopic("t", T),)
+    comes_back_after(deleted("idT", "idT0"), RETURN_MS, every_ms=CONFIRM_MS)
 
 
 # what grows, and what is new

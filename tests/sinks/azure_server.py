@@ -10,7 +10,6 @@ import http.client
 import re
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from html import unescape
@@ -18,14 +17,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from tests.sinks.faulty_store import Answer, FaultyStore, StoreApart, main, store_apart
+from tests.sinks.faulty_store import Answer, FaultyStore, StoreApart, main, store_behind
 from tests.sinks.installed_once import folder_for, install_once, is_installed, run
-from zkcoord.embedded.child import Child
 from zkcoord.embedded.server import free_ports
 from zkcoord.errors import UnavailableError
 
 AZURITE = "azurite@3.35.0"
-READY_MS = 120_000
 REQUEST_S = 60
 CONTAINER = "lake"
 ACCOUNT = "devstoreaccount1"  # Azurite's own, and its well-known key
@@ -78,16 +75,9 @@ def azure_server() -> Iterator[StoreApart]:
     program = azurite()
     (port,) = free_ports(1)
     options = ["--inMemoryPersistence", "--silent", "--skipApiVersionCheck", "--disableTelemetry", "--blobPort"]
-    with tempfile.TemporaryDirectory(prefix="zkcoord-azure-") as folder:
-        child = Child("azurite", [str(program), *options, str(port)], Path(folder) / "log")
-        child.start()
-        try:
-            child.await_ready(lambda: _answers(port), READY_MS)
-            with store_apart(port, __name__) as store:
-                fs.AzureFileSystem(**arrow_options(store.endpoint)).create_dir(CONTAINER)
-                yield store
-        finally:
-            child.kill()
+    with store_behind([str(program), *options, str(port)], port, lambda: _answers(port), __name__) as store:
+        fs.AzureFileSystem(**arrow_options(store.endpoint)).create_dir(CONTAINER)
+        yield store
 
 
 def _answers(port: int) -> bool:

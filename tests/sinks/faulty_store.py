@@ -6,6 +6,7 @@ import http.client
 import json
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,9 +15,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from zkcoord.embedded.child import Child
+
 HOP_BY_HOP = ("connection", "keep-alive", "transfer-encoding", "expect")
 BUSY = b'<?xml version="1.0"?><Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>'
 REQUEST_S = 60
+READY_MS = 120_000
 ROOT = Path(__file__).parents[2]
 Answer = tuple[int, list[tuple[str, str]], bytes]  # status, headers, body
 
@@ -170,6 +174,21 @@ def store_apart(port: int, program: str = "tests.sinks.faulty_store") -> Iterato
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, cwd=ROOT, **pipes) as process:  # which closes its input: that ends it
         yield StoreApart(process)
+
+
+@contextmanager
+def store_behind(command: list[str], port: int, answers: Callable[[], bool], program: str) -> Iterator[StoreApart]:
+    """A proxy before this server, until the end of the block. `answers`: it listens at the port."""
+    name = Path(command[0]).name
+    with tempfile.TemporaryDirectory(prefix="zkcoord-store-") as folder:
+        child = Child(name, command, Path(folder) / "log")
+        child.start()
+        try:
+            child.await_ready(answers, READY_MS)
+            with store_apart(port, program) as store:
+                yield store
+        finally:
+            child.kill()
 
 
 def main(kind: type[FaultyStore], port: int) -> None:

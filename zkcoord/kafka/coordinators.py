@@ -181,6 +181,11 @@ def end_client(admin: Any) -> None:
     """End connections and threads of an AdminClient, whoever still refers to it."""
     ends = getattr(admin, "__exit__", None)  # before confluent-kafka 2.13 only its last reference ends a client
     if ends is not None:
-        ending = threading.Thread(target=ends, args=(None, None, None), name="zkcoord-kafka-close", daemon=True)
-        ending.start()
-        ending.join(CLOSE_SECONDS)
+        end_apart(ends, None, None, None)
+
+
+def end_apart(end: Callable[..., object], *given: object) -> None:
+    """Call what ends a client of librdkafka's. It may take long, and is waited for CLOSE_SECONDS at most."""
+    ending = threading.Thread(target=end, args=given, name="zkcoord-kafka-close", daemon=True)
+    ending.start()
+    ending.join(CLOSE_SECONDS)

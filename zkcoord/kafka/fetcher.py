@@ -7,7 +7,6 @@ One thread at a time. The thread that fetches makes all assignments, so librdkaf
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +21,7 @@ from zkcoord.kafka.client import (
     native_errors,
     open_consumer,
 )
+from zkcoord.kafka.coordinators import end_apart
 from zkcoord.kafka.errors import ALL_DOWN, UNKNOWN, translate, unreachable
 from zkcoord.kafka.log_throttle import LogThrottle
 
@@ -34,8 +34,6 @@ SECONDS_WITHOUT_WAITING = 0.0
 # A broker has one fetch of ours at a time, and keeps an empty one for so long: until then a partition that is newly
 # assigned is not fetched. librdkafka's own 500 ms would be the greater part of a hand-over (measured: 480 against 80).
 FETCH_WAIT_MS = "100"
-
-CLOSE_SECONDS = 1.0  # the end of a client that is replaced is waited for; librdkafka may need longer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,9 +133,7 @@ class Fetcher:
         """
         ended, self._native = self._native, self._opens()
         self._applied.clear()
-        closing = threading.Thread(target=ended.close, name="zkcoord-kafka-close", daemon=True)
-        closing.start()
-        closing.join(CLOSE_SECONDS)
+        end_apart(ended.close)
 
     def close(self) -> None:
         """End connections and threads. Idempotent."""
