@@ -24,6 +24,7 @@ from tests.sinks.gcs_server import fake_gcs_server
 from tests.sinks.hdfs_server import libhdfs
 from tests.sinks.s3_server import S3, moto_python, s3_server
 from tests.spark.postgres import postgres_programs
+from tests.spark_java import quick_java_home
 from zkcoord.embedded import EmbeddedKafka, EmbeddedKRaft, EmbeddedZooKeeper, connector_jars, spark_environment
 from zkcoord.embedded.artifacts import (
     KAFKA_4_VERSION,
@@ -34,7 +35,7 @@ from zkcoord.embedded.artifacts import (
     kafka_jars,
     kafka_tools_jars,
 )
-from zkcoord.embedded.java import QUICK, cache_dir, find_java, pyspark_jars
+from zkcoord.embedded.java import cache_dir, find_java, pyspark_jars
 from zkcoord.embedded.kafka import KafkaBroker
 from zkcoord.errors import ZkcoordError
 
@@ -288,14 +289,19 @@ def own_kafka(request: pytest.FixtureRequest) -> Iterator[KafkaBroker]:
 @pytest.fixture(scope="session")
 def spark_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """The environment in which Spark finds its Java and its workers their Python, and is warm soon."""
-    folder = tmp_path_factory.mktemp("spark-conf")
-    # the default options stand before the extra ones, of which a program like `spark_session` may have its own
-    quick = "".join(f"spark.{role}.defaultJavaOptions {' '.join(QUICK)}\n" for role in ("driver", "executor"))
-    (folder / "spark-defaults.conf").write_text(quick, encoding="utf-8")
+    found = spark_environment()
+    home = quick_java_home(Path(found["JAVA_HOME"]) / "bin" / "java", tmp_path_factory.mktemp("spark-java"))
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {**spark_environment(), "SPARK_CONF_DIR": str(folder)}.items():
+        for name, value in {**found, "JAVA_HOME": str(home)}.items():
             patch.setenv(name, value)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _quick_spark(request: pytest.FixtureRequest) -> None:
+    """A test of the suite starts its Sparks in that environment, also where another program starts them."""
+    if request.node.get_closest_marker("spark"):
+        request.getfixturevalue("spark_java")
 
 
 @pytest.fixture(scope="session")
