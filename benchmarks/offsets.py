@@ -38,7 +38,7 @@ from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.record import encode_record
 from zkcoord.tree.snapshot import Read
-from zkcoord.tree.writes import CreateNode, Transaction
+from zkcoord.tree.writes import CheckNode, CreateNode, Transaction
 
 GOAL = 2.0  # times the plain loop
 
@@ -56,8 +56,8 @@ class Deployment:
         record = encode_record(GroupRecord(store_name="dual"))
         for group in self.groups:
             self.tree.commit(Transaction(writes=(CreateNode(DRAFT.record(group), record),)))
-            wanted = dict.fromkeys(self.partitions, 0)
-            write_offsets(self.tree, DRAFT, group, wanted, guard=(), why="a benchmark")
+            wanted, made = dict.fromkeys(self.partitions, 0), CheckNode(DRAFT.record(group), 0)
+            write_offsets(self.tree, DRAFT, group, wanted, guard=[made], why="a benchmark")
 
     def commit(self) -> None:
         """Commit the same to Kafka, each in its node's tenure."""
