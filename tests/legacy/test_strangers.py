@@ -151,7 +151,7 @@ def test_a_registration_that_cannot_be_read_stops_every_member_until_it_goes(lab
     lab.await_owners(shares("t", *"aa"))
     bad = lab.register("x", text)
     a.await_event("gave_up")
-    assert (lab.owners(), a.owned()) == ({}, set())
+    wait_until(lambda: (lab.owners(), a.owned()) == ({}, set()), "nothing is owned, and the consumer tells so")
     lab.zk.delete(bad)
     lab.await_owners(shares("t", *"aa"))
 
