@@ -13,6 +13,7 @@ import pytest
 from tests.spark.fakes import FakeMembership, Job, World
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import RefusedError, UnavailableError, UnknownPartitionError, UsageError
+from zkcoord.spark.ports import Limits
 from zkcoord.spark.ranges import Batch
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -59,12 +60,35 @@ def test_a_kafka_that_tells_its_logs_ends_and_delivers_nothing_is_away(world: Wo
     def fail(frame: object) -> None:
         raise UnavailableError("Traceback:\n  RuntimeError: nothing of t-0 from 9 to 10 for 20000 ms\n  at Some.java")
 
+    world.limits = Limits(warm_up_ms=0)
     with pytest.raises(UnavailableError) as told:
         world.consumer(warm_up=fail).run(lambda frame, batch: None)
     assert str(told.value) == (
         "Kafka does not deliver, try again: RuntimeError: nothing of t-0 from 9 to 10 for 20000 ms"
     )
     assert (world.events, world.closed) == ([], 1)
+
+
+def test_f168_a_broker_that_does_not_know_the_topic_yet_is_read_again_by_the_warm_up(world: World) -> None:
+    tries = itertools.count(1)
+
+    def fail_twice(frame: object) -> None:
+        if next(tries) < 3:
+            raise UnavailableError("UnknownTopicOrPartitionException")
+
+    world.limits = Limits(away_wait_ms=(1, 1))
+    world.consumer(warm_up=fail_twice).run(lambda frame, batch: world.events.append("batch"), max_batches=1)
+    assert (world.events, next(tries)) == (["join", "batch", "leave"], 4)
+
+
+def test_a_consumer_that_is_stopped_while_its_warm_up_finds_kafka_away_joins_no_group(world: World) -> None:
+    def fail(frame: object) -> None:
+        consumer.stop()
+        raise UnavailableError("UnknownTopicOrPartitionException")
+
+    consumer = world.consumer(warm_up=fail)
+    assert consumer.run(lambda frame, batch: None) == 0
+    assert world.events == []
 
 
 def test_another_error_of_the_warm_up_is_the_callers(world: World) -> None:

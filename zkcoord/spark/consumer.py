@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -158,7 +159,7 @@ class SparkConsumer:
                 log_ends = self._parts.log_ends()
                 stack.callback(log_ends.close)
                 reader = self._parts.reader()
-                self._warm_up(reader, log_ends)
+                self._warm_up(run.guard, reader, log_ends)
                 stack.callback(run.join_cancellers)
                 return self._joined(run, process, log_ends, reader, max_batches, idle_timeout_ms)
         finally:
@@ -212,7 +213,7 @@ class SparkConsumer:
             membership.start()
             return loop.run(process, max_batches, idle_timeout_ms)
 
-    def _warm_up(self, reader: Reader, log_ends: LogEnds) -> None:
+    def _warm_up(self, guard: BatchGuard, reader: Reader, log_ends: LogEnds) -> None:
         """Process a first batch for nobody, of what `_probe` finds.
 
         (A first real batch of 8 partitions takes 2.8 to 3.7 s in a cold session, 1.4 s after a warm-up of Spark alone,
@@ -220,17 +221,22 @@ class SparkConsumer:
         """
         probe = self._probe(log_ends)
         frame = reader.read(probe)  # tells without a topic, too, whether there is a connector
-        if not probe:
-            return
-        try:
-            (self._options.warm_up or _to_nowhere)(frame)
-        except Exception as error:
-            lacking = reader.lacks(error)
-            if lacking is not None:
-                raise UsageError(lacking) from error
-            if reader.away(error):
-                raise UnavailableError(f"Kafka does not deliver, try again: {error_line(error)}") from error
-            raise
+        limits = self._parts.limits
+        end = time.monotonic() + limits.warm_up_ms / 1000
+        while probe and not guard.view().leaving:
+            try:
+                (self._options.warm_up or _to_nowhere)(frame)
+                return
+            except Exception as error:
+                lacking = reader.lacks(error)
+                if lacking is not None:
+                    raise UsageError(lacking) from error
+                if not reader.away(error):
+                    raise
+                if time.monotonic() >= end:
+                    raise UnavailableError(f"Kafka does not deliver, try again: {error_line(error)}") from error
+            time.sleep(limits.away_wait_ms[0] / 1000)  # a broker may not know yet of a topic that the others know
+            frame = reader.read(probe)
 
     def _probe(self, log_ends: LogEnds) -> tuple[OffsetRange, ...]:
         """Return the last record of a topic that is read: an empty range if there is none, nothing without a topic.

@@ -51,6 +51,7 @@ class Limits:
     """How long a consumer waits, and how often it tries."""
 
     away_wait_ms: tuple[int, int] = (100, 5_000)  # Kafka or ZooKeeper is away: the first and the longest wait
+    warm_up_ms: int = 10_000  # Kafka tells the ends of its logs, and the first read finds it away: it is tried again
     away_batches_max: int = 5  # that fail in a row though Kafka tells the ends of its logs: that is no outage
     look_ms: int = 1_000  # between looks at a running batch: probes come seconds apart
     cancel_wait_ms: int = 5_000  # a cancelled batch is back within a second; code outside Spark cannot be cancelled
