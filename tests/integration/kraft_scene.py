@@ -88,12 +88,14 @@ class KRaftMove:
             self._close()
 
     def _close(self) -> None:
-        self._stack.close()  # readers and coordinators first: they started last
-        for broker in self.brokers:
-            broker.stop()
-        for controller in self.controllers:
-            controller.kill()  # of a quorum the last ones could not end in good order
-        self.old.close()
+        try:
+            self._stack.close()  # readers and coordinators first: they started last
+        finally:
+            for broker in self.brokers:
+                broker.stop()
+            for controller in self.controllers:
+                controller.kill()  # of a quorum the last ones could not end in good order
+            self.old.close()
 
     def _state(self) -> str:
         """What a failed test is told beside its error."""

@@ -19,6 +19,7 @@ STILL_REGISTERED = re.compile(
     r"NodeExistsException|CheckedEphemeral\.getAfterNodeExists|A broker is already registered"
 )
 # A killed broker's node lives as long as its ZooKeeper session: it is there, or goes while Kafka looks whose it is.
+TICK_MS = 2_000  # the coarsest clock by which ZooKeeper is usually set to end sessions
 NO_LOG4J_2 = "-Dlog4j2.StatusLogger.level=OFF"  # Kafka 4 has it on its class path, and it misses a configuration
 LOG4J = """log4j.rootLogger=WARN, out
 log4j.appender.out=org.apache.log4j.ConsoleAppender
@@ -130,10 +131,19 @@ class EmbeddedKafka(KafkaBroker):
         self.broker_id = broker_id
         self._zookeeper_hosts = zookeeper_hosts
         self._zookeeper_session_timeout_ms = zookeeper_session_timeout_ms
+        self._forgotten_s = 0.0
+
+    def kill(self) -> None:
+        """See the function of this name. ZooKeeper forgets the broker when its session ends."""
+        if self.running:
+            self._forgotten_s = time.monotonic() + (self._zookeeper_session_timeout_ms + TICK_MS) / 1000
+        super().kill()
 
     def start(self) -> Self:
         """Start it as any server. Tries again while ZooKeeper has, or just had, the node of a broker that was
         killed."""
+        if self._release < (1, 1):  # it may be confused by that node for good, or end
+            time.sleep(max(0.0, self._forgotten_s - time.monotonic()))
         end = time.monotonic() + self.start_deadline_ms / 1000
         while True:
             try:
