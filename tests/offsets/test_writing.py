@@ -7,6 +7,7 @@ import pytest
 from tests.migrate.memory_tree import MemoryTree
 from tests.old_members.test_walk import Deployment
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.moved import Moved, MoveState
 from zkcoord.core.record import GroupRecord
 from zkcoord.offsets.writing import RecordChangedError, write_offsets
 from zkcoord.shell.ports import CommitDone, Outcome
@@ -111,11 +112,14 @@ def test_a_refused_write_is_decided_again_from_what_the_server_reads_once_it_has
     assert (len(tree.sent), tree.nodes[DRAFT.offset("g", P0)]) == (2, "8")
 
 
-def test_f278_a_record_that_somebody_makes_under_the_writing_is_told_and_one_that_is_not_there_is_none() -> None:
-    """Of a group without a record nothing but that shows that it was moved to another tree meanwhile."""
+def test_f278_a_record_that_somebody_makes_under_the_writing_is_told_and_an_empty_or_absent_one_is_none() -> None:
+    """Nothing but that shows that a group without one was moved to another tree meanwhile. An empty one is a
+    coordinator's, which has seen the group."""
     tree = MemoryTree()
     assert [change.after for change in write_offsets(tree, DRAFT, "g", {P0: 5}, guard=(), why="a test")] == [5]
-    path = DRAFT.record("g")
+    path, leaving = DRAFT.record("g"), Moved(state=MoveState.LEAVING, tree="bb", address="zk-bb:2181", run="r")
     tree.meanwhile = lambda _: tree.set(path, b"")
+    assert [change.after for change in write_offsets(tree, DRAFT, "g", {P0: 6}, guard=(), why="a test")] == [6]
+    tree.meanwhile = lambda _: tree.set(path, encode_record(GroupRecord(moved=leaving)))
     with pytest.raises(RecordChangedError, match=r"group g: somebody made its record \(.*/g\) meanwhile: look there"):
         write_offsets(tree, DRAFT, "g", {P0: 7}, guard=(), why="a test")

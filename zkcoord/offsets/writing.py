@@ -183,12 +183,13 @@ def write_offsets(
 
 
 def _refuse_new_record(tree: OffsetTree, layout: Layout, group: str, guard: Sequence[CheckNode]) -> None:
-    """Of a group without a record no write checks that it has none: whoever has made one has not seen all of these."""
+    """Of a group without a record no write checks that it has none: whoever has decided something in one has not seen
+    all of these. A coordinator makes an empty one for a group that it sees for the first time, as after an import."""
     if guard:
         return
-    (record,) = data(tree.read, [layout.record(group)])
-    if record.exists:
-        what = f"group {group}: somebody made its record ({record.path}) meanwhile"
+    (node,) = data(tree.read, [layout.record(group)])
+    if (record_in(node) or DEFAULT_RECORD) != DEFAULT_RECORD:
+        what = f"group {group}: somebody made its record ({node.path}) meanwhile"
         raise RecordChangedError(f"{what}: look there, then run it again")
 
 
