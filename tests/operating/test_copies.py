@@ -12,7 +12,7 @@ from tests.offsets.two_trees import OURS, P0, P2, Pair, put, whole
 from zkcoord.core.moved import Moved, MoveState
 from zkcoord.core.record import DEFAULT_RECORD
 from zkcoord.errors import UsageError
-from zkcoord.operating.copies import remove_copy
+from zkcoord.operating.copies import remove_copy, remove_lost_copy
 from zkcoord.tree.paths import DRAFT, LEGACY, Layout
 from zkcoord.tree.record import encode_record
 from zkcoord.tree.registration import TOMBSTONE
@@ -188,3 +188,44 @@ def test_whoever_is_registered_at_a_copy_must_stop_first(when: str) -> None:
         removed(pair)
     assert pair.records()[1] is not None
     assert DRAFT.registration("g", "c1") in pair.memory(1).data()
+
+
+def lost(pair: Pair, address: str = "") -> None:
+    remove_lost_copy(pair.target.tree, pair.target.layout, "g", address or pair.source.address)
+
+
+@LAYOUTS
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize("fault", ["", "before", "after", "crash-before", "crash-after"])
+def test_a_copy_whose_source_is_lost_is_deleted_whole(layouts: tuple[Layout, Layout], back: bool, fault: str) -> None:
+    pair = left_behind(layouts, back=back)
+    memory, first = pair.memory(1), len(pair.memory(1).commits)
+    memory.fault = lambda number: fault if number == first else ""
+    with suppress(CrashError):
+        lost(pair)
+    if pair.records()[1] is not None:
+        lost(pair)
+    left = [path for path in memory.data() if path.endswith("/g") or "/g/" in path]
+    assert (left, pair.records()[1]) == ([], None)
+    with pytest.raises(UsageError, match=r"group g is not arriving from zk-\w\w:2181 here: it is no copy"):
+        lost(pair)
+
+
+def test_only_a_copy_that_arrives_from_the_lost_address_is_deleted() -> None:
+    pair = left_behind((DRAFT, DRAFT))
+    before = pair.memory(1).data()
+    with pytest.raises(
+        UsageError, match="group g is not arriving from zk-cc:2181 here: it is arriving from zk-aa:2181"
+    ):
+        lost(pair, "zk-cc:2181")
+    put(pair.memory(1), {DRAFT.registration("g", "c1"): OURS})
+    with pytest.raises(UsageError, match="c1 registered there: stop these consumers first"):
+        lost(pair)
+    assert before.items() <= pair.memory(1).data().items()
+
+    ended = Pair.of()
+    whole(ended.move())
+    back = ended.back()
+    with pytest.raises(UsageError, match="group g is not arriving from zk-bb:2181 here: it was moved to zk-bb:2181"):
+        lost(back)
+    assert ended.offsets(1) == {"0": b"100", "1": b"7"}

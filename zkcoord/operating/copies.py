@@ -1,17 +1,22 @@
-"""Removes what a move that was given up has left of a group in the other tree. One that breaks off is run again."""
+"""Removes what a move has left of a group that was given up, or cannot end. A removal that breaks off is run again."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from zkcoord.core.moved import MoveState
 from zkcoord.core.record import DEFAULT_RECORD, GroupRecord
 from zkcoord.core.words import some
 from zkcoord.errors import UsageError
+from zkcoord.migrate import BlockingTree
 from zkcoord.offsets.side import Side
 from zkcoord.offsets.writing import NAMED_MAX, readers_of
 from zkcoord.operating.releasing import remove
+from zkcoord.operating.requesting import read_record
+from zkcoord.tree.paths import Layout
 from zkcoord.tree.record import record_in
+from zkcoord.tree.registration import TOMBSTONE
 from zkcoord.tree.snapshot import Node
 
 
@@ -43,16 +48,37 @@ def remove_copy(source: Side, target: Side, group: str) -> bool:
         target.edit(group, edit)
         return True
 
+    _remove(target.tree, target.layout, group, still)
+    return True
+
+
+def remove_lost_copy(tree: BlockingTree, layout: Layout, group: str, address: str) -> None:
+    """Remove the group's copy from this tree, and its offsets: the tree at that address, which it comes from, is lost.
+
+    UsageError if there is no copy from there, or somebody is registered at it.
+    """
+
+    def still(record: GroupRecord | None) -> None:
+        moved = (record or DEFAULT_RECORD).moved
+        if moved is None or (moved.state, moved.address) != (MoveState.ARRIVING, address):
+            found = "it is no copy" if moved is None else f"it {moved.where()}"
+            raise UsageError(f"group {group} is not arriving from {address} here: {found}")
+
+    still(read_record(tree, layout, group))
+    _remove(tree, layout, group, still)
+
+
+def _remove(tree: BlockingTree, layout: Layout, group: str, still: Callable[[GroupRecord | None], object]) -> None:
+    """Remove all of the group. `still` raises when the record is not the copy's any more."""
+
     def refusal(node: Node) -> str:
         still(record_in(node))
-        readers = readers_of(target.tree.read, target.layout, group)
-        names = (*readers.ours, *readers.others)
+        readers = readers_of(tree.read, layout, group)
+        names = [name for name in (*readers.ours, *readers.others) if name != TOMBSTONE]  # of an earlier move from here
         return f"{some(names, NAMED_MAX)} registered there: stop these consumers first" if names else ""
 
-    layout = target.layout
     channels = () if layout.channels is None else (layout.channels_of(group),)
-    remove(target.tree, (*channels, layout.group(group), layout.record(group)), layout.record(group), refusal)
-    return True
+    remove(tree, (*channels, layout.group(group), layout.record(group)), layout.record(group), refusal)
 
 
 def _is_copy(record: GroupRecord | None, source: Side) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from click.testing import Result
@@ -10,11 +11,14 @@ from tests.cli.program import Run, Spawn
 from tests.integration.world import Member, World, named
 from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.moved import Moved, MoveState
+from zkcoord.core.record import GroupRecord
 from zkcoord.migrate import upgrade
 from zkcoord.operating.requesting import wait
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.shell.zk.config import Acl, ZooKeeperConfig
 from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.record import encode_record
 from zkcoord.tree.writes import CreateNode, Transaction
 
 pytestmark = pytest.mark.zookeeper
@@ -157,6 +161,35 @@ def test_a_group_of_which_an_old_tool_left_the_record_is_found_and_deleted(world
     assert text(run, "group", "describe", "left", *at).startswith("Group left: Empty, ")
     assert text(run, "group", "delete", "left", *at) == "group left: deleted\n"
     assert text(run, "group", "list", *at) == ""
+
+
+def test_a_copy_whose_source_is_lost_is_deleted_and_its_offsets_may_be_kept(
+    world: World, run: Run, tmp_path: Path
+) -> None:
+    at, kept = ("--zookeeper", world.zookeeper), str(tmp_path / "kept.txt")
+    arriving = Moved(state=MoveState.ARRIVING, tree="aa", address="zk-aa:2181", run="r")
+    world.put(DRAFT.record("g"), encode_record(GroupRecord(moved=arriving)))
+    world.put(DRAFT.offset("g", TopicPartition("clicks", 0)), b"7")
+    wait_until(lambda: "is arriving from zk-aa:2181" in text(run, "group", "describe", "g", *at), "it is seen")
+
+    text(run, "offsets", "export", kept, "--group", "g", *at)
+    delete = ("group", "delete", "g", "--copy-of")
+    wrong = run(*delete, "zk-aa:2181", "--offsets", *at)
+    assert (wrong.exit_code, said(wrong)) == (
+        2,
+        "error: --copy-of deletes the copy's offsets, too: leave --offsets out",
+    )
+    done = json.loads(text(run, *delete, "zk-aa:2181", "--output", "json", *at))
+    assert done == {"group": "g", "wish": "delete", "run": "", "state": "done"}
+    assert world.children("/zkcoord/groups") == []
+    again = run(*delete, "zk-aa:2181", *at)
+    assert (again.exit_code, said(again)) == (
+        2,
+        "error: group g is not arriving from zk-aa:2181 here: it is no copy",
+    )
+
+    text(run, "offsets", "import", kept, "--group", "g", *at)
+    assert world.data(DRAFT.offset("g", TopicPartition("clicks", 0))) == b"7"
 
 
 def test_a_pause_that_cannot_end_names_the_owner_that_nobody_can_read(world: World, member: Member, run: Run) -> None:

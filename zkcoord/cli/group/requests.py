@@ -12,8 +12,10 @@ from zkcoord.cli.options import Command, Settings, number_option, pass_settings
 from zkcoord.cli.output import tell
 from zkcoord.core.record import DELETE, HOLD, PAUSE, POKE, REBALANCE
 from zkcoord.core.requests import DONE
+from zkcoord.errors import UsageError
 from zkcoord.group_report import read_tree
 from zkcoord.operating.carrying_out import carry_out, end_standing
+from zkcoord.operating.copies import remove_lost_copy
 from zkcoord.operating.forgetting import forget_in_kafka, refuse_handed_over
 from zkcoord.operating.requesting import Answer
 
@@ -26,9 +28,9 @@ def _carry_out(settings: Settings, whose: str, name: str, timeout_ms: int, **fie
     _print(settings, whose, name, answer)
 
 
-def _print(settings: Settings, whose: str, name: str, answer: Answer) -> None:
+def _print(settings: Settings, whose: str, name: str, answer: Answer, text: str = "") -> None:
     kept = name == DELETE and answer.state == DONE
-    text = "deleted; its offsets are kept (--offsets deletes them, too)" if kept else answer.state
+    text = text or ("deleted; its offsets are kept (--offsets deletes them, too)" if kept else answer.state)
     document = {"group": whose, "wish": name, "run": answer.run, "state": answer.state}
     tell(settings, document, f"group {whose}: {text}")
 
@@ -61,17 +63,29 @@ def resume(settings: Settings, name: str, timeout_ms: int) -> None:
 @click.command(cls=Command, example="zkcoord group delete etl --offsets")
 @click.argument("name", metavar="G")
 @click.option("--offsets", is_flag=True, help="Also its offsets, and with them all that is left of it.")
+@click.option(
+    "--copy-of", metavar="H:P[/CHROOT]", help="A copy that arrives from there, offsets and all: that tree is lost."
+)
 @timeout
 @pass_settings
-def delete(settings: Settings, name: str, timeout_ms: int, offsets: bool) -> None:
+def delete(settings: Settings, name: str, timeout_ms: int, offsets: bool, copy_of: str | None) -> None:
     """Delete group G, which must have no members.
 
     Its offsets stay unless --offsets is given, and with them what belongs to them: whoever joins it again continues
     there. What people decided about the group is forgotten. `group list` does not show it until then. A group without
     offsets is deleted whole. Offsets in Kafka go first: of a group that has some --offsets needs --bootstrap-servers.
+
+    --copy-of is for the copy of a `migrate move` that cannot end or be given up any more, since nobody can reach the
+    tree at that address again. `offsets export` shows first how far the copy is.
     """
+    if copy_of is not None and offsets:
+        raise UsageError("--copy-of deletes the copy's offsets, too: leave --offsets out")
     with settings.tree() as tree:
         layout = read_tree(tree, settings.zookeeper_address()).layout
+        if copy_of is not None:
+            remove_lost_copy(tree, layout, name, copy_of)
+            _print(settings, name, DELETE, Answer(run="", state=DONE), "the copy is deleted")
+            return
         if offsets:
             open_kafka = None if settings.kafka_address() is None else partial(kafka_client, settings)
             forget_in_kafka(tree, layout, name, open_kafka)
