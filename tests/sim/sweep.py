@@ -2,7 +2,8 @@
 
 At each write that scenario forks: one child for each moment, in which the role dies or loses its connection there, and
 which then plays on to its end, while the scenario itself goes on undisturbed. A child is the same world as one that is
-played again from the start with that `CrashPlan` (`play_again`; a test compares), without the way to the point.
+played again from the start with that `CrashPlan` (`play_again`; a test compares), without the way to the point. Where
+that way is short it is played again: the memory that a child makes its own takes longer.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.sim.garbage import collect_between, collected_between
 from tests.sim.options import Options
 from tests.sim.world import CrashPlan, World
 
@@ -36,6 +38,8 @@ CHILDREN_MAX = os.cpu_count() or 1
 ANSWER_SECONDS = 900
 """A point takes some hundredths of a second; a child that says nothing for so long hangs."""
 OK, FAILED = b"+", b"-"
+NEAR_STEPS = 350
+"""So many steps of a world take as long as a child takes to come to its own memory."""
 
 
 class Point(NamedTuple):
@@ -52,11 +56,13 @@ class CrashPointError(AssertionError):
 class Forks:
     """Forks a world at each of its writes; every child's answer is collected by the process that runs undisturbed."""
 
-    def __init__(self, world: World, moments: Iterable[str], processes: Iterable[str] | None) -> None:
+    def __init__(self, world: World, moments: Iterable[str], processes: Iterable[str] | None, near_steps: int) -> None:
         self.points: list[Point] = []
+        self.near: list[CrashPlan] = []  # to be played again from the start
         self.plan: CrashPlan | None = None  # in a child: what happens to it
         self._world, self._moments = world, tuple(moments)
         self._processes = None if processes is None else frozenset(processes)
+        self._near_steps = near_steps
         self._pipe = -1  # in a child: where its answer goes
         self._running: dict[int, tuple[int, CrashPlan, bytearray]] = {}  # pipe -> pid, plan, what it said so far
 
@@ -66,7 +72,9 @@ class Forks:
             return None
         for when in self._moments:
             plan = CrashPlan(process, number, when)
-            if self._fork(plan):
+            if self._world.steps <= self._near_steps:
+                self.near.append(plan)
+            elif self._fork(plan):
                 return plan
         return None
 
@@ -104,10 +112,17 @@ class Forks:
                 raise CrashPointError(f"{text or f'exit code {status}'}\nat the crash point {plan}")
             self.points.append(Point(plan, text))
 
-    def collect(self) -> list[Point]:
-        """Every point, once all children have ended; in the order of the writes."""
+    def collect(self, again: Callable[[CrashPlan], Point]) -> list[Point]:
+        """Every point, once all children have ended, and what is near was played `again`; in the order of the
+        writes."""
         while self._running:
             self._listen()
+        for plan in self.near:
+            try:
+                self.points.append(again(plan))
+            except Exception as error:
+                raise CrashPointError(f"{_told(error)}\nat the crash point {plan}") from error
+            collect_between()
         return sorted(self.points, key=lambda p: (p.plan.process, p.plan.at_write, self._moments.index(p.plan.when)))
 
     def abandon(self) -> None:
@@ -141,24 +156,31 @@ def crash_points(
     processes: Iterable[str] | None = None,
     moments: Iterable[str] = KILLS + LOSSES,
     make: Make = World,
+    near_steps: int = NEAR_STEPS,
 ) -> list[Point]:
     """Play the scenario, and every write of the named processes (None: of all) at every moment to its end.
+
+    `near_steps`: a write within so many steps is not forked, but played again from the start.
 
     It is played in a process of its own: to fork one that has a whole test suite in its memory takes as long as to
     play a point. So the scenario is a function of a module, or a partial of one.
     """
     context = get_context("forkserver")
-    context.set_forkserver_preload([__name__])
+    context.set_forkserver_preload([__name__, "pytest"])  # which every scenario imports
     with ProcessPoolExecutor(1, mp_context=context) as apart:
         world = partial(make, seed, options or Options())
-        return apart.submit(_played, scenario, world, processes, tuple(moments)).result()
+        return apart.submit(_played, scenario, world, processes, tuple(moments), near_steps).result()
 
 
 def _played(
-    scenario: Scenario, make: Callable[[], World], processes: Iterable[str] | None, moments: tuple[str, ...]
+    scenario: Scenario,
+    make: Callable[[], World],
+    processes: Iterable[str] | None,
+    moments: tuple[str, ...],
+    near_steps: int,
 ) -> list[Point]:
     world = make()
-    forks = Forks(world, moments, processes)
+    forks = Forks(world, moments, processes, near_steps)
     world.at_write = forks.at_write
     try:
         scenario(world)
@@ -169,7 +191,8 @@ def _played(
     else:
         if forks.plan is not None:
             forks.answer(None)
-        return forks.collect()
+        with collected_between():
+            return forks.collect(partial(_again, scenario, make))
     finally:
         forks.abandon()
 
@@ -178,7 +201,11 @@ def play_again(
     scenario: Scenario, plan: CrashPlan, seed: int = 0, options: Options | None = None, make: Make = World
 ) -> Point:
     """One crash point from the start, in this process: to look into it."""
-    world = make(seed, options or Options())
+    return _again(scenario, partial(make, seed, options or Options()), plan)
+
+
+def _again(scenario: Scenario, make: Callable[[], World], plan: CrashPlan) -> Point:
+    world = make()
     world.plan(plan)
     scenario(world)
     return Point(plan, str(world.random_fingerprint()))

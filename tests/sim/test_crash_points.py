@@ -12,6 +12,7 @@ from tests.sim.toy import GOAL, PATH, Counter
 from tests.sim.world import CrashPlan, World
 
 SWEPT = 4  # a seed in which both write, one beside the other
+NEAR_STEPS = 400  # some of its writes are within so many, and others are not
 
 
 def counters(world: World) -> None:
@@ -35,10 +36,17 @@ def test_a_crash_sweep_visits_every_write_at_every_moment() -> None:
 
 
 def test_a_crash_point_that_was_forked_is_the_world_that_is_played_again_from_its_start() -> None:
-    points = crash_points(counters, SWEPT)
+    points = crash_points(counters, SWEPT, near_steps=0)
     assert len({point.fingerprint for point in points}) > len(points) // 2
     for point in points[::7]:
         assert play_again(counters, point.plan, SWEPT) == point
+
+
+def test_a_crash_point_that_is_near_its_start_is_played_again_and_is_the_one_that_a_fork_comes_to() -> None:
+    forked, some_again = (
+        crash_points(counters, SWEPT, processes=["counter-1"], near_steps=near) for near in (0, NEAR_STEPS)
+    )
+    assert some_again == forked
 
 
 def never_dies(world: World) -> None:
@@ -55,11 +63,15 @@ def vanishes(world: World) -> None:
         os._exit(7)
 
 
-def test_a_scenario_that_fails_at_a_crash_point_says_at_which_and_why() -> None:
+@pytest.mark.parametrize("near_steps", [0, NEAR_STEPS])
+def test_a_scenario_that_fails_at_a_crash_point_says_at_which_and_why(near_steps: int) -> None:
     told = r"(?s)SimulationError: it has died\n.*at the crash point CrashPlan\(process='counter-1', at_write="
     with pytest.raises(CrashPointError, match=told):
-        crash_points(never_dies, SWEPT)
+        crash_points(never_dies, SWEPT, near_steps=near_steps)
+
+
+def test_a_scenario_whose_process_ends_at_a_crash_point_says_at_which() -> None:
     with pytest.raises(
         CrashPointError, match=r"exit code 7\nat the crash point CrashPlan\(process='counter-0', at_write="
     ):
-        crash_points(vanishes, SWEPT, moments=KILLS)
+        crash_points(vanishes, SWEPT, moments=KILLS, near_steps=0)
