@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from tests.sim.actors import GROUP
-from tests.sim.field import parse_json
+from tests.sim.field import parsed
 from tests.sim.scenarios import Scene
 from tests.sim.script import QUIET, SESSION_MS
 from tests.sim.world import World
@@ -29,7 +29,7 @@ def settled(played: Scene, members: int = 0) -> bool:
     if any(field.commands.values()) or len(field.registrations) < members:
         return False
     alive = [p for p, held in field.holdings.items() if (GROUP, held.consumer) in field.registrations]
-    topic = parse_json(field.ensemble.data("/brokers/topics/t") or b"")
+    topic = parsed(field.ensemble.data("/brokers/topics/t") or b"")
     return len(alive) == len(topic["partitions"])
 
 

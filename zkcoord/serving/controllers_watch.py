@@ -14,6 +14,8 @@ from zkcoord.tree.paths import CONTROLLER
 from zkcoord.tree.snapshot import Key, Node, key_of
 
 LANE = "controllers"  # of the coordinator's writes to its own node
+FOLLOWED = tuple(key_of(path, kind) for path, kind, _ in READS)
+SCOPES = tuple(path for path, _, _ in READS)
 
 
 class ControllersWatch:
@@ -23,6 +25,7 @@ class ControllersWatch:
         """`election`: has this coordinator's own node, in which it says so to the tools."""
         self._loop, self._problem, self._election = loop, problem, election
         self._nodes: dict[Key, Node] = {}
+        self._moving = False  # by these nodes, once all are read: a coordinator asks at each of its steps
         self._written: Written | None = None  # None: no brokers are being moved, or that is not known
         self.silent = False
         for path, kind, _ in READS:
@@ -30,17 +33,18 @@ class ControllersWatch:
 
     def take(self, node: Node) -> None:
         """Take an answer in, if it is followed here."""
-        if any((node.path, node.kind) == (path, kind) for path, kind, _ in READS):
-            self._nodes[key_of(node.path, node.kind)] = node
+        key = key_of(node.path, node.kind)
+        if key in FOLLOWED:
+            self._nodes[key] = node
+            if len(self._nodes) == len(FOLLOWED):
+                self._moving = move_of([self._nodes[key] for key in FOLLOWED]) is BrokersMove.MOVING
 
     def advance(self, now_ms: int) -> int | None:
         """Judge what was read, and say what is new. Returns when to come again."""
         tracker = self._loop.tracker
-        if len(self._nodes) < len(READS) or not all(tracker.clean(path) for path, _, _ in READS):
+        if len(self._nodes) < len(FOLLOWED) or not all(map(tracker.clean, SCOPES)):
             return None
-        nodes = [self._nodes[key_of(path, kind)] for path, kind, _ in READS]
-        moving = move_of(nodes) is BrokersMove.MOVING
-        self._written = written(self._written, nodes[0], now_ms) if moving else None
+        self._written = written(self._written, self._nodes[FOLLOWED[0]], now_ms) if self._moving else None
         due_ms = None if self._written is None else self._written.since_ms + SILENT_MS
         self.silent = due_ms is not None and now_ms >= due_ms
         self._problem(CONTROLLER, SILENT if self.silent else None)

@@ -98,6 +98,7 @@ def old_consumers(brokers: Node, registrations: Iterable[Node]) -> SchemaError |
     )
 
 
+@lru_cache(maxsize=SCHEMAS_KNOWN)
 def is_newer(data: bytes) -> bool:
     """True when the schema in `data` can be read, but is in a newer format than this program's.
 
