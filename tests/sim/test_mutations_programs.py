@@ -151,14 +151,14 @@ streaming_in_kafka = partial(play_in_store, store="kafka", kind=StreamProgram, e
 
 CASES = (
     Case(an_exit_in_a_callback_ends_its_thread, plain, 300, first=55),
-    Case(a_fenced_batch_begins, sparkling, 20, first=5),
+    Case(a_fenced_batch_begins, sparkling, 20, first=3),
     Case(a_fenced_batch_is_not_cancelled, sparkling, 120, first=8),
     Case(a_stop_does_not_wait_for_the_batch, sparkling, 5, first=2),
-    Case(announced_ranges_are_cut_anew, sparkling, 5, first=1),
-    Case(a_complete_range_is_passed_over_whoever_went_on, streaming, 60),
+    Case(announced_ranges_are_cut_anew, sparkling, 5),
+    Case(a_complete_range_is_passed_over_whoever_went_on, streaming, 60, first=1),
     Case(a_stop_commits_what_spark_has_not_completed, streaming, 5),
-    Case(a_stop_commits_what_spark_has_not_completed, streaming_in_kafka, 10),
-    Case(a_complete_range_is_passed_over_whoever_went_on, streaming_in_kafka, 60),
+    Case(a_stop_commits_what_spark_has_not_completed, streaming_in_kafka, 10, first=1),
+    Case(a_complete_range_is_passed_over_whoever_went_on, streaming_in_kafka, 60, first=1),
 )
 
 
