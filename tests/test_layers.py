@@ -85,6 +85,7 @@ ALLOWED: dict[str, set[str]] = {
         "zkcoord.shell.ports",
         "zkcoord.kafka.client",
         "zkcoord.kafka.errors",
+        "zkcoord.kafka.renewed",
         "zkcoord.offsets",
         "zkcoord.errors",
         "pyarrow",

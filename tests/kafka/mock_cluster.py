@@ -38,3 +38,7 @@ class MockCluster:
     def down(self, broker: int) -> None:
         """The broker ends its connections and takes no more. The partitions that it leads keep it."""
         assert LIBRARY.rd_kafka_mock_broker_set_down(self._cluster, broker) == 0
+
+    def delay(self, broker: int, milliseconds: int) -> None:
+        """The broker's answers take so long."""
+        assert LIBRARY.rd_kafka_mock_broker_set_rtt(self._cluster, broker, milliseconds) == 0

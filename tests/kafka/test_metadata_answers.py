@@ -16,6 +16,7 @@ from zkcoord.core.topic_mirror import DESCRIBE_MAX, Topic
 from zkcoord.errors import RefusedError, UnavailableError, UsageError
 from zkcoord.kafka.client import KafkaClient
 from zkcoord.kafka.metadata import KafkaMetadata, answering
+from zkcoord.kafka.renewed import RENEW_MS
 
 NOWHERE = "127.0.0.1:9"
 TOPIC_ID = "J9yFzcT8Sdqog+R1XZ7J/A"
@@ -185,18 +186,37 @@ def test_brokers_whose_racks_are_not_told_are_away(monkeypatch: pytest.MonkeyPat
         brokers(nobody, monkeypatch)
 
 
-def test_f247_what_nobody_answered_is_followed_by_another_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    clients = [Answers({"t": done(told)}) for told in (MISSING, REFUSED)] + [Answers({"t": done(topic())})]
-    opening = iter(clients)
-    monkeypatch.setattr("zkcoord.kafka.metadata.KafkaClient", lambda *_args, **_named: next(opening))
-    metadata = KafkaMetadata(NOWHERE, timeout_ms=100)
-    with pytest.raises(UnavailableError, match="did not tell the racks"):
-        metadata.answer(Question(Kind.CLUSTER))
-    assert [client.closed for client in clients] == [True, False, False]
+def test_f247_what_nobody_answered_for_long_is_followed_by_another_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    client, ended, clock = Answers({"t": Future()}), list[Any](), [0]
+    monkeypatch.setattr(client._renewed, "_ends", ended.append)
+    monkeypatch.setattr("zkcoord.kafka.renewed.mono_ms", lambda: clock[0])
+    metadata, nobody = opened(client, monkeypatch), dict[int, Any]()
+    with client._renewed.used() as first:
+        pass
+
+    def unanswered(at_ms: int) -> None:
+        clock[0] = at_ms
+        with pytest.raises(UnavailableError, match="names no brokers"):
+            metadata.answer(Question(Kind.CLUSTER))
+
+    client.brokers = nobody
+    unanswered(0)
+    client._topics, client.brokers = {"t": done(REFUSED)}, {2: NODE}
     with pytest.raises(RefusedError):  # it is an answer
         metadata.answer(Question(Kind.CLUSTER))
+    client.brokers = nobody
+    unanswered(RENEW_MS)
+    clock[0] += RENEW_MS - 1
+    assert metadata.answer(Question(Kind.LIST)) == Listed("c", frozenset(), {"t": "0:2"}, whole=False)
+    assert ended == []
+    unanswered(2 * RENEW_MS)
+    assert ended == [first]
+    unanswered(2 * RENEW_MS + 1)
+    client.brokers = {2: NODE}
     assert metadata.answer(Question(Kind.LIST)) == Listed("c", frozenset({2}), {"t": "0:2"})
-    assert [client.closed for client in clients] == [True, False, False]
+    client.brokers, metadata._seen = nobody, None
+    unanswered(3 * RENEW_MS + 1)
+    assert ended == [first]
 
 
 def test_all_names_that_kafka_allows_are_listed_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,17 +6,23 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Producer
 
-from tests.kafka.helpers import Broker, Coordinator, Open, read
+from tests.kafka.helpers import PATIENCE_SECONDS, QUIET, Broker, Coordinator, Open, read
+from tests.kafka.mock_cluster import MockCluster
 from tests.kafka.test_reach import Cluster
+from tests.shell.zk_world import Proxy
+from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
-from zkcoord.errors import UnavailableError
-from zkcoord.kafka import reach, renewed
+from zkcoord.errors import UnavailableError, UnknownPartitionError, UsageError, ZkcoordError
+from zkcoord.kafka import client, reach, renewed
 from zkcoord.kafka.client import KafkaClient
-from zkcoord.kafka.reach import CHECK_MS, RENEW_MS, SILENT_MS, Reach
-from zkcoord.kafka.renewed import RENEW_SECONDS, Renewed
+from zkcoord.kafka.consumer import KafkaConsumer
+from zkcoord.kafka.fetcher import fetch_settings
+from zkcoord.kafka.reach import CHECK_MS, SILENT_MS, Reach
+from zkcoord.kafka.renewed import RENEW_MS
 
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 AWAY = UnavailableError("Kafka at h:1 cannot be reached: no brokers; check that it runs")
 
 
@@ -75,26 +81,23 @@ def test_f269_a_long_silence_is_asked_about_and_a_client_that_has_no_answer_for_
     look_until(began + 2 * SILENT_MS + CHECK_MS)
     assert (cluster.asked, seen.error, replaced) == (2, None, [])
     cluster.up = False
-    look_until(began + 3 * SILENT_MS + 2 * RENEW_MS + 3 * CHECK_MS)
+    look_until(began + 3 * SILENT_MS + 2 * RENEW_MS + 4 * CHECK_MS)
     assert seen.error is AWAY
     first, second = replaced
-    assert second - first == RENEW_MS
+    assert second - first == RENEW_MS + CHECK_MS
     cluster.up = True
     look_until(clock[0] + 3 * RENEW_MS)
     assert (seen.error, len(replaced)) == (None, 2)
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("forgetful", [Forgetful(), Starting()], ids=["none", "one that names none"])
 def test_f269_a_consumer_whose_client_has_forgotten_all_brokers_reads_on_and_each_message_once(
     broker: Broker,
     open_consumer: Open,
     coordinator: Coordinator,
-    monkeypatch: pytest.MonkeyPatch,
     forgetful: Forgetful,
 ) -> None:
-    monkeypatch.setattr(reach, "SILENT_MS", 100)
-    monkeypatch.setattr(reach, "RENEW_MS", 100)
-    monkeypatch.setattr(reach, "CHECK_MS", 50)
     topic = broker.topic([3, 2])
     consumer = open_consumer()
     coordinator.give({TopicPartition(topic, 0): 0, TopicPartition(topic, 1): 0})
@@ -107,18 +110,124 @@ def test_f269_a_consumer_whose_client_has_forgotten_all_brokers_reads_on_and_eac
     assert (forgetful.ended, consumer.poll(0.2), consumer.away) == (True, None, None)
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients are replaced after a moment."""
+    monkeypatch.setattr(reach, "SILENT_MS", 100)
+    monkeypatch.setattr(renewed, "RENEW_MS", 100)
+    monkeypatch.setattr(reach, "CHECK_MS", 50)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_f300_a_consumer_goes_on_when_another_client_cannot_be_made_and_reads_on_when_one_can(
+    broker: Broker, open_consumer: Open, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition, tries = TopicPartition(broker.topic([2]), 0), list[object]()
+    consumer = open_consumer()
+    coordinator.give({partition: 0})
+    assert read(consumer, 2) == [(0, 0), (0, 1)]
+    fetcher, broken = consumer._fetcher, Forgetful()
+    opens = fetcher._opens
+
+    def refused() -> Any:
+        tries.append(fetcher)
+        raise UsageError("ssl.ca.location: no such file")
+
+    fetcher._native.close()
+    monkeypatch.setattr(broken, "incremental_unassign", lambda _: None, raising=False)
+    fetcher._native, fetcher._opens = broken, refused  # type: ignore[assignment]
+    wait_until(lambda: consumer.poll(0.1) is not None or len(tries) > 1, "another client is tried for")
+    assert (broken.ended, fetcher.idle) == (False, False)
+    fetcher._opens = opens
+    broker.produce(partition, [b"2"])
+    assert read(consumer, 1) == [(0, 2)]
+    assert broken.ended
+
+
+@pytest.mark.usefixtures("impatient")
+def test_f301_a_client_that_is_replaced_reads_nothing_of_another_cluster(
+    broker: Broker, open_consumer: Open, coordinator: Coordinator
+) -> None:
+    """The brokers' name leads to another cluster now, which has the topic, too, with as many records."""
+    other, topic = Broker(), broker.topic([2])
+    partition = TopicPartition(topic, 0)
+    other.produce(partition, [b"0", b"1", b"2"])
+    consumer = open_consumer()
+    coordinator.give({partition: 0})
+    assert read(consumer, 2) == [(0, 0), (0, 1)]
+    consumer.commit()
+    fetcher = consumer._fetcher
+    fetcher._native.close()
+    settings = fetch_settings("g", {})
+    fetcher._native = Forgetful()
+    fetcher._opens = lambda: client.open_consumer(other.bootstrap_servers, settings, fetcher._on_error)  # type: ignore[assignment]
+    with pytest.raises(UsageError, match="is another cluster now"):
+        wait_until(lambda: consumer.poll(0.1) is not None, "a message of the other cluster")
+    with pytest.raises(UsageError, match="is another cluster now"):
+        consumer.poll(0.1)
+    assert (consumer.position(partition), coordinator.store) == (2, {partition: 2})
+
+
+def test_f301_brokers_that_are_all_away_are_not_followed_by_those_of_another_cluster(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """librdkafka would begin again at the address, and go on there after a second."""
+    monkeypatch.setattr(renewed, "RENEW_MS", 3_000)
+    first, second, partition = MockCluster(1), MockCluster(1), TopicPartition(MockCluster.topic, 0)
+    for cluster, count in ((first, 2), (second, 5)):
+        producer = Producer({"bootstrap.servers": cluster.servers}, logger=QUIET)
+        for _ in range(count):
+            producer.produce(partition.topic, b"", partition=partition.partition)
+        assert producer.flush(PATIENCE_SECONDS) == 0
+    with Proxy(int(first.servers.rpartition(":")[2])) as way:
+        consumer = KafkaConsumer("zk:2181", way.hosts, "g", [partition.topic], membership=coordinator)
+        with consumer:
+            coordinator.give({partition: 0})
+            assert read(consumer, 2) == [(0, 0), (0, 1)]
+            way._target_port = int(second.servers.rpartition(":")[2])
+            way.cut()
+            first.down(1)
+            with pytest.raises(UsageError, match="is another cluster now"):
+                wait_until(lambda: consumer.poll(0.1) is not None, "a message of the other cluster")
+    assert coordinator.store == {partition: 2}
+
+
 def test_f269_a_client_whose_questions_have_no_answer_for_long_asks_through_another_one(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(renewed, "RENEW_SECONDS", 0.0)
+    monkeypatch.setattr(renewed, "RENEW_MS", 0)
     partition, forgetful = TopicPartition(broker.topic([4]), 0), Forgetful()
-    with KafkaClient(broker.bootstrap_servers) as client:
-        assert client.ask_offsets([partition], "latest") == ({partition: 4}, {})
-        client._renewed.client = forgetful
+    with KafkaClient(broker.bootstrap_servers) as asking:
+        assert asking.ask_offsets([partition], "latest") == ({partition: 4}, {})
+        assert asking._renewed._held is not None
+        asking._renewed._held.client = forgetful
         monkeypatch.setattr(forgetful, "list_offsets", unanswered)
-        found, failed = client.ask_offsets([partition], "latest")
+        assert asking.ask_offsets([], "latest") == ({}, {})
+        found, failed = asking.ask_offsets([partition], "latest")
         assert (found, type(failed[partition]), forgetful.ended) == ({}, UnavailableError, True)
-        assert client.ask_offsets([partition], "latest") == ({partition: 4}, {})
+        assert asking.ask_offsets([partition], "latest") == ({partition: 4}, {})
+
+
+@pytest.mark.parametrize(
+    ("found", "failed", "answered"),
+    [
+        ({P0: 4}, {P1: AWAY}, True),
+        ({}, {P0: UnknownPartitionError("no such topic"), P1: AWAY}, True),
+        ({}, {P0: AWAY, P1: AWAY}, False),
+    ],
+)
+def test_one_leader_that_answers_is_an_answer_also_when_it_says_no(
+    found: dict[TopicPartition, int],
+    failed: dict[TopicPartition, ZkcoordError],
+    answered: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(renewed, "RENEW_MS", 0)
+    monkeypatch.setattr(KafkaClient, "_ask_leaders", lambda *_: (found, failed))
+    with KafkaClient("127.0.0.1:9") as asking:
+        first = asking._renewed._held
+        assert asking.ask_offsets([P0, P1], "latest") == (found, failed)
+        assert (asking._renewed._held is first) == answered
 
 
 def unanswered(asked: Any, **_times: Any) -> Any:
@@ -131,35 +240,3 @@ class NoAnswer:
 
     def result(self, _seconds: float) -> Any:
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-
-
-def test_f269_a_client_that_somebody_uses_or_that_was_answered_or_is_closed_is_not_replaced(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    opened = list[Forgetful]()
-    clients = Renewed(lambda: opened.append(Forgetful()) or opened[-1])  # type: ignore[func-returns-value]
-    clients.heard(answered=False)
-    assert len(opened) == 1  # for long: not yet
-    monkeypatch.setattr(renewed, "RENEW_SECONDS", 0.0)
-    clients.heard(answered=True)
-    with clients.used():
-        clients.heard(answered=False)
-    assert (clients.client, len(opened)) == (opened[0], 1)
-    clients.heard(answered=False)
-    assert (clients.client, [each.ended for each in opened]) == (opened[1], [True, False])
-    assert (clients.close(), clients.close()) == (opened[1], None)
-    clients.heard(answered=False)
-    assert len(opened) == 2
-
-
-def test_an_answer_begins_the_time_without_one_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, opened = [0.0], list[Forgetful]()
-    monkeypatch.setattr(renewed, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    clients = Renewed(lambda: opened.append(Forgetful()) or opened[-1])  # type: ignore[func-returns-value]
-    for seconds, answered in ((0, False), (5, True), (9, False), (12, False), (18, False)):
-        clock[0] = seconds
-        clients.heard(answered)
-    assert len(opened) == 1
-    clock[0] = 9 + RENEW_SECONDS
-    clients.heard(answered=False)
-    assert len(opened) == 2

@@ -1,4 +1,4 @@
-"""What a member's thread asks of Kafka: the client is made when it is needed, bounded in time, and closed."""
+"""What a member's thread asks of Kafka: bounded in time, on a thread of its own, and closed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.tenure import CommitOutcome, KafkaCommit, Stamp, Tenure
-from zkcoord.errors import UnavailableError, UsageError
+from zkcoord.errors import UnavailableError, UsageError, ZkcoordError
 from zkcoord.kafka.client import LATE_MS, TIMEOUT_MS
 from zkcoord.offsets.group_commits import TIMEOUT_MS_MIN, GroupCommits, request_ms
 from zkcoord.offsets.ports import Commits
@@ -32,16 +32,17 @@ class Stored:
 
     def __init__(self) -> None:
         self.commits: dict[TopicPartition, KafkaCommit] = {}
-        self.away, self.closed = False, 0
+        self.error: ZkcoordError | None = None
+        self.closed = 0
 
     def read(self, partitions: Collection[TopicPartition]) -> Commits:
-        if self.away:
-            raise UnavailableError("away")
+        if self.error is not None:
+            raise self.error
         return {p: c for p, c in self.commits.items() if p in partitions}
 
     def commit(self, commits: Commits) -> CommitOutcome:
-        if self.away:
-            return CommitOutcome(unknown=dict.fromkeys(commits, UnavailableError("away")))
+        if self.error is not None:
+            raise self.error
         self.commits |= commits
         return CommitOutcome(done=frozenset(commits))
 
@@ -49,57 +50,23 @@ class Stored:
         self.closed += 1
 
 
-def test_the_client_is_made_at_the_first_call_and_only_once() -> None:
-    opened: list[Stored] = []
-
-    def opens() -> Stored:
-        opened.append(Stored())
-        return opened[-1]
-
-    commits = GroupCommits(opens, now)
-    assert not opened
+def test_a_commit_has_the_time_and_is_read_as_it_stands() -> None:
+    stored = Stored()
+    commits = GroupCommits(stored, now)
     assert commits.read((P0, P1)) == {}
     assert commits.commit(FIVE) == CommitOutcome(done=frozenset({P0}))
     assert commits.read((P0, P1)) == STAMPED
     commits.close()
-    commits.close()
-    assert [each.closed for each in opened] == [1]
+    assert stored.closed == 1
 
 
-def test_f269_a_client_that_had_no_answer_is_ended_and_the_next_request_goes_through_another_one() -> None:
-    opened: list[Stored] = []
-    commits = GroupCommits(lambda: opened.append(Stored()) or opened[-1], now)  # type: ignore[func-returns-value]
-    assert commits.commit(FIVE).done == {P0}
-    opened[0].away = True
-    assert commits.commit(FIVE).unknown.keys() == {P0}
-    assert commits.read((P0,)) == {}
-    opened[1].away = True
-    with pytest.raises(UnavailableError):
-        commits.read((P0,))
-    assert commits.commit(FIVE).done == {P0}
-    assert [each.closed for each in opened] == [1, 1, 0]
-
-
-def test_a_consumer_that_was_stopped_reads_and_commits_nothing_more() -> None:
-    made: list[Stored] = []
-    commits = GroupCommits(lambda: made.append(Stored()) or made[0], now)  # type: ignore[func-returns-value]
-    commits.close()
-    with pytest.raises(UsageError, match="was stopped"):
-        commits.read((P0,))
-    assert set(commits.commit(FIVE).refused) == {P0}
-    assert not made
-
-
-def test_a_read_without_an_answer_raises_and_a_client_that_cannot_be_made_refuses_the_commit() -> None:
+def test_a_read_without_an_answer_raises_and_a_commit_that_cannot_be_sent_is_refused() -> None:
     stored = Stored()
-    stored.away = True
+    stored.error = UnavailableError("away")
     with pytest.raises(UnavailableError):
-        GroupCommits(lambda: stored, now).read((P0,))
-
-    def opens() -> Stored:
-        raise UsageError("Kafka needs an extra package")
-
-    assert str(GroupCommits(opens, now).commit(FIVE).refused[P0]) == "Kafka needs an extra package"
+        GroupCommits(stored, now).read((P0,))
+    stored.error = UsageError("Kafka needs an extra package")
+    assert GroupCommits(stored, now).commit(FIVE).refused == {P0: stored.error}
 
 
 @pytest.mark.parametrize(
@@ -121,7 +88,7 @@ def test_commits_have_a_thread_of_their_own_and_wait_for_no_callback() -> None:
         answers.append((threading.current_thread().name, done))
 
     stored = Stored()
-    worker = Worker({"stop": stop}, {"reset": stop}, answer, print, GroupCommits(lambda: stored, now).functions())
+    worker = Worker({"stop": stop}, {"reset": stop}, answer, print, GroupCommits(stored, now).functions())
     worker.start()
     worker.call(1, "stop", ())
     worker.call(2, "reset", ())

@@ -6,20 +6,24 @@ import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from tests.kafka.helpers import QUIET, Broker
+from tests.kafka.mock_cluster import MockCluster
 from tests.offsets.test_kafka_store import NOWHERE, PARTITIONS, admin, new_group, new_topic, ours
 from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.tenure import CommitOutcome, KafkaCommit
 from zkcoord.embedded import EmbeddedKafka
 from zkcoord.errors import UnavailableError, UnknownPartitionError, UsageError
+from zkcoord.kafka import renewed
 from zkcoord.kafka.client import KafkaClient
-from zkcoord.offsets.group_consumer import GroupConsumer
+from zkcoord.offsets import group_consumer
+from zkcoord.offsets.group_consumer import TIMEOUT_MS_MIN, GroupConsumer
 from zkcoord.offsets.kafka_store import KafkaCommits
 
 __all__ = ["admin"]
@@ -116,7 +120,7 @@ def test_a_closed_one_ends_a_commit_that_is_under_way_and_takes_no_other() -> No
     store = GroupConsumer("g", NOWHERE, {}, timeout_ms=60_000)
     thread = threading.Thread(target=lambda: found.append(store.commit({p: ours(1)})))
     thread.start()
-    wait_until(lambda: store._busy, "the commit is under way")
+    wait_until(lambda: store._renewed._held is not None, "the commit is under way")
     store.close()
     thread.join(20)
     assert [set(outcome.unknown) for outcome in found] == [{p}]
@@ -128,4 +132,105 @@ def test_a_closed_one_ends_a_commit_that_is_under_way_and_takes_no_other() -> No
 def test_settings_of_a_consumer_that_reads_do_not_matter_to_one_that_commits() -> None:
     settings = {"group.id": "another", "group.protocol": "consumer", "enable.auto.commit": "true", "client.id": "c"}
     settings |= {"session.timeout.ms": "45000", "fetch.wait.max.ms": "5000", "group.instance.id": uuid.uuid4().hex}
-    GroupConsumer("g", NOWHERE, settings, timeout_ms=1_000).close()
+    with closing(GroupConsumer("g", NOWHERE, settings, timeout_ms=1_000)) as store, pytest.raises(UnavailableError):
+        store.read([TopicPartition("t", 0)])
+
+
+class Native:
+    """librdkafka's consumer, without a broker while it is `away`. What it was asked to commit is answered by a poll."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.settings, self.away, self.closed = settings, False, 0
+        self.sent = list[Any]()
+
+    def commit(self, *, offsets: list[Any], asynchronous: bool) -> None:
+        self.sent.append(offsets)
+
+    def poll(self, _seconds: float) -> None:
+        while self.sent and not self.away:
+            self.settings["on_commit"](None, self.sent.pop(0))
+
+    def committed(self, asked: list[Any], timeout: float) -> list[Any]:
+        if self.away:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        return asked
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Native]:
+    """librdkafka's clients, in the order in which they were made."""
+    made = list[Native]()
+    monkeypatch.setattr(group_consumer, "open_consumer", lambda _to, given, _: made.append(Native(given)) or made[-1])  # type: ignore[func-returns-value]
+    return made
+
+
+def test_a_client_is_made_at_the_first_request_and_closed_once(opened: list[Native]) -> None:
+    store = GroupConsumer("g", NOWHERE, {"sasl.username": "u"}, timeout_ms=1_000)
+    assert (store.read([]), opened) == ({}, [])
+    p = TopicPartition("t", 0)
+    assert store.commit({p: ours(1)}).done == {p}
+    assert store.read([p]) == {}
+    store.close()
+    store.close()
+    assert [each.closed for each in opened] == [1]
+    GroupConsumer("g", NOWHERE, {}, timeout_ms=1_000).close()
+    assert len(opened) == 1
+
+
+def test_f269_a_client_that_had_no_answer_for_long_is_ended_and_the_next_request_goes_through_another_one(
+    opened: list[Native], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    p = TopicPartition("t", 0)
+    with closing(GroupConsumer("g", NOWHERE, {"sasl.username": "u"}, timeout_ms=10)) as store:
+        assert store.commit({p: ours(1)}).done == {p}
+        opened[0].away = True
+        assert store.commit({p: ours(2)}).unknown.keys() == {p}
+        with pytest.raises(UnavailableError):
+            store.read([p])
+        assert len(opened) == 1
+        monkeypatch.setattr(renewed, "RENEW_MS", 0)
+        assert store.commit({p: ours(3)}).unknown.keys() == {p}
+        assert store.commit({p: ours(3)}).done == {p}
+        opened[1].away = True
+        with pytest.raises(UnavailableError):
+            store.read([p])
+        assert store.read([p]) == {}
+        opened[0].away = False
+        opened[0].poll(0)  # what it had sent is answered late, with an error
+    assert [each.closed for each in opened] == [1, 1, 1]
+    assert {each.settings["sasl.username"] for each in opened} == {"u"}
+
+
+def test_the_late_answer_of_a_client_that_was_replaced_is_not_the_next_ones(
+    opened: list[Native], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(renewed, "RENEW_MS", 0)
+    p, five = TopicPartition("t", 0), {TopicPartition("t", 0): KafkaCommit(offset=5)}
+    with closing(GroupConsumer("g", NOWHERE, {}, timeout_ms=10)) as store:
+        for _ in range(2):
+            store.commit({p: ours(1)})
+            opened[-1].away = True
+            assert store.commit(five).unknown.keys() == {p}
+        opened[0].away = False
+        sent = Native.commit
+
+        def late(native: Native, **given: Any) -> None:
+            sent(native, **given)
+            opened[-1].away = True
+            opened[0].poll(0)
+
+        monkeypatch.setattr(Native, "commit", late)
+        assert store.commit(five).unknown.keys() == {p}
+
+
+def test_f299_a_broker_that_takes_longer_to_connect_to_than_one_request_may_take_is_committed_to() -> None:
+    cluster = MockCluster(1)
+    cluster.delay(1, 400)
+    p = TopicPartition(MockCluster.topic, 0)
+    with closing(GroupConsumer("g", cluster.servers, {}, timeout_ms=TIMEOUT_MS_MIN)) as store:
+        outcomes = [store.commit({p: ours(3)}) for _ in range(6)]
+        assert [bool(each.done) for each in outcomes][0::5] == [False, True]
+        assert store.read([p]) == {p: ours(3)}

@@ -104,7 +104,7 @@ class SimKafka:
 
     def commits(self, group: str, *args: Any, patience_ms: int, wall_ms: Callable[[], int]) -> GroupCommits:
         """In place of `kafka_commits`."""
-        return GroupCommits(lambda: SimCommits(self), wall_ms)
+        return GroupCommits(SimCommits(self), wall_ms)
 
     def open_consumer(self, servers: str, config: Any, on_error: Callable[[Any], None]) -> SimNative:
         """In place of librdkafka's consumer."""
@@ -115,8 +115,7 @@ class SimCommits(LogClient):
     """As `zkcoord.offsets.group_consumer.GroupConsumer`: the thread that asks waits for the answer."""
 
     def __init__(self, kafka: SimKafka) -> None:
-        assert kafka.log is not None, "this scene has no commits in Kafka"
-        super().__init__(kafka.process, kafka.log)
+        super().__init__(kafka.process, kafka.log)  # type: ignore[arg-type]  # None: a scene without commits in Kafka
         self._crew = kafka.process.crew
         self._asks: SimThread | None = None
         self._answers: list[tuple[CallDone, Any]] = []

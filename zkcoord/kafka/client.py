@@ -11,19 +11,18 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import partial
 from typing import Any, Literal, Protocol, Self
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError, UnknownPartitionError, UsageError, ZkcoordError
-from zkcoord.kafka.coordinators import Coordinators, end_client
+from zkcoord.kafka.coordinators import Coordinators
 from zkcoord.kafka.errors import ALL_DOWN, AWAY, DENIED, NO_LEADERS, translate, unreachable
 from zkcoord.kafka.log_throttle import LogThrottle, NativeLines
 from zkcoord.kafka.properties import Isolation as Isolation
 from zkcoord.kafka.properties import isolation_of as isolation_of
 from zkcoord.kafka.properties import load_command_config as load_command_config  # what a client is configured with
 from zkcoord.kafka.properties import settings_for_asking as settings_for_asking
-from zkcoord.kafka.renewed import Renewed
+from zkcoord.kafka.renewed import Renewed, Told, end_client
 
 ResetPolicy = Literal["latest", "earliest"]
 Where = ResetPolicy | int  # a place in a log; a number is a time, in milliseconds since 1970
@@ -159,10 +158,13 @@ class KafkaClient:
         self.cluster_id: str | None = None  # as brokers told it last; those of before 0.10.1 tell none
         asking = settings_for_asking(settings) | {"metadata.max.age.ms": LEADERS_MS}
         asking |= {"bootstrap.servers": bootstrap_servers, "error_cb": self._on_error}
-        opens = partial(AdminClient, asking, logger=NATIVE_LOG)
-        with native_errors(bootstrap_servers, "configure the Kafka client"):
-            self._renewed = Renewed(opens)
-        self.coordinators = Coordinators(module, opens)
+
+        def opens() -> Any:
+            with native_errors(bootstrap_servers, "configure the Kafka client"):
+                return AdminClient(asking, logger=NATIVE_LOG)
+
+        self._renewed, self.coordinators = Renewed(opens, end_client), Coordinators(module, opens)
+        self.admin()  # is made: it refuses wrong settings
 
     def __enter__(self) -> Self:
         return self
@@ -171,16 +173,13 @@ class KafkaClient:
         self.close()
 
     def close(self) -> None:
-        """End connections and threads. Idempotent; a call made later raises UsageError."""
+        """End connections and threads: now, or when nobody asks any more. Idempotent; later calls raise UsageError."""
         self.coordinators.close()
         self._renewed.close()
 
-    def end(self) -> None:
-        """As `close`, and at once: an error that was raised may still refer to the connections."""
-        admin = self._renewed.close()
-        self.close()
-        if admin is not None:
-            end_client(admin)
+    def ask(self, question: Callable[[], Told], is_answer: Callable[[Told], bool]) -> Told:
+        """Put a question to this client that is several of its own: as `Renewed.ask`."""
+        return self._renewed.ask(lambda _: question(), is_answer)
 
     def check_credentials(self) -> UnavailableError | None:
         """RefusedError if the brokers refuse us. Returns None when one answers, else why none does: as soon as all are
@@ -256,15 +255,15 @@ class KafkaClient:
         raise self.as_error(failure.args[0], "list its topics") from failure
 
     def _list(self, timeout_seconds: float) -> Any:
-        with self._renewed.used():
-            found = self.admin().list_topics(timeout=timeout_seconds)
+        with self._renewed.used() as admin:
+            found = admin.list_topics(timeout=timeout_seconds)
         self.cluster_id = found.cluster_id
         return found
 
     def _serve(self) -> None:
         """Let librdkafka call `_on_error`."""
-        with self._renewed.used():
-            self.admin().poll(0)
+        with self._renewed.used() as admin:
+            admin.poll(0)
 
     def ask_offsets(
         self,
@@ -278,20 +277,23 @@ class KafkaClient:
 
         Raises nothing about partitions, not even when nobody answers: that is each one's reason.
         """
-        with self._renewed.used():
-            found, failed = self._ask_leaders(partitions, which, isolation, timeout_ms)
-        if found or failed:
-            self._renewed.heard(any(not isinstance(each, UnavailableError) for each in (*found, *failed.values())))
-        return found, failed
+        asked = sorted(set(partitions))
+        if not asked:
+            return {}, {}
+        return self._renewed.ask(
+            lambda admin: self._ask_leaders(admin, asked, which, isolation, timeout_ms),
+            lambda told: bool(told[0]) or any(not isinstance(each, UnavailableError) for each in told[1].values()),
+        )
 
     def _ask_leaders(
         self,
-        partitions: Iterable[TopicPartition],
+        admin: Any,
+        partitions: list[TopicPartition],
         which: Where,
         isolation: Isolation | None,
         timeout_ms: int | None,
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZkcoordError]]:
-        module, admin = librdkafka(), self.admin()
+        module = librdkafka()
         from confluent_kafka.admin import OffsetSpec
 
         wait_ms = timeout_ms or self._timeout_ms
@@ -299,9 +301,7 @@ class KafkaClient:
             spec = OffsetSpec.for_timestamp(which)
         else:
             spec = OffsetSpec.latest() if which == "latest" else OffsetSpec.earliest()
-        asked = {native(partition): spec for partition in sorted(set(partitions))}
-        if not asked:
-            return {}, {}
+        asked = {native(partition): spec for partition in partitions}
         level = module.IsolationLevel[(isolation or self._isolation).upper()]
         answers = admin.list_offsets(asked, isolation_level=level, request_timeout=wait_ms / 1000)
         found: dict[TopicPartition, int] = {}
@@ -369,9 +369,8 @@ class KafkaClient:
 
     def admin(self) -> Any:
         """The AdminClient underneath; UsageError once this client is closed."""
-        if self._renewed.client is None:
-            raise UsageError("this Kafka client is closed; open another")
-        return self._renewed.client
+        with self._renewed.used() as admin:
+            return admin
 
     def _on_error(self, error: Any) -> None:
         if error.name() in DENIED:

@@ -14,7 +14,6 @@ one case left.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -22,6 +21,7 @@ from typing import Any, NamedTuple
 
 from zkcoord.errors import UsageError
 from zkcoord.kafka.old_brokers import check_deletes_groups
+from zkcoord.kafka.renewed import end_client
 
 DELETES, DESCRIBES, TELLS_OFFSETS = "delete_consumer_groups", "describe_consumer_groups", "list_consumer_group_offsets"
 ELSEWHERE = {"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"}
@@ -31,9 +31,6 @@ COORDINATORS = {"", "GROUP_ID_NOT_FOUND", "TOPIC_AUTHORIZATION_FAILED"}
 
 NEVER_SECONDS = 3_600.0
 """So long librdkafka itself would wait: its maximum. Nobody waits for so long here."""
-
-CLOSE_SECONDS = 1.0
-"""The end of connections is waited for. librdkafka may need longer, as while it looks up the name of a broker."""
 
 PAUSE_SECONDS = 0.1
 """Until a group is asked for again whose broker was not its coordinator, or not yet."""
@@ -175,17 +172,3 @@ def _error(answer: Future[Any]) -> str:
         return ""
     name = getattr(error.args[0], "name", None) if error.args else None
     return type(error).__name__ if name is None else str(name())
-
-
-def end_client(admin: Any) -> None:
-    """End connections and threads of an AdminClient, whoever still refers to it."""
-    ends = getattr(admin, "__exit__", None)  # before confluent-kafka 2.13 only its last reference ends a client
-    if ends is not None:
-        end_apart(ends, None, None, None)
-
-
-def end_apart(end: Callable[..., object], *given: object) -> None:
-    """Call what ends a client of librdkafka's. It may take long, and is waited for CLOSE_SECONDS at most."""
-    ending = threading.Thread(target=end, args=given, name="zkcoord-kafka-close", daemon=True)
-    ending.start()
-    ending.join(CLOSE_SECONDS)

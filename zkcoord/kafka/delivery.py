@@ -39,6 +39,7 @@ class Delivery:
         self._group, self._membership, self._fetcher, self._resets = group, membership, fetcher, resets
         self._positions, self._changed = positions, changed
         self._beyond: set[TopicPartition] = set()  # at the last fetch their positions were outside of their logs
+        self._renewed = False  # the client was replaced, and has not told yet of which cluster it is
         self.handed = 0  # messages handed out so far
         self.reach = Reach(group, fetcher)
 
@@ -48,9 +49,10 @@ class Delivery:
         Questions to Kafka come before the fetch. An answer may take longer than a lease, and nobody checks again
         whether a message that is handed out may be read.
         """
-        if not self._resets.answered and self.reach.error is None:
+        if (self._renewed or not self._resets.answered) and self.reach.error is None:
             self._resets.hear(self._fetcher.cluster_id)
-        heard = self._resets.answered  # else nothing is fetched: the membership must know whose records they are
+            self._renewed = False
+        heard = self._resets.answered and not self._renewed  # else nothing is fetched: whose records would they be?
         for partition in sorted(self._beyond):
             self._beyond.discard(partition)
             self._move_into_range(partition)
@@ -73,6 +75,7 @@ class Delivery:
         fetched = self._fetcher.fetch(count, wait_seconds)
         if self.reach.look(bool(fetched.messages), fetching=not self._fetcher.idle):
             self._fetcher.renew()
+            self._renewed = True
             with self._changed:
                 self._positions.dirty = True
         self._beyond.update(fetched.out_of_range)

@@ -21,9 +21,9 @@ from zkcoord.kafka.client import (
     native_errors,
     open_consumer,
 )
-from zkcoord.kafka.coordinators import end_apart
 from zkcoord.kafka.errors import ALL_DOWN, UNKNOWN, translate, unreachable
 from zkcoord.kafka.log_throttle import LogThrottle
+from zkcoord.kafka.renewed import another, end_apart
 
 LOG = logging.getLogger("zkcoord.kafka.fetcher")  # of its own, as the filter is for it alone
 LOG.addFilter(LogThrottle())  # librdkafka reports each of its attempts, twenty in a second
@@ -34,6 +34,11 @@ SECONDS_WITHOUT_WAITING = 0.0
 # A broker has one fetch of ours at a time, and keeps an empty one for so long: until then a partition that is newly
 # assigned is not fetched. librdkafka's own 500 ms would be the greater part of a hand-over (measured: 480 against 80).
 FETCH_WAIT_MS = "100"
+
+# By itself librdkafka begins at the bootstrap servers again when all brokers are away, and does not look whether they
+# are of the cluster that it has read. Here another client does, after some seconds: it is asked for its cluster.
+ITSELF = "metadata.recovery.strategy"
+ITSELF_SINCE = 0x02100000  # 2.16; it may be earlier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,13 +132,12 @@ class Fetcher:
         return True
 
     def renew(self) -> None:
-        """Fetch nothing until the next `apply`, and then through another client.
-
-        librdkafka 2.16 may never find back to brokers that told it of no brokers while they started (its issue 5301).
-        """
-        ended, self._native = self._native, self._opens()
-        self._applied.clear()
-        end_apart(ended.close)
+        """Fetch nothing until the next `apply`, and then through another client. (`Renewed` does not know what was
+        assigned, and is for several threads.)"""
+        ended, self._native = self._native, another(self._opens, self._native)
+        if ended is not self._native:
+            self._applied.clear()
+            end_apart(ended.close)
 
     def close(self) -> None:
         """End connections and threads. Idempotent."""
@@ -173,4 +177,5 @@ def fetch_settings(group: str, config: Mapping[str, str]) -> dict[str, str]:
     for key, value in ours.items():
         if key in config and str(config[key]).lower() != value.lower():
             raise UsageError(f"the Kafka setting {key} is zkcoord's own: {instead[key]}")
-    return {"fetch.wait.max.ms": FETCH_WAIT_MS, **config, **ours}
+    stays = {ITSELF: "none"} if librdkafka().libversion()[1] >= ITSELF_SINCE else {}
+    return {"fetch.wait.max.ms": FETCH_WAIT_MS, **stays, **config, **ours}

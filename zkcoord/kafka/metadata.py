@@ -12,7 +12,6 @@ import gc
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, NamedTuple, Self
 
 from zkcoord.core.topic_answers import (
@@ -70,8 +69,7 @@ class KafkaMetadata:
     ) -> None:
         """`config` holds librdkafka's settings. UsageError for an address or a setting that can never work."""
         self._servers, self._timeout_seconds = bootstrap_servers, timeout_ms / 1000
-        self._opens = partial(KafkaClient, bootstrap_servers, config, timeout_ms=timeout_ms)
-        self._client = self._opens()
+        self._client = KafkaClient(bootstrap_servers, config, timeout_ms=timeout_ms)
         self._seen: _Seen | None = None  # by the last list, unless a question about the brokers has used it
 
     def __enter__(self) -> Self:
@@ -85,17 +83,10 @@ class KafkaMetadata:
         self._client.close()
 
     def answer(self, question: Question) -> Answer:
-        """Ask the cluster. UnavailableError when it does not answer, RefusedError when it refuses us.
-
-        What nobody answered is followed by another client: librdkafka 2.16 may not find the way back to brokers that
-        have told it of no brokers while they started.
-        """
-        try:
-            return self._answer(question)
-        except UnavailableError:
-            self._client.end()
-            self._client = self._opens()
-            raise
+        """Ask the cluster. UnavailableError when it does not answer, RefusedError when it refuses us."""
+        return self._client.ask(
+            lambda: self._answer(question), lambda told: not isinstance(told, Listed) or bool(told.brokers)
+        )
 
     def _answer(self, question: Question) -> Answer:
         match question.kind:

@@ -15,6 +15,7 @@ from zkcoord import logs
 from zkcoord.clock import mono_ms
 from zkcoord.errors import UnavailableError
 from zkcoord.kafka.log_throttle import LogThrottle
+from zkcoord.kafka.renewed import Patience
 
 LOG = logging.getLogger("zkcoord.kafka.reach")  # of its own, as the filter is for it alone
 LOG.addFilter(LogThrottle())
@@ -22,7 +23,6 @@ LOG.addFilter(LogThrottle())
 CHECK_MS = 1_000  # between two questions, each of which holds the polling thread up a little
 ANSWER_SECONDS = 0.3  # how long the polling thread waits for an answer
 SILENT_MS = 30_000  # without a message until the cluster is asked, though nothing was told
-RENEW_MS = 10_000  # without an answer until the client is replaced: a broker that starts again takes some seconds
 
 
 class Asked(Protocol):
@@ -43,14 +43,14 @@ class Reach:
         self._suspicion: UnavailableError | None = None
         self._ask_at_ms = 0
         self._heard_ms = self._now_ms()  # when the last message or answer came
-        self._renew_at_ms = 0  # while Kafka cannot be reached
+        self._patience = Patience(self._now_ms)
         self.error: UnavailableError | None = None  # why Kafka cannot be reached, as it was told; None: it can
 
     def failed(self, error: UnavailableError) -> None:
         """Note that Kafka cannot be reached, as somebody else's question has shown."""
         self._suspicion = error
         if self.error is None:
-            self.error, self._renew_at_ms = error, self._now_ms() + RENEW_MS
+            self.error = error
             logs.emit("kafka_away", group=self._group, why=f"{error}; still trying", level="warning")
 
     def look(self, heard: bool, fetching: bool = False) -> bool:
@@ -71,19 +71,14 @@ class Reach:
                 if self._suspicion is not None:
                     self.failed(self._suspicion)
             self._ask_at_ms = self._now_ms() + CHECK_MS
-        return self._overdue()
+        return self.error is not None and self._patience.is_over(self._now_ms())
 
     def _silent(self) -> bool:
         return self._now_ms() >= self._heard_ms + SILENT_MS
-
-    def _overdue(self) -> bool:
-        if self.error is None or self._now_ms() < self._renew_at_ms:
-            return False
-        self._renew_at_ms = self._now_ms() + RENEW_MS
-        return True
 
     def _answered(self) -> None:
         self._suspicion, self._heard_ms = None, self._now_ms()
         if self.error is not None:
             self.error = None
+            self._patience.answered()
             logs.emit("kafka_back", group=self._group, level="notice")

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.errors import UnavailableError
+from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.kafka.client import TIMEOUT_MS as CLIENT_TIMEOUT_MS
 from zkcoord.kafka.client import KafkaClient, ResetPolicy
 
@@ -35,8 +35,13 @@ class Resets:
         self.cluster_id: str | None = None  # as it was told then
 
     def hear(self, cluster_id: str | None) -> None:
-        """Note that Kafka has answered, and which cluster it is."""
-        self.answered, self.cluster_id = True, cluster_id
+        """Note that Kafka has answered, and which cluster it is. UsageError if it was another one before."""
+        if None not in (self.cluster_id, cluster_id) and cluster_id != self.cluster_id:
+            raise UsageError(
+                f"Kafka at {self._servers} is another cluster now, {cluster_id!r}, than before, {self.cluster_id!r}:"
+                " nothing is read there; give the brokers of the first one"
+            )
+        self.answered, self.cluster_id = True, cluster_id or self.cluster_id
 
     def check_credentials(self) -> UnavailableError | None:
         """RefusedError if the brokers refuse us. Returns the error if nobody answers."""

@@ -1,26 +1,23 @@
 """One group's commits in Kafka, as one of its members reads and makes them: the functions behind its port to Kafka.
 
-Nothing is connected, and no Kafka client is made, before the first call: a member whose offsets stand in ZooKeeper
-alone needs no broker for them.
+A member whose offsets stand in ZooKeeper alone needs no broker for them: nothing is connected before the first call.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any, Protocol
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.tenure import CommitOutcome
-from zkcoord.errors import UnavailableError, UsageError, ZkcoordError
+from zkcoord.errors import ZkcoordError
 from zkcoord.kafka.client import LATE_MS, TIMEOUT_MS, check_servers, librdkafka
 from zkcoord.offsets.group_consumer import TIMEOUT_MS_MIN, GroupConsumer
 from zkcoord.offsets.ports import Commits
 
 
-class OpenedStore(Protocol):
+class Store(Protocol):
     """The commits of one group, with what closes them."""
 
     def read(self, partitions: Collection[TopicPartition]) -> Commits: ...
@@ -42,7 +39,7 @@ def kafka_commits(
     librdkafka()
     check_servers(bootstrap_servers)
     timeout_ms = request_ms(patience_ms)
-    return GroupCommits(partial(GroupConsumer, group, bootstrap_servers, config or {}, timeout_ms=timeout_ms), wall_ms)
+    return GroupCommits(GroupConsumer(group, bootstrap_servers, config or {}, timeout_ms=timeout_ms), wall_ms)
 
 
 def request_ms(patience_ms: int) -> int:
@@ -54,12 +51,9 @@ def request_ms(patience_ms: int) -> int:
 class GroupCommits:
     """The commits of one group. The functions run on one thread; `close` may be called by another one."""
 
-    def __init__(self, opens: Callable[[], OpenedStore], wall_ms: Callable[[], int]) -> None:
+    def __init__(self, store: Store, wall_ms: Callable[[], int]) -> None:
         """`wall_ms`: the clock whose time stands in each commit, for people."""
-        self._opens, self._wall_ms = opens, wall_ms
-        self._lock = threading.Lock()
-        self._opened: OpenedStore | None = None
-        self._closed = False
+        self._store, self._wall_ms = store, wall_ms
 
     def functions(self) -> dict[str, Callable[[Any], Any]]:
         """What a worker serves, by name (`core.member.log`)."""
@@ -67,12 +61,7 @@ class GroupCommits:
 
     def read(self, partitions: tuple[TopicPartition, ...]) -> Commits:
         """Return the commits of these partitions; those without one are left out."""
-        store = self._store()
-        try:
-            return store.read(partitions)
-        except UnavailableError:
-            self._end(store)
-            raise
+        return self._store.read(partitions)
 
     def commit(self, commits: Commits) -> CommitOutcome:
         """Commit these, with the time. What cannot even be sent is refused."""
@@ -82,34 +71,10 @@ class GroupCommits:
             for partition, commit in commits.items()
         }
         try:
-            store = self._store()
-            outcome = store.commit(stamped)
+            return self._store.commit(stamped)
         except ZkcoordError as error:
             return CommitOutcome(refused=dict.fromkeys(commits, error))
-        if outcome.unknown and not outcome.done:
-            self._end(store)
-        return outcome
 
     def close(self) -> None:
         """End the client, if there is one. A request that is under way, or is made later, ends with an error."""
-        with self._lock:
-            self._closed = True
-            opened, self._opened = self._opened, None
-        if opened is not None:
-            opened.close()
-
-    def _end(self, store: OpenedStore) -> None:
-        """End a client that had no answer; the next request goes through another one. librdkafka's may never find back
-        to brokers that told it of no brokers while they started (its issue 5301)."""
-        with self._lock:
-            if self._opened is store:
-                self._opened = None
-        store.close()
-
-    def _store(self) -> OpenedStore:
-        with self._lock:
-            if self._closed:
-                raise UsageError("this consumer was stopped: it commits nothing more to Kafka")
-            if self._opened is None:
-                self._opened = self._opens()
-            return self._opened
+        self._store.close()
