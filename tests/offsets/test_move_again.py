@@ -145,6 +145,27 @@ def test_a_pause_that_a_coordinator_takes_back_behind_the_tombstone_does_not_end
     assert (pair.readable(), pair.offsets(1)["0"]) == ([False, True], b"100")
 
 
+@pytest.mark.parametrize("at", range(14))
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_coordinator_that_answers_the_pause_of_a_group_without_members_late_does_not_end_the_move(
+    number: int, at: int
+) -> None:
+    """Nobody waits for that answer, since nobody reads. It may come before any write."""
+    pair, path = Pair.of(), DRAFT.record("g")
+    tree = pair.memory(number)
+    pair.memory(0).set(path, encode_record(replace(_record(pair), store_name="dual", store_step=1)))
+
+    def answered(sent: int) -> None:
+        if sent == at and path in tree.data():
+            record = decode_record(tree.data()[path])
+            tree.set(path, encode_record(replace(record, done={"pause": {"run": "r1", "state": "paused"}})))
+
+    tree.meanwhile = answered
+    whole(pair.move())
+
+    assert (pair.readable(), pair.offsets(1)) == ([False, True], {"0": b"100", "1": b"7"})
+
+
 def _record(pair: Pair) -> GroupRecord:
     return decode_record(pair.memory(0).data()[LEGACY.record("g")])
 

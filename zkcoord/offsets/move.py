@@ -21,7 +21,7 @@ from zkcoord.errors import CorruptError, FencedError, UnavailableError, UsageErr
 from zkcoord.offsets.ports import Commits
 from zkcoord.offsets.reading import GroupSeen, read_group_offsets
 from zkcoord.offsets.side import WHY, Side
-from zkcoord.offsets.writing import NAMED_MAX, Readers, readers_of, write_offsets
+from zkcoord.offsets.writing import NAMED_MAX, Readers, readers_of
 from zkcoord.tree.bulk import children, data
 from zkcoord.tree.paths import Layout, Place
 from zkcoord.tree.registration import TOMBSTONE, encode_tombstone
@@ -204,7 +204,7 @@ class GroupMove:
         self._keep_old_members_out()
         seen, wanted = self._counted()
         found.offsets, found.from_kafka = len(wanted), _differing(seen, wanted)
-        write_offsets(self.source.tree, self.source.layout, self.group, wanted, guard=[self._leaving()], why=WHY)
+        self.source.put_offsets(self.group, wanted, self._leaving)
         self._arrive()
         found.nodes = self._copy_nodes()
         self._copy_offsets(wanted)
@@ -327,7 +327,7 @@ class GroupMove:
         deletes = [DeleteNode(side.layout.offset(self.group, p), seen.offsets[p].version) for p in extra]
         for part in parts(deletes, lambda write: len(write.path) + WRITE_BYTES):
             side.commit((self._arriving(), *part))
-        write_offsets(side.tree, side.layout, self.group, wanted, guard=[self._arriving()], why=WHY)
+        side.put_offsets(self.group, wanted, self._arriving)
 
     def _compare(self) -> None:
         """Both trees hold the same, and nobody has read meanwhile."""

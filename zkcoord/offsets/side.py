@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import GroupRecord
 from zkcoord.errors import CorruptError, UnavailableError, UsageError
 from zkcoord.offsets.ports import OffsetTree
-from zkcoord.offsets.writing import ATTEMPTS_MAX
+from zkcoord.offsets.writing import ATTEMPTS_MAX, RecordChangedError, write_offsets
 from zkcoord.shell.ports import Outcome
 from zkcoord.tree.bulk import data
 from zkcoord.tree.paths import Layout, parents
@@ -87,6 +88,17 @@ class Side:
                     done.update(write.path for write in part)
             self.tree.sync()
         raise UnavailableError(f"{self.address}: others write the same nodes meanwhile: try again")
+
+    def put_offsets(self, group: str, wanted: Mapping[TopicPartition, int], guard: Guard) -> None:
+        """Make the group's offsets count here. The coordinator's answer to the pause changes the record, too, and of a
+        group without members nobody waits for it: then the `guard` is asked again."""
+        for _ in range(ATTEMPTS_MAX):
+            try:
+                write_offsets(self.tree, self.layout, group, wanted, guard=[guard()], why=WHY)
+                return
+            except RecordChangedError:
+                self.tree.sync()
+        raise UnavailableError(f"{self.layout.record(group)} at {self.address}: others changed it meanwhile: try again")
 
     def removal(self, path: str) -> Sequence[Write]:
         """Return the writes that remove a node without children, if it is there."""
