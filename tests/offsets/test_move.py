@@ -336,7 +336,7 @@ def test_a_move_is_given_up_at_any_write_before_its_end_and_the_group_goes_on_wh
         assert record is not None
         gone = record.moved is not None and record.moved.state is MoveState.GONE
         if gone:
-            with pytest.raises(UsageError, match="was moved to zk-bb:2181: run the command there"):
+            with pytest.raises(UsageError, match="was moved to zk-bb:2181: that has ended: a move back begins there"):
                 pair.move("r2").give_up()
             continue
         given_up.append(pair.move("r2").give_up())

@@ -13,6 +13,7 @@ from zkcoord.core.record import DEFAULT_RECORD, GroupRecord
 from zkcoord.core.tenure import CommitOutcome, Counted, KafkaCommit, Rule, Source, Stamp, Tenure
 from zkcoord.errors import UnavailableError
 from zkcoord.offsets import reading
+from zkcoord.offsets.kafka_logs import known_logs
 from zkcoord.offsets.ports import Commits, ReadCommits
 from zkcoord.offsets.reading import rule_of
 from zkcoord.offsets.verdict import OTHER_TOPIC, Log, Verdict
@@ -184,3 +185,21 @@ def test_an_adopted_groups_record_is_read() -> None:
     tree = Deployment({LEGACY.offset("g", P0): "1", LEGACY.record("g"): encode_record(record).decode()})
     (found,) = verify(tree.read, MemoryCommits({}), no_logs, LEGACY, ["g"])
     assert (found.store, found.problem) == ("zookeeper", None)
+
+
+def test_partitions_that_kafka_does_not_know_are_named_each_once_in_one_sentence_for_each_reason() -> None:
+    class Asked:
+        def ask_offsets(self, partitions: Collection[TopicPartition], *_: object) -> object:
+            reasons = {
+                P0: "Kafka does not know t-0: check it",
+                P1: "Kafka does not know t-1: check it",
+                P2: "no answer",
+            }
+            return {}, {p: UnavailableError(reasons[p]) for p in partitions}
+
+    said: list[str] = []
+    assert known_logs(Asked(), said.append)([P2, P1, P0]) == {}  # type: ignore[arg-type]
+    assert said == [
+        f"{reason}; whether offsets lie within such logs is not known"
+        for reason in ("Kafka does not know t-0, t-1: check it", "no answer")
+    ]

@@ -7,6 +7,7 @@ from contextlib import suppress
 from itertools import islice
 
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.moved import MoveState
 from zkcoord.core.record import KAFKA
 from zkcoord.core.tenure import Rule
 from zkcoord.errors import CorruptError
@@ -35,20 +36,19 @@ def export(read: Reading, layout: Layout, groups: Sequence[str]) -> Iterator[Exp
                 yield Exported(group, partition, found)
 
 
-def behind(read: Reading, layout: Layout, groups: Sequence[str]) -> list[str]:
-    """Return those of these groups whose offsets count in Kafka: ZooKeeper has them as of the last checkpoint."""
-    return [
-        group
-        for group, node in zip(groups, data(read, [layout.record(group) for group in groups]), strict=True)
-        if _counts_in_kafka(layout, node)
-    ]
-
-
-def _counts_in_kafka(layout: Layout, record: Node) -> bool:
-    with suppress(CorruptError):  # `group describe` says what must be mended
-        kept = kept_by(layout, record_in(record))
-        return kept.store == KAFKA or kept.rule is Rule.OLD_IN_KAFKA
-    return False
+def behind(read: Reading, layout: Layout, groups: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return those of these groups that were moved to another tree, where they are read; and of the others those whose
+    offsets count in Kafka: ZooKeeper has them as of the last checkpoint."""
+    moved, late = [], []
+    for group, node in zip(groups, data(read, [layout.record(group) for group in groups]), strict=True):
+        with suppress(CorruptError):  # `group describe` says what must be mended
+            record = record_in(node)
+            kept = kept_by(layout, record)
+            if record is not None and record.moved is not None and record.moved.state is MoveState.GONE:
+                moved.append(group)
+            elif kept.store == KAFKA or kept.rule is Rule.OLD_IN_KAFKA:
+                late.append(group)
+    return moved, late
 
 
 def _partitions(read: Reading, layout: Layout, groups: Sequence[str]) -> Iterator[tuple[str, TopicPartition]]:

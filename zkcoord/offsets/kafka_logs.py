@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.words import some
 from zkcoord.kafka.client import KafkaClient
 from zkcoord.offsets.verdict import Log
 from zkcoord.offsets.verify import Logs
+
+PARTITIONS = "\0"  # in a reason: those that it is told of
 
 
 def known_logs(client: KafkaClient, tell: Callable[[str], None] | None = None, timeout_ms: int | None = None) -> Logs:
@@ -17,8 +20,12 @@ def known_logs(client: KafkaClient, tell: Callable[[str], None] | None = None, t
         starts, _ = client.ask_offsets(partitions, "earliest", "read_uncommitted", timeout_ms)
         ends, failed = client.ask_offsets(partitions, "latest", "read_uncommitted", timeout_ms)
         if tell is not None:
-            for reason in sorted({str(error).replace(str(p), "…") for p, error in failed.items()}):
-                tell(f"{reason}; whether offsets lie within such logs is not known")
+            reasons: dict[str, list[TopicPartition]] = {}
+            for p, error in sorted(failed.items()):
+                reasons.setdefault(str(error).replace(str(p), PARTITIONS), []).append(p)
+            for reason, partitions in sorted(reasons.items()):
+                named = reason.replace(PARTITIONS, some(partitions))
+                tell(f"{named}; whether offsets lie within such logs is not known")
         return {p: Log(starts[p], end) for p, end in ends.items() if p in starts}
 
     return ask

@@ -20,7 +20,7 @@ from zkcoord.core.words import some
 from zkcoord.errors import CorruptError, FencedError, UnavailableError, UsageError, invariant
 from zkcoord.offsets.ports import Commits
 from zkcoord.offsets.reading import GroupSeen, read_group_offsets
-from zkcoord.offsets.side import WHY, Side
+from zkcoord.offsets.side import Side
 from zkcoord.offsets.writing import NAMED_MAX, Readers, readers_of
 from zkcoord.tree.bulk import children, data
 from zkcoord.tree.paths import Layout, Place
@@ -190,7 +190,9 @@ class GroupMove:
             if record is None or moved is None or (only_mine and moved.run != self.run):
                 return record or DEFAULT_RECORD
             if moved.state is not MoveState.LEAVING:
-                raise UsageError(f"group {self.group} {moved.where()}: run the command there")
+                gone = moved.state is MoveState.GONE
+                what = "that has ended: a move back begins there" if gone else "run the command there"
+                raise UsageError(f"group {self.group} {moved.where()}: {what}")
             return replace(record if moved.paused else requested(record, PAUSE, None), moved=None)
 
         _, before = self.source.record(self.group)

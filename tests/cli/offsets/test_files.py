@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from tests.cli.group_tree import A, World
 from tests.cli.program import Run
 from zkcoord.cli.main import cli
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.moved import Moved, MoveState
 from zkcoord.core.record import GroupRecord
 from zkcoord.offsets.writing import changes, write_offsets
 from zkcoord.shell.ports import CommitDone, Outcome
@@ -71,6 +73,19 @@ def test_f244_an_export_tells_which_groups_have_their_offsets_in_kafka(world: Wo
     for words, expected in (((), True), (("--group", "g"), True), (("--group", "h"), False)):
         result = run("offsets", "export", "-", "--zookeeper", world.address, *words)
         assert (result.exit_code, told in result.stderr) == (0, expected), result.stderr
+
+
+def test_an_export_tells_which_groups_went_to_another_tree(world: World, run: Run) -> None:
+    """Whoever imports these offsets there sets the group back."""
+    moved = Moved(state=MoveState.GONE, tree="bb", address="zk2:2181", run="r1")
+    for group, state in (("g", MoveState.GONE), ("h", MoveState.ARRIVING)):
+        record = GroupRecord(store_name="kafka", moved=replace(moved, state=state))
+        world.put(DRAFT.record(group), encode_record(record))
+    result = run("offsets", "export", "-", "--zookeeper", world.address)
+    told = " ".join(result.stderr.split())
+    assert result.exit_code == 0
+    assert "g went to another tree (`zkcoord group describe` says where): these are the offsets as of the move" in told
+    assert "the offsets of h count in Kafka" in told
 
 
 def test_an_offset_that_nobody_can_read_is_named_and_the_others_are_exported(

@@ -90,9 +90,8 @@ def move(
             raise UsageError(f"{to} is the same tree: name another chroot or ensemble")
         work = _Work(settings, stack, source, target, timeout_ms)
         surveys = work.survey(chosen if wanted else work.left_here(chosen))
-        for found in surveys.values():
-            for note in found.notes:
-                say("notice", note)
+        for note in dict.fromkeys(note for found in surveys.values() for note in found.notes):
+            say("notice", note)
         if not dry_run:
             work.target = founding.target(there, to)
         rows: list[list[Any]] = []
@@ -246,6 +245,8 @@ class _Work:
         """Take back the moves that have not ended, then remove the copies: the other tree may be away for good."""
         given_up = {name: self._given_up(name) for name in names}
         removed = self._without_copies(names, to)
+        if not removed and not any(given_up.values()):
+            say("notice", "nothing was given up: no move to there is under way, and there is no copy to remove")
         for name, taken_back in given_up.items() if self.settings.json else ():
             print_json({"group": name, "given_up": taken_back, "copy_removed": name in removed})
 

@@ -67,7 +67,12 @@ def export_offsets(settings: Settings, file: str, names: tuple[str, ...], form: 
                 out.write(written(found, form) + "\n")
                 groups[found.group] += 1
                 progress.add(1)
-        late = behind(tree.read, layout, chosen)
+        moved, late = behind(tree.read, layout, chosen)
+    if moved:
+        warn(
+            f"{some(moved, NAMED_MAX)} went to another tree (`zkcoord group describe` says where): these are the"
+            " offsets as of the move: export them there"
+        )
     if late:
         warn(
             f"the offsets of {some(late, NAMED_MAX)} count in Kafka, and ZooKeeper has them as of the last checkpoint:"
