@@ -6,6 +6,7 @@ import pytest
 
 from tests.kafka.helpers import PATIENCE_SECONDS, Broker, Coordinator
 from zkcoord.core.model import TopicPartition
+from zkcoord.errors import UsageError
 from zkcoord.kafka.client import KafkaClient
 from zkcoord.kafka.consumer import KafkaConsumer
 from zkcoord.kafka.resets import Resets
@@ -33,3 +34,13 @@ def test_f224_a_place_in_a_log_is_told_only_with_its_cluster(broker: Broker) -> 
     assert (resets.cluster_id, resets.answered) == (None, False)
     resets.positions([TopicPartition(broker.topic(), 0)])
     assert resets.answered and resets.cluster_id
+
+
+def test_a_cluster_that_names_itself_no_more_is_still_known_and_another_one_is_refused() -> None:
+    resets = Resets("127.0.0.1:9", {}, "latest")
+    for told in (None, "a", "a", None):
+        resets.hear(told)
+    assert resets.cluster_id == "a"
+    with pytest.raises(UsageError, match="another cluster now, 'b', than before, 'a'"):
+        resets.hear("b")
+    assert resets.cluster_id == "a"

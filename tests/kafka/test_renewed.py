@@ -90,6 +90,17 @@ def test_f269_a_long_silence_is_asked_about_and_a_client_that_has_no_answer_for_
     assert (seen.error, len(replaced)) == (None, 2)
 
 
+def test_an_answer_gives_a_client_that_had_none_all_its_time_again() -> None:
+    cluster, clock = Silent(), [0]
+    seen = Reach("g", cluster, lambda: clock[0])
+    for _ in range(2):
+        seen.failed(AWAY)
+        assert not seen.look(heard=False)
+        clock[0] += RENEW_MS - 1
+        assert not seen.look(heard=False)
+        seen.look(heard=True)
+
+
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("forgetful", [Forgetful(), Starting()], ids=["none", "one that names none"])
 def test_f269_a_consumer_whose_client_has_forgotten_all_brokers_reads_on_and_each_message_once(
