@@ -151,8 +151,14 @@ class Sink:
         self._world, self._incarnation = world, incarnation
         self._starts: dict[Key, list[int]] = {}  # sorted
         self._ends: dict[tuple[Key, int], int] = {}
+        self._back_to: dict[tuple[str, TopicPartition], int] = {}
         self.again = 0  # ranges that were written more than once
         world.on_journal.append(self._take)
+
+    def taken_back(self, group: str, partition: TopicPartition, offset: int) -> None:
+        """Somebody took the place of a commit, as an owner of before may in Kafka: reading may begin there again, once,
+        and ranges from there on are cut anew then."""
+        self._back_to[group, partition] = offset
 
     def _take(self, entry: Entry) -> None:
         if entry.event == "read":
@@ -164,6 +170,12 @@ class Sink:
         known = self._incarnation(entry.group, entry.partition.topic) if incarnation is None else incarnation
         key = entry.group, entry.partition, known
         starts = self._starts.setdefault(key, [])
+        if self._back_to.get(key[:2]) == entry.start:
+            del self._back_to[key[:2]]
+            anew = bisect_left(starts, entry.start)
+            for start in starts[anew:]:
+                del self._ends[key, start]
+            del starts[anew:]
         if self._ends.get((key, entry.start)) == entry.end:
             self.again += 1
             return

@@ -8,7 +8,7 @@ the brokers' retention, or a commit of an earlier tenure that lands late. Then t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from tests.sim.field import Field, parsed
 from tests.sim.offset_log import Change, OffsetLog
@@ -29,6 +29,7 @@ class Ledger:
         self._standing: dict[TopicPartition, Change] = {}  # a holder's commit that counted when it came, and may still
         self._told: dict[TopicPartition, int] = {}  # what a member was told last that it has committed
         self._seen: set[str] = set()  # processes that were members
+        self.on_taken_back: list[Callable[[str, TopicPartition, int], None]] = []  # by an owner of before
         self.others_count = False  # commits without a tenure, as of old members that commit to Kafka alone
         world.ensemble.on_applied.append(self._applied)
         world.on_journal.append(self._journaled)
@@ -112,6 +113,9 @@ class Ledger:
             self._world.fail(f"{change.client} commits {partition} at {counts}: beyond what was processed ({covered})")
         if not self._in_tenure(partition, after):
             self._excuse(partition)
+            if self._in_tenure(partition, change.before) and counts is not None:
+                for hook in self.on_taken_back:
+                    hook(self._log.group, partition, counts)
             return
         if floor is not None and after.offset < floor:
             if after.offset not in self._strangers(partition):

@@ -162,3 +162,18 @@ def test_a_sink_complains_of_ranges_that_overlap_and_of_gaps_within_one_incarnat
     assert (sink.incarnations, sink.complete()) == (2, [])
     assert write(20, 30) == []
     assert sink.complete() == ["t-0 9..20 of g was never processed"]
+
+
+def test_a_sink_takes_ranges_that_are_cut_anew_once_where_a_commit_was_taken_back() -> None:
+    sink = Sink(World(1, Options()), lambda group, topic: 1)
+
+    def write(start: int, end: int) -> list[str]:
+        return list(sink.write(Entry(0, "a", "a#1", "g", "read", P0, start, end)))
+
+    assert write(0, 5) == write(5, 9) == write(9, 12) == []
+    sink.taken_back("g", P0, 5)
+    assert write(12, 15) == []  # its successor goes on: nothing was read again
+    assert (write(5, 7), write(7, 15), sink.complete()) == ([], [], [])
+    assert write(5, 6) == ["a#1 processes t-0 5..6 beside 5..7"]
+    sink.taken_back("g", P0, 7)
+    assert write(6, 8) == ["a#1 processes t-0 6..8 beside 7..15"]

@@ -38,7 +38,6 @@ class StoredPrograms(Steps, ProgramScene):
         super().begins()
         self.log = OffsetLog(self.world)
         self.ledger = Ledger(self.world, self.field, self.log)
-
         self.world.on_journal.append(self._journaled)
 
     def _journaled(self, entry: Entry) -> None:
@@ -67,13 +66,16 @@ class Played(NamedTuple):
 def play(seed: int, store: str, kind: Callable[..., Program], **settings: Any) -> Played:
     """One seed of a group of programs that keeps its offsets there, in a storm over ZooKeeper and Kafka, and the calm.
 
-    Beside an exact sink no stranger commits and Kafka loses nothing, since then other ranges are cut.
+    Beside an exact sink no stranger commits and Kafka loses nothing, since then other ranges are cut. They may be cut
+    anew once a commit of an owner of before has taken the place of another.
     """
     world = ProgramWorld(seed, None)
     told = {"hang_rate": (0.0, 0.02)[seed // 2 % 2], "rebalance_timeout_ms": REBALANCE_MS}
     scene = StoredPrograms(world, kind, **told, offset_checkpoint_ms=CHECKPOINT_MS, **settings)
     assert scene.programs is not None
     scene.programs.log = scene.log
+    if scene.records.sink is not None:
+        scene.ledger.on_taken_back.append(scene.records.sink.taken_back)
     with simulated(scene.programs.crews):
         for n in range(3):
             scene.join(f"consumer{n}")
