@@ -20,6 +20,9 @@ HANDED_OVER, BEGUN, DONE = "handed_over", "begun", "done"
 """A pause has the key `handed_over` when its group is left to consumers of Kafka's own protocol. Its value is `begun`,
 then `done`, once all offsets are in Kafka."""
 
+PAUSED_BEFORE = "paused"
+"""A key of such a pause, if people had paused the group before: it stays paused when it is taken back."""
+
 REQUESTS = (HOLD, PAUSE, REBALANCE, RESET, DELETE)
 """The requests that every record names."""
 

@@ -20,6 +20,7 @@ from zkcoord.core.record import (
     HANDED_OVER,
     KAFKA,
     PAUSE,
+    PAUSED_BEFORE,
     Fields,
     GroupRecord,
 )
@@ -114,7 +115,9 @@ class HandOver:
 
         def edit(record: GroupRecord) -> GroupRecord:
             self._refuse_tools(record)
-            standing = {HANDED_OVER: BEGUN, **(record.wish.get(PAUSE) or asked)}
+            found = record.wish.get(PAUSE)
+            before = {} if found is None or record.handed_over else {PAUSED_BEFORE: True}
+            standing = {HANDED_OVER: BEGUN, **(found or asked), **before}
             return requested(record, PAUSE, {**standing, HANDED_OVER: DONE} if self.force else standing)
 
         self._run = _run_of(edit_record(self.tree, self.layout, self.group, edit))
@@ -127,16 +130,17 @@ class HandOver:
 
         edit_record(self.tree, self.layout, self.group, edit)
 
-    def resume(self) -> None:
-        """Take the pause back."""
+    def resume(self) -> bool:
+        """Take the pause back; False: people had paused the group before, and it stays so."""
 
         def edit(record: GroupRecord) -> GroupRecord:
-            if record.wish.get(PAUSE) is None:
+            standing = record.wish.get(PAUSE)
+            if standing is None or (self._run and self._run == _run_of(record) and not record.handed_over):
                 return record  # done, and the answer was lost
-            self._mine(record)
-            return requested(record, PAUSE, None)
+            kept = {key: value for key, value in self._mine(record).items() if key not in (HANDED_OVER, PAUSED_BEFORE)}
+            return requested(record, PAUSE, kept if standing.get(PAUSED_BEFORE) else None)
 
-        edit_record(self.tree, self.layout, self.group, edit)
+        return edit_record(self.tree, self.layout, self.group, edit).wish.get(PAUSE) is None
 
     def _mine(self, record: GroupRecord) -> Fields:
         """Return the pause of this run; UsageError when somebody ended it, maybe for another one."""

@@ -105,10 +105,17 @@ def take_back(settings: Settings, name: str, dry_run: bool, force: bool, timeout
             way.pause()
             way.wait("return", timeout_ms, settings.zookeeper_address())
         rows = way.rows()
-        if not dry_run:
-            way.resume()
+        resumed = not dry_run and way.resume()
         _print(settings, name, rows)
-    say("notice", "nothing was written" if dry_run else f"group {name} goes on from there with zkcoord's consumers")
+    if dry_run:
+        said = "nothing was written"
+    elif resumed:
+        said = f"group {name} goes on from there with zkcoord's consumers"
+    else:
+        said = (
+            f"group {name} stays paused, as it was before: `zkcoord group resume {name}` lets zkcoord's consumers go on"
+        )
+    say("notice", said)
 
 
 VERBS: tuple[click.Command, ...] = (hand_over, take_back)
