@@ -29,10 +29,10 @@ def state_of(field: Field, group: str) -> dict[str, Any]:
 def at_rest(world: World, field: Field) -> Complaints:
     """Every partition that a live member wants is owned and read to its end; nothing is left outstanding."""
     for (group, consumer), commands in sorted(field.commands.items()):
-        for sequence in sorted(commands) if not _keeps_ranges(field, group, consumer) else ():
+        for sequence in sorted(commands) if not _stays(field, group, consumer) else ():
             yield f"command {sequence} ({commands[sequence].option}) of {consumer} in {group} is left"
     for group, consumer in sorted(field.channels - field.registrations.keys()):
-        if not _keeps_ranges(field, group, consumer):
+        if not _stays(field, group, consumer):
             yield f"channel of {consumer} in {group} is left"
     yield from no_offset_outlives_its_topic(field)
     members = {registration.session.client for registration in field.registrations.values()}
@@ -60,11 +60,18 @@ def at_rest(world: World, field: Field) -> Complaints:
                 yield f"{partition} of {group} is owned by {owner}, who reads it with lag {lag}"
 
 
-def _keeps_ranges(field: Field, group: str, consumer: str) -> bool:
-    """True when a consumer that is gone had announced ranges of a topic that no member reads now: they wait in its
-    channel for whoever reads it next."""
+def _stays(field: Field, group: str, consumer: str) -> bool:
+    """True when the channel of a consumer that is gone must stay.
+
+    It was evicted and owns partitions still, which are granted to nobody in a pause. Or it had announced ranges of a
+    topic that no member reads now: they wait there for whoever reads it next.
+    """
     if (group, consumer) in field.registrations:
         return False
+    evicted = field.ensemble.stat(f"{field.channel(group, consumer)}/evicted") is not None
+    owns = any(group == of and consumer_of(thread) == consumer for (of, _), thread in field.owners.items())
+    if evicted and owns and (record_of(field, group).get("wish") or {}).get("pause"):
+        return True
     announced = parsed(field.ensemble.data(field.channel(group, consumer)) or b"").get("batch") or {}
     read = {partition.topic for partition in _wanted(field, group)}
     return any(name.rpartition("-")[0] not in read for name in announced)

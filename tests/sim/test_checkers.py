@@ -9,11 +9,10 @@ import pytest
 
 from tests.sim.checkers import watch
 from tests.sim.options import Options
-from tests.sim.rest_checkers import at_rest
 from tests.sim.world import SimulationError, World
 from tests.sim.zookeeper import Session
 from zkcoord.core.model import TopicPartition
-from zkcoord.tree.writes import ANY_VERSION, CheckNode, CreateNode, DeleteNode, SetNode, Write
+from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Write
 
 GROUP = "/consumers/groups/g"
 STATE = "/zkcoord/groups/g/state"
@@ -375,19 +374,3 @@ def test_a_grant_of_what_is_in_quarantine_is_seen() -> None:
     field.submit(field.coordinator, *field.checks()[:2], SetNode(STATE, state, 0))
     with pytest.raises(SimulationError, match="t-0 is in quarantine, and was granted to a-0"):
         field.grant("a")
-
-
-def test_what_is_left_at_rest_is_named() -> None:
-    field = Scene()
-    assert list(at_rest(field.world, field.known)) == []
-    field.member("a")
-    field.ensemble.ensure(f"{GROUP}/channel/old")
-    field.grant("a")
-    state = {**json.loads(field.ensemble.data(STATE) or b"{}"), "deleted": True}
-    field.ensemble.operate(SetNode(STATE, json.dumps(state).encode(), ANY_VERSION))
-    assert list(at_rest(field.world, field.known)) == [
-        "command 0000000000 (start-fetcher) of a in g is left",
-        "channel of old in g is left",
-        "g has members, and its state says that it was deleted",
-        "t-0 of g is owned by a-0, who reads it with lag None",
-    ]
