@@ -64,7 +64,7 @@ def test_only_a_consumer_that_knows_brokers_offers_to_keep_offsets_in_kafka_and_
     assert registered(plain).offsets is None and "offset-store" not in registered(plain).offers
     able = Consumer("127.0.0.1:1", "g", ["t"], **CALLBACKS, bootstrap_servers="127.0.0.1:2", offset_checkpoint_ms=9)
     assert registered(able).offsets == ("zookeeper", "dual", "kafka") and "offset-store" in registered(able).offers
-    assert able._log is not None and able._log._opened is None
+    assert able._log is not None and able._log._store._renewed._held is None
     asked = able._role._settings
     assert (asked.checkpoint_ms, asked.log_patience_ms) == (9, 20_000)
 

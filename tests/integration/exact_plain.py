@@ -90,7 +90,7 @@ class PlainParts:
     def __init__(self, zookeeper: str, log_ends: Logs, options: Options) -> None:
         self._real = Dependencies(None, zookeeper, NO_BROKER, GROUP, [TOPIC], options)  # type: ignore[arg-type]
         self._log_ends = log_ends
-        self._cancelled = threading.Event()
+        self._batch = ("", threading.Event())  # the tag of the one that runs, and whether it was cancelled
 
     def membership(self, **callbacks: Any) -> Membership:
         return self._real.membership(**callbacks)
@@ -114,7 +114,7 @@ class PlainParts:
         """At once."""
 
     def read(self, ranges: Collection[OffsetRange]) -> Any:
-        return Frame(ranges, self._cancelled)
+        return Frame(ranges, self._batch[1])
 
     def lacks(self, error: Exception) -> str | None:
         return None
@@ -124,11 +124,13 @@ class PlainParts:
 
     @contextmanager
     def running(self, tag: str, description: str) -> Iterator[None]:
-        self._cancelled.clear()
+        self._batch = (tag, threading.Event())
         yield
 
     def cancel(self, tag: str) -> None:
-        self._cancelled.set()
+        running, cancelled = self._batch  # another one by now, perhaps, as of Spark
+        if running == tag:
+            cancelled.set()
 
 
 class PlainSinks:
