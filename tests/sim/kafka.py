@@ -115,7 +115,7 @@ class SimCommits(LogClient):
     """As `zkcoord.offsets.group_consumer.GroupConsumer`: the thread that asks waits for the answer."""
 
     def __init__(self, kafka: SimKafka) -> None:
-        super().__init__(kafka.process, kafka.log)  # type: ignore[arg-type]  # None: a scene without commits in Kafka
+        super().__init__(kafka.process, kafka.log)  # type: ignore[arg-type]  # None: nobody may ask
         self._crew = kafka.process.crew
         self._asks: SimThread | None = None
         self._answers: list[tuple[CallDone, Any]] = []
@@ -141,6 +141,7 @@ class SimCommits(LogClient):
             self._crew.wake(self._asks)
 
     def _ask(self, name: str, argument: Any) -> CallDone:
+        assert self._log is not None, "this scene has no commits in Kafka"
         self._asks = self._crew.me()
         self.call(0, name, argument)
         while not self._answers:

@@ -220,10 +220,12 @@ class SparkConsumer:
         0.6 s after an empty range, 0.4 s after one record.)
         """
         probe = self._probe(log_ends)
-        frame = reader.read(probe)  # tells without a topic, too, whether there is a connector
         limits = self._parts.limits
         end = time.monotonic() + limits.warm_up_ms / 1000
-        while probe and not guard.view().leaving:
+        while True:
+            frame = reader.read(probe)  # tells without a topic, too, whether there is a connector
+            if not probe or guard.view().leaving:
+                return
             try:
                 (self._options.warm_up or _to_nowhere)(frame)
                 return
@@ -236,7 +238,6 @@ class SparkConsumer:
                 if time.monotonic() >= end:
                     raise UnavailableError(f"Kafka does not deliver, try again: {error_line(error)}") from error
             time.sleep(limits.away_wait_ms[0] / 1000)  # a broker may not know yet of a topic that the others know
-            frame = reader.read(probe)
 
     def _probe(self, log_ends: LogEnds) -> tuple[OffsetRange, ...]:
         """Return the last record of a topic that is read: an empty range if there is none, nothing without a topic.
