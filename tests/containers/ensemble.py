@@ -21,6 +21,7 @@ import docker
 
 from tests.containers.server import SERVES_DEADLINE_S, SETTINGS, TICK_MS, TURN_S
 from zkcoord.embedded.artifacts import kafka_jars
+from zkcoord.embedded.java import QUICK
 from zkcoord.embedded.kafka import LOG4J, MAIN
 from zkcoord.errors import UnavailableError
 
@@ -250,7 +251,7 @@ class Ensemble:
     def broker(self, number: int) -> Box:
         """One more Kafka broker; returns when it listens. Removed at the end."""
         jars = kafka_jars()[0].parent
-        java = ["java", "-Xmx384m", "-XX:+UseSerialGC", "-Dlog4j.configuration=file:/kafka/log4j.properties"]
+        java = ["java", "-Xmx384m", *QUICK, "-Dlog4j.configuration=file:/kafka/log4j.properties"]
         box = Box(self._image, self._network.name, self._address(20 + number), entrypoint=java)
         box.container.with_command(["-cp", "/kafka-jars/*", MAIN, "/kafka/server.properties"])
         box.container.with_volume_mapping(str(jars), "/kafka-jars", "ro")

@@ -17,7 +17,7 @@ from zkcoord.clock import mono_ms
 Event = Mapping[str, Any]
 PATIENCE_S = 60.0
 LEAVE_S = 30.0
-PROGRAM = [sys.executable, "-m", "zkcoord.cli.main"]
+PROGRAM = [sys.executable, "-m", "zkcoord_command"]
 SKEWED = """
 import sys, time
 ahead_ns, right = int(sys.argv.pop(1)) * 10**9, time.time_ns

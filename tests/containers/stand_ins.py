@@ -27,7 +27,8 @@ SCRIPTS = {
     "kafka-producer-perf-test.sh": "org.apache.kafka.tools.ProducerPerformance",
 }
 SCRIPT = """#!/bin/sh
-exec java -Xmx384m -XX:+UseSerialGC -Dlog4j.configuration=file:/opt/kafka/config/log4j.properties \\
+exec java -Xmx384m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData \\
+    -Dlog4j.configuration=file:/opt/kafka/config/log4j.properties \\
     -cp '/opt/kafka/libs/*' {main} "$@"
 """
 BROKER = """\

@@ -132,9 +132,10 @@ def hadoop_jars() -> tuple[Path, ...]:
     return ensure(load_bundle("hadoop", HADOOP_VERSION), cache_dir())
 
 
-def fetch_with_ivy(bundle: Bundle, work: Path, keep: Path) -> Path:
-    """Fetch with Ivy, the usual `Fetch`."""
-    return ivy.fetch(bundle.title, bundle.dependencies, bundle.excludes, bundle.bytes_total, work, keep)
+def fetch_with_ivy(bundle: Bundle, work: Path, keep: Path, *, rewrites: bool = True) -> Path:
+    """Fetch with Ivy, the usual `Fetch`. `rewrites`: on a terminal its line of progress is one, written anew."""
+    what = (bundle.title, bundle.dependencies, bundle.excludes, bundle.bytes_total)
+    return ivy.fetch(*what, work, keep, rewrites=rewrites)
 
 
 def ensure(bundle: Bundle, cache: Path, fetch: Fetch = fetch_with_ivy) -> tuple[Path, ...]:

@@ -27,13 +27,14 @@ ERROR_LINES_MAX = 3
 
 
 class Progress:
-    """One line about a download: rewritten on a terminal, else a new one every ten seconds."""
+    """One line about a download: rewritten on a terminal that shows no other download, else a new one every ten
+    seconds."""
 
-    def __init__(self, title: str, bytes_total: int | None, out: TextIO) -> None:
+    def __init__(self, title: str, bytes_total: int | None, out: TextIO, *, rewrites: bool = True) -> None:
         self._title = title
         self._total = "" if bytes_total is None else f" of {bytes_total // MEGABYTE} MB"
         self._out = out
-        self._terminal = out.isatty()
+        self._terminal = rewrites and out.isatty()
         self._start_s = time.monotonic()
         self._next_s = self._start_s
 
@@ -76,7 +77,14 @@ def module_file(name: str, dependencies: Sequence[str], excludes: Sequence[str])
 
 
 def fetch(
-    title: str, dependencies: Sequence[str], excludes: Sequence[str], bytes_total: int | None, work: Path, keep: Path
+    title: str,
+    dependencies: Sequence[str],
+    excludes: Sequence[str],
+    bytes_total: int | None,
+    work: Path,
+    keep: Path,
+    *,
+    rewrites: bool = True,
 ) -> Path:
     """Fetch the jars of `dependencies` and of what they need; the folder with them, below the empty folder `work`.
 
@@ -85,7 +93,7 @@ def fetch(
     module, out, cache = work / "ivy.xml", work / "out", work / "cache"
     module.write_text(module_file(title.replace(" ", "-"), dependencies, excludes), encoding="utf-8")
     ivy = Child("Ivy", _command(module, out, cache), work / "ivy.log")
-    progress = Progress(title, bytes_total, sys.stderr)
+    progress = Progress(title, bytes_total, sys.stderr, rewrites=rewrites)
     ivy.start()
     try:
         while ivy.running:

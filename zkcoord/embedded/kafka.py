@@ -47,12 +47,16 @@ class KafkaNode(Server):
         self._release = tuple(int(part) for part in version.split("."))
         self._heap = heap
 
+    def program(self) -> tuple[str, Sequence[object]]:
+        """Return its main class, and its class path."""
+        return MAIN, kafka_jars(self.version)
+
     def _command(self) -> Sequence[str]:
         config, log4j = self.data_dir / "server.properties", self.data_dir / "log4j.properties"
         config.write_text(self.configuration(), encoding="utf-8")
         log4j.write_text(LOG4J, encoding="utf-8")
         options = (f"-Dlog4j.configuration={log4j.as_uri()}", NO_LOG4J_2, *self._jvm_options)
-        return find_java().command(MAIN, kafka_jars(self.version), config, heap=self._heap, options=options)
+        return find_java().command(*self.program(), config, heap=self._heap, options=options)
 
 
 class KafkaBroker(KafkaNode):

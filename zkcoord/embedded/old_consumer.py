@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 from zkcoord.embedded.artifacts import kafka_jars
-from zkcoord.embedded.java_program import java_command
+from zkcoord.embedded.java import find_java
+from zkcoord.embedded.java_program import java_command, java_program
 
 SOURCE = Path(__file__).parent / "java" / "OldConsumer.java"
 QUIET = (f"-Dlog4j.configuration={SOURCE.with_name('log4j.properties').as_uri()}",)
@@ -15,10 +16,17 @@ QUIET = (f"-Dlog4j.configuration={SOURCE.with_name('log4j.properties').as_uri()}
 old_jars = cache(kafka_jars)
 
 
-def old_consumer_command(version: str, words: Mapping[str, str], *, heap: str = "128m") -> tuple[str, ...]:
+def old_consumer_command(
+    version: str, words: Mapping[str, str], *, heap: str = "128m", options: Sequence[str] = ()
+) -> tuple[str, ...]:
     """Return the command line of one consumer. `words` are the program's own, and properties of the consumer.
 
     UnavailableError when the jars of that version cannot be fetched.
     """
     arguments = [f"{key}={value}" for key, value in words.items()]
-    return java_command(SOURCE, old_jars(version), arguments, heap=heap, options=QUIET)
+    return java_command(SOURCE, old_jars(version), arguments, heap=heap, options=(*QUIET, *options))
+
+
+def old_consumer_archive(version: str) -> Path:
+    """Return where an archive of the classes of that version's consumers is looked for; it may be absent."""
+    return find_java().archive(*java_program(SOURCE, old_jars(version)))

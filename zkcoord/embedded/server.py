@@ -74,6 +74,10 @@ class Server(ABC):
         return "".join(f"{key}={value}\n" for key, value in {**self._configuration(), **self._settings}.items())
 
     @abstractmethod
+    def program(self) -> tuple[str, Sequence[object]]:
+        """Return its main class, and its class path."""
+
+    @abstractmethod
     def _command(self) -> Sequence[str]:
         """Write the configuration and return the command line."""
 

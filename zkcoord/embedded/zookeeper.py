@@ -86,11 +86,13 @@ class EmbeddedZooKeeper(Server):
             lines["maxSessionTimeout"] = str(self._max_session_timeout_ms)
         return lines
 
+    def program(self) -> tuple[str, Sequence[object]]:
+        """Return its main class, and its class path."""
+        return MAIN, [f"{pyspark_jars()}/*"]
+
     def _command(self) -> Sequence[str]:
         (self.data_dir / "data").mkdir(parents=True, exist_ok=True)
         config = self.data_dir / "zoo.cfg"
         config.write_text(self.configuration(), encoding="utf-8")
         quiet = ("-Dlog4j2.level=WARN", "-Dzookeeper.jmx.log4j.disable=true")
-        return find_java().command(
-            MAIN, [f"{pyspark_jars()}/*"], config, heap="256m", options=(*quiet, *self._jvm_options)
-        )
+        return find_java().command(*self.program(), config, heap="256m", options=(*quiet, *self._jvm_options))
