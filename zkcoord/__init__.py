@@ -1,7 +1,7 @@
 """A central coordinator for Kafka consumers that find their partitions through ZooKeeper. Public names only."""
 
-from zkcoord.consumer import Consumer
-from zkcoord.coordinator import Coordinator
+from typing import TYPE_CHECKING
+
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import (
     ConsumerRebalanceFailed,
@@ -13,6 +13,24 @@ from zkcoord.errors import (
     UsageError,
     ZkcoordError,
 )
+
+if TYPE_CHECKING:
+    from zkcoord.consumer import Consumer
+    from zkcoord.coordinator import Coordinator
+else:
+
+    def __getattr__(name: str) -> type:
+        """Load a class with all that it needs when somebody asks for it: the command line seldom does."""
+        if name == "Consumer":
+            from zkcoord.consumer import Consumer
+
+            return Consumer
+        if name == "Coordinator":
+            from zkcoord.coordinator import Coordinator
+
+            return Coordinator
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "Consumer",

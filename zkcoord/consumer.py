@@ -146,7 +146,7 @@ class Consumer:
             offset_checkpoint_ms=offset_checkpoint_ms,
             metrics=metrics,
         )
-        self._log = _commits(group, bootstrap_servers, kafka_config, rebalance_timeout_ms)
+        self._log = _commits(group, bootstrap_servers, kafka_config, rebalance_timeout_ms, cluster_id)
         document = _document(registration_of(topics, options, replaces), on_replay, self._log)
         _registration(document, session_timeout_ms)  # refuses now what would be refused at joining
         self._rebalance_timeout_ms, self._started, self._stopped = rebalance_timeout_ms, False, False
@@ -163,7 +163,7 @@ class Consumer:
         sessions.told = self._driver.told
         served = self._callbacks.functions(), self._callbacks.questions()
         log = self._log.functions() if self._log is not None else {}
-        self._worker = Worker(*served, self._driver.put, partial(self._driver.ask, "exit"), log)
+        self._worker = Worker(*served, self._driver.answered, partial(self._driver.ask, "exit"), log)
         loop, events = self._driver.loop, self._driver.events
         self._role = MembershipRole(loop, told, self._worker, events, self._worker if log else None)
         loop.run_role(self._role, events)
@@ -368,14 +368,19 @@ def _registration(document: Registration, negotiated_ms: int) -> bytes:
 
 
 def _commits(
-    group: str, servers: str | None, config: Mapping[str, str] | None, rebalance_timeout_ms: int
+    group: str,
+    servers: str | None,
+    config: Mapping[str, str] | None,
+    rebalance_timeout_ms: int,
+    known: Callable[[], str | None] | None,
 ) -> GroupCommits | None:
     """The group's commits in Kafka; None where it is not told of any Kafka."""
     if config is not None:
         given_config("kafka_config", config)
     if servers is None:
         return None
-    return kafka_commits(group, servers, config, patience_ms=rebalance_timeout_ms // ANSWERS_WITHIN, wall_ms=_wall_ms)
+    patience_ms = rebalance_timeout_ms // ANSWERS_WITHIN
+    return kafka_commits(group, servers, config, patience_ms=patience_ms, wall_ms=_wall_ms, known=known)
 
 
 def _document(document: Registration, on_replay: object, log: GroupCommits | None) -> Registration:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
-from importlib import metadata
 from typing import Any, TypedDict
 
 from zkcoord.core.given import (
@@ -144,4 +143,6 @@ def settings_of(kind: type[MemberOptions]) -> dict[str, Setting]:
 
 def version() -> str:
     """The installed version of zkcoord."""
+    from importlib import metadata  # it loads a tenth of what else a command loads
+
     return metadata.version("zkcoord")

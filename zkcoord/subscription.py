@@ -121,5 +121,5 @@ def why_nothing_is_held(consumer_id: str | None) -> str:
         )
     return (
         f"{consumer_id} is registered: a coordinator must serve, a topic must exist and have a partition for each"
-        " consumer, and the group must be neither paused nor held; see `zkcoord group describe`"
+        " consumer, and the group must be neither paused, held nor moved away; see `zkcoord group describe`"
     )

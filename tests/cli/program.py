@@ -26,7 +26,7 @@ class Program:
 
     def __init__(self, *arguments: str, lines_max: int | None = None) -> None:
         self._arguments = arguments
-        command = [sys.executable, "-m", "zkcoord.cli.main", *arguments]
+        command = [sys.executable, "-m", "zkcoord_command", *arguments]
         self.process = subprocess.Popen(
             command,
             stdout=subprocess.PIPE,

@@ -31,7 +31,7 @@ class Terminal:
         self._stream = pyte.ByteStream(self.screen)
         self._changed = threading.Condition()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "zkcoord.cli.main", *arguments],
+            [sys.executable, "-m", "zkcoord_command", *arguments],
             stdin=slave,
             stdout=slave,
             stderr=slave,

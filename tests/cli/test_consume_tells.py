@@ -90,7 +90,7 @@ def test_in_a_pause_it_says_that_its_partitions_are_gone_and_what_a_group_must_n
         shows("reads paused-0")
         served.call("group", "pause", "paused")
         shows("reads nothing now: its partitions were taken away")
-        shows("no partition: .*neither paused nor held; see `zkcoord group describe`")
+        shows("no partition: .*neither paused, held nor moved away; see `zkcoord group describe`")
 
 
 def test_who_joins_a_group_that_is_held_is_told_what_a_group_must_not_be(served: Servers) -> None:
@@ -99,6 +99,6 @@ def test_who_joins_a_group_that_is_held_is_told_what_a_group_must_not_be(served:
         first_shows("reads held-0, held-1, held-2, held-3")
         served.call("group", "hold", "held")
         with consuming(served, "held") as second_shows:
-            second_shows("no partition: .*neither paused nor held; see `zkcoord group describe`")
+            second_shows("no partition: .*neither paused, held nor moved away; see `zkcoord group describe`")
             served.call("group", "resume", "held")
             second_shows("reads held-")

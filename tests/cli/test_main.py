@@ -279,7 +279,7 @@ def test_a_reader_that_has_gone_is_no_error() -> None:
     read, write = os.pipe()
     os.close(read)
     try:
-        command = [sys.executable, "-m", "zkcoord.cli.main", "migrate", "history"]
+        command = [sys.executable, "-m", "zkcoord_command", "migrate", "history"]
         done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
     finally:
         os.close(write)
@@ -289,7 +289,7 @@ def test_a_reader_that_has_gone_is_no_error() -> None:
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
 def test_a_closed_output_is_one_that_nobody_reads(closed: str) -> None:
-    command = f'"{sys.executable}" -m zkcoord.cli.main migrate history {closed}'
+    command = f'"{sys.executable}" -m zkcoord_command migrate history {closed}'
 
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=120)
 
@@ -328,7 +328,7 @@ def test_these_nouns_and_verbs_exist() -> None:
 @pytest.mark.parametrize("format_", ["text", "json"])
 def test_a_full_device_is_told_in_one_line_with_an_exit_code(words: str, format_: str) -> None:
     """What it printed before was `[Errno 28] No space left on device`: nobody knew which device."""
-    command = f'"{sys.executable}" -m zkcoord.cli.main --log-format {format_} {words} >/dev/full'
+    command = f'"{sys.executable}" -m zkcoord_command --log-format {format_} {words} >/dev/full'
 
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=120)
 
@@ -338,7 +338,7 @@ def test_a_full_device_is_told_in_one_line_with_an_exit_code(words: str, format_
 
 
 def test_an_error_that_cannot_be_printed_keeps_its_exit_code() -> None:
-    command = f'"{sys.executable}" -m zkcoord.cli.main group describe 2>/dev/full'
+    command = f'"{sys.executable}" -m zkcoord_command group describe 2>/dev/full'
 
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=120)
 

@@ -45,7 +45,7 @@ class Groups:
         self._environment.setenv("ZKCOORD_ZOOKEEPER", zookeeper)
         for group, readers in self._readers.items():
             words = ["--group", group, "--topic", "clicks", "--from-beginning", "--output", "json"]
-            reader = Reader(["-m", "zkcoord.cli.main", "consume", *words], _place)
+            reader = Reader(["-m", "zkcoord_command", "consume", *words], _place)
             self._stack.callback(reader.end, signal.SIGKILL)
             readers.append(reader)
 

@@ -20,6 +20,7 @@ from zkcoord.cli.main import cli
 from zkcoord.cli.options import Limits, Settings
 from zkcoord.core.model import TopicPartition
 from zkcoord.embedded import EmbeddedZooKeeper
+from zkcoord.shell.zk.kafka_port import is_broker
 from zkcoord.tree.paths import DRAFT
 
 pytestmark = pytest.mark.zookeeper
@@ -80,6 +81,21 @@ def test_a_server_that_is_no_zookeeper_is_given_up_in_time() -> None:
 
     assert (result.exit_code, result.stdout) == (5, "")
     assert f"ZooKeeper at {address} did not answer within 500 ms" in result.stderr
+
+
+def test_kafkas_address_in_the_place_of_zookeepers_is_a_wrong_call() -> None:
+    broker = Broker()
+    result = run("group", "list", "--zookeeper", f"{broker.bootstrap_servers}/kafka")
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (
+        2,
+        f"error: {broker.bootstrap_servers} is Kafka, not ZooKeeper: give ZooKeeper's address here, and the brokers' as"
+        " --bootstrap-servers",
+    )
+
+
+def test_a_zookeeper_is_no_broker(zookeeper: EmbeddedZooKeeper) -> None:
+    host, _, port = zookeeper.hosts.partition(":")
+    assert not is_broker(host, int(port))
 
 
 @pytest.mark.parametrize(

@@ -12,35 +12,8 @@ from typing import Any, NoReturn, TextIO
 import click
 from click.core import ParameterSource
 
-from zkcoord.cli.audit import audit
-from zkcoord.cli.backup import backup, restore
-from zkcoord.cli.completion import completion
-from zkcoord.cli.config_show import config
-from zkcoord.cli.consume import consume
-from zkcoord.cli.coordinator import coordinator
-from zkcoord.cli.coordinators import coordinators
-from zkcoord.cli.demo import demo
-from zkcoord.cli.doctor import doctor
-from zkcoord.cli.group.adopt import VERBS as ADOPTING
-from zkcoord.cli.group.config import config as group_config
-from zkcoord.cli.group.describe import group
-from zkcoord.cli.group.hand_over import VERBS as HANDING_OVER
-from zkcoord.cli.group.members import VERBS as MEMBERS
-from zkcoord.cli.group.mend import mend
-from zkcoord.cli.group.plan import plan
-from zkcoord.cli.group.requests import VERBS
-from zkcoord.cli.group.reset import reset_offsets
-from zkcoord.cli.group.timeline import timeline
-from zkcoord.cli.inventory import inventory
-from zkcoord.cli.migrate.schema import migrate
-from zkcoord.cli.offsets.history import history
-from zkcoord.cli.offsets.verify import offsets
+from zkcoord.cli.loading import ALL, Commands
 from zkcoord.cli.options import Group
-from zkcoord.cli.page import page
-from zkcoord.cli.top.top import top
-from zkcoord.cli.topic import topic
-from zkcoord.cli.uninstall import uninstall
-from zkcoord.cli.watch import watch
 from zkcoord.errors import InvariantError, ZkcoordError
 from zkcoord.logs import json_log
 from zkcoord.operating.saying import say
@@ -151,37 +124,10 @@ def _forget(stream: TextIO) -> None:
         return
 
 
-@click.group(cls=_Root, example="zkcoord group describe etl --zookeeper zk1:2181")
+@click.group(cls=_Root, commands=Commands(ALL), example="zkcoord group describe etl --zookeeper zk1:2181")
 @click.version_option(package_name="zkcoord", prog_name="zkcoord", message="%(prog)s %(version)s")
 def cli() -> None:
     """A central coordinator for Kafka consumers that find their partitions through ZooKeeper."""
-
-
-for verb in (*VERBS, *ADOPTING, *HANDING_OVER, *MEMBERS, group_config, mend, plan, reset_offsets, timeline):
-    group.add_command(verb)
-offsets.add_command(history)
-for command in (
-    coordinator,
-    coordinators,
-    consume,
-    group,
-    offsets,
-    inventory,
-    audit,
-    completion,
-    config,
-    doctor,
-    page,
-    migrate,
-    backup,
-    restore,
-    top,
-    topic,
-    uninstall,
-    watch,
-    demo,
-):
-    cli.add_command(command)
 
 
 def main() -> NoReturn:

@@ -48,9 +48,11 @@ def warn_of_variables(context: click.Context) -> None:
 
 
 def unknown_variables(context: click.Context) -> list[str]:
-    """Return the variables that begin as settings do, and that nothing reads."""
-    found = sorted(name for name in os.environ if name.startswith(f"{PREFIX}_") and name not in OTHER_VARIABLES)
-    return [name for name in found if name not in _known(context)] if found else []
+    """Return the variables that begin as settings do, and that nothing reads. Other commands than the called one are
+    loaded only if it does not read them all."""
+    found = {name for name in os.environ if name.startswith(f"{PREFIX}_") and name not in OTHER_VARIABLES}
+    found -= {str(option.envvar) for option in settable(context.command).values()}
+    return sorted(found - _known(context)) if found else []
 
 
 def mistyped(name: str, context: click.Context) -> str | None:

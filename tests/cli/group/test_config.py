@@ -13,7 +13,7 @@ from tests.waiting import wait_until
 from zkcoord.core.model import Rebalance, TopicPartition
 from zkcoord.core.record import DEFAULT_RECORD, GroupRecord, Policy
 from zkcoord.shell.zk.blocking import Tree
-from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.paths import CANDIDATES, DRAFT
 from zkcoord.tree.record import decode_record
 from zkcoord.tree.snapshot import Read
 
@@ -134,6 +134,24 @@ def test_what_is_not_allowed_changes_nothing(world: World, run: Run, pairs: list
     assert record(world) == DEFAULT_RECORD
 
 
+def test_an_assignor_that_nobody_has_is_told_with_what_was_meant_and_counts_once_there_is_one(
+    world: World, run: Run
+) -> None:
+    world.settle()
+    call = ("group", "config", "g", "--zookeeper", world.address)
+    then = "and the members' lists decide: correct it, or leave it: it counts once there is one\n"
+    told = run(*call, "assignor=rnage")
+    said = f"warning: assignor: zkcoord has none called rnage now (did you mean range?), {then}"
+    assert (told.exit_code, told.stderr, record(world).assignor) == (0, said, "rnage")
+    world.put(f"{CANDIDATES}/1", b'{"assignors":["mine","sticky"]}')
+    assert run(*call, "assignor=mine").stderr == ""
+    told = run(*call, "assignor=x")
+    assert told.stderr == (
+        f"warning: assignor: the coordinator has none called x now (choose from mine, sticky), {then}"
+    )
+    assert run(*call, "assignor=").stderr == ""
+
+
 def test_a_group_is_decided_about_before_its_first_consumer_joins(world: World, run: Run) -> None:
     at = ("--zookeeper", world.address)
     unknown = run("group", "config", "new", *at)
@@ -158,7 +176,7 @@ def test_a_key_about_a_partition_that_does_not_exist_is_written_with_a_warning(w
     result = run("group", "config", "g", *pairs, "--zookeeper", world.address)
 
     assert result.exit_code == 0, result.stderr
-    then = "correct the key, or leave it: it counts once there is one"
+    then = "correct it, or leave it: it counts once there is one"
     assert result.stderr.splitlines() == [
         f"warning: weights.nosuch-0: there is no topic nosuch now: {then}",
         f"warning: weights.clicks-7: clicks has 2 partitions now, and no 7: {then}",

@@ -18,6 +18,7 @@ from tests.sim.test_hand_over import T0, T1, begun, offsets
 from zkcoord.cli import kafka_options
 from zkcoord.cli.group import hand_over
 from zkcoord.cli.options import Settings
+from zkcoord.member.place_check import HANDED_OVER
 from zkcoord.operating import requesting
 from zkcoord.tree.paths import CLUSTER_ID
 
@@ -121,6 +122,21 @@ def test_a_group_is_handed_over_shown_and_taken_back_by_the_commands(use: Use) -
     scene.world.run_for(5_000)
     assert scene.ledger.counted(T0) >= ahead
     refused(zkcoord(TAKE_BACK), "is not handed over to Kafka's consumers")
+
+
+def test_f307_a_consumer_that_stays_says_once_that_its_group_is_handed_over_and_that_it_is_back(use: Use) -> None:
+    scene = begun()
+    zkcoord, world = use(scene), scene.world
+    assert zkcoord(HAND_OVER).exit_code == 0
+    world.run_for(60_000)
+    told = world.events("group_elsewhere")
+    actors = [event.client for event in told]
+    assert actors and actors == list(dict.fromkeys(actors))
+    assert {event.fields["why"] for event in told} == {HANDED_OVER.format(group=GROUP)}
+    assert zkcoord(TAKE_BACK).exit_code == 0
+    world.run_for(60_000)
+    assert sorted(event.client for event in world.events("group_here")) == sorted(actors)
+    assert len(world.events("group_elsewhere")) == len(told)
 
 
 def test_neither_command_goes_on_beside_kafkas_consumers(use: Use) -> None:

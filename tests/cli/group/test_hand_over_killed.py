@@ -83,7 +83,7 @@ class Readers:
     def ours(self) -> Program:
         """Start `zkcoord consume`, which commits each second."""
         where = ["--zookeeper", self.cluster.zookeeper, "--bootstrap-servers", self.cluster.servers]
-        words = ["-m", "zkcoord.cli.main", "consume", "--group", self.cluster.group, "--topic", self.cluster.topic]
+        words = ["-m", "zkcoord_command", "consume", "--group", self.cluster.group, "--topic", self.cluster.topic]
 
         def place(line: str) -> Place:
             found = json.loads(line)

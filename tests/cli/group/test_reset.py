@@ -147,7 +147,7 @@ def test_only_the_topics_and_partitions_that_are_named_are_moved(
     file.write_text(f"{topic},0,3\n{topic},1,99\n")
     code, changed, text = reset("--from-file", str(file))
     assert (code, changed) == (0, [(0, 8, 3), (1, 1, 5)])
-    assert f"notice: {topic}-1: 99 lies outside of its log (0 to 5)\n" in text
+    assert f"notice: 1 offset outside of the log, so its start or end is taken: {topic}-1 at 99 (0 to 5)\n" in text
 
 
 @pytest.mark.parametrize(
@@ -157,8 +157,13 @@ def test_only_the_topics_and_partitions_that_are_named_are_moved(
         (("--to-earliest", "--to-latest"), "choose one of"),
         (("--to-datetime", "yesterday"), "--to-datetime 'yesterday' is no time: write 2026-"),
         (("--to-earliest", "--topic", "nothing"), "--topic nothing: Kafka has no such topic"),
-        (("--to-earliest",), "group g has no offset of a topic that exists: name topics"),
+        (
+            ("--to-earliest",),
+            "group g has no offset of a topic that exists: name topics (--topic), or set offsets with `zkcoord offsets"
+            " import`",
+        ),
         (("--from-file", "/nowhere"), "--from-file /nowhere: No such file"),
+        (("--from-file", "/dev/null"), "--from-file /dev/null: the file has no offset of group g"),
     ],
 )
 def test_a_wrong_call_says_what_to_do(world: World, reset: Any, words: Sequence[str], text: str) -> None:
@@ -170,6 +175,25 @@ def test_a_wrong_call_says_what_to_do(world: World, reset: Any, words: Sequence[
 def test_a_group_that_is_not_there_is_told(world: World, reset: Any) -> None:
     code, _, said = reset("--to-earliest")
     assert (code, "there is no group 'g'" in said) == (2, True)
+    assert said.endswith("; `zkcoord offsets import` sets the offsets of one that is yet to come\n")
+
+
+@pytest.mark.parametrize("more", [(), ("--dry-run",)], ids=["reset", "dry-run"])
+def test_a_file_with_topics_or_partitions_that_kafka_does_not_have_is_refused_with_their_names(
+    world: World, reset: Any, topic: str, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    world.put(path(topic, 0), b"8")
+    file = tmp_path / "offsets.csv"
+    file.write_text(f"{topic},0,3\n{topic},7,1\nabsent,0,1\nabsent,1,1\ngone,0,1\n")
+    code, _, said = reset("--from-file", str(file), *more)
+    assert (code, "--from-file names topics that Kafka does not have: absent, gone; check the names" in said) == (
+        2,
+        True,
+    )
+    assert offsets(world, topic) == [b"8", b""]
+    assert reset("--from-file", str(file), "--topic", f"{topic}:0", *more)[:2] == (0, [(0, 8, 3)])
+    code, _, said = reset("--from-file", str(file), "--topic", topic, *more)
+    assert (code, f"--from-file names partitions that no topic has: {topic}-7; check the names" in said) == (2, True)
 
 
 @pytest.mark.parametrize("more", [(), ("--stop-first",)])
@@ -208,6 +232,10 @@ def test_a_group_that_is_read_is_refused_and_moved_when_it_may_be_stopped(world:
     assert code == 2
     assert "stop these consumers, or run `zkcoord group pause g` first, or give --stop-first" in text
     assert "group g is read by g_" in text
+    code, planned, text = reset("--to-offset", "2", "--dry-run")
+    assert (code, planned) == (0, [(0, 8, 2), (1, 3, 2)])
+    assert "notice: as it is now, this would be refused: group g is read by g_" in text
+    assert "this would be refused" not in reset("--to-offset", "2", "--stop-first", "--dry-run")[2]
     assert offsets(world, topic) == [b"8", b"3"]
 
     code, changed, text = reset("--to-offset", "2", "--stop-first")

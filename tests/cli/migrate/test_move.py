@@ -100,6 +100,32 @@ def test_a_group_goes_to_another_chroot_or_layout_under_its_consumers_and_comes_
     round_trip(run, here, there, layouts)
 
 
+@pytest.mark.parametrize("layout", [DRAFT, LEGACY], ids=["draft", "legacy"])
+def test_f307_consumers_in_the_old_place_say_once_where_their_group_went_and_who_must_act(
+    layout: Layout, run: Run, here: World, there: World
+) -> None:
+    """In the layout legacy one that is started there waits with its registration: there is the tombstone."""
+    set_up(here, layout)
+    stays = here.join("g", "clicks")
+    wait_until(lambda: stays.held() == named("clicks", 0, 1), "it reads here")
+    code, _, text = moving(run, here, there, "--layout", layout.name)
+    assert code == 0, text
+    why = (
+        f"the group was moved to {there.zookeeper}, and nothing is read here any more: stop this consumer, and start it"
+        " with that address of ZooKeeper"
+    )
+    told = [("warning", why)]
+
+    def said(event: str) -> list[tuple[str, str]]:
+        return [("warning", fields["why"]) for fields in here.reports.of(event) if fields["group"] == "g"]
+
+    wait_until(lambda: said("group_elsewhere") == told, "the one that stays says so")
+    here.join("g", "clicks")
+    event, expected = ("waiting", told) if layout is LEGACY else ("group_elsewhere", told * 2)
+    wait_until(lambda: said(event) == expected, "the one that is started says so")
+    assert said("no_coordinator") == []
+
+
 def test_a_group_goes_to_another_ensemble_and_comes_back(run: Run, here: World) -> None:
     with (
         EmbeddedZooKeeper(fsync=False, max_session_timeout_ms=60_000) as server,

@@ -158,6 +158,3 @@ def _waits(group: str, timeout_ms: int) -> Callable[[Sequence[str]], None]:
         )
 
     return wait
-
-
-VERBS: tuple[click.Command, ...] = (adopt, release)

@@ -12,6 +12,7 @@ import click
 from zkcoord.cli.options import Command, Settings, pass_settings
 from zkcoord.cli.output import show
 from zkcoord.cli.settings_file import nearest
+from zkcoord.core.assignors import ASSIGNORS
 from zkcoord.core.record import DEFAULT_RECORD, GroupRecord
 from zkcoord.errors import CorruptError, UsageError
 from zkcoord.group_report import group_names, no_such_group, read_tree
@@ -20,8 +21,9 @@ from zkcoord.operating.requesting import edit_record, read_record
 from zkcoord.operating.saying import warn
 from zkcoord.settings import SESSION_TIMEOUT_MS
 from zkcoord.subscription import check_name
+from zkcoord.tree.candidate import assignors_of, in_charge
 from zkcoord.tree.codec import compact, corrupt, partition_of
-from zkcoord.tree.paths import Layout
+from zkcoord.tree.paths import CANDIDATES, Layout
 from zkcoord.tree.record import POLICY_KEYS, WHAT, decode_record, encode_record
 from zkcoord.tree.registration import decode_registration
 from zkcoord.tree.snapshot import Kind, Read
@@ -65,7 +67,7 @@ def config(settings: Settings, name: str, pairs: tuple[str, ...]) -> None:
             record: GroupRecord | None = edit_record(tree, layout, name, lambda now: changed(now, chosen), new=True)
         else:
             record = read_record(tree, layout, name)
-        absent = _absent(tree, layout, chosen)
+        absent = [*_absent(tree, layout, chosen), *_absent_assignor(tree, layout, chosen.get("assignor"))]
         grace_ms = record.policy.evict_grace_ms if record is not None else None
         timeouts_ms = _session_timeouts_ms(tree, layout, name) if grace_ms is not None else []
     if record is None and not known:
@@ -73,7 +75,7 @@ def config(settings: Settings, name: str, pairs: tuple[str, ...]) -> None:
     if chosen and not known:
         warn(f"there is no group {name} yet: this counts once its first consumer joins")
     for what in absent:
-        warn(f"{what}: correct the key, or leave it: it counts once there is one")
+        warn(f"{what}: correct it, or leave it: it counts once there is one")
     if grace_ms is not None:
         _warn_of_grace(grace_ms, timeouts_ms)
     values, defaults = flat(record or DEFAULT_RECORD), flat(DEFAULT_RECORD)
@@ -165,6 +167,22 @@ def _absent(tree: BlockingTree, layout: Layout, chosen: Mapping[str, str]) -> li
         elif partition.partition not in numbers:
             found.append(f"{key}: {partition.topic} has {len(numbers)} partitions now, and no {partition.partition}")
     return found
+
+
+def _absent_assignor(tree: BlockingTree, layout: Layout, name: str | None) -> list[str]:
+    """Say that the coordinator in charge has no such assignor; without a coordinator, that zkcoord has none."""
+    if name in (None, "", "null"):
+        return []
+    leader, listed = tree.read([Read(layout.coordinator), Read(CANDIDATES, Kind.CHILDREN)])
+    nodes = tree.read([Read(f"{CANDIDATES}/{each}") for each in listed.children]) if listed.children else ()
+    candidates = in_charge(nodes, leader.data.decode("utf-8", "replace"))
+    known = (assignors_of(candidates[0].data) if candidates else None) or ASSIGNORS.keys()
+    if name in known:
+        return []
+    who = "the coordinator has" if candidates else "zkcoord has"
+    near = nearest(str(name), known)
+    meant = f"did you mean {near}?" if near else f"choose from {', '.join(sorted(known))}"
+    return [f"assignor: {who} none called {name} now ({meant}), and the members' lists decide"]
 
 
 def changed(record: GroupRecord, chosen: Mapping[str, str]) -> GroupRecord:

@@ -8,6 +8,7 @@ import click
 
 from zkcoord.cli.group.members import MEMBER_COLUMNS, member_row, member_tone
 from zkcoord.cli.kafka_options import with_kafka
+from zkcoord.cli.loading import OF_GROUP, Commands
 from zkcoord.cli.options import Group, Settings, at_least, pass_settings
 from zkcoord.cli.output import print_json, table, wrapped
 from zkcoord.errors import UsageError
@@ -30,7 +31,7 @@ NO_GROUP = "there is no group: the first consumer that joins one makes it"
 NUMBERS = ("PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "#PARTITIONS", "#COMMANDS", "#MEMBERS", "GENERATION")
 
 
-@click.group(cls=Group, example="zkcoord group describe etl")
+@click.group(cls=Group, commands=Commands(OF_GROUP), example="zkcoord group describe etl")
 def group() -> None:
     """Consumer groups."""
 

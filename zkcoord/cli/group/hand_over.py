@@ -116,6 +116,3 @@ def take_back(settings: Settings, name: str, dry_run: bool, force: bool, timeout
             f"group {name} stays paused, as it was before: `zkcoord group resume {name}` lets zkcoord's consumers go on"
         )
     say("notice", said)
-
-
-VERBS: tuple[click.Command, ...] = (hand_over, take_back)

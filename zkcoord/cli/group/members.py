@@ -84,6 +84,3 @@ def _command_row(command: Mapping[str, Any]) -> list[Any]:
     keys = ("group", "age_ms", "consumer", "sequence", "option")
     partitions = "all" if command["partitions"] is None else len(command["partitions"])
     return [*(command[key] for key in keys), partitions, command["generation"], command["refused"]]
-
-
-VERBS = (members, commands)

@@ -94,19 +94,15 @@ def delete(settings: Settings, name: str, timeout_ms: int, offsets: bool, copy_o
     _carry_out(settings, name, DELETE, timeout_ms, **({"offsets": True} if offsets else {}))
 
 
-VERBS: tuple[click.Command, ...] = (
-    _asking(
-        REBALANCE,
-        "Ask the assignor again for group G, and forget a failure.\n\n"
-        "Nothing moves where everything is in balance; `plan` shows what would.",
-    ),
-    _asking(HOLD, "Keep group G as it is until `resume`: nothing is stopped, free partitions are still given out."),
-    _asking(PAUSE, "Stop all consumers of group G, and give them nothing until `resume`. They stay members."),
-    _asking(
-        POKE,
-        "Have the old members of group G claim their partitions again.\n\n"
-        "It frees what one of them gave up: each releases and claims all of its share once. At most once a minute.",
-    ),
-    resume,
-    delete,
+rebalance = _asking(
+    REBALANCE,
+    "Ask the assignor again for group G, and forget a failure.\n\n"
+    "Nothing moves where everything is in balance; `plan` shows what would.",
+)
+hold = _asking(HOLD, "Keep group G as it is until `resume`: nothing is stopped, free partitions are still given out.")
+pause = _asking(PAUSE, "Stop all consumers of group G, and give them nothing until `resume`. They stay members.")
+poke = _asking(
+    POKE,
+    "Have the old members of group G claim their partitions again.\n\n"
+    "It frees what one of them gave up: each releases and claims all of its share once. At most once a minute.",
 )

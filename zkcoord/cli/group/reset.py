@@ -13,6 +13,7 @@ from zkcoord.cli.offsets.files import show_changes
 from zkcoord.cli.options import Command, Settings, at_least, number_option, pass_settings
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.words import count
+from zkcoord.errors import UsageError
 from zkcoord.offsets.targets import from_file
 from zkcoord.operating.resetting import WAIT_MS, How, goal_of, reset_group
 from zkcoord.operating.saying import say
@@ -70,4 +71,7 @@ def reset_offsets(
 
 def _read_file(file: str, group: str) -> dict[TopicPartition, int]:
     with opened(file, "--from-file ") as lines:
-        return from_file(lines, group)
+        try:
+            return from_file(lines, group)
+        except UsageError as error:
+            raise UsageError(f"--from-file {file}: {error}") from None

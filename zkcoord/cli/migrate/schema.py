@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from zkcoord.cli.files import opened
-from zkcoord.cli.migrate.move import move
+from zkcoord.cli.loading import OF_MIGRATE, Commands
 from zkcoord.cli.migrate.topics import topics_command
 from zkcoord.cli.options import Group, Settings, pass_settings
 from zkcoord.cli.output import print_json, show, tell
@@ -41,7 +41,7 @@ from zkcoord.tree.paths import FROM_ZOOKEEPER, KAFKA, LAYOUTS
 from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Transaction, Write
 
 
-@click.group(cls=Group, example="zkcoord migrate current")
+@click.group(cls=Group, commands=Commands(OF_MIGRATE), example="zkcoord migrate current")
 def migrate() -> None:
     """The tree's schema: its revision, and the way to another one."""
 
@@ -202,7 +202,6 @@ def _nothing_to_do(settings: Settings, done: bool) -> None:
         click.echo("nothing to do")
 
 
-migrate.add_command(move)
 migrate.add_command(topics_command(_report))
 
 
