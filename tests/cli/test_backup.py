@@ -105,6 +105,7 @@ def test_a_group_that_was_restored_into_an_empty_tree_reads_on_from_its_offsets(
         "kept": 0,
         "other_topic": 0,
         "nodes": 3,
+        "obstacles": [],
     }
     record = decode_record(other.data(DRAFT.record("g")))
     assert (record.assignor, record.requests, record.responses) == ("range", {}, {})
@@ -160,7 +161,7 @@ def test_f107_offsets_of_a_topic_that_was_created_again_since_are_left_out(world
 def test_a_group_with_members_is_refused_and_so_is_a_tree_with_coordinators(world: World, restore: Any) -> None:
     world.put(f"{CANDIDATES}/3", b"{}")
     code, _, text = restore(world)
-    assert (code, "coordinators are running (3): stop them first" in text) == (2, True)
+    assert (code, "error: coordinators are running (3): whoever runs them stops them first" in text) == (2, True)
     world.remove(f"{CANDIDATES}/3")
     registration = {"version": 1, "subscription": {"clicks": 1}, "pattern": "static", "coordination": MARKER}
     world.put(DRAFT.registration("g", "g_a"), registration)
@@ -171,15 +172,28 @@ def test_a_group_with_members_is_refused_and_so_is_a_tree_with_coordinators(worl
     assert (code, "the backup has no group x" in text) == (2, True)
 
 
+def test_a_dry_run_is_not_refused_and_says_what_would_be_and_who_must_act(world: World, restore: Any) -> None:
+    world.remove(DRAFT.offset("g", P0))
+    world.put(f"{CANDIDATES}/3", b"{}")
+    registration = {"version": 1, "subscription": {"clicks": 1}, "pattern": "static", "coordination": MARKER}
+    world.put(DRAFT.registration("g", "g_a"), registration)
+    running = "coordinators are running (3): whoever runs them stops them first"
+    members = "group g has members (g_a): stop its consumers, or restore other groups (--group)"
+    code, planned, text = restore(world, "--dry-run")
+    assert (code, planned["g"]["created"], offsets(world)[0]) == (0, 1, b"")
+    assert {group: row["obstacles"] for group, row in planned.items()} == {"g": [running, members], "h": [running]}
+    assert all(f"warning: as it is now, this would be refused: {why}\n" in text for why in (running, members))
+
+
 @pytest.mark.parametrize(
     ("spoil", "why"),
     [
         (lambda lines: lines[:-1], "is no whole backup"),
         (lambda lines: lines[:-2] + lines[-1:], "is no whole backup, or was changed"),
         (lambda lines: [lines[0], lines[1].replace('"/', '"/x'), *lines[2:]], "is no whole backup, or was changed"),
-        (lambda lines: ["/consumers/g/offsets/t/0:1\n"], "; name a file as `zkcoord backup` has written it"),
-        (lambda lines: ["{}\n"], "is no backup of zkcoord"),
-        (lambda lines: [], "is no whole backup"),
+        (lambda lines: ["/consumers/g/offsets/t/0:1\n"], "written it (`zkcoord offsets import` takes an export)\n"),
+        (lambda lines: ["{}\n"], "is no backup of zkcoord that this program can read; name a file as"),
+        (lambda lines: [], "is no whole backup: it is empty; name a file as `zkcoord backup` has written it (`zkcoord"),
     ],
 )
 def test_a_file_that_is_not_whole_restores_nothing(

@@ -13,7 +13,8 @@ P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
 U0 = TopicPartition("u", 0)
 LOGS = {P0: Log(10, 100), P1: Log(0, 50)}
 CURRENT = {P0: 60, P1: None}
-NO_SHIFT = "t-1 has no offset to shift: it is left as it is"
+NO_SHIFT = "1 partition without an offset to shift, left alone: t-1"
+OUTSIDE = "outside of the log, so its start or end is taken"
 
 
 @pytest.mark.parametrize(
@@ -22,10 +23,10 @@ NO_SHIFT = "t-1 has no offset to shift: it is left as it is"
         (Goal(Where.EARLIEST), {}, {P0: 10, P1: 0}, []),
         (Goal(Where.LATEST), {}, {P0: 100, P1: 50}, []),
         (Goal(Where.OFFSET, 20), {}, {P0: 20, P1: 20}, []),
-        (Goal(Where.OFFSET, 70), {}, {P0: 70, P1: 50}, ["t-1: 70 lies outside of its log (0 to 50)"]),
-        (Goal(Where.OFFSET, 5), {}, {P0: 10, P1: 5}, ["t-0: 5 lies outside of its log (10 to 100)"]),
+        (Goal(Where.OFFSET, 70), {}, {P0: 70, P1: 50}, [f"1 offset {OUTSIDE}: t-1 at 70 (0 to 50)"]),
+        (Goal(Where.OFFSET, 5), {}, {P0: 10, P1: 5}, [f"1 offset {OUTSIDE}: t-0 at 5 (10 to 100)"]),
         (Goal(Where.SHIFT, -20), {}, {P0: 40}, [NO_SHIFT]),
-        (Goal(Where.SHIFT, -99), {}, {P0: 10}, ["t-0: -39 lies outside of its log (10 to 100)", NO_SHIFT]),
+        (Goal(Where.SHIFT, -99), {}, {P0: 10}, [f"1 offset {OUTSIDE}: t-0 at -39 (10 to 100)", NO_SHIFT]),
         (Goal(Where.DATETIME, 1), {P0: 33}, {P0: 33, P1: 50}, []),
         (Goal(Where.FILE), {P0: 44, P1: 0}, {P0: 44, P1: 0}, []),
     ],
@@ -34,6 +35,15 @@ def test_the_new_offsets(
     goal: Goal, found: dict[TopicPartition, int], expected: dict[TopicPartition, int], notes: list[str]
 ) -> None:
     assert targets(goal, CURRENT, LOGS, found) == (expected, notes, CURRENT)
+
+
+def test_partitions_that_cannot_have_what_was_asked_for_are_told_in_one_line_of_each_kind() -> None:
+    logs = {TopicPartition("t", number): Log(0, 50 + number) for number in range(100)}
+    (line,) = targets(Goal(Where.OFFSET, 200), {}, logs, {}).notes
+    assert line.startswith(f"100 offsets {OUTSIDE}: t-0 at 200 (0 to 50), t-1 at 200 (0 to 51), ")
+    assert line.endswith(" and 95 more")
+    (line,) = targets(Goal(Where.SHIFT, 1), {}, logs, {}).notes
+    assert line == "100 partitions without an offset to shift, left alone: t-0, t-1, t-2, t-3, t-4 and 95 more"
 
 
 def test_topics_and_partitions_are_named_as_in_kafkas_tool() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import pytest
 
@@ -18,9 +18,10 @@ from zkcoord.offsets.ports import Commits, ReadCommits
 from zkcoord.offsets.reading import rule_of
 from zkcoord.offsets.verdict import OTHER_TOPIC, Log, Verdict
 from zkcoord.offsets.verify import GroupVerified, verify
+from zkcoord.shell.ports import Unreadable, UnreadableError
 from zkcoord.tree.paths import DRAFT, LEGACY, Layout
 from zkcoord.tree.record import encode_record
-from zkcoord.tree.snapshot import Read
+from zkcoord.tree.snapshot import Node, Read
 from zkcoord.tree.topic import Mark, encode_mark
 
 KEEPS_IN_KAFKA = encode_record(GroupRecord(store_name="kafka")).decode()
@@ -81,6 +82,21 @@ def test_all_partitions_of_either_store_are_compared_also_those_that_nobody_hold
         ("t-1", 7, None, "only zookeeper", None),
         ("t-2", None, 3, "only kafka", None),
     ]
+
+
+def test_f314_a_group_of_which_a_node_may_not_be_read_is_not_compared_and_the_others_are() -> None:
+    tree = Deployment({DRAFT.offset("g", P0): "1", DRAFT.offset("g", P1): "2", DRAFT.offset("h", P0): "3"})
+    hidden = DRAFT.offset("g", P1)
+
+    def read(reads: Sequence[Read]) -> tuple[Node, ...]:
+        refused = [Unreadable(each.path, each.kind, "NoAuth") for each in reads if each.path == hidden]
+        if refused:
+            raise UnreadableError(f"{hidden}: NoAuth", refused)
+        return tree.read(reads)
+
+    g, h = verify(read, MemoryCommits({"g": {P1: KafkaCommit(offset=2)}}), no_logs, DRAFT, ["g", "h"])
+    assert (g.partitions, str(g.problem)) == ((), f"{hidden}: NoAuth")
+    assert told(h) == [("t-0", 3, None, "only zookeeper", None)]
 
 
 def test_an_offset_that_only_kafka_has_is_looked_for_in_its_log_too() -> None:

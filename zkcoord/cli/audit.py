@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
 import click
@@ -16,7 +16,7 @@ from zkcoord.cli.output import print_json, wrapped
 from zkcoord.clock import mono_ms
 from zkcoord.core.severity import Severity
 from zkcoord.errors import UnavailableError
-from zkcoord.operating.saying import Tone, say, warn
+from zkcoord.operating.saying import Anew, Tone, say
 from zkcoord.operating.words import cell
 from zkcoord.shell.zk.blocking import LastingTree
 from zkcoord.signals import stopping
@@ -52,11 +52,11 @@ def audit(
     """
     with ExitStack() as stack:
         tree = stack.enter_context(LastingTree(settings.tree))
-        auditor = Auditor(tree, settings.zookeeper_address(), Audit(patience_ms, window_ms), groups)
-        _with_kafka(settings, auditor, stack)
+        auditor, anew = Auditor(tree, settings.zookeeper_address(), Audit(patience_ms, window_ms), groups), Anew()
+        _with_kafka(settings, auditor, stack, anew)
         stack.enter_context(_served(metrics, auditor))
         asked = stack.enter_context(stopping())
-        told = _run(auditor, asked, once=once, interval_ms=interval_ms, json=settings.json)
+        told = _run(auditor, asked, anew, once=once, interval_ms=interval_ms, json=settings.json)
         if once:
             _report(told, auditor, settings)
     if told:
@@ -64,18 +64,25 @@ def audit(
 
 
 def _run(
-    auditor: Auditor, asked: threading.Event, *, once: bool, interval_ms: int, json: bool
+    auditor: Auditor, asked: threading.Event, anew: Anew, *, once: bool, interval_ms: int, json: bool
 ) -> Mapping[Key, Suspicion]:
-    """Read until asked to end, or (once) until nothing is undecided; returns what is wrong then."""
+    """Read until asked to end, or (once) until nothing is undecided; returns what is wrong then.
+
+    `anew` tells what keeps a reading from being whole.
+    """
     told: dict[Key, Suspicion] = {}
     wait_said = False
     while True:
+        anew.look()
+        failed = auditor.failed
         try:
             auditor.read(mono_ms)
+            if failed is not None:
+                say("notice", "groups can be read again")
         except UnavailableError as error:
             if once:
                 raise
-            warn(f"{error}; the next reading is in {interval_ms} ms")
+            anew(f"{error}; it is read again every {interval_ms} ms")
         now = {each.key: each for each in auditor.audit.findings}
         if not once:
             _tell_changes(told, now, json=json)
@@ -120,8 +127,8 @@ def _report(told: Mapping[Key, Suspicion], auditor: Auditor, settings: Settings)
         say("notice", f"nothing is wrong; {lag}")
 
 
-def _with_kafka(settings: Settings, auditor: Auditor, stack: ExitStack) -> None:
-    """Have the auditor ask Kafka, too, if somebody said where it is."""
+def _with_kafka(settings: Settings, auditor: Auditor, stack: ExitStack, tell: Callable[[str], None]) -> None:
+    """Have the auditor ask Kafka, too, if somebody said where it is. `tell` is called with what that does not tell."""
     if settings.kafka_address() is None:
         return
     from zkcoord.cli.kafka_options import kafka_client
@@ -129,7 +136,7 @@ def _with_kafka(settings: Settings, auditor: Auditor, stack: ExitStack) -> None:
     from zkcoord.offsets.kafka_store import KafkaCommits
 
     client = stack.enter_context(kafka_client(settings))
-    auditor.logs, auditor.commits = known_logs(client, warn), KafkaCommits(client)
+    auditor.logs, auditor.commits = known_logs(client, tell), KafkaCommits(client)
 
 
 @contextmanager

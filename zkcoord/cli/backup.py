@@ -9,16 +9,17 @@ import click
 from zkcoord.cli.files import STANDARD, Progress, new_file, opened
 from zkcoord.cli.options import Command, Settings, pass_settings
 from zkcoord.cli.output import print_json, table, tell
-from zkcoord.core.words import count
+from zkcoord.core.words import count, some
 from zkcoord.errors import CorruptError, SchemaError, UsageError, ZkcoordError
 from zkcoord.group_report import refuse_newer
 from zkcoord.migrate import BlockingTree, current, history, new_tree_id, read_mark, served
 from zkcoord.offsets import backup_file
 from zkcoord.offsets.backup import saved
 from zkcoord.offsets.backup_file import BackupWriter, Header, Saved
+from zkcoord.offsets.readable import Readable
 from zkcoord.offsets.restore import Restore, Restored, first_nodes
 from zkcoord.operating.requesting import who
-from zkcoord.operating.saying import say, warn
+from zkcoord.operating.saying import say, warn, would_be_refused
 from zkcoord.operating.words import cell
 from zkcoord.tree.offset import decode_offset
 from zkcoord.tree.paths import CANDIDATES, LEGACY, SCHEMA, Layout, Place, layout_named
@@ -44,7 +45,8 @@ def backup(settings: Settings, file: str) -> None:
     """Write all that zkcoord and the groups hold in ZooKeeper to a new FILE.
 
     Reads only; coordinators and consumers may go on. What belongs to a session is left out. The file is read again
-    before it appears. Nodes that nobody can parse are saved as they are, and named. What stands in Kafka is not saved.
+    before it appears. Nodes that nobody can parse are saved as they are, and named; there is no backup if some may not
+    be read, which are named, too. What stands in Kafka is not saved.
     """
     if file == STANDARD:
         raise UsageError("a backup is checked when it is written: name a file")
@@ -55,11 +57,12 @@ def backup(settings: Settings, file: str) -> None:
         made = datetime.now(UTC).isoformat(timespec="seconds")
         header = Header(revision=revision, layout=layout.name, made=made, who=who())
         with new_file(file) as out:
-            writer = BackupWriter(out, header)
-            for node in saved(tree.read, layout):
+            writer, readable = BackupWriter(out, header), Readable(tree.read, layout)
+            for node in saved(readable.read, layout):
                 _check_node(layout, node)
                 writer.add(node)
                 progress.add(1)
+            readable.refuse("and there is no backup without them")
             if tree.read([Read(SCHEMA)]) != before:
                 raise SchemaError("the tree was migrated while it was read: make the backup again")
             writer.end()
@@ -101,20 +104,23 @@ def _check_node(layout: Layout, node: Saved) -> None:
 @click.argument("file", metavar="FILE")
 @click.option("--group", "names", metavar="G", multiple=True, help="Only this group; may be repeated.")
 @click.option("--rewind", is_flag=True, help="Also set offsets back that are further in the tree than in the backup.")
-@click.option("--dry-run", is_flag=True, help="Show what would be done; write nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, and what prevents it; write nothing.")
 @pass_settings
 def restore(settings: Settings, file: str, names: tuple[str, ...], rewind: bool, dry_run: bool) -> None:
     """Restore a backup: make what is missing in the tree, and set offsets forward to those of the backup.
 
-    First stop all coordinators, and the consumers of the groups that are restored: it is refused while one is there.
-    Records, states and marks that are there stay. An offset is never set back unless --rewind is given. Offsets of a
-    topic that was created again since the backup are left out. Afterwards everything is read again and compared. A
-    restore that broke off is run again.
+    First stop all coordinators, and the consumers of the groups that are restored: it is refused while one is there (a
+    dry run is not, and says so). Records, states and marks that are there stay. An offset is never set back unless
+    --rewind is given. Offsets of a topic that was created again since the backup are left out. Afterwards everything is
+    read again and compared. A restore that broke off is run again.
     """
     with opened(file) as lines, settings.tree() as tree:
         header = backup_file.check(lines, file)
         layout = layout_named(header.layout)
         _check_tree(tree, header)
+        running = _coordinators(tree)
+        if running and not dry_run:
+            raise UsageError(running)
         work = Restore(tree=tree, layout=layout, groups=names or None, rewind=rewind, dry_run=dry_run)
         work.survey(backup_file.nodes(lines))
         work.carry_out(backup_file.nodes(lines))
@@ -124,11 +130,11 @@ def restore(settings: Settings, file: str, names: tuple[str, ...], rewind: bool,
             again.survey(backup_file.nodes(lines))
             again.carry_out(backup_file.nodes(lines))
             _compare(again)
-    _print(settings, work, dry_run)
+    _print(settings, work, running, dry_run)
 
 
 def _check_tree(tree: BlockingTree, header: Header) -> None:
-    """Before anything is written: the tree is of the backup's layout and revision, and no coordinator is there."""
+    """Before anything is written: the tree is of the backup's layout and revision."""
     if header.revision and header.revision not in [revision.revision for revision in history()]:
         raise SchemaError(f"the backup is of revision {header.revision}, newer than this program: use the newer one")
     schema = current(tree)
@@ -141,18 +147,25 @@ def _check_tree(tree: BlockingTree, header: Header) -> None:
                 f"the tree has layout {schema.layout} and revision {schema.revision}, the backup {header.layout} and"
                 f" {header.revision or 'none'}: restore it into an empty chroot, or migrate the tree"
             )
+
+
+def _coordinators(tree: BlockingTree) -> str:
+    """Say that coordinators run, which prevents a restore, and who must act; "": none does."""
     (listed,) = tree.read([Read(CANDIDATES, Kind.CHILDREN)])
-    if listed.children:
-        raise UsageError(f"coordinators are running ({', '.join(listed.children)}): stop them first")
+    if not listed.children:
+        return ""
+    return f"coordinators are running ({some(listed.children)}): whoever runs them stops them first"
 
 
 def _compare(again: Restore) -> None:
+    for obstacle in again.obstacles.values():
+        raise UsageError(f"{obstacle}; then run it again")
     for name, found in sorted(again.done.items()):
         if found.nodes or found.created or found.raised or found.lowered:
             raise ZkcoordError(f"group {name} is not as restored: somebody wrote meanwhile; run it again")
 
 
-def _print(settings: Settings, work: Restore, dry_run: bool) -> None:
+def _print(settings: Settings, work: Restore, running: str, dry_run: bool) -> None:
     further, other_topic = "further in the tree, or may be so in Kafka", "of an earlier topic"
     for name, found in sorted(work.done.items()):
         for what, left in ((further, found.kept), (other_topic, found.other_topic)):
@@ -176,10 +189,13 @@ def _print(settings: Settings, work: Restore, dry_run: bool) -> None:
         if found.unreadable:
             warn(f"group {name}: {count(found.unreadable, 'node')} of the backup holds no offset, and is left out")
         if settings.json:
-            print_json({"group": name, "dry_run": dry_run, **_document(found)})
+            obstacles = [each for each in (running, work.obstacles.get(name)) if each]
+            print_json({"group": name, "dry_run": dry_run, **_document(found), "obstacles": obstacles})
     if not settings.json:
         rows = [[cell(name), *_document(found).values()] for name, found in sorted(work.done.items())]
         click.echo(table(COLUMNS, rows))
+    for obstacle in filter(None, (running, *work.obstacles.values())):
+        warn(would_be_refused(obstacle))
     if dry_run:
         say("notice", "nothing was written: --dry-run")
 

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TextIO
 
@@ -52,18 +52,9 @@ def opened(name: str, option: str = "") -> TextIO:
         raise UsageError(f"{option}{name}: {error.strerror or error}; name a file that can be read") from None
 
 
-@contextmanager
-def read_twice(name: str) -> Iterator[TextIO]:
-    """A file that can be read twice: what comes from standard input is kept on disk meanwhile."""
-    if name != STANDARD:
-        with opened(name) as file:
-            yield file
-        return
-    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="surrogateescape") as kept:
-        while text := sys.stdin.read(1 << 20):
-            kept.write(text)
-        kept.seek(0)
-        yield kept
+def read_from(name: str) -> AbstractContextManager[TextIO]:
+    """A text file that is read once, or standard input."""
+    return nullcontext(sys.stdin) if name == STANDARD else opened(name)
 
 
 class Progress:

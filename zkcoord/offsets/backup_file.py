@@ -13,7 +13,7 @@ from zkcoord.errors import CorruptError, UsageError
 from zkcoord.tree.codec import compact, read_document
 
 KEY, VERSION = "zkcoord_backup", 1
-OTHER = "name a file as `zkcoord backup` has written it"
+OTHER = "name a file as `zkcoord backup` has written it (`zkcoord offsets import` takes an export)"
 LINE_MAX = 64 * 1024 * 1024
 """Characters of a line: a node of 10 MiB (ZooKeeper's limit is 1 MiB unless it was raised), of which JSON may write
 each byte in six characters. A longer line is of no backup."""
@@ -73,10 +73,12 @@ def check(file: TextIO, name: str) -> Header:
             digest.update(last.encode("utf-8", "surrogateescape"))
             nodes += 1
         first, last = first or line, line
+    if not first:
+        raise UsageError(f"{name} is no whole backup: it is empty; {OTHER}")
     try:
         header = read_document("backup", first.encode("utf-8", "surrogateescape"))
         if header.integer(KEY, default=0) != VERSION:
-            raise UsageError(f"{name} is no backup of zkcoord that this program can read")
+            raise UsageError(f"{name} is no backup of zkcoord that this program can read; {OTHER}")
         end = read_document("backup", last.encode("utf-8", "surrogateescape"))
         whole = end.integer("nodes", default=-1 if end.fields.get("nodes") is None else None) == nodes
         whole = whole and end.text("sha256", default="") == digest.hexdigest()

@@ -19,6 +19,12 @@ FORMATS = (LINES, JSON)
 LINE_MAX = 4_096
 """Characters of one line: a group's and a topic's name, and two numbers."""
 
+TAKEN_BY = {
+    re.compile(r'\{"zkcoord_backup"'): ". This is a backup: `zkcoord restore` takes it",
+    re.compile(r'"?[^",/]+"?,[0-9]+,[0-9]+$'): ". `zkcoord group reset-offsets G --from-file FILE` takes such lines",
+}
+"""What takes other files that people have of zkcoord and of Kafka, by the beginning of a line of theirs."""
+
 _LINE = re.compile(r"/consumers/([^/]+)/offsets/([^/]+)/([0-9]+):([0-9]{1,19})")
 
 
@@ -50,9 +56,10 @@ def parsed(line: str, number: int) -> Exported | None:
         return None
     found = _json(text) if text.startswith("{") else _line(text)
     if found is None or not is_topic(found.partition.topic) or found.offset > INT64_MAX:
+        other = next((takes for begins, takes in TAKEN_BY.items() if begins.match(text)), "")
         raise UsageError(
             f"line {number}: {seen(text)} is no offset; a line is /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET, or a"
-            " JSON object with group, topic, partition and offset"
+            f" JSON object with group, topic, partition and offset{other}"
         )
     return found
 

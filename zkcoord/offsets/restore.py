@@ -75,7 +75,7 @@ class Restored:
 
 @dataclass(slots=True)
 class Restore:
-    """One restore of one file. `groups`: only these, None: all."""
+    """One restore of one file. `groups`: only these, None: all. `obstacles`: what a dry run found that refuses it."""
 
     tree: OffsetTree
     layout: Layout
@@ -83,13 +83,14 @@ class Restore:
     rewind: bool = False
     dry_run: bool = False
     done: dict[str, Restored] = field(default_factory=dict)
+    obstacles: dict[str, str] = field(default_factory=dict)  # group -> what, and who must act
     _copy: bool = True  # into another tree than the one that was backed up
     _incarnations: dict[tuple[str, str], int] = field(default_factory=dict)  # (group, topic) -> number in the backup
     _records: dict[str, bytes] = field(default_factory=dict)  # group -> in the backup
 
     def survey(self, saved: Iterable[Saved]) -> None:
-        """Look through the backup first; UsageError while anybody is registered in a group that would be restored, or
-        for a group that is not in the backup."""
+        """Look through the backup first; UsageError for a group that is not in the backup, and unless it is a dry run,
+        while anybody is registered in a group that would be restored, a tool moves it, or it went to another tree."""
         names: set[str] = set()
         (schema,) = data(self.tree.read, [SCHEMA])
         for each in saved:
@@ -108,16 +109,25 @@ class Restore:
         if missing:
             raise UsageError(f"the backup has no group {missing[0]}")
         for name in sorted(names):
-            self._without_members(name)
+            self._look_at(name)
             if (kept := self._kept(name)) is not None:
                 report = self._of(name)
                 report.in_kafka = kept.rule in (Rule.TENURE, Rule.OLD_IN_KAFKA)
                 report.strangers_count = kept.strangers_count
 
+    def _look_at(self, group: str) -> None:
+        try:
+            self._without_members(group)
+        except UsageError as error:
+            if not self.dry_run:
+                raise
+            self.obstacles[group] = str(error)
+
     def _without_members(self, group: str) -> Readers:
-        """Return what is known of the group; UsageError while anybody is registered in it, or a tool moves it."""
+        """Return what is known of the group; UsageError while anybody is registered in it, a tool moves it, or it
+        went to another tree."""
         readers = readers_of(self.tree.read, self.layout, group)
-        self._refuse_on_its_way(group)
+        self._refuse_moved(group)
         members = (*readers.ours, *readers.others)
         if members:
             raise UsageError(
@@ -126,13 +136,15 @@ class Restore:
             )
         return readers
 
-    def _refuse_on_its_way(self, group: str) -> None:
-        """What a restore writes behind the comparison of a move, in either tree, nobody would see. (A move that the
-        backup has, too, comes back with it.)"""
+    def _refuse_moved(self, group: str) -> None:
+        """What a restore writes behind the comparison of a move, in either tree, nobody would see; and what stands here
+        of a group that went elsewhere nobody reads. (A move that the backup has, too, comes back with it.)"""
         (present,) = data(self.tree.read, [self.layout.record(group)])
         moved = _moved(present.data)
-        if moved is not None and moved.state is not MoveState.GONE and moved != _moved(self._records.get(group, b"")):
-            raise UsageError(f"group {group} {moved.where()}: end that move first, or restore other groups (--group)")
+        if moved is not None and moved != _moved(self._records.get(group, b"")):
+            gone = moved.state is MoveState.GONE
+            how = "nothing is changed here: set its offsets there" if gone else "end that move first"
+            raise UsageError(f"group {group} {moved.where()}: {how}, or restore other groups (--group)")
 
     def _kept(self, group: str) -> Kept | None:
         """By the record as it will be: what is there stays. None: nobody can parse it."""

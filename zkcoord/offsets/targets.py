@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.words import count, some
 from zkcoord.errors import UsageError
 from zkcoord.offsets.lines import parsed
 from zkcoord.offsets.verdict import Log
@@ -72,16 +73,25 @@ def targets(
     `current` holds the offsets that count now; `found` those of the time, or of the file.
     """
     offsets: dict[TopicPartition, int] = {}
-    notes: list[str] = []
+    without: list[TopicPartition] = []
+    outside: list[str] = []
     for partition, log in sorted(logs.items()):
         wanted = _wanted(goal, current.get(partition), log, found.get(partition))
         if wanted is None:
-            notes.append(f"{partition} has no offset to shift: it is left as it is")
+            without.append(partition)
             continue
         offsets[partition] = min(max(wanted, log.start), log.end)
         if offsets[partition] != wanted:
-            notes.append(f"{partition}: {wanted} lies outside of its log ({log.start} to {log.end})")
-    return Targets(offsets, notes, current)
+            outside.append(f"{partition} at {wanted} ({log.start} to {log.end})")
+    return Targets(offsets, list(_notes(outside, without)), current)
+
+
+def _notes(outside: Sequence[str], without: Sequence[TopicPartition]) -> Iterator[str]:
+    """Say once of each kind what becomes of partitions that cannot have what was asked for, and name some."""
+    if outside:
+        yield f"{count(len(outside), 'offset')} outside of the log, so its start or end is taken: {some(outside)}"
+    if without:
+        yield f"{count(len(without), 'partition')} without an offset to shift, left alone: {some(without)}"
 
 
 def _wanted(goal: Goal, current: int | None, log: Log, found: int | None) -> int | None:

@@ -9,6 +9,7 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.tenure import KafkaCommit
 from zkcoord.errors import ZkcoordError
 from zkcoord.offsets.ports import Commits, CommitStore
+from zkcoord.offsets.readable import Readable
 from zkcoord.offsets.reading import GroupSeen, OffsetSeen, read_offsets
 from zkcoord.offsets.verdict import Judged, Log, judge
 from zkcoord.tree.bulk import Reading
@@ -47,12 +48,14 @@ def verify(
 
     Logs are asked for after the offsets: an offset that is committed meanwhile cannot seem to lie beyond its log.
     """
-    for batch in read_offsets(read, layout, groups):
+    readable = Readable(read, layout)
+    for batch in read_offsets(readable.read, layout, groups):
         answer = commits.read([seen.group for seen in batch])
         known = logs({p for seen in batch for p in (*seen.offsets, *answer.found.get(seen.group, ()))})
         for seen in batch:
-            if seen.group in answer.unknown:
-                yield GroupVerified(group=seen.group, store=seen.store, problem=answer.unknown[seen.group])
+            problem = readable.problem(seen.group) or answer.unknown.get(seen.group)
+            if problem is not None:
+                yield GroupVerified(group=seen.group, store=seen.store, problem=problem)
             else:
                 yield _verified(seen, answer.found[seen.group], known, tree)
 

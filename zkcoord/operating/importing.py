@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError
@@ -21,17 +21,19 @@ FORCE = ", or force it (--force)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Import:
-    """One import. `force`: also while old consumers read a group; `dry_run`: nothing is written."""
+    """One import. `force`: also while old consumers read a group; `dry_run`: nothing is written, and `obstacles` gets
+    what refuses it."""
 
     tree: OffsetTree
     layout: Layout
     tree_id: str = ""
     force: bool = False
     dry_run: bool = False
+    obstacles: dict[str, str] = field(default_factory=dict)  # group -> why, and who must act
 
     def needs_kafka(self, group: str) -> bool:
         """True if consumers of the group may go on from commits in Kafka that are not zkcoord's. UsageError while
-        somebody reads it."""
+        somebody reads it, unless it is a dry run."""
         self._readers(group)
         return self._kept(group).strangers_count
 
@@ -62,7 +64,12 @@ class Import:
 
     def _readers(self, group: str) -> Readers:
         readers = readers_of(self.tree.read, self.layout, group)
-        readers.refuse(group, force=self.force, others=FORCE)
+        try:
+            readers.refuse(group, force=self.force, others=FORCE)
+        except UsageError as error:
+            if not self.dry_run:
+                raise
+            self.obstacles[group] = str(error)
         return readers
 
     def _kept(self, group: str) -> Kept:

@@ -11,6 +11,7 @@ from zkcoord.core.record import DEFAULT_RECORD, PAUSE, RESET, GroupRecord
 from zkcoord.core.requests import STOPPED
 from zkcoord.core.resetting import EXPIRED
 from zkcoord.core.tenure import Rule
+from zkcoord.core.words import some
 from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.group_report import may_name_a_group, no_such_group, read_tree
 from zkcoord.kafka.client import KafkaClient
@@ -22,11 +23,11 @@ from zkcoord.offsets.kafka_store import KafkaCommits
 from zkcoord.offsets.ports import Commits, OffsetTree
 from zkcoord.offsets.reading import GroupSeen, kept_by, read_group_offsets
 from zkcoord.offsets.targets import Goal, Move, Targets, Where, chosen, targets
-from zkcoord.offsets.writing import readers_of, write_offsets
+from zkcoord.offsets.writing import Readers, readers_of, write_offsets
 from zkcoord.operating.moments import moment
 from zkcoord.operating.one_cluster import refuse_another_cluster
 from zkcoord.operating.requesting import Answer, ask, edit_record, wait, who_serves
-from zkcoord.operating.saying import warn
+from zkcoord.operating.saying import warn, would_be_refused
 from zkcoord.tree.paths import LEGACY, Layout
 from zkcoord.tree.record import record_in
 from zkcoord.tree.request import requested
@@ -182,19 +183,41 @@ def reset_group(
     readers = readers_of(tree.read, layout, name)
     if how.dry_run:
         found = wanted.targets()
+        try:
+            _stops_first(reset, readers, how)
+        except UsageError as error:
+            found.notes.append(would_be_refused(str(error)))
         return found.moves(), found
-    reset.check_shift()
-    readers.refuse_elsewhere(name)
-    if how.stop_first and (reset.begun() or (readers.ours and not readers.paused)):
+    if _stops_first(reset, readers, how):
         return reset.stopped_first(how.timeout_ms, lambda: who_serves(tree, address))
-    readers.refuse(name, ours="" if how.stop_first else ", or give --stop-first")
     return reset.write(readers.guard)
+
+
+def _stops_first(reset: Reset, readers: Readers, how: How) -> bool:
+    """True when the group's consumers are to be stopped first; UsageError while the offsets may not be set."""
+    reset.check_shift()
+    readers.refuse_elsewhere(reset.group)
+    if how.stop_first and (reset.begun() or (readers.ours and not readers.paused)):
+        return True
+    readers.refuse(reset.group, ours="" if how.stop_first else ", or give --stop-first")
+    return False
 
 
 def _check_group(tree: OffsetTree, layout: Layout, name: str) -> None:
     paths = [layout.group(name), layout.record(name)] if may_name_a_group(name) else []
     if not any(node.exists for node in (tree.read([Read(path) for path in paths]) if paths else ())):
-        raise UsageError(no_such_group(name))
+        how = "`zkcoord offsets import` sets the offsets of one that is yet to come"
+        raise UsageError(f"{no_such_group(name)}; {how}")
+
+
+def _refuse_absent(named: Sequence[TopicPartition], existing: Sequence[TopicPartition]) -> None:
+    """UsageError for partitions of a file that Kafka does not have."""
+    topics, absent = {p.topic for p in existing}, sorted(set(named).difference(existing))
+    if not absent:
+        return
+    gone = dict.fromkeys(p.topic for p in absent if p.topic not in topics)
+    what = f"topics that Kafka does not have: {some(gone)}" if gone else f"partitions that no topic has: {some(absent)}"
+    raise UsageError(f"--from-file names {what}; check the names, and the rights, or name the others (--topic)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,14 +266,19 @@ class _Wanted:
     def _partitions(self, seen: GroupSeen, commits: Commits) -> list[TopicPartition]:
         existing = self.client.partitions()
         if self.named is not None:
-            named = sorted(self.named)
-            return [p for p in named if p in chosen(self.topics, existing)] if self.topics else named
+            wanted = set(chosen(self.topics, existing)) if self.topics else self.named.keys()
+            named = sorted(p for p in self.named if p in wanted or p.topic in self.topics)
+            _refuse_absent(named, existing)
+            return named
         if self.topics:
             return chosen(self.topics, existing)
         topics = {partition.topic for partition in (*seen.offsets, *commits)}
         found = [partition for partition in existing if partition.topic in topics]
         if not found:
-            raise UsageError(f"group {self.group} has no offset of a topic that exists: name topics (--topic)")
+            raise UsageError(
+                f"group {self.group} has no offset of a topic that exists: name topics (--topic), or set offsets with"
+                " `zkcoord offsets import`"
+            )
         return found
 
     def to_kafka(self, offsets: Mapping[TopicPartition, int]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from enum import Enum
 from typing import Any, TextIO
 
@@ -33,6 +34,36 @@ def toned(text: str, tone: Tone | None, stream: TextIO | None = None) -> str:
 def warn(text: str) -> None:
     """A line on standard error about something that does not end the command."""
     say("warning", text)
+
+
+def would_be_refused(why: str) -> str:
+    """What a dry run says of an obstacle, which names who must act."""
+    return f"as it is now, this would be refused: {why}"
+
+
+class Anew:
+    """Tells what a repeated look finds once, and again only when a look in between has not found it.
+
+    >>> anew = Anew(print)
+    >>> anew("nobody answers"); anew.look(); anew("nobody answers"); anew.look(); anew.look(); anew("nobody answers")
+    nobody answers
+    nobody answers
+    """
+
+    def __init__(self, tell: Callable[[str], None] = warn) -> None:
+        self._tell = tell
+        self._before: set[str] = set()
+        self._now: set[str] = set()
+
+    def look(self) -> None:
+        """The next look begins."""
+        self._before, self._now = self._now, set()
+
+    def __call__(self, text: str) -> None:
+        """This look has found it."""
+        if text not in self._now and text not in self._before:
+            self._tell(text)
+        self._now.add(text)
 
 
 def say(kind: str, text: str, **fields: Any) -> None:

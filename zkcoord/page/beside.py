@@ -69,7 +69,7 @@ class PageBeside:
 
     def _until_ended(self, port: int) -> int:
         fd = self._listening.fileno()
-        command = [sys.executable, "-m", "zkcoord.cli.main", "page", *self._arguments]
+        command = [sys.executable, "-m", "zkcoord_command", "page", *self._arguments]
         command += ["--from", f"127.0.0.1:{port}"]
         # a session of its own: Ctrl-C in the terminal is meant for the coordinator, which ends the page
         process = subprocess.Popen(

@@ -106,7 +106,7 @@ def plan_of_reset(asked: Sequence[str], changed: Sequence[Move], found: Targets)
         number=len(rows),
         nothing="Every offset is there already.",
         stamp=_stamp([*asked, *map(str, sorted(found.offsets))]),
-        notes=found.notes[:ROWS_MAX],
+        notes=found.notes,
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from zkcoord.cli.main import cli
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.moved import Moved, MoveState
 from zkcoord.core.record import GroupRecord
+from zkcoord.embedded.server import LOOPBACK, free_ports
 from zkcoord.offsets.writing import changes, write_offsets
 from zkcoord.shell.ports import CommitDone, Outcome
 from zkcoord.shell.zk.blocking import Tree
@@ -34,6 +37,7 @@ PAUSE = {"run": "r1", "who": "me"}
 def world(chroot: str) -> World:
     with Tree(chroot) as tree:
         world = World(tree, chroot)
+        world.topic("clicks", 3)
         world.put(DRAFT.offset("g", P0), b"100")
         world.put(DRAFT.offset("g", P1), b"7\n")
         world.put(DRAFT.offset("h", P0), b"1")
@@ -124,21 +128,104 @@ def test_an_import_makes_groups_that_are_not_there_and_leaves_others_alone(
     file.write_text('{"group":"new","topic":"clicks","partition":2,"offset":4}\n/consumers/g/offsets/clicks/0:1\n')
     assert imported(run, world, file, "--group", "new")[0] == 0
     assert (offsets(world, "new"), offsets(world)[:2]) == ([b"", b"", b"4"], [b"100", b"7\n"])
-    assert imported(run, world, file, "--group", "other")[0] == 2
+    code, _, error = imported(run, world, file, "--group", "other")
+    assert (code, error) == (2, f"error: {file} has no offset of group other: check the names (--group)\n")
+
+
+@pytest.mark.parametrize("words", [("--dry-run",), ()], ids=["dry-run", "import"])
+def test_f308_topics_and_partitions_that_do_not_exist_are_told_once_each_and_set_all_the_same(
+    world: World, run: Run, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    file, group = tmp_path / "f", "/consumers/g/offsets"
+    file.write_text(
+        f"{group}/clisk/0:1\n{group}/clisk/1:1\n{group}/views/0:4\n{group}/clicks/0:3\n{group}/clicks/7:5\n"
+    )
+    code, _, text = imported(run, world, file, *words)
+    assert (code, [line for line in text.splitlines() if line.startswith("warning: ")]) == (
+        0,
+        [
+            "warning: there is no topic clisk now (2 offsets): correct the name, or leave it: what is set counts once"
+            " there is one",
+            "warning: there is no topic views now (1 offset): correct the name, or leave it: what is set counts once"
+            " there is one",
+            "warning: topic clicks has 3 partitions now, and no 7 (1 offset): correct the numbers, or leave them: what"
+            " is set counts once there is one",
+        ],
+    )
+    (node,) = world.tree.read([Read(DRAFT.offset("g", TopicPartition("clisk", 1)))])
+    assert node.data == (b"" if words else b"1")
+
+
+def test_a_file_of_many_deleted_topics_is_told_of_in_twenty_lines(world: World, run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    file.write_text("".join(f"/consumers/g/offsets/t{number:02}/0:1\n" for number in range(33)))
+    told = [line for line in imported(run, world, file, "--dry-run")[2].splitlines() if line.startswith("warning: ")]
+    assert (len(told), told[-1]) == (21, "warning: the same is so of 13 further topics")
+
+
+def test_where_no_topics_are_known_an_import_says_that_it_cannot_look(world: World, run: Run, tmp_path: Path) -> None:
+    world.remove("/brokers/topics/clicks")
+    world.remove("/brokers/topics")
+    file = tmp_path / "f"
+    file.write_text("/consumers/g/offsets/clicks/0:1\n")
+    code, _, text = imported(run, world, file)
+    why = "there is no /brokers/topics yet: whether the topics of the file exist is not known"
+    assert (code, text, offsets(world)[0]) == (0, f"warning: {why}\n", b"1")
+
+
+def test_a_kafka_that_is_away_does_not_keep_an_import_into_zookeeper_back(
+    world: World, run: Run, tmp_path: Path
+) -> None:
+    file = tmp_path / "f"
+    file.write_text("/consumers/g/offsets/clicks/0:1\n")
+    nobody = f"{LOOPBACK}:{free_ports(1)[0]}"
+    code, _, text = imported(run, world, file, "--bootstrap-servers", nobody)
+    assert (code, text.count("\n"), offsets(world)[0]) == (0, 1, b"1")
+    assert text.startswith(f"warning: Kafka at {nobody} cannot be reached")
+    assert text.endswith("; whether offsets lie within their logs is not known\n")
 
 
 def test_a_file_with_one_bad_line_changes_nothing(world: World, run: Run, tmp_path: Path) -> None:
     file = tmp_path / "f"
     file.write_text("/consumers/g/offsets/clicks/0:1\n/consumers/g/offsets/clicks:1\n")
     code, _, error = imported(run, world, file)
-    assert (code, "line 2: '/consumers/g/offsets/clicks:1' is no offset" in error) == (2, True)
+    assert (code, f"{file}, line 2: '/consumers/g/offsets/clicks:1' is no offset" in error) == (2, True)
     assert offsets(world)[0] == b"100"
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "told"),
+    [
+        ('{"zkcoord_backup":1,"revision":"0003"}\n', 2, ". This is a backup: `zkcoord restore` takes it"),
+        ("clicks,0,5\n", 2, ". `zkcoord group reset-offsets G --from-file FILE` takes such lines"),
+        ("many\n", 2, "or a JSON object with group, topic, partition and offset"),
+        ("\n", 0, "warning: FILE has no offset: nothing is imported"),
+    ],
+    ids=["a-backup", "rows-of-kafkas", "something-else", "empty"],
+)
+def test_a_file_that_something_else_takes_or_that_is_empty_is_told(
+    world: World, run: Run, tmp_path: Path, text: str, code: int, told: str
+) -> None:
+    file = tmp_path / "f"
+    file.write_text(text)
+    result = imported(run, world, file)
+    assert (result[0], result[2].endswith(f"{told.replace('FILE has', f'{file} has')}\n")) == (code, True), result
 
 
 def test_standard_input_is_taken_too(world: World) -> None:
     words = ["offsets", "import", "-", "--zookeeper", world.address]
     result = CliRunner().invoke(cli, words, input="/consumers/g/offsets/clicks/0:1\n", prog_name="zkcoord")
     assert (result.exit_code, offsets(world)[0]) == (0, b"1")
+
+
+def test_the_file_of_an_import_is_read_once_so_that_it_may_be_a_pipe(world: World, run: Run, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=("/consumers/g/offsets/clicks/0:1\n",), daemon=True)
+    writer.start()
+    assert imported(run, world, pipe)[::2] == (0, "")
+    assert offsets(world)[0] == b"1"
+    writer.join()
 
 
 def test_a_group_that_is_read_is_refused_with_who_must_act_unless_it_is_paused(
@@ -154,6 +241,13 @@ def test_a_group_that_is_read_is_refused_with_who_must_act_unless_it_is_paused(
     )
     assert (offsets(world)[0], offsets(world, "h")[0]) == (b"100", b"1")  # no group is changed
     assert imported(run, world, file, "--force")[0] == 2
+    code, planned, text = imported(run, world, file, "--dry-run")  # it writes nothing, so it is not
+    assert (code, len(planned.splitlines()), text.splitlines()[0]) == (
+        0,
+        4,
+        f"warning: as it is now, this would be {error.strip().replace('error: ', 'refused: ')}",
+    )
+    assert (offsets(world)[0], offsets(world, "h")[0]) == (b"100", b"1")
     world.put(DRAFT.record("g"), encode_record(GroupRecord(wish={"pause": PAUSE})))
     assert imported(run, world, file)[0] == 2  # the pause is not carried out yet
     done = {"pause": {"run": "r1", "state": "paused"}}

@@ -92,6 +92,21 @@ def test_f246_an_import_sets_kafka_too_where_a_group_goes_on_from_there(
     assert (scene.nodes(), scene.commits()) == ([3, 3], commits)
 
 
+def test_f308_offsets_outside_of_their_logs_are_told_once_a_topic_and_set_all_the_same(scene: Scene, run: Run) -> None:
+    """The logs are empty: 3 is beyond their ends."""
+    servers = ("--zookeeper", scene.world.zookeeper, "--bootstrap-servers", scene.kafka.bootstrap_servers)
+    for words, nodes in ((("--dry-run",), [4, 4]), ((), [3, 3])):
+        done = run("offsets", "import", str(scene.file), *words, *servers)
+        assert (done.exit_code, scene.nodes()) == (0, nodes)
+        told = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
+        topic = scene.topic
+        assert told == [
+            f"warning: topic {topic}: 2 offsets outside of the log, as {topic}-0 at 3 (0 to 0), {topic}-1 at 3 (0 to"
+            " 0): consumers go on by their reset policy there; `zkcoord group reset-offsets G --from-file FILE` sets"
+            " offsets within the logs"
+        ]
+
+
 def test_brokers_of_another_cluster_than_the_trees_are_refused(scene: Scene, run: Run) -> None:
     scene.adopted(OLD_IN_KAFKA)
     scene.world.put(CLUSTER_ID, b'{"version":"1","id":"anotherclusteranothercl"}')

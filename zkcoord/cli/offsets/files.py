@@ -2,35 +2,43 @@
 
 from __future__ import annotations
 
+import pickle
+import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from itertools import islice
-from typing import TextIO
+from typing import IO, TextIO
 
 import click
 
-from zkcoord.cli.files import Progress, new_file, read_twice
+from zkcoord.cli.files import STANDARD, Progress, new_file, read_from
 from zkcoord.cli.kafka_options import kafka_beside
 from zkcoord.cli.options import Command, Settings, pass_settings
 from zkcoord.cli.output import print_json, show, table
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.words import count, some
-from zkcoord.errors import CorruptError, UsageError
+from zkcoord.errors import CorruptError, UnavailableError, UsageError
 from zkcoord.group_report import may_name_a_group, no_such_group
+from zkcoord.kafka.client import KafkaClient, librdkafka
 from zkcoord.migrate import BlockingTree
 from zkcoord.offsets.export import behind, export
+from zkcoord.offsets.kafka_logs import known_logs
 from zkcoord.offsets.kafka_store import KafkaCommits
 from zkcoord.offsets.lines import FORMATS, LINE_MAX, LINES, Exported, parsed, written
+from zkcoord.offsets.readable import Readable
 from zkcoord.offsets.targets import Move
 from zkcoord.offsets.writing import NAMED_MAX, Change
 from zkcoord.operating.groups import groups_of
+from zkcoord.operating.import_check import ImportCheck
 from zkcoord.operating.importing import Import
-from zkcoord.operating.saying import say, warn
+from zkcoord.operating.saying import Anew, say, warn, would_be_refused
 from zkcoord.operating.words import cell
 from zkcoord.tree.bulk import NODES_AT_ONCE
+from zkcoord.tree.paths import Layout
 
 CHANGED = ("GROUP", "TOPIC", "PARTITION", "BEFORE", "AFTER")
+UNKNOWN = "whether offsets lie within their logs is not known"
 NUMBERS = ("PARTITION", "BEFORE", "AFTER", "OFFSET", "NEW-OFFSET", "OFFSETS", "CHANGED", "CREATED")
 WRITTEN = ("GROUP", "OFFSETS", "CHANGED", "CREATED")
 
@@ -47,7 +55,8 @@ def export_offsets(settings: Settings, file: str, names: tuple[str, ...], form: 
     """Write the offsets in ZooKeeper of all groups, or of groups G, to a new FILE (- is standard output).
 
     The format `lines` is that of Kafka's old tools ExportZkOffsets and ImportZkOffsets, `json` one object a line. Reads
-    only, and needs no coordinator. Exit code 6 when a node holds no offset; all others are written.
+    only, and needs no coordinator. All that can be read is written: the exit code is 6 when a node holds no offset, and
+    2 when some may not be read.
     """
     problems: list[CorruptError] = []
     groups: Counter[str] = Counter()
@@ -58,8 +67,9 @@ def export_offsets(settings: Settings, file: str, names: tuple[str, ...], form: 
         for name in names:
             if name not in known:
                 raise UsageError(no_such_group(name))
+        readable = Readable(tree.read, layout)
         with new_file(file) as out:
-            for found in export(tree.read, layout, chosen):
+            for found in export(readable.read, layout, chosen):
                 if isinstance(found, CorruptError):
                     warn(str(found))
                     problems.append(found)
@@ -67,7 +77,7 @@ def export_offsets(settings: Settings, file: str, names: tuple[str, ...], form: 
                 out.write(written(found, form) + "\n")
                 groups[found.group] += 1
                 progress.add(1)
-        moved, late = behind(tree.read, layout, chosen)
+        moved, late = behind(readable.read, layout, chosen)
     if moved:
         warn(
             f"{some(moved, NAMED_MAX)} went to another tree (`zkcoord group describe` says where): these are the"
@@ -79,6 +89,7 @@ def export_offsets(settings: Settings, file: str, names: tuple[str, ...], form: 
             " importing them sets these groups back (`zkcoord offsets verify` shows both)"
         )
     say("notice", f"{count(groups.total(), 'offset')} of {count(len(groups), 'group')} exported")
+    readable.refuse("and what is there is not exported")
     if problems:
         raise CorruptError(f"{count(len(problems), 'node')} could not be exported; the first: {problems[0]}")
 
@@ -86,27 +97,29 @@ def export_offsets(settings: Settings, file: str, names: tuple[str, ...], form: 
 @click.command(name="import", cls=Command, example="zkcoord offsets import offsets.txt --group etl --dry-run")
 @file_argument
 @group_option
-@click.option("--dry-run", is_flag=True, help="Show what would change; write nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would change, and what prevents it; write nothing.")
 @click.option("--force", is_flag=True, help="Also while old consumers read a group. They may overwrite the offsets.")
 @pass_settings
 def import_offsets(settings: Settings, file: str, names: tuple[str, ...], dry_run: bool, force: bool) -> None:
     """Set offsets in ZooKeeper to those in FILE (- is standard input): lines of Kafka's old tools, or JSON lines.
 
     Groups whose consumers read other programs' commits in Kafka get them there, too, which needs --bootstrap-servers.
-    The whole file is checked before anything is written. An import is refused while consumers read a group: stop them,
-    or pause the group; old consumers can be overruled (--force). Offsets that are not in the file stay as they are. An
-    import that was broken off is run again.
+    The whole file is checked before anything is written; topics that do not exist are told, and with
+    --bootstrap-servers offsets outside of their logs: they are set all the same. An import is refused while consumers
+    read a group (a dry run is not, and says so): stop them, or pause the group; old consumers can be overruled
+    (--force). Offsets that are not in the file stay as they are. An import that was broken off is run again.
     """
-    with read_twice(file) as lines, ExitStack() as stack:
+    with read_from(file) as lines, tempfile.TemporaryFile() as kept, ExitStack() as stack:
         tree = stack.enter_context(settings.tree())
         layout, tree_id, _ = groups_of(tree, settings.zookeeper_address())
-        wanted = _checked(lines, names)
+        wanted = _checked(lines, names, "standard input" if file == STANDARD else file, kept)
         work = Import(tree=tree, layout=layout, tree_id=tree_id, force=force, dry_run=dry_run)
-        store = _kafka(settings, stack, tree, [name for name in wanted if work.needs_kafka(name)])
-        lines.seek(0)
+        client = _kafka(settings, stack, tree, [name for name in wanted if work.needs_kafka(name)])
+        store = None if client is None else KafkaCommits(client)
+        _tell_odd(kept, tree, layout, client)
         totals = {name: Counter[str]() for name in wanted}
         progress = Progress("compared" if dry_run else "imported")
-        for group, offsets in _parts(_offsets(lines, names)):
+        for group, offsets in _parts(kept):
             changed = work.write(group, offsets, store)
             totals[group].update(
                 offsets=len(offsets), changed=len(changed), created=sum(change.version is None for change in changed)
@@ -114,6 +127,8 @@ def import_offsets(settings: Settings, file: str, names: tuple[str, ...], dry_ru
             if dry_run:
                 show_changes(settings, group, changed, CHANGED if len(wanted) > 1 else CHANGED[1:])
             progress.add(len(offsets))
+    for obstacle in work.obstacles.values():
+        warn(would_be_refused(obstacle))
     _print_totals(settings, totals, dry_run)
 
 
@@ -126,39 +141,79 @@ def _offsets(lines: TextIO, names: tuple[str, ...]) -> Iterator[Exported]:
             yield found
 
 
-def _checked(lines: TextIO, names: tuple[str, ...]) -> list[str]:
-    """Return the groups in the file, in order; UsageError for a line that nobody can read."""
-    groups = sorted({found.group for found in _offsets(lines, names)})
+def _checked(lines: TextIO, names: tuple[str, ...], file: str, kept: IO[bytes]) -> list[str]:
+    """Keep the offsets of the file on disk; return its groups, in order. UsageError for a line that nobody can read."""
+    try:
+        groups = sorted(_keep(_offsets(lines, names), kept))
+    except UsageError as error:
+        raise UsageError(f"{file}, {error}") from None
     wrong = next((name for name in groups if not may_name_a_group(name)), None)
     if wrong is not None:
-        raise UsageError(f"no group can be called {wrong!r}: mend the file")
+        raise UsageError(f"{file}: no group can be called {wrong!r}: mend the file")
     missing = sorted(set(names) - set(groups))
     if missing:
-        raise UsageError(f"the file has no offset of group {missing[0]}")
+        raise UsageError(f"{file} has no offset of group {some(missing)}: check the names (--group)")
+    if not groups:
+        warn(f"{file} has no offset: nothing is imported")
     return groups
 
 
-def _parts(offsets: Iterable[Exported]) -> Iterator[tuple[str, Mapping[TopicPartition, int]]]:
-    """Some offsets at a time, by group; of a partition that is named twice the last offset counts."""
-    rest = iter(offsets)
-    while part := list(islice(rest, NODES_AT_ONCE)):
+def _keep(offsets: Iterator[Exported], kept: IO[bytes]) -> set[str]:
+    """Write some offsets at a time, by group; of a partition that is named twice the last offset counts."""
+    known: set[str] = set()
+    while part := list(islice(offsets, NODES_AT_ONCE)):
         groups: dict[str, dict[TopicPartition, int]] = {}
         for found in part:
             groups.setdefault(found.group, {})[found.partition] = found.offset
-        yield from groups.items()
+        known |= groups.keys()
+        pickle.dump(groups, kept)
+    return known
 
 
-def _kafka(settings: Settings, stack: ExitStack, tree: BlockingTree, groups: Sequence[str]) -> KafkaCommits | None:
-    """Open Kafka, if one of these groups needs it; UsageError if nobody said where it is."""
+def _parts(kept: IO[bytes]) -> Iterator[tuple[str, Mapping[TopicPartition, int]]]:
+    """Return what was kept: some offsets at a time, by group."""
+    kept.seek(0)
+    with suppress(EOFError):
+        while True:
+            yield from pickle.load(kept).items()
+
+
+def _tell_odd(kept: IO[bytes], tree: BlockingTree, layout: Layout, client: KafkaClient | None) -> None:
+    """Warn of what an import sets though it does not exist, as far as that is known."""
+    told, logs = (None, None) if client is None else (client.partitions(), known_logs(client, Anew()))
+    check, progress = ImportCheck(tree.read, layout, told, logs), Progress("looked up")
+    for _, part in _parts(kept):
+        check.look(part)
+        if logs is not None:
+            progress.add(len(part))
+    for line in check.lines():
+        warn(line)
+
+
+def _kafka(settings: Settings, stack: ExitStack, tree: BlockingTree, groups: Sequence[str]) -> KafkaClient | None:
+    """Open Kafka, if somebody said where it is. UsageError if nobody did, and one of these groups needs it; without
+    need, Kafka may be away."""
     if not groups:
-        return None
+        return None if settings.kafka_address() is None else _kafka_if_there(settings, stack, tree)
     if settings.kafka_address() is None:
         raise UsageError(
             f"group {groups[0]} goes on from other programs' commits in Kafka, too, so these must be set as well: give"
             " --bootstrap-servers"
         )
-    client = kafka_beside(settings, stack, tree)
-    return KafkaCommits(client)
+    return kafka_beside(settings, stack, tree)
+
+
+def _kafka_if_there(settings: Settings, stack: ExitStack, tree: BlockingTree) -> KafkaClient | None:
+    try:
+        librdkafka()
+    except UsageError as error:
+        warn(f"{error}; {UNKNOWN}")
+        return None
+    try:
+        return kafka_beside(settings, stack, tree)
+    except UnavailableError as error:
+        warn(f"{error}; {UNKNOWN}")
+        return None
 
 
 def show_changes(

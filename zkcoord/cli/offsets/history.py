@@ -49,6 +49,7 @@ def history(settings: Settings, names: tuple[str, ...], master: str, picture: st
     """
     servers, since_ms = settings.needed_kafka_address(), moment("--since", chosen["since"])
     _check_files(chosen["csv_file"], chosen["parquet"])
+    _check_folders(chosen["csv_file"], picture)
     if picture is not None:
         check_picture(Path(picture))
         if len(names) != 1:
@@ -80,6 +81,12 @@ def _check_files(*named: str | None) -> None:
     for name in named:
         if name is not None and Path(name).exists():
             raise UsageError(f"{name} exists: name a new file, or remove that one")
+
+
+def _check_folders(*named: str | None) -> None:
+    for name in named:
+        if name is not None and not Path(name).absolute().parent.is_dir():
+            raise UsageError(f"{name}: there is no folder {Path(name).parent}; name a file that can be made")
 
 
 def _check_spark() -> None:

@@ -10,8 +10,7 @@ from typing import Any
 import click
 
 from zkcoord.cli.kafka_options import kafka_beside
-from zkcoord.cli.offsets.files import export_offsets, import_offsets
-from zkcoord.cli.offsets.migrate import migrate_offsets
+from zkcoord.cli.loading import OF_OFFSETS, Commands
 from zkcoord.cli.options import Command, Group, Settings, pass_settings
 from zkcoord.cli.output import print_json, table
 from zkcoord.core.words import count, some
@@ -48,7 +47,7 @@ PARQUET = {
 }
 
 
-@click.group(cls=Group, example="zkcoord offsets verify etl")
+@click.group(cls=Group, commands=Commands(OF_OFFSETS), example="zkcoord offsets verify etl")
 def offsets() -> None:
     """Compare, move, export and import the groups' offsets."""
 
@@ -173,7 +172,3 @@ def _summary(groups: int, totals: Counter[Verdict]) -> str:
     words = [f"{totals[verdict]} {verdict.value}" for verdict in Verdict if totals[verdict]]
     everything = f"{count(groups, 'group')}, {count(totals.total(), 'partition')}"
     return f"{everything}: {', '.join(words)}" if words else f"{everything} with an offset"
-
-
-for command in (export_offsets, import_offsets, migrate_offsets):
-    offsets.add_command(command)

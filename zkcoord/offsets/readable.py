@@ -1,0 +1,60 @@
+"""Reads around the nodes that a tool may not read, so that it can name all of them, and go on where that is right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from zkcoord.core.words import count, some
+from zkcoord.errors import UsageError
+from zkcoord.offsets.writing import NAMED_MAX
+from zkcoord.shell.ports import UnreadableError
+from zkcoord.tree.bulk import Reading
+from zkcoord.tree.paths import Layout
+from zkcoord.tree.snapshot import Node, Read
+
+GROUPS_MAX = 20
+"""Groups that have a line of their own: a user without any right may read none of any number."""
+
+
+class Readable:
+    """What can be read of a tree. A node that may not be read is answered as one that is not there: whoever asks must
+    look at `problem` or `refuse` before that counts."""
+
+    def __init__(self, read: Reading, layout: Layout) -> None:
+        self._read, self._layout = read, layout
+        self._refused: set[Read] = set()
+        self._found: dict[str, dict[str, dict[str, None]]] = {}  # group, "" for none -> why -> paths
+
+    def read(self, reads: Sequence[Read]) -> tuple[Node, ...]:
+        """As of a tree, but a right that is missing is no error."""
+        while True:
+            asked = [each for each in reads if each not in self._refused]
+            try:
+                nodes = iter(self._read(asked) if asked else ())
+            except UnreadableError as error:
+                for refused in error.refused:
+                    self._refused.add(Read(refused.path, refused.kind))
+                    address = self._layout.parse(refused.path)
+                    group = "" if address is None else address.group
+                    self._found.setdefault(group, {}).setdefault(refused.why, {})[refused.path] = None
+                continue
+            gone = self._refused
+            return tuple(Node(each.path, each.kind, None) if each in gone else next(nodes) for each in reads)
+
+    def problem(self, group: str) -> UsageError | None:
+        """Return which nodes of the group could not be read, and who must act; None: all could."""
+        return UsageError(self._text(group)) if group in self._found else None
+
+    def refuse(self, so: str) -> None:
+        """UsageError that names groups, and some nodes of each, if any node could not be read. `so`: what follows."""
+        if not self._found:
+            return
+        number = sum(len(paths) for whys in self._found.values() for paths in whys.values())
+        named = sorted(self._found)[:GROUPS_MAX]
+        lines = [f"group {group}: {self._text(group)}" if group else self._text(group) for group in named]
+        more = len(self._found) - len(named)
+        further = [f"the same is so of {count(more, 'further group')}"] if more else []
+        raise UsageError("\n".join([f"{count(number, 'node')} could not be read, {so}:", *lines, *further]))
+
+    def _text(self, group: str) -> str:
+        return "; ".join(f"{some(paths, NAMED_MAX)}: {why}" for why, paths in sorted(self._found[group].items()))
