@@ -7,13 +7,14 @@ the names of children.
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 from collections.abc import Sequence
 
 from common import DEADLINE_S, GROUP, TOPIC, Client, Log, Result, now_ns, result
 from floor_plan import Plan, Prepared, paths
 
-from zkcoord.cli.coordinator import COLLECTOR
+from zkcoord.cli.coordinator import COLLECTOR, SWITCH_SECONDS
 from zkcoord.tree.paths import DRAFT, TOPICS
 from zkcoord.tree.registration import MARKER, Registration, encode_registration
 from zkcoord.tree.snapshot import Kind, Node, Read
@@ -27,6 +28,7 @@ class FloorCoordinator:
 
     def __init__(self, connect: str) -> None:
         gc.set_threshold(*COLLECTOR)  # as the command does
+        sys.setswitchinterval(SWITCH_SECONDS)
         self._client = Client(connect)
         self._client.connected()
         self._plan = Plan()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,7 +17,7 @@ from common import DEADLINE_S, GROUP, SESSION_TIMEOUT_MS, TOPIC, Client, Log, Pi
 
 import zkcoord.consumer
 from zkcoord import Consumer, Coordinator
-from zkcoord.cli.coordinator import COLLECTOR
+from zkcoord.cli.coordinator import COLLECTOR, SWITCH_SECONDS
 from zkcoord.core.command import Command, Option
 from zkcoord.core.model import TopicPartition
 from zkcoord.logs import EVENTS
@@ -251,6 +252,7 @@ class OneCoordinator:
     def __init__(self, address: str, layout: str) -> None:
         self._layout = layout_named(layout)
         gc.set_threshold(*COLLECTOR)  # as the command does
+        sys.setswitchinterval(SWITCH_SECONDS)
         self._pings = Pings()
         self._changed = threading.Condition()
         self._stable_ns = 0

@@ -90,7 +90,7 @@ class World(NamedTuple):
         would take many times as long, and find each offset moved on."""
         words = ["offsets", "migrate", "--all-groups", "--to", "kafka"]
         words += ["--zookeeper", self.zookeeper, "--bootstrap-servers", self.servers]
-        subprocess.run([sys.executable, "-m", "zkcoord.cli.main", *words], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([sys.executable, "-m", "zkcoord_command", *words], check=True, stdout=subprocess.DEVNULL)
 
 
 def committed(there: World, members: dict[str, Member]) -> None:

@@ -128,7 +128,7 @@ def free_port() -> int:
 @contextmanager
 def page_process(zookeeper: str, metrics: str, port: int) -> Iterator[int]:
     """`zkcoord page`, at the priority that it has beside a coordinator; its process id."""
-    command = [sys.executable, "-m", "zkcoord.cli.main", "page", "--zookeeper", zookeeper, "--from", metrics]
+    command = [sys.executable, "-m", "zkcoord_command", "page", "--zookeeper", zookeeper, "--from", metrics]
     command += ["--http", f"127.0.0.1:{port}"]
     process = subprocess.Popen(["nice", "-n", "10", *command], stdout=subprocess.DEVNULL)
     try:

@@ -37,7 +37,11 @@ TUNED = {  # what helps a native query with big batches
     "kafka.fetch.max.bytes": "67108864",
 }
 SHARED = 5_000  # offsets below which ranges share a task of the Python reader
+SHARED_BY_CONNECTOR = 50_000  # ... of the connector, which reads so many in some 30 ms
 NATIVE = ("foreach", "noop", "foreach_tuned", "noop_tuned")
+MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+QUICK_FILES = "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"  # in Spark 4.0
+LOOK_S = 0.5  # how often a query that is measured is asked how far it is
 Work = Callable[..., None]  # of a DataFrame, and of a batch or its number
 
 
@@ -69,8 +73,10 @@ def make_consumer(
     starting: str = "earliest",
     group: str | None = None,
     announce: bool = True,
+    shared: int = 0,
 ) -> SparkConsumer:
-    """A Spark consumer. Without `group` it is alone in one of its own."""
+    """A Spark consumer. Without `group` it is alone in one of its own. Ranges of less than `shared` offsets share
+    tasks."""
     return SparkConsumer(
         bench.spark,
         bench.zookeeper,
@@ -80,7 +86,7 @@ def make_consumer(
         reader=reader,
         starting_offsets=starting,
         max_offsets_per_batch=rows,
-        min_offsets_per_task=SHARED,
+        min_offsets_per_task=shared,
         announce=announce,
     )
 
@@ -93,10 +99,11 @@ def start_source(
     group: str | None = None,
     *,
     of_ranges: bool = False,
+    shared: int = 0,
 ) -> StreamingQuery:
     """A query over `readStream.format("zkcoord")`; to nowhere without `work`, without `group` in one of its own.
 
-    `of_ranges`: Spark's connector reads, in `batches`.
+    `of_ranges`: Spark's connector reads, in `batches`. Ranges of less than `shared` offsets share tasks.
     """
     rows_in = (
         bench.spark.readStream.format("zkcoord")
@@ -106,7 +113,7 @@ def start_source(
         .option("subscribe", TOPIC)
         .option("startingOffsets", starting)
         .option("maxOffsetsPerTrigger", str(rows))
-        .option("minRecordsPerPartition", str(SHARED))
+        .option("minRecordsPerPartition", str(shared))
         .option("rows", "ranges" if of_ranges else "records")
         .load()
     )
@@ -137,16 +144,44 @@ def start_query(bench: Bench, rows_in: DataFrame, work: Work | None) -> Streamin
     return (writer.format("noop") if work is None else writer.foreachBatch(work)).start()
 
 
-def await_query(query: Any, done: Callable[[], bool], timeout_s: float) -> None:
-    """Wait until `done`; raises what ended the query before."""
+@contextmanager
+def checkpoint_files(bench: Bench, *, quick: bool) -> Iterator[None]:
+    """Queries that start meanwhile write their checkpoint's files as Spark does by itself, or by `QUICK_FILES`."""
+    if quick:
+        bench.spark.conf.set(MANAGER, QUICK_FILES)
+    try:
+        yield
+    finally:
+        bench.spark.conf.unset(MANAGER)
+
+
+def await_query(query: Any, done: Callable[[], bool], timeout_s: float, look_s: float = 0.02) -> None:
+    """Wait until `done`, asked for every `look_s`; raises what ended the query before."""
     pause = threading.Event()
-    for _ in range(int(timeout_s / 0.02)):
+    for _ in range(int(timeout_s / look_s)):
         if done():
             return
         if query.exception() is not None:
             raise query.exception()
-        pause.wait(0.02)
+        pause.wait(look_s)
     raise TimeoutError(f"the query was not there within {timeout_s} s: {query.lastProgress}")
+
+
+def await_batches(query: Any, count: int, timeout_s: float) -> list[Any]:
+    """Wait until a query has made more batches than `count`, stop it, and return what Spark told of all its triggers.
+
+    A query at work is asked seldom, and for the number of its last batch alone, in two calls of Java: PySpark takes
+    what Spark tells of a batch apart in hundreds, some 14 ms of Python's processor time and more in the JVM, which the
+    batches lack.
+    """
+    java: Any = query._jsq
+    try:
+        await_query(
+            query, lambda: (last := java.lastProgress()) is not None and last.batchId() >= count, timeout_s, LOOK_S
+        )
+    finally:
+        query.stop()
+    return list(query.recentProgress)
 
 
 def conclude(name: str, raw: Mapping[str, object], measures: Sequence[Measure], json_file: Path | None) -> int:

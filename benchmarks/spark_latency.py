@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import Producer
 from kafka_log import TOPIC, create_topic
 from spark_bench import (
+    SHARED,
     Bench,
     await_query,
     conclude,
@@ -97,8 +98,13 @@ def run(bench: Bench, name: str, skip_s: float, count_s: float) -> Watch:
     """Let one runner read for its time."""
     watch = Watch(skip_s, count_s)
     if name.startswith("loop"):
+        python = name == "loop_python"
         consumer = make_consumer(
-            bench, ROWS_MAX, reader="python" if name == "loop_python" else "kafka", starting="latest"
+            bench,
+            ROWS_MAX,
+            reader="python" if python else "kafka",
+            starting="latest",
+            shared=SHARED if python else 0,
         )
 
         def process(df: DataFrame, batch: object) -> None:
@@ -109,7 +115,7 @@ def run(bench: Bench, name: str, skip_s: float, count_s: float) -> Watch:
         consumer.run(process)
         return watch
     if name == "source":
-        query = start_source(bench, ROWS_MAX, watch, starting="latest")
+        query = start_source(bench, ROWS_MAX, watch, starting="latest", shared=SHARED)
     else:
         latest = {"subscribe": TOPIC, "startingOffsets": "latest"}
         query = start_native(bench, ROWS_MAX, watch, tuned=name.endswith("_tuned"), offsets=latest)

@@ -7,19 +7,21 @@ of one shape (100-byte records in 8 partitions; `--shape` for 1000x8, 100x64, 10
 round and for each batch size every runner reads the topic from its beginning, one after the other: `loop` and
 `loop_python` are a whole SparkConsumer, alone in a group, with its membership, announcements and commits, over
 Spark's connector and over the reader without a jar (ranges below 5,000 offsets share tasks); `loop_unannounced` does
-not announce its batches; `source` and `source_noop` are queries over `format("zkcoord")`, `ranges` is one with the
-option `rows=ranges` and `batches`, so that Spark's connector reads; the native ones are queries over `format("kafka")`
-with a fresh checkpoint, {foreachBatch, noop} x {plain, tuned consumer}. A batch's time is what passes from one batch's
+not announce its batches; `source` and `source_noop` are queries over `format("zkcoord")` (ranges share tasks
+likewise), `ranges` is one with the option `rows=ranges` and `batches`, so that Spark's connector reads; `X_shared` is X
+whose ranges share tasks below 50,000 offsets; the native ones are queries over `format("kafka")` with a fresh
+checkpoint, {foreachBatch, noop} x {plain, tuned consumer}; with 8 partitions `X_files`, too, is X whose checkpoint's
+files `FileSystemBasedCheckpointFileManager` writes. A batch's time is what passes from one batch's
 beginning to the next one's; the first batch of each run does not count. Compared are medians over all rounds, with the
-best native one. Raw times: benchmarks/out/spark_loop_raw.json.
+best native one of those without `_files`. Raw times: benchmarks/out/spark_loop_raw.json.
 
 Ends with one line a measure: `measure value goal ok|short`; exit code 0 when all hold. `rows_N` is native's batch time
 over the loop's at N rows a batch (at least the goal), `fixed_cost` the loop's over native's for 10 rows a partition (at
-most); the same for the others, after their names: `ranges` has goals, the rest none (`-`). Goals are for the first
-shape, and those of the loop's rows for 64 partitions. There as many rounds are made, at least one, as fit into ten
-minutes with everything else; `minutes` is what the run took. `empty_fixed_cost` is that of a query over one row that
-does nothing: no stream's can be less. Sizes are rounded up to as many rows of each partition. `--quick` has two sizes
-and fewer batches of each, after a warm-up.
+most); the same for the others, after their names: `ranges` has goals, and so have both as `_shared`, the rest none
+(`-`). Goals are for the first shape, and those of the loop's rows for 64 partitions. There as many rounds are made, at
+least one, as fit into ten minutes with everything else; `minutes` is what the run took. `empty_fixed_cost` is that of a
+query over one row that does nothing: no stream's can be less. Sizes are rounded up to as many rows of each partition.
+`--quick` has two sizes and fewer batches of each, after a warm-up.
 """
 
 from __future__ import annotations
@@ -37,8 +39,11 @@ from typing import TYPE_CHECKING, Any
 from kafka_log import fill
 from spark_bench import (
     NATIVE,
+    SHARED,
+    SHARED_BY_CONNECTOR,
     Bench,
-    await_query,
+    await_batches,
+    checkpoint_files,
     conclude,
     make_consumer,
     start,
@@ -68,7 +73,10 @@ MINUTES = 10  # a whole run with 64 partitions, at most
 DEADLINE_S = 600
 EMPTY = 40  # triggers
 EMPTY_S = 20  # what these and the end of all programs take
-OURS = ("loop", "loop_unannounced", "loop_python", "ranges", "source", "source_noop")
+READ_BY_PYTHON = ("loop_python", "source", "source_noop")
+BY_CONNECTOR = ("loop", "loop_shared", "loop_unannounced", "ranges", "ranges_shared", "ranges_shared_files")
+OURS = (*BY_CONNECTOR, *READ_BY_PYTHON)
+FILES = ("ranges_shared_files", "foreach_files", "noop_tuned_files")  # with another writer of the checkpoint's files
 Times = dict[str, dict[int, list[float]]]  # runner -> rows a batch -> milliseconds of each batch
 
 
@@ -113,37 +121,34 @@ def run_loop(bench: Bench, size: Size, name: str) -> list[float]:
         size.rows,
         reader="python" if name == "loop_python" else "kafka",
         announce=name != "loop_unannounced",
+        shared=shared(name),
     )
     consumer.run(process, max_batches=size.batches + 2)
     return between_ms(began)
 
 
+def shared(name: str) -> int:
+    """Of less offsets than these, ranges share tasks with this runner."""
+    if "_shared" in name:
+        return SHARED_BY_CONNECTOR
+    return SHARED if name in READ_BY_PYTHON else 0
+
+
 def run_query(query: Any, size: Size) -> list[float]:
     """Milliseconds of each batch of a streaming query: from one trigger's start to the next one's."""
-    done: list[Any] = []
-
-    def enough() -> bool:
-        done[:] = [each for each in query.recentProgress if each.numInputRows > 0]
-        return len(done) >= size.batches + 2
-
-    try:
-        await_query(query, enough, DEADLINE_S)
-    finally:
-        query.stop()
+    done = [each for each in await_batches(query, size.batches + 2, DEADLINE_S) if each.numInputRows > 0]
     counted = done[: size.batches + 2]
+    assert len(counted) == size.batches + 2, [each.batchId for each in done]
     assert all(each.numInputRows == size.rows for each in counted), [each.numInputRows for each in counted]
     return between_ms([datetime.fromisoformat(each.timestamp).timestamp() for each in counted])
 
 
-def run_empty(bench: Bench) -> dict[str, list[float]]:
+def run_empty(bench: Bench, *, quick_files: bool = False) -> dict[str, list[float]]:
     """Milliseconds of each trigger of a query that has one row and does nothing with it, and of its steps."""
     rows_in = bench.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
-    query = start_query(bench, rows_in, lambda df, number: None)
-    try:
-        await_query(query, lambda: len(query.recentProgress) >= EMPTY + 2, DEADLINE_S)
-        done = query.recentProgress[: EMPTY + 2]
-    finally:
-        query.stop()
+    with checkpoint_files(bench, quick=quick_files):
+        query = start_query(bench, rows_in, lambda df, number: None)
+    done = await_batches(query, EMPTY + 2, DEADLINE_S)[: EMPTY + 2]
     found = {"empty": between_ms([datetime.fromisoformat(each.timestamp).timestamp() for each in done])}
     for step in done[-1].durationMs:
         found[step] = [float(each.durationMs.get(step, 0)) for each in done[1:]]
@@ -160,9 +165,12 @@ def run(bench: Bench, size: Size, name: str) -> list[float]:
     if name.startswith("loop"):
         return run_loop(bench, size, name)
     work = None if "noop" in name else to_nowhere
-    if name in OURS:
-        return run_query(start_source(bench, size.rows, work, of_ranges=name == "ranges"), size)
-    return run_query(start_native(bench, size.rows, work, tuned=name.endswith("_tuned")), size)
+    with checkpoint_files(bench, quick=name.endswith("_files")):
+        if name in OURS:
+            query = start_source(bench, size.rows, work, of_ranges=name.startswith("ranges"), shared=shared(name))
+        else:
+            query = start_native(bench, size.rows, work, tuned="_tuned" in name)
+    return run_query(query, size)
 
 
 def measure(
@@ -198,7 +206,7 @@ def verdict(times: Mapping[str, Mapping[int, list[float]]], goals: Goals) -> lis
     found = []
     for name in (each for each in OURS if each in medians):
         prefix = "" if name == "loop" else f"{name}_"
-        wanted, fixed = goals.get(name, ({}, None))
+        wanted, fixed = goals.get(name.removesuffix("_shared"), ({}, None))
         for rows in sizes:
             own, other = medians[name][rows], native[rows]
             if rows == min(sizes):
@@ -236,23 +244,32 @@ def main() -> int:
     sizes = in_partitions(QUICK if chosen.quick else full, partitions)
     warm = in_partitions(WARM, partitions)
     rows = max(evenly(int(size.rows * (size.batches + 3 + MARGIN)), partitions) for size in (*sizes, *warm))
-    names: list[str] = [*OURS, *NATIVE]
+    names: list[str] = [*OURS, *NATIVE, *(each for each in FILES if each not in OURS)]
+    if many:
+        names = [each for each in names if each not in FILES]
     if chosen.quick:
-        names = ["loop", "loop_unannounced", "loop_python", "ranges", "source", "foreach", "noop_tuned"]
+        names = ["loop", "loop_shared", "loop_python", "ranges", "ranges_shared", "source", "foreach", "noop_tuned"]
     with ExitStack() as stack:
         heap = "2g" if partitions == 8 else "8g"  # each tuned native consumer may hold 4 MB of each partition, twice
         bench = start(stack, "spark_loop", lambda servers: fill(servers, partitions, rows, record_bytes), heap)
         until = began + 60 * MINUTES - EMPTY_S if many else float("inf")
         times = measure(bench, warm, sizes, tuple(names), until)
-        empty = run_empty(bench)
+        empty, empty_files = run_empty(bench), run_empty(bench, quick_files=True)
     show(times)
-    print("an empty trigger, ms: " + ", ".join(f"{step} {statistics.median(ms):.0f}" for step, ms in empty.items()))
+    for kind, found in (("", empty), (" with other files", empty_files)):
+        steps = ", ".join(f"{step} {statistics.median(ms):.0f}" for step, ms in found.items())
+        print(f"an empty trigger{kind}, ms: {steps}")
     native = min(statistics.median(by[min(by)]) for name, by in times.items() if name in NATIVE)
     measures = verdict(times, ASKED if chosen.shape == SHAPES[0] else ASKED_64 if many else {})
     measures.append(Measure("empty_fixed_cost", statistics.median(empty["empty"]) / native))
     limit = MINUTES if many and not chosen.quick else None
     measures.append(Measure("minutes", (time.monotonic() - began) / 60, limit, at_most=True))
-    return conclude("spark_loop", {"shape": chosen.shape, "ms": times, "empty_ms": empty}, measures, chosen.json)
+    return conclude(
+        "spark_loop",
+        {"shape": chosen.shape, "ms": times, "empty_ms": empty, "empty_files_ms": empty_files},
+        measures,
+        chosen.json,
+    )
 
 
 if __name__ == "__main__":

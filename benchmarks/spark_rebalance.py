@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafka_log import TOPIC, fill
 from spark_bench import (
+    SHARED,
     Bench,
     conclude,
     group_name,
@@ -154,7 +155,7 @@ def done_of(query: Any) -> Done:
 def run_source(bench: Bench, plan: Plan) -> Done:
     """The streaming source."""
     group, first = group_name("source"), threading.Event()
-    query = start_source(bench, ROWS, None, group=group)
+    query = start_source(bench, ROWS, None, group=group, shared=SHARED)
     churning = threading.Thread(target=churn, args=(bench, group, plan, first, lambda: None))
     churning.start()
     try:

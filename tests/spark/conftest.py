@@ -146,8 +146,8 @@ def own_clients(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     clients: list[Any] = []
 
     class Listed(confluent_kafka.Consumer):  # type: ignore[misc]
-        def __init__(self, *settings: Any) -> None:
-            super().__init__(*settings)
+        def __init__(self, *settings: Any, **log: Any) -> None:
+            super().__init__(*settings, **log)
             clients.append(self)
 
     monkeypatch.setattr(confluent_kafka, "Consumer", Listed)

@@ -10,7 +10,7 @@ from typing import Any
 from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import FencedError, UnavailableError, UsageError, ZkcoordError
 from zkcoord.spark.consumer import SparkConsumer
-from zkcoord.spark.ports import Limits, Report
+from zkcoord.spark.ports import Limits, Reader, Report
 from zkcoord.spark.ranges import Batch, OffsetRange
 from zkcoord.spark.readers.kafka import how_to_add, is_unusable
 
@@ -120,7 +120,7 @@ class FakeFrame(tuple[OffsetRange, ...]):
     """The ranges."""
 
 
-class FakeReader:
+class FakeReader(Reader):
     """Its DataFrame is the tuple of ranges."""
 
     def read(self, ranges: Collection[OffsetRange]) -> Any:
@@ -157,6 +157,9 @@ class World:
         self.before_announcement: list[Callable[[], None]] = []
         self.before_commit: list[Callable[[], None]] = []
         self.while_planning: list[Callable[[], None]] = []
+        self.while_confirming: list[Callable[[], None]] = []  # the cluster, before a commit
+        self.while_looking: list[Callable[[], None]] = []  # at the cluster, through new connections
+        self.looked: list[str] = []
         self.closed = 0  # by the Kafka client, by the progress
         self.reports: list[Report] = []
         self.lost = 0
@@ -241,6 +244,18 @@ class World:
         if self.away:
             raise UnavailableError("Kafka does not answer")
         return tuple(sorted(self.ends))
+
+    def confirm(self, topic: str, timeout_ms: int) -> None:
+        self.looked.append("confirm")
+        for each in self.while_confirming[:1]:
+            self.while_confirming.remove(each)
+            each()
+
+    def look_anew(self, topic: str, timeout_ms: int) -> None:
+        self.looked.append("anew")
+        for each in self.while_looking[:1]:
+            self.while_looking.remove(each)
+            each()
 
     # ---- ports.Jobs
 

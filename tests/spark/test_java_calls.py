@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -18,6 +19,20 @@ from zkcoord.spark.stream.batches import COLUMNS, _Run
 
 RANGES = (OffsetRange("t", 0, 5, 8),)
 LATER = (OffsetRange("t", 3, 0, 2),)
+
+
+class Loaded(dict[str, str]):
+    """A DataFrame: the options that it was made with, and which partitions of its topic it reads in how many tasks."""
+
+    def __init__(self, options: Mapping[str, str], reads: Sequence[str] = ()) -> None:
+        super().__init__(options)
+        self.reads = reads or [" ".join(map(str, json.loads(options["assign"]).get("t", ())))]
+
+    def coalesce(self, tasks: int) -> Loaded:
+        return Loaded(self, [f"{self.reads[0]} in {tasks}"])
+
+    def union(self, other: Loaded) -> Loaded:
+        return Loaded(self, [*self.reads, *other.reads])
 
 
 class Reading:
@@ -35,8 +50,8 @@ class Reading:
         self._options |= options
         return self
 
-    def load(self) -> Mapping[str, str]:
-        return dict(self._options)
+    def load(self) -> Loaded:
+        return Loaded(self._options)
 
 
 class Session:
@@ -71,6 +86,24 @@ def test_java_is_told_the_options_that_stay_once_but_a_remote_session_with_each_
     second = reader.read(LATER)
     assert (first, second) == ({**options, **kafka.assignment(RANGES)}, {**options, **kafka.assignment(LATER)})
     assert (told, len(session.given)) == (1 + len(options) + 3, told + (again or told))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "loads"),
+    [
+        ((4, 4, 4, 4, 4), ["0 1 2 3 4 in 2"]),
+        ((4, 20, 4, 30, 1), ["1 3", "0 2 4 in 1"]),
+        ((10, 20, 9), ["0 1 2"]),
+        ((10, 20), ["0 1"]),
+    ],
+)
+def test_ranges_below_the_least_of_a_task_share_tasks_and_others_have_their_own(
+    monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, ...], loads: list[str]
+) -> None:
+    monkeypatch.setattr(kafka, "_quiet", lambda spark: None)
+    reader = KafkaReader(cast(Any, Session()), connector_options("h:1", "g", Options(min_offsets_per_task=10)))
+    ranges = [OffsetRange("t", number, 5, 5 + size) for number, size in enumerate(sizes)]
+    assert cast(Loaded, reader.read(ranges)).reads == loads
 
 
 class JavaMap:

@@ -174,5 +174,5 @@ def called(line: str, folder: Path, places: Mapping[str, str], *more: str) -> su
         line = line.replace(word, instead)
     program, *words = line.split()
     assert program == "zkcoord"
-    command = [sys.executable, "-m", "zkcoord.cli.main", *words, *more]
+    command = [sys.executable, "-m", "zkcoord_command", *words, *more]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=CLI_TIMEOUT_S, check=False)

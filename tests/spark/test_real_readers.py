@@ -136,8 +136,9 @@ def test_what_compaction_has_left_is_read_over_its_gaps(world: World, kafka: Kaf
         assert world.commits == [{TopicPartition(topic.name, 0): end} for end in (50, 100, 121)]
 
 
+@pytest.mark.parametrize("reader", READERS)
 def test_small_ranges_share_a_task_and_each_keeps_its_order(
-    world: World, make_topic: Callable[[int], Topic], spark: SparkSession
+    world: World, make_topic: Callable[[int], Topic], spark: SparkSession, reader: str
 ) -> None:
     topic = make_topic(4)
     transactions(topic)
@@ -154,10 +155,10 @@ def test_small_ranges_share_a_task_and_each_keeps_its_order(
 
     settings = {"isolation.level": "read_committed"}
     consumer = consumer_of(
-        world, spark, topic, reader="python", min_offsets_per_task=10_000, max_offsets_per_batch=3_000, config=settings
+        world, spark, topic, reader=reader, min_offsets_per_task=2_900, max_offsets_per_batch=3_000, config=settings
     )
     assert consumer.run(process, idle_timeout_ms=0) == 2
-    assert tasks == [1, 1]
+    assert tasks == [2, 1], "a large range has a task of its own"
     assert offsets == {0: [*range(5), *range(12, 17)], 1: list(range(5_000)), 2: list(range(40))}
     assert world.final == {
         TopicPartition(topic.name, partition): end for partition, end in enumerate((18, 5_000, 40, 0))

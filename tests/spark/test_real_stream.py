@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.pages import python_block
 from tests.spark.streams import Stream, await_progress
 from tests.spark.together import DEADLINE_S, ON_REAL_SERVERS
 from tests.waiting import wait_until
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = ON_REAL_SERVERS
+MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 
 
 def test_a_query_reads_what_is_there_and_what_comes(stream: Stream, tmp_path: Path) -> None:
@@ -37,7 +39,7 @@ def test_a_query_reads_what_is_there_and_what_comes(stream: Stream, tmp_path: Pa
 def test_a_restarted_query_does_not_read_a_complete_uncommitted_batch_again(either: Stream, tmp_path: Path) -> None:
     either.topic.fill(0, 20)
     either.topic.fill(1, 10)
-    first = either.start("first", tmp_path, {"processingTime": "1 hour"})
+    first = either.start("first", tmp_path, {"processingTime": "1 hour"}, maxRecordsPerPartition="9")  # F313, too
     source = await_progress(first, 0)["sources"][0]
     ranges = json.loads(source["endOffset"])["ranges"][either.topic.name]
     assert ranges == {
@@ -45,6 +47,7 @@ def test_a_restarted_query_does_not_read_a_complete_uncommitted_batch_again(eith
         "1": {"lo": 0, "hi": 10, "end": 10, "incarnation": 1},
     }
     first.stop()  # the source never heard that the batch is complete
+    assert len(either.records) == 30
     either.topic.fill(0, 7)
     second = either.start("second", tmp_path)
     either.wait_for(lambda: len(either.records) == 37, second)
@@ -53,22 +56,39 @@ def test_a_restarted_query_does_not_read_a_complete_uncommitted_batch_again(eith
 
 
 def test_a_broken_batch_is_read_again_with_its_own_ranges(either: Stream, tmp_path: Path) -> None:
+    _break_and_go_on(either, tmp_path)
+
+
+def test_a_broken_batch_is_read_again_as_it_was_from_a_checkpoint_of_spark_s_other_writer(
+    stream: Stream, tmp_path: Path
+) -> None:
+    """The pages name it: on a local disk it costs a batch less time."""
+    stream.of_ranges = True
+    exec(python_block("consumers.md", "At the connector's speed", 2), {"spark": stream.spark})
+    try:
+        _break_and_go_on(stream, tmp_path)
+    finally:
+        stream.spark.conf.unset(MANAGER)
+    assert (tmp_path / "offsets" / ".0.crc").exists()  # Spark's usual writer makes none
+
+
+def _break_and_go_on(stream: Stream, tmp_path: Path) -> None:
     def fail(number: int) -> None:
         raise RuntimeError("the sink is away")
 
-    either.topic.fill(0, 7)
-    either.before = fail
-    first = either.start("first", tmp_path)
+    stream.topic.fill(0, 7)
+    stream.before = fail
+    first = stream.start("first", tmp_path)
     with pytest.raises(Exception, match="the sink is away"):
         first.awaitTermination(int(DEADLINE_S))
-    either.before = lambda number: None
-    either.topic.fill(0, 5)
-    either.topic.fill(1, 3)
-    second = either.start("second", tmp_path)
-    either.wait_for(lambda: len(either.records) == 15, second)
+    stream.before = lambda number: None
+    stream.topic.fill(0, 5)
+    stream.topic.fill(1, 3)
+    second = stream.start("second", tmp_path)
+    stream.wait_for(lambda: len(stream.records) == 15, second)
     second.stop()
-    assert either.batches[0] == ("second", 0, [(0, offset) for offset in range(7)])
-    assert set(either.records.values()) == {1}
+    assert stream.batches[0] == ("second", 0, [(0, offset) for offset in range(7)])
+    assert set(stream.records.values()) == {1}
 
 
 def test_f253_a_query_that_leaves_out_ranges_is_refused_and_its_batch_comes_again(

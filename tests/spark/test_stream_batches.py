@@ -11,13 +11,17 @@ from typing import Any
 
 import pytest
 
-from tests.spark.test_stream import OPTIONS
+from tests.spark.fakes import World
+from tests.spark.test_stream import OPTIONS, P0, P1
 from zkcoord.errors import UsageError
 from zkcoord.spark import batches
 from zkcoord.spark.ranges import OffsetRange, batch_id
 from zkcoord.spark.stream import batches as of_ranges
 from zkcoord.spark.stream.batches import COLUMNS, _check_plan, batch_of
 from zkcoord.spark.stream.data_source import StreamSource
+from zkcoord.spark.stream.offsets import EMPTY
+from zkcoord.spark.stream.options import stream_options
+from zkcoord.spark.stream.source import Source
 
 SECURE = {
     "kafka.security.protocol": "SASL_SSL",
@@ -61,6 +65,21 @@ def test_what_the_driver_takes_from_the_plan_is_small() -> None:
     assert len(pickle.dumps(partition)) * 4 / 3 < 8192
 
 
+def test_f313_ranges_that_the_connector_splits_over_tasks_come_to_the_batch_whole() -> None:
+    """Parts of a partition's range had come as ranges of their own, of which the connector reads only the last one."""
+    world = World()
+    world.given = world.starts = {P0: 0, P1: 0}
+    world.ends = {P0: 30, P1: 5}
+    options = {**OPTIONS, "rows": "ranges", "maxRecordsPerPartition": "10", "minRecordsPerPartition": "6"}
+    reader: Any = StreamSource(options=options).streamReader(schema=None)
+    source = reader._source = Source(stream_options(options), parts=world)
+    end = reader.latestOffset()
+    (partition,) = reader.partitions(EMPTY, end)
+    assert batch_of(partition.value["rows"], 0).ranges == (OffsetRange("t", 0, 0, 30), OffsetRange("t", 1, 0, 5))
+    assert reader.partitions(end, end) == [], "nothing between"
+    source.stop()
+
+
 def options_in(rows: list[tuple[Any, ...]]) -> Mapping[str, str]:
     found: Mapping[str, str] = json.loads(rows[0][-1])
     return found
@@ -97,7 +116,12 @@ def test_the_connector_that_reads_a_batch_is_given_the_credentials(monkeypatch: 
 
 
 def test_settings_of_the_connector_are_its_own_and_those_of_a_query_are_kept() -> None:
-    given = {"kafka.max.poll.records": "5", "kafkaConsumer.pollTimeoutMs": "7", "maxRecordsPerPartition": "9"}
+    given = {
+        "kafka.max.poll.records": "5",
+        "kafkaConsumer.pollTimeoutMs": "7",
+        "maxRecordsPerPartition": "9",
+        "minRecordsPerPartition": "6",
+    }
     reader, (partition,) = planned(**given, **{"includeHeaders": "true", "kafka.isolation.level": "read_committed"})
     told = options_in(list(reader.read(partition)))
     assert {key: told[key] for key in given} == given

@@ -64,8 +64,8 @@ class SparkConsumer:
 
     How much: at most `max_offsets_per_batch`, fewer when batches take longer than `max_batch_ms` (half of the rebalance
     timeout); a batch that is not full begins `min_batch_ms` after the one before at the earliest.
-    `max_offsets_per_task` splits larger ranges over tasks; with reader "python", smaller ones than
-    `min_offsets_per_task` share tasks, of about so many offsets (neither with `write_parquet_ranges`).
+    `max_offsets_per_task` splits larger ranges over tasks; smaller ones than `min_offsets_per_task` share tasks, of
+    about so many offsets (neither with `write_parquet_ranges`).
 
     How it ends: `at_stop`, for `stop` and signals, and `at_rebalance`, for a stop command that takes a partition of the
     running batch away: "finish" that batch first, or "cancel" it: nothing of it is committed, it is read again.
@@ -159,6 +159,7 @@ class SparkConsumer:
                 log_ends = self._parts.log_ends()
                 stack.callback(log_ends.close)
                 reader = self._parts.reader()
+                reader.of_cluster(lambda: log_ends.cluster_id)
                 self._warm_up(run.guard, reader, log_ends)
                 stack.callback(run.join_cancellers)
                 return self._joined(run, process, log_ends, reader, max_batches, idle_timeout_ms)

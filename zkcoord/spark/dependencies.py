@@ -69,9 +69,9 @@ class Dependencies:
 
     def log_ends(self) -> LogEnds:
         """Make a Kafka client; the caller closes it."""
-        from zkcoord.kafka.client import KafkaClient
+        from zkcoord.kafka.steady import SteadyClient
 
-        return KafkaClient(self._bootstrap_servers, self._kafka.librdkafka)
+        return SteadyClient(self._bootstrap_servers, self._kafka.librdkafka)
 
     def incarnations(self, topics: Collection[str]) -> Mapping[str, int]:
         """Read the topics and the group's marks of them in ZooKeeper."""

@@ -24,7 +24,13 @@ class Failures:
         self._away_batches = 0
 
     def unreachable(self, batch: Batch, error: Exception) -> bool:
-        """Return True if the batch failed because Kafka was away. It is tried again when Kafka tells its logs' ends."""
+        """Return True if the batch failed because Kafka was away. It is tried again when Kafka tells its logs' ends.
+
+        UsageError for a batch that failed because its records were another cluster's.
+        """
+        elsewhere = self._reader.elsewhere(error)
+        if elsewhere is not None:
+            raise UsageError(elsewhere) from error
         if self._away_batches == self._away_max or not self._reader.away(error):
             return False
         self._away_batches += 1

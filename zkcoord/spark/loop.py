@@ -18,6 +18,7 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, UnavailableError, UnknownPartitionError
 from zkcoord.spark.announcing import Announcer, Said, announced_ranges
 from zkcoord.spark.batch_guard import BatchGuard, End, Hold, View
+from zkcoord.spark.cluster_watch import ClusterWatch
 from zkcoord.spark.failures import Failures
 from zkcoord.spark.options import Options
 from zkcoord.spark.outlog import ASK_TIMEOUT_MS, OutOfLog
@@ -87,6 +88,7 @@ class DriverLoop:
         self._await_turn = parts.await_turn
         self._limits = limits = parts.limits
         self._announcer = Announcer(membership, guard, group)
+        self._cluster = ClusterWatch(log_ends, anew=options.reader == "kafka")
         self._out_of_log = OutOfLog(log_ends, membership, guard, options.resets())
         self._table_start = TableStart(options.resume_from, group, membership, guard)
         self._failures = Failures(reader, self._out_of_log, self._isolation, group, limits.away_batches_max)
@@ -290,7 +292,7 @@ class DriverLoop:
             processed = self._process(process, batch, tag)
             processed_ns = time.monotonic_ns()
             if processed:
-                end = self._commit(offsets)
+                end = self._commit(batch, offsets)
         finally:
             why = self._guard.finish(end, offsets)
         return end, why, (planned_ns, processed_ns, time.monotonic_ns())
@@ -321,18 +323,25 @@ class DriverLoop:
             self._guard.fence(tag, "the lease ended before it was begun")
         return not self._guard.fenced  # a cancellation before its tag was known found nothing
 
-    def _commit(self, offsets: Mapping[TopicPartition, int]) -> End:
-        """Commit the batch. A broken connection is waited for until the lease ends."""
+    def _commit(self, batch: Batch, offsets: Mapping[TopicPartition, int]) -> End:
+        """Commit the batch. A broken connection is waited for until the lease ends; so is a Kafka that does not tell
+        whose records these were, but not by who leaves."""
         end = End.UNTRIED
         while self._guard.claim():
+            known = False
             try:
+                self._cluster.confirm(batch.ranges)
+                known = True
                 self._membership.commit(offsets)
             except FencedError as error:
                 self._tell(logging.WARNING, "commit_refused", f"the batch is not committed: {error}")
                 return End.REFUSED
             except UnavailableError as error:
-                end = End.UNKNOWN
+                end = End.UNKNOWN if known else end
                 self._guard.commit_failed()
+                if not known and self._guard.view().leaving:
+                    self._tell(logging.WARNING, "commit_refused", f"the batch is read again: {error}")
+                    return end
                 self._tell(logging.WARNING, "commit_delayed", f"the batch is not committed yet: {error}")
                 self._guard.await_change(self._guard.view().change, COMMIT_RETRY_MS)
             else:

@@ -85,7 +85,8 @@ class Membership(Protocol):
 
 
 class LogEnds(Protocol):
-    """`zkcoord.kafka.client.KafkaClient` as the loop uses it. Each call is one request."""
+    """`zkcoord.kafka.steady.SteadyClient` as the loop uses it. Each call is one request, as a rule; all answers are of
+    the cluster that answered first, else a UsageError is raised."""
 
     def ask_offsets(
         self, partitions: Collection[TopicPartition], which: Where, isolation: Isolation | None, timeout_ms: int | None
@@ -96,7 +97,14 @@ class LogEnds(Protocol):
     def partitions(self) -> tuple[TopicPartition, ...]: ...
     @property
     def cluster_id(self) -> str | None:
-        """The cluster as the last `partitions` was told it; None: it was not told. Asks nobody."""
+        """The cluster as it was told first; None: it was not told. Asks nobody."""
+
+    def confirm(self, topic: str, timeout_ms: int) -> None:
+        """Return when it is known that brokers are still of this cluster: as a rule at once. `topic`: any that there
+        is. UsageError if they are not, UnavailableError if nobody answers."""
+
+    def look_anew(self, topic: str, timeout_ms: int) -> None:
+        """As `confirm`, through new connections: what others are told that connect now."""
 
     def close(self) -> None: ...
 
@@ -117,6 +125,14 @@ class Reader(Protocol):
     def away(self, error: Exception) -> bool:
         """Return True if an action on such a DataFrame failed because Kafka did not answer: it may succeed later."""
         return False
+
+    def of_cluster(self, told: Callable[[], str | None]) -> None:
+        """Let actions fail on records of another cluster than the one that `told` returns, if this reader can tell."""
+        return
+
+    def elsewhere(self, error: Exception) -> str | None:
+        """Return what to correct if an action failed because its records were of another cluster; else None."""
+        return None
 
 
 class Jobs(Protocol):

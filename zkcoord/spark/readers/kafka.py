@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from zkcoord.errors import UsageError
 from zkcoord.spark.jobs import is_connect
 from zkcoord.spark.ports import Reader
-from zkcoord.spark.ranges import OffsetRange
+from zkcoord.spark.ranges import OffsetRange, offsets_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from zkcoord.spark.options import Options
 
 V1_SOURCES = "spark.sql.sources.useV1SourceList"
+SHARED_BELOW = "minRecordsPerPartition"  # ours, not the connector's
 POLL_TIMEOUT_MS = 20_000  # how long a task waits for a record that the log's end promised; Spark's own default is 120 s
 MISSING = re.compile("Failed to find data source: kafka|KAFKA_DATA_SOURCE_NOT_ENABLED")
 MISFIT = re.compile(  # what Java says of classes that were compiled against others: the name of its error, and of what
@@ -53,13 +54,23 @@ class KafkaReader(Reader):
     def __init__(self, spark: SparkSession, options: Mapping[str, str]) -> None:
         """`options` are those of `connector_options`. One thread reads at a time."""
         self._spark = spark
-        self._options = options
+        self._options = {key: value for key, value in options.items() if key != SHARED_BELOW}
+        self._least = int(options.get(SHARED_BELOW, 0))
         self._kept: DataFrameReader | None = None
         _use_v2(spark)
         _quiet(spark)
 
     def read(self, ranges: Collection[OffsetRange]) -> DataFrame:
-        """One task for each range, in order; several for one above `max_offsets_per_task`."""
+        """One task for each range; several for one above `max_offsets_per_task`, fewer for those below
+        `min_offsets_per_task`."""
+        small = [each for each in ranges if each.end - each.start < self._least]
+        if len(small) < 2:
+            return self._load(ranges)
+        together = self._load(small).coalesce(max(1, offsets_in(small) // self._least))
+        large = [each for each in ranges if each.end - each.start >= self._least]
+        return self._load(large).union(together) if large else together
+
+    def _load(self, ranges: Collection[OffsetRange]) -> DataFrame:
         try:
             return self._with_options().options(**assignment(ranges)).load()
         except Exception as error:
@@ -82,10 +93,13 @@ class KafkaReader(Reader):
 
 
 def connector_options(bootstrap_servers: str, group: str, options: Options) -> dict[str, str]:
-    """Return the options of Spark's connector that are the same for every batch."""
+    """Return the options of `KafkaReader`, which are the same for every batch: the connector's, and when ranges share
+    tasks."""
     found = reader_options(bootstrap_servers, group, options.kafka().reader, options.include_headers)
     if options.max_offsets_per_task is not None:
         found["maxRecordsPerPartition"] = str(options.max_offsets_per_task)
+    if options.min_offsets_per_task:
+        found[SHARED_BELOW] = str(options.min_offsets_per_task)
     return found
 
 

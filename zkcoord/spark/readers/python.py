@@ -27,6 +27,8 @@ PATIENCE_MS = 2_000  # with a kept client that delivers nothing, before a new on
 PREFETCH_MAX = 100_000  # librdkafka's own limit; a short range asks for less, as what lies behind it is for nobody
 NO_CLIENT = "the Python workers of Spark lack confluent-kafka"  # how the driver recognises it in a Java trace
 SILENT = "Kafka delivered nothing"
+ELSEWHERE = "the brokers that a task reads are of another Kafka cluster"  # likewise
+BROKEN = ("FAIL ", "CLUSTERID ")  # how librdkafka's lines begin that tell of the end of a connection
 SCHEMA = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
 HEADERS = ", headers array<struct<key: string, value: binary>>"
 
@@ -56,14 +58,15 @@ class Slice(NamedTuple):
 
 @dataclass(frozen=True)
 class Slices(InputPartition):  # type: ignore[misc]
-    """The slices that one task reads, at most one of a partition."""
+    """The slices that one task reads, at most one of a partition, of the cluster with this id (None: any)."""
 
     slices: tuple[Slice, ...]
+    cluster: str | None = None
 
 
-def as_task(slices: Iterable[Sequence[Any]]) -> Slices:
+def as_task(slices: Iterable[Sequence[Any]], cluster: str | None = None) -> Slices:
     """Make a task from the plain values of its slices, as JSON has them. Further values are ignored."""
-    return Slices(tuple(Slice(*each[:4]) for each in slices))
+    return Slices(tuple(Slice(*each[:4]) for each in slices), cluster)
 
 
 class RangesSource(DataSource):  # type: ignore[misc]
@@ -93,7 +96,7 @@ class RangesReader(DataSourceReader):  # type: ignore[misc]
     def partitions(self) -> Sequence[Slices]:
         """Return the tasks in the order of the plan. (Spark takes an empty list for a single task without a slice.)"""
         forget_archives()
-        return [as_task(each) for each in self._plan["tasks"]]
+        return [as_task(each, self._plan.get("cluster")) for each in self._plan["tasks"]]
 
     def read(self, partition: Slices | None) -> Iterator[pa.RecordBatch]:
         """The records of one task."""
@@ -105,7 +108,12 @@ def read_in_worker(plan: Mapping[str, Any], task: Slices) -> Iterator[pa.RecordB
     try:
         kept = "SPARK_REUSE_WORKER" in os.environ  # else the worker ends with the task
         yield from read_slices(
-            plan["settings"], task.slices, headers=plan["headers"], timeout_ms=plan["timeout_ms"], keep=kept
+            plan["settings"],
+            task.slices,
+            headers=plan["headers"],
+            timeout_ms=plan["timeout_ms"],
+            keep=kept,
+            cluster=task.cluster,
         )
     finally:
         forget_archives()
@@ -123,6 +131,42 @@ def forget_archives() -> None:
             del sys.path_importer_cache[path]
 
 
+class Client:
+    """A consumer of librdkafka's, and whether a connection of it has ended since it last told its cluster."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        from confluent_kafka import Consumer
+
+        self.doubtful = True
+        self.native: Any = Consumer(settings, logger=self)
+
+    def log(self, level: int, text: str, *values: object) -> None:
+        """Take in a line of librdkafka's, and show it as librdkafka does itself."""
+        line = text % values
+        self.doubtful = self.doubtful or line.startswith(BROKEN)
+        print(line, file=sys.stderr)
+
+    def check(self, cluster: str | None, topic: str, timeout_ms: int) -> None:
+        """RuntimeError unless what came until now is of this cluster (None: of any). A question to the brokers is
+        needed for the first records of a task, and when a connection has ended."""
+        from confluent_kafka import KafkaException
+
+        if cluster is None or not self.doubtful:
+            return
+        try:
+            told = self.native.list_topics(topic, timeout=timeout_ms / 1000).cluster_id
+        except KafkaException as error:
+            raise RuntimeError(f"{SILENT}, not even its cluster's id, for {timeout_ms} ms: {error}") from error
+        if told not in (None, cluster):
+            raise RuntimeError(f"{ELSEWHERE}: {told!r} instead of {cluster!r}, at {topic}")
+        self.doubtful = False
+
+    def close(self) -> None:
+        """End it."""
+        self.native.close()
+        self.native = None  # which knows this, too
+
+
 def read_slices(
     settings: Mapping[str, str],
     slices: Sequence[Slice],
@@ -130,15 +174,16 @@ def read_slices(
     headers: bool = False,
     timeout_ms: int = 20_000,
     keep: bool = False,
+    cluster: str | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Return the records as Arrow batches of one slice each, in Spark's Kafka columns, in the order of the slice.
 
     Where there are gaps, there are fewer records than offsets. `keep`: use a Kafka client that an earlier call has
-    left, and leave one to the next call. RuntimeError when a log does not hold a slice's start, and when nothing comes
-    for `timeout_ms` before the end.
+    left, and leave one to the next call. RuntimeError when a log does not hold a slice's start, when nothing comes for
+    `timeout_ms` before the end, and when the brokers are of another cluster than `cluster`.
     """
     try:
-        from confluent_kafka import Consumer
+        import confluent_kafka  # noqa: F401  # a task says at once that it is not there
     except ImportError as error:
         raise RuntimeError(f"{NO_CLIENT} ({sys.executable}): {error}") from error
     left = {(each.topic, each.partition): each for each in slices if each.start < each.end}  # `start`: the position
@@ -150,12 +195,14 @@ def read_slices(
     client = idle.take(key) if idle else None
     if client is not None:
         try:
-            yield from assigned(client, left, headers, min(timeout_ms, PATIENCE_MS), alone=len(slices) == 1)
+            client.doubtful = True
+            patience_ms = min(timeout_ms, PATIENCE_MS)
+            yield from assigned(client, left, headers, patience_ms, alone=len(slices) == 1, cluster=cluster)
         except Exception:  # as it knows only brokers that are gone. A new client reads the rest, and has the last word
             client = None
     if left:
-        client = Consumer(chosen)
-        yield from assigned(client, left, headers, timeout_ms, alone=len(slices) == 1)
+        client = Client(chosen)
+        yield from assigned(client, left, headers, timeout_ms, alone=len(slices) == 1, cluster=cluster)
     if client is None:
         return
     if idle:
@@ -165,7 +212,13 @@ def read_slices(
 
 
 def assigned(
-    client: Any, left: dict[tuple[str, int], Slice], headers: bool, timeout_ms: int, *, alone: bool
+    kept: Client,
+    left: dict[tuple[str, int], Slice],
+    headers: bool,
+    timeout_ms: int,
+    *,
+    alone: bool,
+    cluster: str | None,
 ) -> Iterator[pa.RecordBatch]:
     """Return the records of the slices in `left`, as `read_slices`, and remove what was read from it.
 
@@ -173,6 +226,7 @@ def assigned(
     """
     from confluent_kafka import TopicPartition
 
+    client = kept.native
     try:
         mine = [TopicPartition(each.topic, each.partition, each.start) for each in left.values()]
         client.assign(mine)
@@ -180,6 +234,8 @@ def assigned(
         while left:
             wanted = sum(each.end - each.start for each in left.values())
             messages = client.consume(min(RECORDS_MAX, wanted), POLL_S)
+            if messages:
+                kept.check(cluster, next(iter(left))[0], timeout_ms)
             for each, position, records in advances(left, messages, alone=alone):
                 if records:
                     yield to_arrow(each, records, headers)
@@ -198,7 +254,7 @@ def assigned(
             client.resume(mine)  # a pause outlasts the assignment
         client.unassign()
     except BaseException:
-        client.close()
+        kept.close()
         raise
 
 

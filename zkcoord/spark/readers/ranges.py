@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import weakref
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import pairwise
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ LACKING = (
     "Spark's Python workers lack confluent-kafka, which reader='python' needs: pip install 'zkcoord[kafka]' into the "
     "Python that PYSPARK_PYTHON names on every machine of the executors"
 )
+CORRECT = "correct the bootstrap servers, or where their names lead to on the machines of the executors"
 # What each session knows: asked twice, Spark warns.
 _known: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
 
@@ -40,14 +42,19 @@ class PythonReader(Reader):
             ) from error
         self._spark = spark
         self._module = reader_python
+        self._cluster: Callable[[], str | None] = lambda: None
         self._most, self._least = options.max_offsets_per_task, options.min_offsets_per_task
         settings, headers = options.kafka().librdkafka, options.include_headers
         self._plan = read_plan(bootstrap_servers, group, settings, headers=headers, timeout_ms=POLL_TIMEOUT_MS)
         register(spark, reader_python.RangesSource, reader_python, kept_clients)
 
+    def of_cluster(self, told: Callable[[], str | None]) -> None:
+        self._cluster = told
+
     def read(self, ranges: Collection[OffsetRange]) -> DataFrame:
         """The tasks of `tasks_of`."""
-        plan = json.dumps({**self._plan, "tasks": tasks_of(ranges, self._most, self._least)})
+        tasks = tasks_of(ranges, self._most, self._least)
+        plan = json.dumps({**self._plan, "cluster": self._cluster(), "tasks": tasks})
         return self._spark.read.format(self._module.FORMAT).option("plan", plan).load()
 
     def lacks(self, error: Exception) -> str | None:
@@ -55,6 +62,10 @@ class PythonReader(Reader):
 
     def away(self, error: Exception) -> bool:
         return self._module.SILENT in str(error)
+
+    def elsewhere(self, error: Exception) -> str | None:
+        found = re.search(f"{self._module.ELSEWHERE}: [^\n]*", str(error))
+        return found and f"{found[0]}. Nothing of this batch is committed; {CORRECT}"
 
 
 def read_plan(

@@ -14,7 +14,10 @@ AGAIN = (
     "this batch is read for the first time. If somebody set the group's offsets back, or a consumer did not announce, "
     "these are the same records. If the group and the topic were deleted and created again, give the sink another place"
 )
-SHARED = "a task wrote rows of several ranges; no coalesce, no repartition before this sink"
+SHARED = (
+    "a task wrote rows of several ranges; no coalesce, no repartition, no min_offsets_per_task before this sink; "
+    "or give it a URI, such as file:///data/clicks"
+)
 SPREAD = "a range was written by several tasks; no repartition, no max_offsets_per_task before this sink"
 
 

@@ -99,7 +99,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         """
         tasks = self._planning().tasks(start, end)
         if "secrets" not in self._plan:
-            return [as_task(each) for each in tasks]
+            return [as_task(each, self._planning().cluster_id) for each in tasks]
         batch = end.get("group", ""), int(end.get("generation", 0)), bool(end.get("replayed", False))
         said = *batch, self._plan["reader"]
         rows = [(*each, *said) for task in tasks for each in task]

@@ -7,7 +7,7 @@ without a commit (from Spark's checkpoint), and how far a query that shall end h
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import count
 from typing import Any, Unpack
 
@@ -39,6 +39,7 @@ class StreamPositions:
 
     def __init__(self) -> None:
         self.ends: dict[TopicPartition, int] = {}  # of logs, as they were last heard
+        self.cluster_id: Callable[[], str | None] = lambda: None  # of Kafka, as it was told first
         self._reached: dict[TopicPartition, int] = {}  # held partitions
         self._targets: dict[TopicPartition, int] | None = None  # a query that shall end: the first end that was heard
         self._uncommitted: dict[TopicPartition, tuple[int, int]] = {}
@@ -189,7 +190,9 @@ class StreamParts:
 
     def log_ends(self) -> LogEnds:
         """Make a Kafka client whose answers are remembered; the caller closes it."""
-        return HeardEnds(self._parts.log_ends(), self._known)
+        client = HeardEnds(self._parts.log_ends(), self._known)
+        self._known.cluster_id = lambda: client.cluster_id
+        return client
 
     def reader(self) -> Reader:
         """Return no reader: Spark reads by itself."""
@@ -237,6 +240,12 @@ class HeardEnds(LogEnds):
     @property
     def cluster_id(self) -> str | None:
         return self._client.cluster_id
+
+    def confirm(self, topic: str, timeout_ms: int) -> None:
+        self._client.confirm(topic, timeout_ms)
+
+    def look_anew(self, topic: str, timeout_ms: int) -> None:
+        self._client.look_anew(topic, timeout_ms)
 
     def close(self) -> None:
         self._client.close()

@@ -146,7 +146,7 @@ class Source:
         return found
 
     def tasks(self, start: Offset, end: Offset) -> list[tuple[OffsetRange, ...]]:
-        """Return what the tasks of the batch from `start` to `end` read.
+        """Return what the tasks of the batch from `start` to `end` read; if rows are ranges, all of them whole.
 
         With `start` equal to `end` Spark tells where a query starts again. UsageError if it tells so too late, and for
         another query's checkpoint.
@@ -160,8 +160,15 @@ class Source:
         planned = ranges = to_read(start or EMPTY, end)
         if end["run"] != self._run_id:
             ranges = self._patiently(lambda: self._still_there(planned))
+        if self._chosen.ranges:  # Spark's connector splits them for its tasks
+            return [ranges] if ranges else []
         options = self._chosen.options
         return tasks_of(ranges, options.max_offsets_per_task, options.min_offsets_per_task)
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster whose records the planned tasks read; None: it is not known."""
+        return self._known.cluster_id()
 
     def _still_there(self, ranges: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
         """Return what the logs still have of an earlier process's batch. UsageError if that is not all, unless the
@@ -183,6 +190,8 @@ class Source:
                 self._raise_unless_gone(gone)
                 starts = client.reset_positions(set(partitions) - gone.partitions, "earliest")
             ends, failed = client.ask_offsets(partitions, "latest", "read_uncommitted", None)
+            told = client.cluster_id
+            self._known.cluster_id = lambda: told
         finally:
             client.close()
         left = []
