@@ -66,8 +66,8 @@ def offering(*offers: tuple[str, ...]) -> list:  # type: ignore[type-arg]
             Agreement(
                 assignor="range",
                 rejected={
-                    "m1": f"offers the assignors ['mine'], this coordinator has {list(KNOWN)}: offer one of these, or"
-                    " install yours beside it"
+                    "m1": f"offers the assignors ['mine'], only {list(KNOWN)} are known: offer one of these, or install"
+                    " yours beside the coordinator"
                 },
             ),
         ),
@@ -77,8 +77,9 @@ def offering(*offers: tuple[str, ...]) -> list:  # type: ignore[type-arg]
             Agreement(
                 assignor="sticky",
                 rejected={},
-                problem="the group's record asks for the assignor 'mine', this coordinator has range, roundrobin-0.8,"
-                " roundrobin-1.0, sticky: install it there, or change the record; until then it is 'sticky'",
+                problem="the group's record asks for the assignor 'mine', only range, roundrobin-0.8,"
+                " roundrobin-1.0, sticky are known: install it beside the coordinator, or change the record; until then"
+                " it is 'sticky'",
             ),
         ),
         (

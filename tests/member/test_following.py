@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zkcoord.core.member.decisions import ClaimPartitions, LookUp
+from zkcoord.core.member.decisions import ClaimPartitions, LookUp, ReadAgain
 from zkcoord.core.member.status import Held
 from zkcoord.core.member.view import NOBODY, Position
 from zkcoord.core.model import TopicPartition
@@ -114,3 +114,32 @@ def test_a_registration_that_was_read_to_be_gone_does_not_stand_though_its_watch
     following.read(tracker.answered(2, [Node(PATHS.registration, Kind.DATA, None)]))
     assert tracker.watches(PATHS.registration)
     assert not following.stands
+
+
+def paths(reads: list[Read]) -> list[str]:
+    return [read.path for read in reads]
+
+
+def test_what_stands_above_is_looked_up_where_nothing_below_is_held_and_behind_a_refused_claim() -> None:
+    following = claimed(tracker := Tracker())
+    following.taken_in({T0: Held("g_me-1-z0000000-0", 1, 5, 1, 1)})
+    t1, u0 = TopicPartition("t", 1), TopicPartition("u", 0)
+    known = dict.fromkeys((t1, u0), NOBODY)
+    following.look_up(LookUp(name="0000000001", partitions=(t1, u0), known=known, parents=True))
+    above = [*OWN.above_claims([u0]), *OWN.above_offsets([u0])]
+    assert paths(tracker.take(2)) == above
+    tracker.answered(2, [Node(path, Kind.DATA, None) for path in above])
+    claim = ClaimPartitions(partitions={t1: "g_me-1-z0000000-0"})
+    following.claiming(claim)
+    assert paths(tracker.take(3)) == [OWN.owner(t1), OWN.offset(t1)]
+    tracker.answered(3, [Node(path, Kind.DATA, None) for path in (OWN.owner(t1), OWN.offset(t1))])
+    following.claiming(claim)
+    assert {*OWN.above_claims([t1]), *OWN.above_offsets([t1])} <= {*paths(tracker.take(4))}
+
+
+def test_behind_a_refused_acknowledgement_what_stands_above_is_read_though_it_had_not_been_looked_up() -> None:
+    following = claimed(tracker := Tracker())
+    following.read_again(ReadAgain(partitions=(T0,), parents=True))
+    above = {*OWN.above_claims([T0]), *OWN.above_offsets([T0])}
+    assert {*paths(tracker.take(2))} == {OWN.owner(T0), OWN.offset(T0), *above}
+    assert following.unread() == {"0000000000"}

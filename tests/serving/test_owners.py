@@ -37,18 +37,26 @@ def evicted(*claims: TopicPartition, **versions: int) -> GroupNodes:
     return fast_replace(unread("g", LEGACY), view=view, offsets=seen)
 
 
-def test_behind_an_acknowledged_start_the_claims_of_its_topics_are_listed_again() -> None:
-    """The event of that list may come later than the one of the channel's."""
-    tracker = Tracker()
+def test_neither_an_acknowledgement_nor_an_end_has_a_list_of_claims_read_again_but_its_event_does() -> None:
+    """The event came before either was read: a server tells a session in the order of what happens."""
+    tracker, claims = Tracker(), LEGACY.topic_owners("g", "t")
     channels = Channels("g", LEGACY, tracker, ClaimWatch("g", LEGACY, tracker))
     channels.owners.subscribe(["t"])
     listed = Node(CHANNEL, Kind.CHILDREN, Stat(0, 5, 0, 0, 1), b"", ("0000000000",))
     command = Node(f"{CHANNEL}/0000000000", Kind.DATA, Stat(0, 0, 0), START)
-    before = fold(unread("g", LEGACY), [Node(CHANNEL, Kind.DATA, Stat(0, 5, 0)), listed, command], LEGACY)
-    asked(tracker)
+    status = Node(CHANNEL, Kind.DATA, Stat(0, 5, 0))
+    claim = Node(LEGACY.owner("g", P1), Kind.DATA, Stat(1, 4, 9), b"c-0")
+    before = fold(unread("g", LEGACY), [status, listed, command, claim], LEGACY)
+    assert asked(tracker) == [claims]
     obeyed = Node(CHANNEL, Kind.CHILDREN, Stat(0, 5, 0, 0, 2), b"", ())
+    tracker.want(CHANNEL, scope="g")
+    asked(tracker)
     channels.follow_channel(before, fold(before, [obeyed], LEGACY), "c", obeyed)
-    assert LEGACY.topic_owners("g", "t") in asked(tracker)
+    assert asked(tracker) == [CHANNEL]
+    channels.follow_end(before, {"c"})
+    assert asked(tracker) == [CHANNEL]
+    tracker.fired(claims, data=False, children=True)
+    assert asked(tracker) == [claims]
 
 
 def test_the_offset_of_an_evicted_consumers_claim_is_told_once_it_was_read_behind_the_sight_of_it() -> None:
@@ -76,3 +84,17 @@ def test_behind_a_deletion_of_claims_their_offsets_are_read_again() -> None:
     asked(following.tracker)
     following.sent(DeleteClaims(consumer_id="b", partitions={P0: 3}, why="its grace is over"))
     assert asked(following.tracker) == [LEGACY.offset("g", P0)]
+
+
+def test_behind_a_channels_list_that_changed_more_often_than_it_shows_the_status_is_read_without_a_stop() -> None:
+    """Beside old members a consumer releases by the plan, without a command (F325)."""
+    tracker = Tracker()
+    channels = Channels("g", LEGACY, tracker, ClaimWatch("g", LEGACY, tracker))
+    empty, released = (Node(CHANNEL, Kind.CHILDREN, Stat(0, 5, 0, 0, changes), b"", ()) for changes in (0, 2))
+    nodes = fold(unread("g", LEGACY), [Node(CHANNEL, Kind.DATA, Stat(0, 5, 0)), empty], LEGACY)
+    tracker.want(CHANNEL, scope="g")
+    asked(tracker)
+    channels.follow_channel(nodes, nodes, "c", empty)
+    assert asked(tracker) == []
+    channels.follow_channel(nodes, nodes, "c", released)
+    assert asked(tracker) == [CHANNEL]

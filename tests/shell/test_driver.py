@@ -170,3 +170,15 @@ def test_a_loop_that_finishes_elsewhere_ends_its_own_thread() -> None:
     steps.then = lambda: setattr(steps.driver.loop, "finished", True)
     answer(steps, CallDone(1))
     assert steps.driver.ended.wait(DEADLINE_S)
+
+
+def test_an_answer_of_the_application_is_taken_in_on_the_thread_that_gives_it_but_for_a_part() -> None:
+    steps = made()
+    steps.driver.start()
+    steps.wait(lambda: bool(steps.threads))
+    steps.driver.answered(CallDone(1))
+    assert steps.threads[1:] == [threading.current_thread().name]
+    steps.driver.answered(CallDone(2, part=True))
+    steps.wait(lambda: len(steps.taken) == 2)
+    assert steps.threads[2:] == ["own"]
+    steps.end()

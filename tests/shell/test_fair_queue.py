@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zkcoord.shell.fair_queue import FairQueue
+from zkcoord.shell.fair_queue import PATIENCE_MS, FairQueue
 
 
 def waiting(*added: tuple[str, str]) -> FairQueue:
@@ -51,3 +51,20 @@ def test_what_waits_no_more_is_not_taken() -> None:
     lanes.add("c1", "crowd")
     lanes.clear()
     assert lanes.take(9) == []
+
+
+def test_a_patient_lane_goes_along_with_others_and_asks_by_itself_after_a_while() -> None:
+    lanes = waiting(("a", "slow"))
+    lanes.patient("slow", patient=True)
+    assert (bool(lanes), lanes.due_ms(1_000)) == (False, [1_000 + PATIENCE_MS])
+    lanes.add("b", "g")
+    assert lanes
+    assert names(lanes.take(9)) == "a b"
+    lanes.add("c", "slow")
+    assert (lanes.due_ms(2_000), bool(lanes)) == ([2_000 + PATIENCE_MS], False)
+    assert (lanes.due_ms(2_000 + PATIENCE_MS), bool(lanes)) == ([], True)
+    assert names(lanes.take(9)) == "c"
+    lanes.add("d", "slow")
+    assert not lanes
+    lanes.patient("slow", patient=False)
+    assert names(lanes.take(9)) == "d"

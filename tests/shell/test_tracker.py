@@ -127,6 +127,7 @@ def test_one_request_asks_for_a_bounded_number_oldest_first() -> None:
     for n in range(READS_PER_REQUEST_MAX + 1):
         tracker.want(f"/{n}", scope="g")
     assert len(tracker.take(1)) == READS_PER_REQUEST_MAX
+    tracker.answered(1, [node(f"/{n}") for n in range(READS_PER_REQUEST_MAX)])
     assert tracker.take(2) == [Read(f"/{READS_PER_REQUEST_MAX}")]
 
 
@@ -224,13 +225,16 @@ def test_an_unreadable_node_keeps_its_scope_unclean_and_is_read_again_later_or_w
     assert tracker.take(2) == []
     tracker.touch_all()
     assert tracker.take(3) == [Read("/b")]
+    tracker.answered(3, [node("/b")])
     assert tracker.resume(100) is None
     assert tracker.take(4) == [Read("/a")]
     tracker.put_off(4, "/a", Kind.DATA, until_ms=200)
+    tracker.answered(4, [])
     tracker.touch("/a")
     assert tracker.take(5) == [Read("/a")]
     tracker.touch("/a")
     tracker.put_off(5, "/a", Kind.DATA, until_ms=300)  # it changed while it was asked for
+    tracker.answered(5, [])
     assert tracker.take(6) == [Read("/a")]
     assert tracker.answered(6, [node("/a")]) == [node("/a")]
     assert tracker.clean("g")
@@ -279,6 +283,7 @@ def test_a_committed_multi_answers_for_its_nodes_without_a_read() -> None:
     assert tracker.told(5, TOLD, MADE) == TOLD
     tracker.settled(5, GRANT.touched())
     assert tracker.take(7) == [Read("/g/channel/a", Kind.CHILDREN, True)]  # its watch did not fire: it is read, too
+    tracker.answered(7, [node("/g/channel/a", Kind.CHILDREN)])
     tracker.touch(MADE[0])
     assert tracker.take(8) == [Read(MADE[0])]
 
@@ -346,3 +351,12 @@ def test_a_watch_that_is_not_wanted_any_more_leaves_the_answer_to_the_reply() ->
     assert tracker.clean("g")
     tracker.watch("/o", Kind.DATA, True)
     assert tracker.take(3) == [Read("/o", Kind.DATA, True)]
+
+
+def test_a_watch_that_is_not_wanted_any_more_stands_until_it_fires() -> None:
+    tracker = clean_tracker()
+    tracker.watch("/a", Kind.CHILDREN, False)
+    assert tracker.watches("/a", Kind.CHILDREN)
+    tracker.fired("/a", data=False, children=True)
+    assert not tracker.watches("/a", Kind.CHILDREN)
+    assert (tracker.clean("g"), tracker.take(2)) == (True, [])

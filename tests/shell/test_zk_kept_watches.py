@@ -15,7 +15,7 @@ from zkcoord.shell.zk.jute import Event, Op
 from zkcoord.shell.zk.reading import Reading
 from zkcoord.shell.zk.watches import IDLE_MAX, Watches
 from zkcoord.tree.snapshot import Kind, Node, Read
-from zkcoord.tree.writes import ANY_VERSION, CreateNode, DeleteNode, SetNode
+from zkcoord.tree.writes import ANY_VERSION, CreateNode, DeleteNode, SetNode, Transaction
 
 pytestmark = pytest.mark.zookeeper
 
@@ -101,6 +101,45 @@ def test_a_kept_watch_tells_once_and_only_what_was_read_since(zk: Recorder, othe
     ]
 
 
+def listed(path: str) -> Read:
+    return Read(path, Kind.CHILDREN, watch=True)
+
+
+def test_a_reply_says_which_kept_lists_nobody_else_has_changed(zk: Recorder, other: Recorder) -> None:
+    zk.ask(listed("/n0"), listed("/n1"))
+    own = [CreateNode("/n0", b"", sequential=True), CreateNode("/n0/a"), DeleteNode("/n0/a", 0), CreateNode("/n1/a")]
+    assert zk.commit(CreateNode("/n0/c"), *own[:1]).alone == ()  # an ordinary watch told of the first, and is gone
+    zk.ask(listed("/n0"), listed("/n1"))
+    done = zk.commit(*own)
+    assert (done.made, done.alone) == (("/n0/0000000002",), ("/n0", "/n1"))
+    assert zk.commit(SetNode("/n0", b"1", 0), SetNode("/n1", b"1", 0)).alone == ()  # no list
+    assert zk.commit(*own[:1], DeleteNode("/n1/a", 0)).alone == ("/n0", "/n1")  # its watch has gone on
+    before = len(fired(zk))
+    other.commit(CreateNode("/n0/b"))
+    assert fired(zk)[before:] == [WatchFired("/n0", data=False, children=True)]
+    assert zk.commit(*own[1:3], CreateNode("/n1/b")).alone == ("/n1",)  # nobody has read what the other one made
+    zk.ask(listed("/n0"))
+    assert zk.commit(*own[1:3]).alone == ("/n0",)
+
+
+def test_a_change_of_somebody_else_that_comes_with_an_own_one_is_not_overlooked(zk: Recorder, other: Recorder) -> None:
+    for number in range(20):
+        for _ in range(2):
+            zk.ask(listed("/n0"))
+        theirs, mine = 1_000 + number, 2_000 + number
+        other.store.commit(theirs, Transaction(writes=(CreateNode(f"/n0/theirs{number}"),)))
+        zk.store.commit(mine, Transaction(writes=(CreateNode(f"/n0/mine{number}"),)))
+        alone = zk.answer(mine).alone
+        other.answer(theirs)
+        came = len(fired(zk))
+        (list_,) = zk.ask(Read("/n0", Kind.CHILDREN)) or ()
+        assert len(list_.children) == 2 * number + 2
+        if alone:  # the other one came later, and was told behind the reply
+            order = [item for item in zk.seen if isinstance(item, WatchFired) or getattr(item, "token", 0) == mine]
+            assert isinstance(order[-1], WatchFired)
+        assert came > number
+
+
 def test_a_kept_node_that_goes_and_comes_again_is_told_of_each_time(zk: Recorder, other: Recorder) -> None:
     for _ in range(2):
         zk.ask(*watched("/n0"))
@@ -111,6 +150,19 @@ def test_a_kept_node_that_goes_and_comes_again_is_told_of_each_time(zk: Recorder
         other.commit(CreateNode("/n0", b"again"))
         assert len(fired(zk)) == 2 * number + 2
         assert [node.data for node in zk.ask(*watched("/n0")) or ()] == [b"again"]
+
+
+def test_the_end_of_a_node_is_told_also_where_it_is_read_by_itself_among_many(zk: Recorder, other: Recorder) -> None:
+    """Its read, between two lists, is none of the multi-read."""
+    others = [f"/m{n}" for n in range(3)]
+    other.commit(*(CreateNode(path) for path in others))
+    zk.ask(listed("/n0"), *watched("/n1"), listed("/n2"), *watched(*others))
+    for _ in range(2):
+        told_before = told(zk).count("/n1")
+        other.commit(DeleteNode("/n1", ANY_VERSION))
+        assert told(zk).count("/n1") == told_before + 1
+        other.commit(CreateNode("/n1"))
+        zk.ask(*watched("/n1"))
 
 
 def test_a_new_connection_keeps_nothing_until_it_is_asked_again(chroot: str, zookeeper: EmbeddedZooKeeper) -> None:
@@ -145,6 +197,49 @@ def test_a_server_that_keeps_no_watches_is_asked_once(chroot: str, zookeeper: Em
         assert sent == [Op.ADD_WATCH, Op.GET_DATA, Op.GET_DATA, Op.GET_DATA, Op.GET_DATA]
         other.commit(SetNode("/n0", b"1", 0))
         assert told(zk) == ["/n0"]
+
+
+def test_f304_a_connection_that_breaks_under_the_question_is_no_refusal(
+    chroot: str, zookeeper: EmbeddedZooKeeper
+) -> None:
+    root = "/" + chroot.partition("/")[2]
+    with Proxy(zookeeper.port) as proxy, session(proxy.hosts + root) as zk:
+        zk.commit(CreateNode("/n0"))
+        zk.ask(*watched("/n0"))
+        sent = sent_by(zk)
+        proxy.stall()
+        zk.store.read(-1, watched("/n0"))
+        proxy.cut()
+        proxy.flow()
+        assert zk.answer(-1).nodes is None
+        zk.linked(Link.CONNECTED, 2)
+        assert (sent, zk.store.session.keeps_watches) == ([Op.ADD_WATCH, Op.GET_DATA], True)
+
+
+def test_f304_of_a_server_that_refuses_watches_that_stay_each_change_is_told_and_one_line_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """`WatchManagerOptimized` knows none: the server answers MarshallingError, and goes on."""
+    manager = "org.apache.zookeeper.server.watch.WatchManagerOptimized"
+    options = [f"-Dzookeeper.watchManagerName={manager}"]
+    with (
+        EmbeddedZooKeeper(fsync=False, jvm_options=options) as server,
+        session(server.hosts) as zk,
+        session(server.hosts) as other,
+    ):
+        other.commit(*(CreateNode(path) for path in PATHS))
+        zk.ask(*watched(*PATHS))
+        assert zk.ask(*watched(*PATHS)) is None
+        zk.linked(Link.CONNECTED, 2)
+        for number in (1, 2, 3):
+            assert zk.ask(*watched(*PATHS))
+            other.commit(*(SetNode(path, b"1", ANY_VERSION) for path in PATHS))
+            assert told(zk) == sorted(PATHS * number)
+    said = [text for _, _, text in caplog.record_tuples if "watches that stay" in text]
+    assert said == [
+        f"ZooKeeper at {server.hosts} refuses watches that stay (addWatch: Marshalling): nodes are watched anew after"
+        " each change, with more requests; its setting zookeeper.watchManagerName may be the cause"
+    ]
 
 
 def test_what_is_kept_while_its_watch_is_on_the_way_is_read_once_more(

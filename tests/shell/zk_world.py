@@ -9,13 +9,13 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+from tests.relay import DEADLINE_S, Relay
 from zkcoord.errors import ZkcoordError
 from zkcoord.shell.ports import CommitDone, Link, LinkChanged, ReadDone, StoreInput, SyncDone
 from zkcoord.shell.zk.store import KazooStore, zookeeper_sessions
 from zkcoord.tree.snapshot import Node, Read
 from zkcoord.tree.writes import Transaction, Write
 
-DEADLINE_S = 120.0  # only what fails takes so long
 T = TypeVar("T")
 
 
@@ -102,27 +102,15 @@ def session(connect: str, **settings: Any) -> Iterator[Recorder]:
         recorder.close()
 
 
-class Proxy:
+class Proxy(Relay):
     """A link to one server: `down` refuses and cuts, `stall` swallows everything; it does not know opcodes that are
     `unknown`."""
 
     def __init__(self, target_port: int) -> None:
         self._target_port = target_port
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._sockets: list[socket.socket] = []
-        self._lock = threading.Lock()
-        self._flowing = threading.Event()
-        self._flowing.set()
-        self.is_down = False
+        self._flowing = True
         self.unknown: set[int] = set()
-        self.connections = 0
-        self._threads = [threading.Thread(target=self._accept)]
-        self._threads[0].start()
-
-    @property
-    def hosts(self) -> str:
-        """The connect string."""
-        return f"127.0.0.1:{self._listener.getsockname()[1]}"
+        super().__init__()
 
     def down(self) -> None:
         """Cut all connections and refuse new ones."""
@@ -135,66 +123,25 @@ class Proxy:
 
     def stall(self) -> None:
         """Swallow what is sent from now on, on every connection."""
-        self._flowing.clear()
+        self._flowing = False
 
     def flow(self) -> None:
         """No longer stall."""
-        self._flowing.set()
+        self._flowing = True
 
-    def cut(self) -> None:
-        """Break all connections."""
-        with self._lock:
-            for sock in self._sockets:
-                with contextlib.suppress(OSError):
-                    sock.shutdown(socket.SHUT_RDWR)
-                sock.close()
-            self._sockets.clear()
+    def target_port(self) -> int:
+        """Where a new connection is led to."""
+        return self._target_port
 
-    def close(self) -> None:
-        """End it and its threads."""
-        self.is_down = True
-        self._flowing.set()
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self.cut()
-        for thread in self._threads:
-            thread.join(DEADLINE_S)
+    def through(self, frame: bytes, sender: socket.socket, *, up: bool, first: bool) -> bytes | None:
+        """Answer an unknown opcode as a server does, and end the connection."""
+        if up and not first and struct.unpack_from("!i", frame, 4)[0] in self.unknown:
+            sender.sendall(struct.pack("!iiqi", 16, struct.unpack_from("!i", frame)[0], 0, -6))
+            raise ConnectionError
+        return frame if self._flowing else None
 
     def __enter__(self) -> Proxy:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            if self.is_down:
-                client.close()
-                continue
-            self.connections += 1
-            server = socket.create_connection(("127.0.0.1", self._target_port))
-            with self._lock:
-                self._sockets += [client, server]
-            for one, other, up in ((client, server, True), (server, client, False)):
-                self._threads.append(threading.Thread(target=self._pump, args=(one, other, up)))
-                self._threads[-1].start()
-
-    def _pump(self, one: socket.socket, other: socket.socket, up: bool) -> None:
-        first = True
-        with contextlib.suppress(OSError), one.makefile("rb") as stream:
-            while len(head := stream.read(4)) == 4:
-                frame = stream.read(struct.unpack("!i", head)[0])
-                if up and not first and struct.unpack_from("!i", frame, 4)[0] in self.unknown:
-                    one.sendall(struct.pack("!iiqi", 16, struct.unpack_from("!i", frame)[0], 0, -6))
-                    break
-                first = False
-                if self._flowing.is_set():
-                    other.sendall(head + frame)
-        for sock in (one, other):
-            with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)

@@ -99,14 +99,16 @@ class SimKafka:
         return self.world.stormy and self.world.rng.random() < self.logs.away_rate
 
     def client(self, *args: Any, **kwargs: Any) -> SimClient:
-        """In place of `KafkaClient`."""
+        """In place of `SteadyClient`."""
         return SimClient(self)
 
-    def commits(self, group: str, *args: Any, patience_ms: int, wall_ms: Callable[[], int]) -> GroupCommits:
+    def commits(self, group: str, *args: Any, patience_ms: int, wall_ms: Callable[[], int], known: Any) -> GroupCommits:
         """In place of `kafka_commits`."""
         return GroupCommits(SimCommits(self), wall_ms)
 
-    def open_consumer(self, servers: str, config: Any, on_error: Callable[[Any], None]) -> SimNative:
+    def open_consumer(
+        self, servers: str, config: Any, on_error: Callable[[Any], None], broken: Callable[[], None]
+    ) -> SimNative:
         """In place of librdkafka's consumer."""
         return SimNative(self)
 
@@ -152,7 +154,7 @@ class SimCommits(LogClient):
 
 
 class SimClient:
-    """As `zkcoord.kafka.client.KafkaClient`: questions."""
+    """As `zkcoord.kafka.steady.SteadyClient`: questions."""
 
     cluster_id = None
 
@@ -171,6 +173,12 @@ class SimClient:
     def check_credentials(self) -> None:
         """They are right, if anybody answers."""
         self._kafka.answers()
+
+    def confirm(self, topic: str, timeout_ms: int) -> None:
+        """It is always the same cluster."""
+
+    def look_anew(self, topic: str, timeout_ms: int) -> None:
+        """Likewise."""
 
     def ask_offsets(
         self, partitions: Collection[TopicPartition], which: Any, isolation: Any = None, timeout_ms: Any = None

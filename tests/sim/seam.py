@@ -144,7 +144,7 @@ def _outside() -> Iterator[tuple[Any, str, Any]]:
     yield zkcoord.consumer, "zookeeper_sessions", _sessions
     yield zkcoord.consumer, "emit_fields", _told
     yield zkcoord.consumer, "kafka_commits", _kafka("commits")
-    yield zkcoord.kafka.resets, "KafkaClient", _kafka("client")
+    yield zkcoord.kafka.resets, "SteadyClient", _kafka("client")
     yield zkcoord.kafka.fetcher, "open_consumer", _kafka("open_consumer")
 
 
@@ -166,7 +166,7 @@ def _places() -> tuple[tuple[Any, str, Any, Any], ...]:
 @cache
 def traced_files() -> frozenset[str]:
     """The product's files in whose lines a thread may lose the baton: those that several threads of a program run. Of
-    the loop's room these are few: the rest belongs to the loop's thread, which is not followed."""
+    the loop's room these are few: the rest is run within a step, which one thread makes at a time."""
     package = Path(zkcoord.consumer.__file__).parent
     files = [package / "shell" / f"{name}.py" for name in ("clock", "driver", "inbox", "worker")]
     rooms = [package / name for name in ("kafka", "member", "serving", "spark")]

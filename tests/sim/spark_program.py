@@ -152,6 +152,12 @@ class SparkParts(Dependencies):
     def away(self, error: Exception) -> bool:
         return isinstance(error, UnavailableError)
 
+    def of_cluster(self, told: Any) -> None:
+        """It cannot tell."""
+
+    def elsewhere(self, error: Exception) -> str | None:
+        return None
+
     # -- ports.Progress
 
     def batch_done(self, report: Report) -> None:

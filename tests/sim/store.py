@@ -28,7 +28,7 @@ from zkcoord.shell.ports import (
     Unreadable,
     too_large,
 )
-from zkcoord.tree.snapshot import Read
+from zkcoord.tree.snapshot import Kind, Read
 from zkcoord.tree.writes import SetNode, Transaction
 
 RUN, LOSE_REQUEST, LOSE_REPLY = "run", "lose request", "lose reply"
@@ -249,17 +249,21 @@ class SimStore:
             self.network.after_write(self, ask, Result(0, reason="Lost"))
             return
         wire.requests.popleft()
-        ensemble = self.network.ensemble
+        ensemble, replica = self.network.ensemble, wire.replica
+        ensemble.catch_up(replica)
+        watches = replica.child_watches if wire.keeps_watches else {}
+        lists = [path for path in ask.payload.listings() if wire in watches.get(path, ())]
         result = ensemble.submit(wire.session, ask.payload.writes)
-        if wire.replica is not ensemble.leader:
-            ensemble.catch_up(wire.replica, result.zxid)
+        ensemble.catch_up(replica, result.zxid)
         if result.reason:
             done = CommitDone(ask.token, Outcome.REFUSED, (), result.failed_at, result.reason)
         else:
             sets = SetNode in map(type, ask.payload.writes)
-            done = CommitDone(
-                ask.token, Outcome.COMMITTED, result.versions, made=result.made, zxid=result.zxid if sets else 0
-            )
+            alone = tuple(path for path in lists if path in replica.nodes)
+            for path in alone:
+                replica.answer(Read(path, Kind.CHILDREN, watch=True), wire)
+            zxid, versions = result.zxid if sets else 0, result.versions
+            done = CommitDone(ask.token, Outcome.COMMITTED, versions, made=result.made, zxid=zxid, alone=alone)
         if fate is LOSE_REPLY:
             self.break_wire("reply lost")
         else:

@@ -8,7 +8,6 @@ that way is short it is played again: the memory that a child makes its own take
 
 from __future__ import annotations
 
-import gc
 import os
 import select
 import signal
@@ -22,7 +21,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.sim.garbage import collect_between, collected_between
+from tests.sim.garbage import collect_between, collect_never, collected_between
 from tests.sim.options import Options
 from tests.sim.world import CrashPlan, World
 
@@ -56,19 +55,21 @@ class CrashPointError(AssertionError):
 class Forks:
     """Forks a world at each of its writes; every child's answer is collected by the process that runs undisturbed."""
 
-    def __init__(self, world: World, moments: Iterable[str], processes: Iterable[str] | None, near_steps: int) -> None:
+    def __init__(
+        self, world: World, moments: Iterable[str], processes: Iterable[str] | None, near_steps: int, own: bool
+    ) -> None:
         self.points: list[Point] = []
         self.near: list[CrashPlan] = []  # to be played again from the start
         self.plan: CrashPlan | None = None  # in a child: what happens to it
         self._world, self._moments = world, tuple(moments)
         self._processes = None if processes is None else frozenset(processes)
-        self._near_steps = near_steps
+        self._near_steps, self._own = near_steps, own
         self._pipe = -1  # in a child: where its answer goes
         self._running: dict[int, tuple[int, CrashPlan, bytearray]] = {}  # pipe -> pid, plan, what it said so far
 
     def at_write(self, process: str, number: int) -> CrashPlan | None:
         """A process is about to write: None in the parent, in each of its children that child's plan."""
-        if self._processes is not None and process not in self._processes:
+        if (self._own and not self._world.settled) or (self._processes is not None and process not in self._processes):
             return None
         for when in self._moments:
             plan = CrashPlan(process, number, when)
@@ -85,7 +86,7 @@ class Forks:
         reads, writes = os.pipe()
         pid = os.fork()
         if pid == 0:
-            gc.freeze()  # what the parent made is shared, and stays so while nobody looks through it
+            collect_never()  # what the parent made is shared, and stays so while nobody looks through it
             self.plan, self._pipe, self._running, self._world.at_write = plan, writes, {}, None
             return True
         os.close(writes)
@@ -157,10 +158,14 @@ def crash_points(
     moments: Iterable[str] = KILLS + LOSSES,
     make: Make = World,
     near_steps: int = NEAR_STEPS,
+    own: bool = False,
 ) -> list[Point]:
     """Play the scenario, and every write of the named processes (None: of all) at every moment to its end.
 
     `near_steps`: a write within so many steps is not forked, but played again from the start.
+
+    `own`: without the writes before its group has settled for the first time (`settle`, in `sweep_scene.py`). They are
+    those of every scenario that begins with this group; one of these is played whole.
 
     It is played in a process of its own: to fork one that has a whole test suite in its memory takes as long as to
     play a point. So the scenario is a function of a module, or a partial of one.
@@ -169,7 +174,7 @@ def crash_points(
     context.set_forkserver_preload([__name__, "pytest"])  # which every scenario imports
     with ProcessPoolExecutor(1, mp_context=context) as apart:
         world = partial(make, seed, options or Options())
-        return apart.submit(_played, scenario, world, processes, tuple(moments), near_steps).result()
+        return apart.submit(_played, scenario, world, processes, tuple(moments), near_steps, own).result()
 
 
 def _played(
@@ -178,9 +183,10 @@ def _played(
     processes: Iterable[str] | None,
     moments: tuple[str, ...],
     near_steps: int,
+    own: bool,
 ) -> list[Point]:
     world = make()
-    forks = Forks(world, moments, processes, near_steps)
+    forks = Forks(world, moments, processes, near_steps, own)
     world.at_write = forks.at_write
     try:
         scenario(world)

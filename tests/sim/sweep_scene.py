@@ -36,6 +36,7 @@ def settled(played: Scene, members: int = 0) -> bool:
 def settle(played: Scene, members: int) -> None:
     """Run until settled, with so many members."""
     played.world.run_until(lambda: settled(played, members), SETTLE_STEPS, "settled")
+    played.world.settled = True
 
 
 def at_rest(played: Scene) -> None:

@@ -226,9 +226,11 @@ class OfOurs(Sink):
             super()._take(entry)
 
 
-def claimed_by_one_that_died(seed: int, store: str, coordinators: int, back_ms: int) -> tuple[MixedScene, Sink]:
+def claimed_by_one_that_died(
+    seed: int, store: str, coordinators: int, back_ms: int, *, held_before: bool = False
+) -> tuple[MixedScene, Sink]:
     """A consumer has died in an announced batch, and the next one when it had claimed a partition of it. That one is
-    back after `back_ms`; old0 is there all the time."""
+    back after `back_ms`; old0 is there all the time. `held_before`: that one had had this partition at first."""
     adoption = ADOPTION if store == "zookeeper" else replace(ADOPTION, offsets="kafka", dual_commit=store == "dual")
     scene = MixedScene(seed, {"t": 2, "u": 3}, coordinators=coordinators, adoption=adoption)
     if store != "zookeeper":
@@ -236,8 +238,11 @@ def claimed_by_one_that_died(seed: int, store: str, coordinators: int, back_ms: 
     scene.ours.announce(BatchApplication)
     sink = OfOurs(scene.world, lambda group, topic: 0)
     scene.world.rest_checks.append(sink.complete)
+    if held_before:
+        scene.start_ours("consumer1")
+        scene.await_shared("consumer1")
     scene.start("old0", topics={"u": 1})
-    scene.start_ours("consumer0", "consumer1")
+    scene.start_ours("consumer0", *(() if held_before else ("consumer1",)))
     scene.await_shared("old0", "consumer0", "consumer1")
     world, working = scene.world, scene.application("consumer0")
     assert isinstance(working, BatchApplication)
@@ -273,6 +278,19 @@ def test_f217_a_range_is_done_as_it_was_announced_though_who_claimed_it_next_die
     assert sink.again > 0
     scene.calm()
     assert not coordinators or over(scene)
+
+
+@on_seeds(6)
+@pytest.mark.parametrize("store", STORES)
+def test_f325_a_range_is_done_as_it_was_announced_though_who_claimed_it_and_died_had_had_the_partition_before(
+    seed: int, store: str
+) -> None:
+    """The coordinator knew its status of then, which said that it held the partition."""
+    scene, sink = claimed_by_one_that_died(seed, store, coordinators=1, back_ms=1_000, held_before=True)
+    scene.await_shared("old0", "consumer1")
+    scene.calm()
+    assert sink.again > 0
+    assert over(scene)
 
 
 @on_seeds(4)

@@ -29,7 +29,7 @@ from zkcoord.tree.writes import CreateNode
 
 SMALL = {"t": 3}
 CONSUMERS = ("consumer0", "consumer1")
-POINTS_MIN = 6 * len(KILLS + LOSSES)
+POINTS_MIN = 5 * len(KILLS + LOSSES)
 
 
 def scene_of(world: World, coordinators: int = 1, **settings: object) -> MixedScene:

@@ -235,7 +235,7 @@ CASES = (
     Case(
         looks_at_no_owner_again, commands.test_f08_a_stale_command_is_obeyed_and_then_its_stop_though_the_target_changed
     ),
-    Case(no_range_is_handed_on, announcing_storm, 80),
+    Case(no_range_is_handed_on, announcing_storm, 80, first=3),
     Case(takes_an_edited_owner_at_its_word, edited.__wrapped__, 10),
     Case(purges_what_is_announced, replays.test_what_the_last_member_announced_waits_for_whoever_comes),
 )

@@ -86,7 +86,7 @@ CASES = (
         nobody_leaves_a_silent_server,
         hung_servers.test_f56_a_member_that_holds_nothing_leaves_a_server_that_answers_nothing,
     ),
-    Case(nobody_leaves_a_silent_server, flapping.__wrapped__, 20, first=5),
+    Case(nobody_leaves_a_silent_server, flapping.__wrapped__, 20, first=10),
     Case(an_unknown_outcome_is_an_answer, leases.test_an_outcome_that_no_server_gave_extends_no_lease),
     Case(any_sync_opens_the_gate, lambda seed: another_sync()),
     Case(a_broken_gate_stays_shut, lambda seed: broken_gate()),

@@ -168,14 +168,14 @@ lost = offsets.test_f110_what_kafka_has_lost_costs_repeats_since_the_last_checkp
 programs = in_programs.__wrapped__  # each is played anew
 
 CASES = (
-    Case(a_start_sets_no_node, partial(dead, store="kafka"), 3),
+    Case(a_start_sets_no_node, partial(dead, store="kafka"), 10, first=3),
     Case(a_start_reads_the_node_alone, in_kafka, 5),
     Case(a_start_believes_kafka, in_kafka, 5),
     Case(a_start_believes_kafka, programs, 5),
     Case(a_release_keeps_the_tenure, released),
     Case(a_commit_without_an_answer_is_taken_for_done, in_kafka, 5),
-    Case(a_commit_without_an_answer_is_taken_for_done, programs, 5),
-    Case(a_commit_without_an_answer_ends_no_tenure, in_kafka, 20),
+    Case(a_commit_without_an_answer_is_taken_for_done, programs, 20, first=5),
+    Case(a_commit_without_an_answer_ends_no_tenure, in_kafka, 40, first=12),
     Case(starts_again_while_a_commit_is_under_way, lambda seed: in_doubt()),
     Case(follows_strangers_forwards, strangers),
     Case(looks_at_nothing, strangers),

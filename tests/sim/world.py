@@ -50,7 +50,7 @@ class World:
         self.busy: dict[SimStore, None] = {}  # those in which something may wait
         self.now_ms = 0
         self.steps = 0
-        self.stormy = False
+        self.stormy = self.settled = False  # settled: a swept scenario's group has been so once
         self.drain_from_ms: int | None = None  # calm since: logs do not grow, applications read to their ends
         self.last_activity_ms = 0  # when a write (or read) request was last executed
         self.reads_disturb = True  # whether reads count as activity in `calm`

@@ -48,7 +48,7 @@ def agree(
             rejected[member.consumer_id] = f"offers the assignors {list(member.assignors)}, " + (
                 f"the group uses {common}: offer one of these"
                 if common
-                else f"this coordinator has {sorted(known)}: offer one of these, or install yours beside it"
+                else f"only {sorted(known)} are known: offer one of these, or install yours beside the coordinator"
             )
     chosen = common[0] if common else "sticky"
     agreed = [member for member in choosing if member.consumer_id not in rejected]
@@ -61,7 +61,8 @@ def agree(
 def _why_not(candidates: Sequence[Member], decided: str, known: Collection[str]) -> str | None:
     wanted = f"the group's record asks for the assignor {decided!r}"
     if decided not in known:
-        return f"{wanted}, this coordinator has {', '.join(sorted(known))}: install it there, or change the record"
+        names = ", ".join(sorted(known))
+        return f"{wanted}, only {names} are known: install it beside the coordinator, or change the record"
     if candidates and not any(decided in member.assignors for member in candidates):
         return f"{wanted}, no member offers it: start consumers that offer it, or change the record"
     return None

@@ -1,10 +1,12 @@
-"""What a consumer misses is told to its user: topics, and a coordinator. It would wait for them in silence."""
+"""What a consumer misses is told to its user: topics, a coordinator, or the group itself, which is read elsewhere. It
+would wait for them in silence."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from zkcoord.core.view import Wildcard
+from zkcoord.member.place_check import PlaceCheck
 from zkcoord.member.topic_check import TopicCheck
 from zkcoord.shell.role import Events
 from zkcoord.shell.tracker import Tracker
@@ -71,21 +73,24 @@ class CoordinatorCheck:
 
 
 class Absences:
-    """Both checks of one consumer."""
+    """All checks of one consumer."""
 
     def __init__(self, group: str, topics: Sequence[str], wildcard: Wildcard | None, events: Events) -> None:
         self._topics = TopicCheck(group, topics, wildcard, events)
         self._coordinator = CoordinatorCheck(group, events)
+        self._place = PlaceCheck(group, events)
         self._idle = True  # when it was last asked
 
     def begin(self) -> None:
         """A session begins."""
         self._idle = True
         self._coordinator.begin()
+        self._place.begin()
 
     def join(self, tracker: Tracker, layout: Layout) -> None:
         """It is about to register in a tree of this layout: have the topics looked for."""
         self._topics.begin(tracker, layout)
+        self._place.join(layout)
 
     def member(self, tracker: Tracker, layout: Layout, now_ms: int, *, idle: bool) -> None:
         """It is a member, and holds something or not. Asked at each step: one that goes on holding misses nothing."""
@@ -93,9 +98,20 @@ class Absences:
             return
         self._idle = idle
         self._topics.member(tracker, now_ms, idle=idle)
-        self._coordinator.member(tracker, layout, now_ms, idle=idle)
+        if not self._place.member(tracker, layout, now_ms, idle=idle):  # else a coordinator would give it nothing
+            self._coordinator.member(tracker, layout, now_ms, idle=idle)
+
+    @property
+    def elsewhere(self) -> str | None:
+        """Where the group is read, and who must act, as its record was read last; None: here, or it was not read."""
+        return self._place.where
+
+    def take_record(self, node: Node) -> None:
+        """Take in an answer that is somebody else's, if it is the group's record."""
+        self._place.take(node)
 
     def take(self, node: Node, tracker: Tracker) -> None:
         """Take in an answer."""
         self._topics.take(node, tracker)
         self._coordinator.take(node)
+        self._place.take(node)

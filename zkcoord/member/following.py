@@ -43,7 +43,7 @@ class Following:
         """Read and watch the own registration and channel from now on."""
         tracker, paths = self._tracker, self._paths
         tracker.want(paths.registration, watch=True, scope=CHANNEL)
-        tracker.want(paths.channel, Kind.CHILDREN, watch=True, scope=CHANNEL)
+        tracker.want(paths.channel, Kind.CHILDREN, watch=True, scope=CHANNEL, by_writes=True)
         tracker.want(paths.channel, scope=CHANNEL, by_writes=True)
         self._look_ahead(0)
 
@@ -82,7 +82,9 @@ class Following:
             self.let_go(LetGo(partitions=tuple(again)))
         scope = f"{LOOK_UP}{decision.name}"
         self._scopes.update(dict.fromkeys(partitions, scope))
-        above = [*paths.above_claims(partitions), *paths.above_offsets(partitions)] if decision.parents else []
+        free = {p for p, owner in known.items() if not owner.thread}  # what is claimed first is read behind the claim
+        standing = {p.topic for p in self._held} if free else set[str]()  # what is held has them: one round trip less
+        above = self._above([p for p in partitions if p.topic not in standing]) if decision.parents else []
         owner_at = {paths.owner(p): p for p in partitions}
         offset_at = {paths.offset(p): p for p in partitions}
         self._owner_at.update(owner_at)
@@ -93,14 +95,21 @@ class Following:
             self.nodes = follow(self.nodes, known)
             self._tracker.want_later([path for path, p in owner_at.items() if p in known], scope, by_writes=True)
             owners = [path for path, p in owner_at.items() if p not in known]
-        free = {p for p, owner in known.items() if not owner.thread}
-        if free:  # what is claimed first is read behind the claim
+        if free:
             self._tracker.want_later([path for path, p in offset_at.items() if p in free], scope, by_writes=True)
             offsets = [path for path, p in offset_at.items() if p not in free]
         self._tracker.want_data([*above, *owners, *offsets], scope, by_writes=True)
 
+    def _above(self, partitions: Sequence[TopicPartition]) -> list[str]:
+        """What stands above owners and offsets of these, outermost first."""
+        return [*self._paths.above_claims(partitions), *self._paths.above_offsets(partitions)]
+
     def claiming(self, decision: ClaimPartitions) -> None:
-        """Watch these claims, which are about to be made, and read their offsets behind them."""
+        """Watch these claims, which are about to be made, and read their offsets behind them. Of a claim that was
+        refused, what stands above it is read, too: it may be missing."""
+        refused = [p for p in decision.partitions if self._paths.owner(p) in self._claims]
+        if refused:
+            self._tracker.want_data(self._above(refused), self._scopes[refused[0]], by_writes=True)
         for partition in decision.partitions:
             path = self._paths.owner(partition)
             self._claims.add(path)
@@ -126,9 +135,10 @@ class Following:
 
     def read_again(self, decision: ReadAgain) -> None:
         """Read what is followed of these partitions once more."""
-        above = list(self.nodes.parents) if decision.parents else []
         partitions = [p for p in decision.partitions if p in self._scopes]
-        for path in (*above, *map(self._paths.owner, partitions), *map(self._paths.offset, partitions)):
+        if decision.parents and partitions:
+            self._tracker.want_data(self._above(partitions), self._scopes[partitions[0]], by_writes=True)
+        for path in (*map(self._paths.owner, partitions), *map(self._paths.offset, partitions)):
             self._tracker.touch(path)
 
     def watch_offsets(self, decision: WatchOffsets) -> None:

@@ -16,6 +16,8 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import ZOOKEEPER
 from zkcoord.errors import CorruptError
 from zkcoord.legacy.mode_watch import ModeWatch
+from zkcoord.legacy.modes import named_as_ours
+from zkcoord.shell.fair_queue import PATIENCE_MS
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.known_topics import KnownTopics
 from zkcoord.tree.paths import Address, Layout, Place, partition_numbers
@@ -48,6 +50,7 @@ class Neighbourhood:
         self._store = ZOOKEEPER  # the offset store of the record
         self._seen_ms: int | None = None  # the first answer that `now` has not taken in
         self._current = False  # nothing was read since `_now` was made
+        self._member = False
         self._now = ALONE
         self.own = ""  # the path of the own registration, which is followed elsewhere
         self._follow(ids := layout.ids(group), (ids, Kind.CHILDREN))
@@ -61,7 +64,19 @@ class Neighbourhood:
 
     def begin(self) -> None:
         """A member: nobody else follows the record from now on."""
+        self._member = True
         self._follow(self._record_path, (self._record_path, Kind.DATA))
+        self._wait_for_others()
+
+    def _wait_for_others(self) -> None:
+        """While all members are ours, nothing here has haste: it is read along with what a hand-over reads. A change of
+        `ids` then counts from the moment at which it may have been told."""
+        self._tracker.patient(NEIGHBOURS, patient=self._patient)
+
+    @property
+    def _patient(self) -> bool:
+        """True when what is read may have been told so long ago."""
+        return self._member and self._now.mode.coordinated
 
     def _follow(self, above: str, *keys: Key, watch: bool = True) -> None:
         for path, kind in keys:
@@ -92,8 +107,9 @@ class Neighbourhood:
         if not any((node.path, node.kind) in self._wanted.get(above, ()) for above in places):
             return False
         self._current = False
+        told_ms = now_ms - PATIENCE_MS if self._patient else now_ms
         if self._seen_ms is None:
-            self._seen_ms = now_ms
+            self._seen_ms = told_ms
         if node.path == self._layout.topics:
             self._topics.listed = frozenset(node.children) if node.exists else None
             self._topics.changes += 1
@@ -101,7 +117,7 @@ class Neighbourhood:
             self._topics.changes += 1
             self._topic(node)
         elif (address := self._layout.parse(node.path)) is not None:
-            self._of_group(address, node, now_ms)
+            self._of_group(address, node, told_ms)
         return True
 
     def _topic(self, node: Node) -> None:
@@ -110,11 +126,14 @@ class Neighbourhood:
         except CorruptError:
             return  # what was known still holds; a coordinator tells of it
 
-    def _of_group(self, address: Address, node: Node, now_ms: int) -> None:
+    def _of_group(self, address: Address, node: Node, told_ms: int) -> None:
         self._modes.take(address, node)
         match address.place:
             case Place.IDS:
-                self._joined_ms = {name: self._joined_ms.get(name, now_ms) for name in node.children}
+                fresh = set(node.children).difference(self._joined_ms)
+                if not all(named_as_ours(self._group, name) for name in fresh):
+                    self._tracker.patient(NEIGHBOURS, patient=False)
+                self._joined_ms = {name: self._joined_ms.get(name, told_ms) for name in node.children}
                 names = {(f"{node.path}/{name}", Kind.DATA) for name in node.children} - {(self.own, Kind.DATA)}
                 self._follow_only(node.path, {(node.path, Kind.CHILDREN), *names}, watch=False)
             case Place.CLAIMS:
@@ -178,6 +197,7 @@ class Neighbourhood:
         self._seen_ms, self._current = None, True
         if now != before:
             self._now = now
+            self._wait_for_others()
         return self._now
 
 

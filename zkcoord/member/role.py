@@ -165,7 +165,7 @@ class MembershipRole:
         """Take answers in."""
         registered, others = self.registered if self.member else None, self._neighbourhood
         if others is not None:
-            nodes = [node for node in nodes if not others.take(node, now_ms)]
+            nodes = [node for node in nodes if not self._of_others(others, node, now_ms)]
         for node in nodes if registered is None else registered.read(nodes):
             self._absences.take(node, self._loop.tracker)
             self.cluster.take(node)
@@ -176,6 +176,10 @@ class MembershipRole:
                 self._joining.take(node)
         if registered is not None:
             self._extend_lease(registered)
+
+    def _of_others(self, others: Neighbourhood, node: Node, now_ms: int) -> bool:
+        self._absences.take_record(node)
+        return others.take(node, now_ms)
 
     def _tree_named(self, schema: Node) -> None:
         """A migration may give the tree an id while members are registered. What cannot be read changes nothing."""
@@ -309,6 +313,7 @@ class MembershipRole:
             if neighbours is None:
                 return
             obstacle = neighbours.obstacle or neighbours.too_hasty(self.stop_needs_ms)
+            obstacle = obstacle and (self._absences.elsewhere or obstacle)
         self._tell_waiting(obstacle)
         if transaction is not None and obstacle is None:
             self._loop.commit(transaction, JOIN, now_ms, JOIN)

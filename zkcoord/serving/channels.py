@@ -112,8 +112,7 @@ class Channels:
             self.tracker.unwant(f"{node.path}/{sequence}")
             self._touch_status(consumer_id)
             if command.option == Option.START_FETCHER.value and command.error is None:
-                self.started.add(consumer_id)
-                self._touch_all(self.owners.left_by_start(command.threads or ()))
+                self.started.add(consumer_id)  # its grant has set the owners, or its claims were told
             elif command.threads is None:
                 self._touch_owners_of(consumer_id, after)
             else:
@@ -122,18 +121,19 @@ class Channels:
             self.tracker.unwant(f"{node.path}/{EVICTED_MARK}")
         results = self._read_beside(after, consumer_id)
         if more_than_shown(self._lists.get(consumer_id), node):
-            self._touch_all((path, Kind.DATA) for path in results)
+            self._touch_all(results)
         self._lists[consumer_id] = node
 
     def _read_beside(self, after: GroupNodes, consumer_id: str) -> list[str]:
-        """Read, beside a channel's list, the nodes that its commands leave results in; return those of stops."""
+        """Read, beside a channel's list, the nodes that its commands leave results in; return those that a release of a
+        part leaves some in."""
         channel, path = after.view.channels.get(consumer_id), self.layout.channel(self.group, consumer_id)
         commands = channel.commands if channel is not None else ()
         stops = [command.threads or {} for command in commands if command.option == Option.STOP_FETCHER.value]
         named = [partition for threads in stops for partition in threads]
-        results = [path, *self.owners.left_by_stop(named)]
+        results = [path, *self.owners.nodes_of(named)]
         self.tracker.read_beside(path, Kind.CHILDREN, results if commands else ())
-        return results if stops else []
+        return results if stops or self.layout.adopts else []  # who follows a plan releases without a command
 
     def follow_command(self, after: GroupNodes, address: Address, node: Node) -> None:
         """Take in a command."""
@@ -145,7 +145,7 @@ class Channels:
         if last_read or node.path == self._last[address.name]:  # once for all of a batch: there may be thousands
             results = self._read_beside(after, address.name)
             if last_read:
-                self._touch_all((path, Kind.DATA) for path in results)
+                self._touch_all(results)
         channel, sent = after.view.channels.get(address.name), self._sent.get(address.name)
         for command in channel.commands if channel is not None and sent else ():
             if command.sequence == address.item and sent:
@@ -166,9 +166,9 @@ class Channels:
         """Read the last writes of these consumers: they are members no more."""
         for consumer_id in sorted(consumers):
             self._touch_status(consumer_id)
-            for path, kind in self.owners.left_by_end(self._owned_by(consumer_id, after)):
-                self.ended[path] = consumer_id
-                self._touch_all([(path, kind)])
+            ends = self.owners.left_by_end(self._owned_by(consumer_id, after))
+            self.ended |= dict.fromkeys(ends, consumer_id)
+            self._touch_all(ends)
 
     def follow_owner(self, before: GroupNodes, after: GroupNodes, address: Address, node: Node) -> None:
         """Take in an owner of `ended`. If its consumer has released it, it has left: it has released everything."""
@@ -209,15 +209,15 @@ class Channels:
     # nodes that become dirty
 
     def _touch_status(self, consumer_id: str) -> None:
-        self._touch_all([(self.layout.channel(self.group, consumer_id), Kind.DATA)])
+        self._touch_all([self.layout.channel(self.group, consumer_id)])
 
     def _touch_owners(self, partitions: Iterable[TopicPartition]) -> None:
         self._touch_all(self.owners.nodes_of(partitions))
 
-    def _touch_all(self, nodes: Iterable[tuple[str, Kind]]) -> None:
-        for path, kind in nodes:
-            if kind is not Kind.DATA or path not in self._behind:
-                self.tracker.touch(path, kind)
+    def _touch_all(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            if path not in self._behind:
+                self.tracker.touch(path)
 
     def _touch_owners_of(self, consumer_id: str, nodes: GroupNodes) -> None:
         self._touch_owners(self._owned_by(consumer_id, nodes))

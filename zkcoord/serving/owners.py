@@ -6,7 +6,8 @@ channel (`serving.channels`).
 Where owners are claims, ephemeral nodes of their consumers, each topic's list of claims is watched: old consumers
 delete and make claims as they like, and a claim goes with its session. A claim's data never changes, so it is read
 once. A claim that was deleted and made again between two looks at its list is noticed by the number of the list's
-changes, and then all of the list are read.
+changes, and then all of the list are read. What else an answer shows, the event of the list came before it: so nothing
+but that event has a list read again.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from zkcoord.serving.changes import more_than_shown
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.paths import Layout, partition_numbers
 from zkcoord.tree.reading import claim_lists
-from zkcoord.tree.snapshot import Kind, Node
+from zkcoord.tree.snapshot import Node
 from zkcoord.tree.view import GroupNodes
 
 
@@ -50,17 +51,11 @@ class OwnerWatch(Protocol):
     def follow_list(self, node: Node) -> None:
         """Take in the list of a topic's owners."""
 
-    def left_by_stop(self, partitions: Iterable[TopicPartition]) -> list[str]:
-        """Nodes in which the acknowledgement of a stop of these leaves its result, and that nobody watches."""
+    def nodes_of(self, partitions: Iterable[TopicPartition]) -> list[str]:
+        """Nodes that show who owns these partitions now, and that nobody watches."""
 
-    def nodes_of(self, partitions: Iterable[TopicPartition]) -> Iterable[tuple[str, Kind]]:
-        """Nodes that show who owns these partitions now."""
-
-    def left_by_start(self, partitions: Iterable[TopicPartition]) -> Iterable[tuple[str, Kind]]:
-        """Nodes in which the acknowledgement of a start of these leaves its result."""
-
-    def left_by_end(self, partitions: Sequence[TopicPartition]) -> Iterable[tuple[str, Kind]]:
-        """Nodes that show whether their consumer, which is gone, has released these, all that it owned, before."""
+    def left_by_end(self, partitions: Sequence[TopicPartition]) -> list[str]:
+        """Those that show whether their consumer, which is gone, has released these, all that it owned, before."""
 
     def know_offsets(self, nodes: GroupNodes, kept: Set[TopicPartition]) -> GroupNodes:
         """The group with the versions of those of `offsets` that were read. `kept`: offsets that are followed for
@@ -112,19 +107,11 @@ class PersistentWatch:
     def follow_list(self, node: Node) -> None:
         """Nothing: the owners below a mark are known."""
 
-    def left_by_stop(self, partitions: Iterable[TopicPartition]) -> list[str]:
-        """Their owners, which it sets empty."""
+    def nodes_of(self, partitions: Iterable[TopicPartition]) -> list[str]:
+        """Their owners."""
         return [self.layout.owner(self.group, partition) for partition in partitions]
 
-    def nodes_of(self, partitions: Iterable[TopicPartition]) -> Iterable[tuple[str, Kind]]:
-        """Their owners."""
-        return [(self.layout.owner(self.group, partition), Kind.DATA) for partition in partitions]
-
-    def left_by_start(self, partitions: Iterable[TopicPartition]) -> Iterable[tuple[str, Kind]]:
-        """None: the grant has set the owners, and the status tells what was refused."""
-        return ()
-
-    def left_by_end(self, partitions: Sequence[TopicPartition]) -> Iterable[tuple[str, Kind]]:
+    def left_by_end(self, partitions: Sequence[TopicPartition]) -> list[str]:
         """One of them. Its commands and its status tell of all that a consumer releases, but of a leave, which
         releases everything. Who has left some of them only (it died there) is not asked: a grant names versions."""
         return self.nodes_of(partitions[:1])
@@ -167,31 +154,22 @@ class ClaimWatch:
         known = self._lists.get(node.path)
         before = frozenset(known.children if known is not None else ())
         again, self._lists[node.path] = more_than_shown(known, node), node
-        for number in partition_numbers(node.children):
+        fresh = node.children if again else [name for name in node.children if name not in before]
+        for number in partition_numbers(fresh):
             path = f"{node.path}/{number}"
             self.tracker.want(path, scope=self.group)
-            if again and str(number) in before:
+            if str(number) in before:
                 self.tracker.touch(path)
         for number in partition_numbers(before.difference(node.children)):
             self.tracker.unwant(f"{node.path}/{number}")
 
-    def left_by_stop(self, partitions: Iterable[TopicPartition]) -> list[str]:
+    def nodes_of(self, partitions: Iterable[TopicPartition]) -> list[str]:
         """None: the lists are watched."""
         return []
 
-    def nodes_of(self, partitions: Iterable[TopicPartition]) -> Iterable[tuple[str, Kind]]:
-        """The lists of their topics: a claim never changes, and a list tells of those that are gone, or new."""
-        topics = sorted({p.topic for p in partitions})
-        lists = (want for topic in topics for want in claim_lists(self.group, topic, self.layout))
-        return [(want.path, want.kind) for want in lists]
-
-    def left_by_start(self, partitions: Iterable[TopicPartition]) -> Iterable[tuple[str, Kind]]:
-        """Their lists: the consumer has claimed some, and others may have claimed the rest."""
-        return self.nodes_of(partitions)
-
-    def left_by_end(self, partitions: Sequence[TopicPartition]) -> Iterable[tuple[str, Kind]]:
-        """The lists of their topics."""
-        return self.nodes_of(partitions)
+    def left_by_end(self, partitions: Sequence[TopicPartition]) -> list[str]:
+        """None: likewise."""
+        return []
 
     def know_offsets(self, nodes: GroupNodes, kept: Set[TopicPartition]) -> GroupNodes:
         """With those of evicted consumers' claims; read those that are unknown."""

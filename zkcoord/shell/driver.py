@@ -1,7 +1,7 @@
 """Runs a loop on a thread: takes what waits in the inbox, steps, and sleeps until the next input or moment.
 
-A consumer's steps are short, so they run where its store's inputs arrive: on the thread of its connection. One thread
-steps at a time.
+A consumer's steps are short, so they run where its inputs arrive: on the thread of its store's connection, and on those
+that run its application's functions, behind each of them. One thread steps at a time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from zkcoord.shell.clock import MonotonicClock
 from zkcoord.shell.inbox import ThreadInbox
 from zkcoord.shell.journal.recorder import Pages, Step, make_loop
-from zkcoord.shell.ports import Callbacks, Input, Request, StoreFactory, refuse_requests
+from zkcoord.shell.ports import Callbacks, CallDone, Input, Request, StoreFactory, refuse_requests
 from zkcoord.shell.role import Events
 
 ENDING_MS = 10_000
@@ -51,6 +51,12 @@ class Driver:
     def put(self, item: Input) -> None:
         """Add an input, from any thread."""
         self.inbox.put(item)
+
+    def answered(self, done: CallDone) -> None:
+        """Take in an answer of the application on the thread that gives it, which has nothing else to do. (Behind a
+        part it goes on.)"""
+        self.inbox.add(done)
+        self.told(not done.part)
 
     def told(self, here: bool) -> None:
         """Take in what a store has put. With `here` on this thread, which then has nothing else to do: a thread that

@@ -1,7 +1,7 @@
 """A queue in lanes. A request that cannot take all takes a share of every lane, the oldest first.
 
 So nobody waits for the end of a long lane (a group of thousands) (F10). Each request, and each lane, goes in the order
-of adding.
+of adding. A patient lane asks for no request of its own for a while: it goes along with the next one.
 """
 
 from __future__ import annotations
@@ -11,13 +11,19 @@ from operator import itemgetter
 
 from zkcoord.tree.snapshot import Key
 
+PATIENCE_MS = 100
+"""So long a patient lane waits for a request to go along with: as long as most hand-overs take."""
+
+_DUE = -1
+
 
 class FairQueue:
     """Keys, each once. A group's scope is a lane of its own; all paths (topics, for example) share one."""
 
-    __slots__ = ("_added", "_lanes")
+    __slots__ = ("_added", "_lanes", "_patient")
 
     def __init__(self) -> None:
+        self._patient: dict[str, int | None] = {}  # lane -> until when it waits; None: that was not asked yet
         self._lanes: dict[str, dict[Key, int]] = {}  # invariant: none is empty; a key's number tells when it was added
         self._added = 0
 
@@ -27,6 +33,8 @@ class FairQueue:
         keys = self._lanes.get(lane)
         if keys is None:
             keys = self._lanes[lane] = {}
+            if lane in self._patient:
+                self._patient[lane] = None
         if key not in keys:
             self._added += 1
             keys[key] = self._added
@@ -38,9 +46,34 @@ class FairQueue:
         if keys is not None and keys.pop(key, None) is not None and not keys:
             del self._lanes[lane]
 
+    def patient(self, scope: str, *, patient: bool) -> None:
+        """Let the keys of a scope wait for a request to go along with, or no more."""
+        if not patient:
+            self._patient.pop(_lane(scope), None)
+        else:
+            self._patient.setdefault(_lane(scope), None)
+
+    def due_ms(self, now_ms: int) -> list[int]:
+        """When patient lanes that wait ask for a request of their own. Those whose time has come do so from now on."""
+        times: list[int] = []
+        for lane, until_ms in self._patient.items():  # no lane, as a rule
+            if lane not in self._lanes or until_ms == _DUE:
+                continue
+            until_ms = self._patient[lane] = now_ms + PATIENCE_MS if until_ms is None else until_ms
+            if now_ms >= until_ms:
+                self._patient[lane] = _DUE
+            else:
+                times.append(until_ms)
+        return times
+
     def __bool__(self) -> bool:
-        """True while anything waits."""
-        return bool(self._lanes)
+        """True while anything asks for a request."""
+        if not self._patient:
+            return bool(self._lanes)
+        return any(self._patient.get(lane, _DUE) == _DUE for lane in self._lanes)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._lanes.values()))
 
     def clear(self) -> None:
         """Remove all keys."""

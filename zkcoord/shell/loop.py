@@ -159,7 +159,8 @@ class Loop:
             return self._end(self._failed_ms, now_ms)
         if self._reopen_at_ms is not None:
             self._open_when_due(self._reopen_at_ms, now_ms)
-        unreadable_ms = self._session.tracker.resume(now_ms) if self._session is not None else None
+        if self._session is not None:
+            self._session.tracker.resume(now_ms)
         self._send_reads()
         wake_at_ms = role.decide(now_ms)
         if self.finished:
@@ -167,8 +168,9 @@ class Loop:
         if self._failed_ms is not None:
             return self._end(self._failed_ms, now_ms)
         self._send_reads()
+        resume_at_ms = self._session.tracker.resume(now_ms) if self._session is not None else None
         leave_at_ms = self._leave_silent_server(now_ms)
-        times = [t for t in (wake_at_ms, leave_at_ms, self._reopen_at_ms, unreadable_ms) if t is not None]
+        times = [t for t in (wake_at_ms, leave_at_ms, self._reopen_at_ms, resume_at_ms) if t is not None]
         if self._session is not None and self._session.lanes:
             times += [lane.until_ms for lane in self._session.lanes.values() if lane.until_ms > now_ms]
         return min(times, default=None)
@@ -263,8 +265,10 @@ class Loop:
     def _take_outcome(self, role: Role, session: SessionState, done: CommitDone, now_ms: int) -> None:
         sent = session.commits.pop(done.token)
         if sent.tells and done.outcome is Outcome.COMMITTED:
-            nodes = sent.transaction.told(done.versions, done.made, done.zxid)
-            told = session.tracker.told(done.token, nodes, done.made)
+            transaction, tracker = sent.transaction, session.tracker
+            nodes = transaction.told(done.versions, done.made, done.zxid)
+            lists = tracker.alone(done.token, done.alone, lambda before: transaction.listed(before, done.made))
+            told = [*lists, *tracker.told(done.token, nodes, done.made)]
             if told:
                 role.read(told, now_ms)
         session.tracker.settled(done.token, sent.touched)

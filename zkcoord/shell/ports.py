@@ -59,6 +59,14 @@ class Unreadable:
     breaks_link: bool = False
 
 
+class UnreadableError(UsageError):
+    """A tool has asked for nodes that it may not read; `refused` are all of them."""
+
+    def __init__(self, message: str, refused: Sequence[Unreadable]) -> None:
+        super().__init__(message)
+        self.refused = refused
+
+
 class ReadDone(NamedTuple):
     """The answers to one `TreeStore.read`, in its order; `nodes` is None when the connection broke meanwhile.
 
@@ -76,9 +84,10 @@ class CommitDone(NamedTuple):
 
     COMMITTED: `versions` holds, for each write, the data version after it (create: 0; check, delete: -1), and `made`
     the paths of the nodes that were created with a sequence, in the order of their writes; `zxid` is the transaction's
-    number (the mzxid of all that it wrote), 0 if it sets no node: no other reply tells it. REFUSED: `failed_at` is the
-    index of the write that the server refused, `reason` its error's name (`NoNode`, `NodeExists`, `BadVersion`,
-    `NotEmpty`, `NoAuth`, ...), or TOO_LARGE: then it was not sent.
+    number (the mzxid of all that it wrote), 0 if it sets no node: no other reply tells it; `alone` lists of children
+    that it changed, and nobody else has since this session read them with a watch. The watch goes on; its event of this
+    change came before. REFUSED: `failed_at` is the index of the write that the server refused, `reason` the name of its
+    error (`NoNode`, `NodeExists`, `BadVersion`, `NotEmpty`, `NoAuth`, ...), or TOO_LARGE: then it was not sent.
     """
 
     token: int
@@ -88,6 +97,7 @@ class CommitDone(NamedTuple):
     reason: str = ""
     made: tuple[str, ...] = ()
     zxid: int = 0
+    alone: tuple[str, ...] = ()
 
     @property
     def answered(self) -> bool:

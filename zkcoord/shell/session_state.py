@@ -54,7 +54,7 @@ class SessionState:
     @property
     def awaits(self) -> bool:
         """True while the server owes an answer."""
-        return bool(self.commits or self.syncs or self.tracker.awaits)
+        return bool(self.commits or self.syncs or self.tracker.oldest is not None)
 
     def overtakes(self, item: StoreInput) -> bool:
         """True for an answer to a read that was sent after a sync or transaction without an answer.

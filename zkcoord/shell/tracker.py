@@ -6,16 +6,17 @@ event may have come before or after it). A broken link makes everything dirty.
 
 With `by_writes` the reply to an own multi may answer a want: the reply of a committed multi counts as a read right
 behind it, unless something touches the node in between. A touched node with a watch is read when the event of the own
-write comes: one read serves both. A node that cannot be read stays dirty and keeps its scope back. It is asked for
-again after a while, or when it is touched.
+write comes: one read serves both. A list that only the own multi has changed is not read. A node that cannot be read
+stays dirty and keeps its scope back. It is asked for again after a while, or when it is touched.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Sequence, Set
+from dataclasses import replace
 
 from zkcoord.shell.fair_queue import FairQueue
+from zkcoord.shell.wants import Expected, Wanted
 from zkcoord.tree.reading import Want
 from zkcoord.tree.snapshot import LIST, Key, Kind, Node, Read, key_of, path_and_kind
 
@@ -23,28 +24,20 @@ READS_PER_REQUEST_MAX = 2_000
 """Bounds what one step asks for after a reconnection (F30); the rest goes with the next step."""
 
 
-@dataclass(slots=True)
-class _Want:
-    """How nodes are wanted. Where nothing is watched, those that are wanted together share one: there are many."""
-
-    scope: str
-    by_writes: bool = False  # answered by the reply to an own multi, too: that sets, creates or deletes it, or (of a
-    # list) what the multi makes in it with a sequence
-    watch: bool = False
-    armed: bool = False  # its watch stands
-    beside: tuple[str, ...] = ()  # whose data is read with it when its watch fires
+FEW_READS = 100
+"""Fewer do not go behind a request without an answer: acknowledgements come in bursts, and each request costs."""
 
 
 class Tracker:
     """The wants of one session. Not thread safe: it belongs to its loop."""
 
     def __init__(self) -> None:
-        self._wants: dict[Key, _Want] = {}
+        self._wants: dict[Key, Wanted] = {}
         self._dirty: set[Key] = set()  # wants to be read (again, when being read)
         self._reading: dict[Key, int] = {}  # wants under a request -> its token
         self._queue = FairQueue()
         # invariant: the queue holds exactly the wants that are dirty, not being read, not expected to fire, not put off
-        self._expecting: set[Key] = set()
+        self._expecting = Expected()
         self._put_off: dict[Key, int] = {}  # what cannot be read -> when it is asked for again
         self._unclean: dict[str, int] = {}  # invariant: scope -> wants that are dirty or reading, never 0
         self._under_way: dict[int, int] = {}  # token of a request without an answer -> how many reads it has
@@ -55,36 +48,30 @@ class Tracker:
         """Read this node, and keep it known. Wanted again, it is read again only when something makes it dirty.
 
         `by_writes`: for data, only data and version count, and an own multi's reply tells them; for a list, the reply
-        tells the nodes that an own multi made in it with a sequence.
+        tells the nodes that an own multi made in it with a sequence, and the list where nobody else has changed it.
         """
         key = key_of(path, kind)
         if key in self._wants:
             return
-        self._wants[key] = _Want(scope, by_writes, watch)
+        self._wants[key] = Wanted(scope, by_writes, watch)
         self._dirty.add(key)
         self._queue.add(key, scope)
         self._count(scope, 1)
 
     def want_all(self, wants: Iterable[Want], scope: str) -> None:
-        """Know these nodes of a scope from now on, as `want` does of each."""
+        """Know these nodes, as `want` does."""
         for path, kind, watch, by_writes in wants:
             self.want(path, kind, watch=watch, scope=scope, by_writes=by_writes)
 
     def want_later(self, paths: Iterable[str], scope: str, *, by_writes: bool = False) -> None:
-        """Keep the data of these nodes known from the first change on. They are not read before.
-
-        `by_writes`: as for `want`.
-        """
-        want = _Want(scope, by_writes)
+        """Know the data of these nodes from the first change on, and read it no sooner. `by_writes`: as `want`."""
+        want = Wanted(scope, by_writes)
         for path in paths:
             self._wants.setdefault(path, want)
 
     def want_data(self, paths: Iterable[str], scope: str, *, by_writes: bool = False) -> None:
-        """Read the data of these nodes, again if they were wanted before. There may be many.
-
-        `by_writes`: as for `want`.
-        """
-        fresh, want = 0, _Want(scope, by_writes)
+        """Read the data of these nodes, again if they were wanted before. There may be many. `by_writes`: as `want`."""
+        fresh, want = 0, Wanted(scope, by_writes)
         for path in paths:
             if path in self._wants:
                 self._soil(path)
@@ -112,7 +99,7 @@ class Tracker:
         key = key_of(path, kind)
         want = self._wants.get(key)
         if want is not None:
-            self._wants[key] = _Want(want.scope, want.by_writes, want.watch, want.armed, tuple(beside))
+            self._wants[key] = Wanted(want.scope, want.by_writes, want.watch, want.armed, tuple(beside), want.listed)
 
     def unwant(self, path: str, kind: Kind = Kind.DATA) -> None:
         """Forget this node, and drop an answer under way."""
@@ -122,7 +109,7 @@ class Tracker:
             self._count(want.scope, -1)
 
     def unwant_data(self, paths: Iterable[str]) -> None:
-        """Forget the data of these nodes, as `unwant` does of each."""
+        """Forget the data of these, as `unwant` does."""
         for path in paths:
             want = self._wants.pop(path, None)
             if want is not None and self._forget(path, want.scope):
@@ -183,7 +170,7 @@ class Tracker:
             if clean and want.armed:
                 dirty.add(key)
                 self._count(want.scope, 1)
-                self._expecting.add(key)
+                self._expecting.add(key, want, token)
                 continue
             self._soil(key)
             if want.by_writes and not want.watch and key not in reading:
@@ -200,10 +187,24 @@ class Tracker:
         for path in made:
             listed = self._wants.get(key_of(path.rpartition("/")[0], Kind.CHILDREN))
             if listed is not None and listed.by_writes and path not in self._wants:
-                self._wants[path] = _Want(listed.scope)
+                self._wants[path] = Wanted(listed.scope)
                 self._reading[path] = token
                 self._count(listed.scope, 1)
         return self.answered(token, nodes)
+
+    def alone(self, token: int, lists: Iterable[str], changed: Callable[[Node], Node]) -> list[Node]:
+        """Take in lists that nobody but an own multi has changed (`CommitDone.alone`); returns them, as `answered`."""
+        found = []
+        for key in (LIST + path for path in lists):
+            want = self._wants.get(key)
+            if want is None or want.listed is None or not self._expecting.clean(key, token):
+                continue
+            self._dirty.discard(key)
+            self._count(want.scope, -1)
+            want.armed = True
+            want.listed = changed(want.listed)
+            found.append(want.listed)
+        return found
 
     def settled(self, token: int, touched: Iterable[Key]) -> None:
         """Take in that the write has an outcome. Events that are still expected will not come; a node that the reply
@@ -234,8 +235,8 @@ class Tracker:
             if want.armed:
                 want.armed = False
             if key in self._expecting:
-                self._expecting.discard(key)
-                self._queue.add(key, want.scope)
+                if self._expecting.fired(key):
+                    self._queue.add(key, want.scope)
             elif want.watch:  # else what it tells is not asked for any more
                 self._soil(key)
                 for other in want.beside:
@@ -263,11 +264,6 @@ class Tracker:
         self._expecting.clear()
 
     @property
-    def awaits(self) -> bool:
-        """True while a request for reads has no answer."""
-        return bool(self._under_way)
-
-    @property
     def oldest(self) -> int | None:
         """The token of the oldest request for reads without an answer; None when there is none."""
         return min(self._under_way, default=None)
@@ -293,8 +289,9 @@ class Tracker:
 
     def _full(self) -> bool:
         """True when an answer must come before the next question. While the loop takes one in, the server has another
-        to do."""
-        return sum(self._under_way.values()) > READS_PER_REQUEST_MAX
+        to do; a few reads wait, and take along what becomes dirty meanwhile."""
+        under_way = sum(self._under_way.values())
+        return under_way > READS_PER_REQUEST_MAX or (under_way > 0 and len(self._queue) < FEW_READS)
 
     def answered(self, token: int, nodes: Iterable[Node]) -> list[Node]:
         """Take in the answers to request `token`. Returns those still wanted and not dirty again, in their order."""
@@ -315,6 +312,8 @@ class Tracker:
             else:
                 clean[want.scope] = clean.get(want.scope, 0) + 1
                 fresh.append(node)
+                if node.kind is not data and want.by_writes:
+                    want.listed = node
         for scope, number in clean.items():
             self._count(scope, -number)
         return fresh
@@ -353,13 +352,15 @@ class Tracker:
         return key_of(path, kind) in self._put_off
 
     def resume(self, now_ms: int) -> int | None:
-        """Ask again for nodes that were put off until now. Returns when the next is due, None when there is none."""
-        if not self._put_off:
-            return None
-        for key in [key for key, until_ms in self._put_off.items() if now_ms >= until_ms]:
+        """Ask again for what was put off, or patient, until now. Returns when the next is due; None: there is none."""
+        for key in [key for key, until_ms in self._put_off.items() if now_ms >= until_ms] if self._put_off else ():
             del self._put_off[key]
             self._queue.add(key, self._wants[key].scope)
-        return min(self._put_off.values(), default=None)
+        return min((*self._put_off.values(), *self._queue.due_ms(now_ms)), default=None)
+
+    def patient(self, scope: str, *, patient: bool) -> None:
+        """Read what is dirty of a scope together with something else, if that comes soon; or at once, as ever."""
+        self._queue.patient(scope, patient=patient)
 
     def clean(self, scope: str) -> bool:
         """True when nothing of this scope is dirty or being read."""
@@ -379,6 +380,7 @@ class Tracker:
         want = self._wants.get(key)
         if want is None:
             return
+        self._expecting.spoil(key)
         if self._put_off.pop(key, None) is not None:
             self._queue.add(key, want.scope)
         if key in self._dirty:

@@ -12,8 +12,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-import regex
+if TYPE_CHECKING:
+    import regex
 
 from zkcoord.tree.codec import corrupt
 
@@ -66,6 +68,8 @@ def topic_pattern(java: str) -> regex.Pattern[str]:
     >>> bool(topic_pattern("click.*|views").fullmatch("clicks"))
     True
     """
+    import regex  # few groups have wildcards
+
     try:
         return regex.compile(_translated(java), regex.ASCII | regex.V1)
     except (regex.error, ValueError, OverflowError, RecursionError, MemoryError) as error:

@@ -108,6 +108,28 @@ class Transaction:
             touched[LIST + path] = None
         return list(touched)
 
+    def listings(self) -> dict[str, int]:
+        """The lists of children that this changes, and how often: each is told of with that many events."""
+        found: dict[str, int] = {}
+        for write in self.writes:
+            if isinstance(write, (CreateNode, DeleteNode)):
+                parent = _list_around(write)
+                found[parent] = found.get(parent, 0) + 1
+        return found
+
+    def listed(self, before: Node, made: Sequence[str]) -> Node:
+        """A list of children as this transaction leaves it, if nothing else has changed it. `made`: as of `told`."""
+        names, changes, fresh = set(before.children), 0, iter(made)
+        for write in self.writes:
+            if not isinstance(write, (CreateNode, DeleteNode)):
+                continue
+            path = next(fresh) if isinstance(write, CreateNode) and write.sequential else write.path
+            if _list_around(write) == before.path:
+                changes += 1
+                (names.add if isinstance(write, CreateNode) else names.discard)(path.rpartition("/")[2])
+        stat = before.stat and before.stat._replace(child_changes=before.stat.child_changes + changes)
+        return Node(before.path, before.kind, stat, children=tuple(sorted(names)))
+
     def sequential(self) -> list[int]:
         """The places of the writes whose node the server names."""
         return [place for place, write in enumerate(self.writes) if isinstance(write, CreateNode) and write.sequential]
@@ -132,3 +154,9 @@ class Transaction:
         names = sum(map(len, map(_PATH, self.writes)))
         data = sum(len(w.data) for w in self.writes if isinstance(w, (SetNode, CreateNode)))
         return names + data + 40 * len(self.writes)
+
+
+def _list_around(write: CreateNode | DeleteNode) -> str:
+    """The path whose list of children a write changes."""
+    sequential = isinstance(write, CreateNode) and write.sequential
+    return write.path if sequential else write.path.rpartition("/")[0] or "/"

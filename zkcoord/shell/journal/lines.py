@@ -57,7 +57,7 @@ def _of_store(item: StoreInput) -> dict[str, Any]:
             refused = [[u.path, u.kind.value, u.why, u.breaks_link] for u in item.unreadable]
             return {**line, "unreadable": refused} if refused else line
         case CommitDone():
-            return {
+            done: dict[str, Any] = {
                 "committed": item.token,
                 "outcome": item.outcome.value,
                 "versions": list(item.versions),
@@ -66,6 +66,7 @@ def _of_store(item: StoreInput) -> dict[str, Any]:
                 "made": list(item.made),
                 "zxid": item.zxid,
             }
+            return {**done, "alone": list(item.alone)} if item.alone else done
         case SyncDone():
             return {"synced": item.token, "ok": item.ok}
         case Heard():
@@ -91,8 +92,8 @@ def to_input(line: dict[str, Any]) -> Input:
             return FromStore(session, ReadDone(token, read, refused))
         case {"session": session, "committed": token}:
             outcome, versions = Outcome(line["outcome"]), tuple(line["versions"])
-            made, zxid = tuple(line.get("made", ())), line.get("zxid", 0)
-            done = CommitDone(token, outcome, versions, line["failed_at"], line["reason"], made, zxid)
+            made, zxid, alone = tuple(line.get("made", ())), line.get("zxid", 0), tuple(line.get("alone", ()))
+            done = CommitDone(token, outcome, versions, line["failed_at"], line["reason"], made, zxid, alone)
             return FromStore(session, done)
         case {"session": session, "synced": token, "ok": ok}:
             return FromStore(session, SyncDone(token, ok))

@@ -10,8 +10,19 @@ from typing import Self, TypeVar
 
 from zkcoord import settings
 from zkcoord.errors import UnavailableError, UsageError, ZkcoordError, invariant
-from zkcoord.shell.ports import CommitDone, Link, LinkChanged, Outcome, ReadDone, StoreInput, SyncDone, WatchFired
+from zkcoord.shell.ports import (
+    CommitDone,
+    Link,
+    LinkChanged,
+    Outcome,
+    ReadDone,
+    StoreInput,
+    SyncDone,
+    UnreadableError,
+    WatchFired,
+)
 from zkcoord.shell.zk.config import ZooKeeperConfig
+from zkcoord.shell.zk.kafka_port import is_broker
 from zkcoord.shell.zk.store import zookeeper_sessions
 from zkcoord.tree.snapshot import Node, Read
 from zkcoord.tree.writes import Transaction
@@ -38,7 +49,8 @@ class Tree:
 
     UnavailableError: ZooKeeper was not reached or did not answer in time (after `refused_wait_ms` already when every
     server refuses the first connection), or the session expired (make a new Tree).
-    UsageError: the address is wrong, the chroot is missing, the credentials are refused, a node may not be read.
+    UsageError: the address is wrong, or Kafka's, the chroot is missing, the credentials are refused; UnreadableError:
+    some nodes may not be read.
     """
 
     def __init__(
@@ -127,12 +139,19 @@ class Tree:
         return question
 
     def _wait_for(self, settled: Callable[[], bool]) -> None:
-        """Wait until it holds or the deadline passes; UnavailableError when nobody listens at any address."""
+        """Wait until it holds or the deadline passes; UnavailableError when nobody listens at any address, UsageError
+        when brokers of Kafka do."""
         first_ms = min(self._deadline_ms, self._refused_wait_ms)
         if self._changed.wait_for(settled, first_ms / 1000):
             return
-        if not self._session_id and self._store.session.refused:
-            raise self._store.session.unavailable(first_ms)
+        session = self._store.session
+        if not self._session_id and session.refused:
+            raise session.unavailable(first_ms)
+        if not self._session_id and all(is_broker(*each) for each in session.address.hosts):
+            raise UsageError(
+                f"{session.address.hosts_text} is Kafka, not ZooKeeper: give ZooKeeper's address here, and the brokers'"
+                " as --bootstrap-servers"
+            )
         self._changed.wait_for(settled, (self._deadline_ms - first_ms) / 1000)
 
     def _settled(self, question: _Question) -> bool:
@@ -180,7 +199,8 @@ class Tree:
         unread = (isinstance(item, ReadDone) and item.nodes is None) or (isinstance(item, SyncDone) and not item.ok)
         if isinstance(item, ReadDone) and item.unreadable:
             refused = item.unreadable[0]
-            question.error = UsageError(f"{self._store.session.absolute(refused.path)}: {refused.why}")
+            what = f"{self._store.session.absolute(refused.path)}: {refused.why}"
+            question.error = UnreadableError(what, item.unreadable)
         elif not unread:
             question.answer = item
         else:

@@ -57,13 +57,15 @@ handshake is sent again after a second."""
 
 _HEAD = Struct("!iii")  # length, xid, opcode
 _XID_MAX = 2**31 - 1
+_EVENTS = {int(event): event for event in Event}
 _LOG = logging.getLogger("zkcoord.zk")
 
 
 class Call:
     """One request on its way: `answer(error code, frame, offset)` is called once; 0 is no error.
 
-    A connection that broke before the answer is an error code too (-4 ConnectionLoss, -112 SessionExpired).
+    A connection that broke before the answer is an error code too (-4 ConnectionLoss, -112 SessionExpired), with an
+    empty frame.
     """
 
     __slots__ = ("answer", "body", "type")
@@ -289,8 +291,8 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
         if xid == WATCH_XID:
             kind, _ = jute.EVENT.unpack_from(frame, offset)
             path, _ = jute.read_text(frame, offset + jute.EVENT.size)
-            if kind in tuple(Event):
-                self.client.fired(Event(kind), path)
+            if (event := _EVENTS.get(kind)) is not None:
+                self.client.fired(event, path)
             return None
         if error == SASL_REQUIRED:
             raise AuthFailedError("the server takes requests of nobody who has not logged in")

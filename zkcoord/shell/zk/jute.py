@@ -125,10 +125,11 @@ def read_names(frame: bytes, offset: int) -> tuple[tuple[str, ...], int]:
     """Return the names of children, sorted, and where the next value begins."""
     count = INT.unpack_from(frame, offset)[0]
     offset += INT.size
-    names = []
-    for _ in range(count):
-        name, offset = read_text(frame, offset)
-        names.append(name)
+    names, size_at = [], INT.unpack_from
+    for _ in range(count):  # there may be many
+        start = offset + INT.size
+        offset = start + max(0, size_at(frame, offset)[0])
+        names.append(str(frame[start:offset], "utf-8"))
     return tuple(sorted(names)), offset
 
 

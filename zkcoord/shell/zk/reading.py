@@ -14,7 +14,7 @@ from kazoo.exceptions import BadArgumentsError, NoAuthError, NoNodeError, Unimpl
 
 from zkcoord.errors import invariant
 from zkcoord.shell.ports import ReadDone, Unreadable
-from zkcoord.shell.zk import jute, multiread
+from zkcoord.shell.zk import jute, multi, multiread
 from zkcoord.shell.zk.connection import FRAME_BYTES_MAX, TOO_LARGE, Call
 from zkcoord.shell.zk.jute import Op
 from zkcoord.shell.zk.session import Session
@@ -109,10 +109,12 @@ class Reading:
             self._over = True
             self._session.post(ReadDone(self.token, None, tuple(self._unreadable.values())))
 
-    def _added(self, error: int, _frame: bytes, _offset: int) -> None:
+    def _added(self, error: int, frame: bytes, _offset: int) -> None:
+        """Take in whether the server keeps a watch. One with another watch manager answers MarshallingError, a busy one
+        may answer ThrottledOp: whatever it says, there is no watch."""
         if error:
-            if error == UnimplementedError.code:
-                self._session.no_kept_watches()
+            if frame:  # else the connection broke, and nothing is known of the server
+                self._session.no_kept_watches(multi.reason(error))
             self.fail()
 
     def _ask(self, index: int) -> Call:

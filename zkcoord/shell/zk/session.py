@@ -24,6 +24,7 @@ from zkcoord.errors import UnavailableError, UsageError, ZkcoordError
 from zkcoord.logs import NOTICE
 from zkcoord.shell.ports import Heard, Link, LinkChanged, StoreInput, WatchFired
 from zkcoord.shell.zk import jute, multi, multiread
+from zkcoord.shell.zk.abilities import Abilities
 from zkcoord.shell.zk.config import Address, ZooKeeperConfig
 from zkcoord.shell.zk.connection import Call, Connection
 from zkcoord.shell.zk.handler import OrderedHandler
@@ -45,16 +46,6 @@ _LOG = logging.getLogger("zkcoord.zk")
 _KAZOO_LOG = logging.getLogger("zkcoord.zk.kazoo")
 if _KAZOO_LOG.level == logging.NOTSET:
     _KAZOO_LOG.setLevel(logging.CRITICAL)  # it warns at every attempt; what matters is logged here
-
-
-class Abilities:
-    """Abilities of the servers of one connect string, as found out; shared by the sessions of a factory."""
-
-    def __init__(self) -> None:
-        self.multi_read: bool | None = None  # None: no server was asked yet
-        self.keeps_watches = True  # where there are multi-reads: they came with the same release
-        self.told_timeout_ms = 0  # another session timeout than was asked for; 0: none was told
-        self.told_unreachable = False  # it was logged, and none has accepted a session since
 
 
 class _OnceAMinute(logging.Filter):
@@ -187,9 +178,10 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
         """True when the server can be asked for watches that stay."""
         return bool(self.multi_read) and self.abilities.keeps_watches
 
-    def no_kept_watches(self) -> None:
-        """Go on without watches that stay, on a new connection."""
-        self.abilities.keeps_watches = False
+    def no_kept_watches(self, why: str) -> None:
+        """Go on without watches that stay, on a new connection: on this one nobody would be told of what was read since
+        they were asked for. `why`: the server's error."""
+        self.abilities.no_kept_watches(self.address.hosts_text, why)
         self.drop()
 
     def no_multi_read(self) -> None:

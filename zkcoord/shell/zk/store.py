@@ -9,11 +9,13 @@ from zkcoord import settings
 from zkcoord.errors import UsageError, ZkcoordError
 from zkcoord.shell.ports import CommitDone, Outcome, ReadDone, StoreInput, SyncDone, too_large
 from zkcoord.shell.zk import jute, multi
+from zkcoord.shell.zk.abilities import Abilities
 from zkcoord.shell.zk.config import ZooKeeperConfig, parse_connect
 from zkcoord.shell.zk.connection import CONNECTION_LOSS, Call
 from zkcoord.shell.zk.jute import Op
 from zkcoord.shell.zk.reading import Reading
-from zkcoord.shell.zk.session import Abilities, Session
+from zkcoord.shell.zk.session import Session
+from zkcoord.shell.zk.watches import Awaited, Watches
 from zkcoord.tree.snapshot import Read
 from zkcoord.tree.writes import Transaction
 
@@ -54,8 +56,17 @@ class KazooStore:
         body = multi.encode(transaction, self._chroot, self._acl)
         if len(body) > multi.REQUEST_BYTES_MAX:
             self._session.post(too_large(token, transaction))
-        elif not self._send(Call(Op.MULTI, body, partial(self._committed, token, transaction))):
-            self._session.post(CommitDone(token, Outcome.UNKNOWN, reason=multi.reason(CONNECTION_LOSS)))
+            return
+        session = self._session
+        lists = {session.absolute(path): number for path, number in transaction.listings().items()}
+
+        def call() -> Sequence[Call]:
+            watches = session.watches
+            answer = partial(self._committed, token, transaction, watches, watches.awaited(lists))
+            return (Call(Op.MULTI, body, answer),)
+
+        if not session.send(call):
+            session.post(CommitDone(token, Outcome.UNKNOWN, reason=multi.reason(CONNECTION_LOSS)))
 
     def sync(self, token: int) -> None:
         """See `TreeStore.sync`."""
@@ -83,10 +94,23 @@ class KazooStore:
         """The session below."""
         return self._session
 
-    def _committed(self, token: int, transaction: Transaction, error: int, frame: bytes, offset: int) -> None:
+    def _committed(
+        self,
+        token: int,
+        transaction: Transaction,
+        watches: Watches,
+        awaited: Sequence[Awaited],
+        error: int,
+        frame: bytes,
+        offset: int,
+    ) -> None:
         done = multi.decode(token, error, frame, offset, transaction.sequential())
-        cut = len(self._chroot)
-        self._session.post(done._replace(made=tuple(path[cut:] for path in done.made)) if done.made and cut else done)
+        alone = watches.alone(awaited) if awaited and done.outcome is Outcome.COMMITTED else ()
+        if alone or done.made:
+            cut = len(self._chroot)
+            made, lists = (tuple(path[cut:] or "/" for path in paths) for paths in (done.made, alone))
+            done = done._replace(made=made, alone=lists)
+        self._session.post(done)
 
     def _synced(self, token: int, error: int, _frame: bytes, _offset: int) -> None:
         self._session.post(SyncDone(token, ok=not error))

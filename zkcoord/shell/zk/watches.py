@@ -11,7 +11,9 @@ path that is kept is only read plainly.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
+from typing import NamedTuple
 
 from zkcoord.shell.zk.jute import Event
 from zkcoord.tree.snapshot import Kind
@@ -30,15 +32,24 @@ _ENDED = {
 
 
 class _Path:
-    __slots__ = ("armed", "asked", "kept")
+    __slots__ = ("armed", "asked", "changes", "kept")
 
     def __init__(self) -> None:
         self.armed: set[Kind] = set()  # what somebody waits to hear of
         self.asked, self.kept = 0, False
+        self.changes = 0  # events that told of another list, or of another node
 
     @property
     def idle(self) -> bool:
         return not self.armed and not self.asked
+
+
+class Awaited(NamedTuple):
+    """A list of children that a transaction changes."""
+
+    path: str
+    known: _Path
+    changes: int  # of it behind the transaction, if nobody else changes it
 
 
 class Watches:
@@ -87,9 +98,30 @@ class Watches:
             known = self._paths.get(path)
             if known is None:
                 return True
+            known.changes += event is not Event.CHANGED
             waited = not known.kept or bool(known.armed & _ENDED[event])
             known.armed -= _ENDED[event]
             return waited
+
+    def awaited(self, lists: Mapping[str, int]) -> list[Awaited]:
+        """Those of these lists whose next change the session is told of, each with what a transaction that is about to
+        be sent makes of it. `lists`: how often it changes each."""
+        known = ((path, self._paths.get(path), changes) for path, changes in lists.items())
+        return [
+            Awaited(path, at, at.changes + changes)
+            for path, at, changes in known
+            if at is not None and at.kept and Kind.CHILDREN in at.armed
+        ]
+
+    def alone(self, awaited: Iterable[Awaited]) -> tuple[str, ...]:
+        """Those lists that nothing else has changed than the transaction, which is answered now: the next event counts,
+        as behind a read."""
+        with self._lock:
+            found = [each for each in awaited if each.known.changes == each.changes]
+            found = [each for each in found if self._paths.get(each.path) is each.known]
+            for each in found:
+                each.known.armed.add(Kind.CHILDREN)
+        return tuple(each.path for each in found)
 
     def idle(self) -> list[str]:
         """Forget the paths that nobody waits for, once there are many. Returns those that the server must not keep any
