@@ -31,7 +31,8 @@ def text(value: str) -> bytes:
 class CoordinatorAway:
     """The cluster, within a block."""
 
-    def __init__(self) -> None:
+    def __init__(self, cluster_id: str = "cluster") -> None:
+        self._cluster_id = cluster_id
         self._come = False
         self.error = 0  # with which the coordinator answers what it is asked of a group
         self.breaks = False  # the coordinator ends the connection when it is asked for a group
@@ -110,7 +111,7 @@ class CoordinatorAway:
             struct.pack(">i", number) + text(LOOPBACK) + struct.pack(">ih", each.getsockname()[1], -1)
             for number, each in enumerate(there)
         )
-        return struct.pack(">i", len(there)) + b"".join(brokers) + text("cluster") + struct.pack(">ii", 0, 0)
+        return struct.pack(">i", len(there)) + b"".join(brokers) + text(self._cluster_id) + struct.pack(">ii", 0, 0)
 
     def _where(self, group: str) -> bytes:
         number, one = (0, self._broker) if group.startswith(HERE) else (1, self._coordinator)

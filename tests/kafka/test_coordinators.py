@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import confluent_kafka
@@ -24,10 +24,10 @@ from tests.kafka.coordinator_away import (
     TOPIC_AUTHORIZATION_FAILED,
     CoordinatorAway,
 )
-from tests.kafka.helpers import QUIET
 from tests.waiting import wait_until
 from zkcoord.errors import UsageError
 from zkcoord.kafka.coordinators import AT_ONCE_MAX, TELLS_OFFSETS, Coordinators
+from zkcoord.kafka.native_log import NativeLog
 
 QUESTION, GROUPS = "describe_consumer_groups", {"g": "g", "h": "h"}
 LONG_SECONDS = 30.0
@@ -39,10 +39,11 @@ class Opened:
     def __init__(self, cluster: CoordinatorAway) -> None:
         self._cluster = cluster
         self.clients: list[Any] = []
-        self.coordinators = Coordinators(confluent_kafka, self._open)
+        self.coordinators = Coordinators(confluent_kafka, self._open, cluster.bootstrap_servers)
 
-    def _open(self) -> Any:
-        self.clients.append(AdminClient({"bootstrap.servers": self._cluster.bootstrap_servers}, logger=QUIET))
+    def _open(self, broken: Callable[[], None]) -> Any:
+        settings = {"bootstrap.servers": self._cluster.bootstrap_servers}
+        self.clients.append(AdminClient(settings, logger=NativeLog(broken)))
         return self.clients[-1]
 
     def soon_open(self, *wanted: bool) -> None:

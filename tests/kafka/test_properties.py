@@ -101,7 +101,7 @@ def test_what_only_java_has_is_refused_by_name_without_its_value(tmp_path: Path,
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"absent\.properties"):
+    with pytest.raises(UsageError, match=r"absent\.properties: No such file or directory; name a file"):
         load_command_config(tmp_path / "absent.properties")
 
 

@@ -171,7 +171,9 @@ def test_f301_a_client_that_is_replaced_reads_nothing_of_another_cluster(
     fetcher._native.close()
     settings = fetch_settings("g", {})
     fetcher._native = Forgetful()
-    fetcher._opens = lambda: client.open_consumer(other.bootstrap_servers, settings, fetcher._on_error)  # type: ignore[assignment]
+    fetcher._opens = lambda: client.open_consumer(
+        other.bootstrap_servers, settings, fetcher._on_error, fetcher._on_broken
+    )  # type: ignore[assignment]
     with pytest.raises(UsageError, match="is another cluster now"):
         wait_until(lambda: consumer.poll(0.1) is not None, "a message of the other cluster")
     with pytest.raises(UsageError, match="is another cluster now"):

@@ -6,6 +6,7 @@ import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -155,6 +156,11 @@ class Native:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         return asked
 
+    def list_topics(self, topic: str, timeout: float) -> Any:
+        if self.away:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        return SimpleNamespace(cluster_id="c")
+
     def close(self) -> None:
         self.closed += 1
 
@@ -163,7 +169,7 @@ class Native:
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Native]:
     """librdkafka's clients, in the order in which they were made."""
     made = list[Native]()
-    monkeypatch.setattr(group_consumer, "open_consumer", lambda _to, given, _: made.append(Native(given)) or made[-1])  # type: ignore[func-returns-value]
+    monkeypatch.setattr(group_consumer, "open_consumer", lambda _to, given, *_: made.append(Native(given)) or made[-1])  # type: ignore[func-returns-value]
     return made
 
 

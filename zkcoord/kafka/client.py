@@ -6,7 +6,6 @@ and its settings pass through. Importing this module needs no Kafka client; usin
 
 from __future__ import annotations
 
-import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,7 +16,8 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError, UnknownPartitionError, UsageError, ZkcoordError
 from zkcoord.kafka.coordinators import Coordinators
 from zkcoord.kafka.errors import ALL_DOWN, AWAY, DENIED, NO_LEADERS, translate, unreachable
-from zkcoord.kafka.log_throttle import LogThrottle, NativeLines
+from zkcoord.kafka.native_log import NATIVE_LOG as NATIVE_LOG
+from zkcoord.kafka.native_log import UNHEARD, NativeLog
 from zkcoord.kafka.properties import Isolation as Isolation
 from zkcoord.kafka.properties import isolation_of as isolation_of
 from zkcoord.kafka.properties import load_command_config as load_command_config  # what a client is configured with
@@ -43,19 +43,13 @@ know of no issue about that; issue 4620 of librdkafka was about the same in its 
 NEW_WITHIN_MS = 2_000
 NEW_PAUSE_SECONDS = (0.05, 0.5)  # the first one, doubled up to the last
 
-# librdkafka's lines have a child logger whose NullHandler keeps Python from printing them when nobody configured
-# logging; whoever listens to `zkcoord.kafka` gets them with zkcoord's own.
-NATIVE_LOG = logging.getLogger("zkcoord.kafka.librdkafka")
-NATIVE_LOG.addHandler(logging.NullHandler())
-NATIVE_LOG.addFilter(NativeLines())
-NATIVE_LOG.addFilter(LogThrottle())
-
-UNHEARD = logging.Logger("zkcoord.kafka.unheard")  # what is said to a client that only looks at its settings
-UNHEARD.addHandler(logging.NullHandler())
-
 BROKER = re.compile(
     r"(?:(?:SASL_)?(?:PLAINTEXT|SSL)://)?(?:\[[0-9a-zA-Z:.%]+\]|[^\[\]:/\s]+)(?::(?P<port>[0-9]{1,9}))?", re.IGNORECASE
 )
+# By itself librdkafka begins at the bootstrap servers again when all brokers are away, whatever cluster is there now.
+# Here another client does, after some seconds: it is asked for its cluster.
+ITSELF, ITSELF_SINCE = "metadata.recovery.strategy", 0x02100000  # 2.16; it may be earlier
+
 NAMED_MAX = 3  # partitions that an error spells out
 
 
@@ -108,15 +102,22 @@ def native_errors(servers: str, doing: str) -> Iterator[None]:
         raise translate(error.args[0], servers, doing) from error
 
 
-def open_consumer(bootstrap_servers: str, config: Mapping[str, str], on_error: Callable[[Any], None]) -> Any:
+def open_consumer(
+    bootstrap_servers: str, config: Mapping[str, str], on_error: Callable[[Any], None], broken: Callable[[], None]
+) -> Any:
     """Return a confluent_kafka.Consumer with these settings; UsageError for a setting that librdkafka refuses.
 
-    `on_error(KafkaError)` is called on the thread that polls.
+    `on_error(KafkaError)`, and `broken()` when a connection has ended, are called on the thread that polls.
     """
     check_servers(bootstrap_servers)
     settings = {**config, "bootstrap.servers": bootstrap_servers, "error_cb": on_error}
     with native_errors(bootstrap_servers, "configure the Kafka consumer"):
-        return librdkafka().Consumer(settings, logger=NATIVE_LOG)
+        return librdkafka().Consumer(settings, logger=NativeLog(broken))
+
+
+def stay() -> dict[str, str]:
+    """Return the setting that keeps a client with the brokers that it knows."""
+    return {ITSELF: "none"} if librdkafka().libversion()[1] >= ITSELF_SINCE else {}
 
 
 def check_settings(config: Mapping[str, str]) -> None:
@@ -158,12 +159,15 @@ class KafkaClient:
         self.cluster_id: str | None = None  # as brokers told it last; those of before 0.10.1 tell none
         asking = settings_for_asking(settings) | {"metadata.max.age.ms": LEADERS_MS}
         asking |= {"bootstrap.servers": bootstrap_servers, "error_cb": self._on_error}
+        asking["allow.auto.create.topics"] = "false"  # by a question that names a topic
 
-        def opens() -> Any:
+        def opens(broken: Callable[[], None]) -> Any:
+            broken()
             with native_errors(bootstrap_servers, "configure the Kafka client"):
-                return AdminClient(asking, logger=NATIVE_LOG)
+                return AdminClient(asking, logger=NativeLog(broken))
 
-        self._renewed, self.coordinators = Renewed(opens, end_client), Coordinators(module, opens)
+        self._renewed = Renewed(lambda: opens(self._broken), end_client)
+        self.coordinators = Coordinators(module, opens, bootstrap_servers, config, lambda: self.cluster_id)
         self.admin()  # is made: it refuses wrong settings
 
     def __enter__(self) -> Self:
@@ -261,9 +265,12 @@ class KafkaClient:
         return found
 
     def _serve(self) -> None:
-        """Let librdkafka call `_on_error`."""
+        """Let librdkafka call `_on_error` and `_broken`."""
         with self._renewed.used() as admin:
-            admin.poll(0)
+            self._poll(admin)
+
+    def _poll(self, admin: Any) -> None:
+        admin.poll(0)
 
     def ask_offsets(
         self,
@@ -321,7 +328,7 @@ class KafkaClient:
                 found[partition] = offset
         if found:
             self._denied = None
-        admin.poll(0)  # serves log lines and _on_error: tells why nobody answered
+        self._poll(admin)  # tells why nobody answered
         place = {"latest": "end", "earliest": "start"}.get(str(which), "offset of a time")
         reasons = {p: self.as_error(error, f"tell the log's {place} of {p}") for p, error in failed.items()}
         if any(error.name() == NO_LEADERS for error in failed.values()):
@@ -371,6 +378,9 @@ class KafkaClient:
         """The AdminClient underneath; UsageError once this client is closed."""
         with self._renewed.used() as admin:
             return admin
+
+    def _broken(self) -> None:
+        """Hear that a connection has ended, or that a new client begins."""
 
     def _on_error(self, error: Any) -> None:
         if error.name() in DENIED:

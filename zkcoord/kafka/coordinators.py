@@ -10,6 +10,9 @@ It also dies when a broker answers the question for a group's offsets that it is
 itself before, which librdkafka takes whatever the answer is, and for its offsets only once it has answered as the
 group's coordinator: at once, and the same broker (see AT_ONCE_MAX). A coordinator that moves between these two is the
 one case left.
+
+What is answered counts once it is known to be of the cluster that answered first (`SameCluster`), and nothing is
+deleted before that.
 """
 
 from __future__ import annotations
@@ -19,9 +22,11 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any, NamedTuple
 
-from zkcoord.errors import UsageError
+from zkcoord.errors import UnavailableError, UsageError
+from zkcoord.kafka.errors import translate
 from zkcoord.kafka.old_brokers import check_deletes_groups
 from zkcoord.kafka.renewed import end_client
+from zkcoord.kafka.same_cluster import LAST_SECONDS, SameCluster, ask_cluster
 
 DELETES, DESCRIBES, TELLS_OFFSETS = "delete_consumer_groups", "describe_consumer_groups", "list_consumer_group_offsets"
 ELSEWHERE = {"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"}
@@ -42,51 +47,93 @@ are looked up before each question, and who is asked where they are may answer o
 SLOW_SECONDS = 1.0
 """Groups that still wait are asked for through another client when nobody has answered for so long."""
 
+GROUPS_TOPIC = "__consumer_offsets"  # it is there wherever a group has a coordinator
+
 Answers = dict[str, "Future[Any]"]
+
+
+class _Client:
+    """An AdminClient, and whether its answers are in doubt."""
+
+    def __init__(self, opens: Callable[[Callable[[], None]], Any], same: SameCluster) -> None:
+        self.same, self.admin = same, opens(same.doubt)
 
 
 class Coordinators:
     """The coordinators of a cluster's groups. Safe for several threads."""
 
-    def __init__(self, module: Any, opens: Callable[[], Any]) -> None:
-        """`module`: confluent_kafka, with its `admin`; `opens` returns a new AdminClient."""
-        self._module, self._opens = module, opens
-        self._idle: list[Any] = []  # AdminClients in which every question was answered, by the coordinators
+    def __init__(
+        self,
+        module: Any,
+        opens: Callable[[Callable[[], None]], Any],
+        servers: str,
+        config: Mapping[str, Any] | None = None,
+        known: Callable[[], str | None] | None = None,
+    ) -> None:
+        """`module`: confluent_kafka, with its `admin`; `opens` returns a new AdminClient, which calls what it is given
+        when a connection has ended. The rest is as of a `SameCluster`."""
+        self._module, self._opens, self._servers, self._config = module, opens, servers, config
+        self._cluster = SameCluster(servers, config, known)  # what all clients have been told
+        self._idle: list[_Client] = []  # in which every question was answered, by the coordinators
         self._closed = False
 
     def ask(self, question: str, groups: Mapping[str, Any], seconds: float) -> Answers:
         """Return what has an answer within this time. The rest is given up: it may still have been done.
 
         `question`: a method of AdminClient; `groups`: each group, as that method takes it. UsageError for what these
-        brokers are known to be too old for. A group that nobody answers for delays no other.
+        brokers are known to be too old for, and if they are of another cluster. A group that nobody answers for delays
+        no other.
         """
         end, asking = time.monotonic() + seconds, _Asking(question, groups)
-        clients = list[Any]()
+        clients = list[_Client]()
         try:
             while asking.waiting and time.monotonic() < end:
                 clients.append(self._client())
                 if question == DELETES:
-                    check_deletes_groups(self._module, clients[-1], max(0.0, end - time.monotonic()))
-                asking.ask(clients[-1], end)
+                    check_deletes_groups(self._module, clients[-1].admin, max(0.0, end - time.monotonic()))
+                    if not self._is_sure(clients[-1], end):
+                        break
+                asking.ask(clients[-1].admin, end)
+            heard = [client for client in clients if client.admin in asking.source.values()]
+            unsure = [client.admin for client in heard if not self._is_sure(client, end)]
         finally:
             for client in clients:
-                self._done(client, fit=client not in asking.unfit)
-        return asking.told
+                self._done(client, fit=client.admin not in asking.unfit)
+        return {group: answer for group, answer in asking.told.items() if asking.source[group] not in unsure}
 
-    def _client(self) -> Any:
+    def _is_sure(self, client: _Client, end: float) -> bool:
+        """True if what this client was told until now is of the cluster: as a rule that is known at once. False while
+        nobody tells its id; UsageError if it is another one."""
+
+        def ask() -> str | None:
+            try:
+                told = ask_cluster(client.admin, GROUPS_TOPIC, max(LAST_SECONDS, end - time.monotonic()))
+            except self._module.KafkaException as error:
+                raise translate(error.args[0], self._servers, "tell its cluster's id") from error
+            self._cluster.hear(told)
+            return told
+
+        client.admin.poll(0)  # tells of connections that have ended
+        try:
+            client.same.confirm(ask)
+        except UnavailableError:
+            return False
+        return True
+
+    def _client(self) -> _Client:
         if self._closed:
             raise UsageError("this Kafka client is closed; open another")
         try:
             return self._idle.pop()
         except IndexError:
-            return self._opens()
+            return _Client(self._opens, SameCluster(self._servers, self._config))
 
-    def _done(self, admin: Any, *, fit: bool) -> None:
-        admin.poll(0)  # serves its error_cb: it tells why nobody answered
+    def _done(self, client: _Client, *, fit: bool) -> None:
+        client.admin.poll(0)  # serves its error_cb: it tells why nobody answered
         if fit:
-            self._idle.append(admin)
+            self._idle.append(client)
         else:
-            end_client(admin)
+            end_client(client.admin)
         if self._closed:
             self.close()
 
@@ -94,7 +141,7 @@ class Coordinators:
         """End connections and threads: now, or when the question that is under way ends. Idempotent."""
         self._closed = True
         while self._idle:
-            end_client(self._idle.pop())
+            end_client(self._idle.pop().admin)
 
 
 class _Open(NamedTuple):
@@ -117,6 +164,7 @@ class _Asking:
         self._again = ELSEWHERE if question == DELETES else ELSEWHERE | LOST
         self._open: dict[Future[Any], _Open] = {}
         self._misleading: list[Any] = []  # clients whose coordinator of a group was none
+        self.source: dict[str, Any] = {}  # group -> the client through which a broker has answered; None: none has
         self.waiting, self.told = list(groups), Answers()
 
     @property
@@ -154,6 +202,7 @@ class _Asking:
             self._send(admin, self._question, group)
             return []
         self.told[group] = answer
+        self.source[group] = None if said.startswith("_") else admin  # librdkafka's own errors begin so
         if said not in self._again:
             return []
         self._misleading.append(admin)

@@ -16,7 +16,7 @@ from zkcoord.kafka.client import Message
 from zkcoord.kafka.fetch_positions import FetchPositions
 from zkcoord.kafka.fetcher import Fetched, Fetcher
 from zkcoord.kafka.ports import Membership
-from zkcoord.kafka.reach import Reach
+from zkcoord.kafka.reach import ANSWER_SECONDS, Reach
 from zkcoord.kafka.resets import Resets
 
 LOG = logging.getLogger("zkcoord.kafka")
@@ -79,9 +79,20 @@ class Delivery:
             with self._changed:
                 self._positions.dirty = True
         self._beyond.update(fetched.out_of_range)
-        return self._hand_out(fetched)
+        return self._hand_out(fetched, self._of_the_cluster(fetched))
 
-    def _hand_out(self, fetched: Fetched) -> list[Message]:
+    def _of_the_cluster(self, fetched: Fetched) -> bool:
+        """False while it is not known whether these messages are of the cluster that is read: a connection has ended,
+        and nobody tells yet where the brokers' names lead to now. UsageError if they are of another one."""
+        if not fetched.messages or self._resets.cluster_id is None or not self._fetcher.doubtful:
+            return True
+        if not self._fetcher.answers(ANSWER_SECONDS):
+            return False
+        self._resets.hear(self._fetcher.cluster_id)
+        self._fetcher.settle()
+        return True
+
+    def _hand_out(self, fetched: Fetched, sure: bool) -> list[Message]:
         """Return those that may go to the user now. The owner of a partition fetches the others again."""
         if not fetched.messages:
             return []
@@ -93,7 +104,8 @@ class Delivery:
                 name = (message.topic(), message.partition())
                 if name not in known:
                     partition = TopicPartition(*name)
-                    known[name] = partition, self._fetcher.epoch_of(partition), self._membership.allowed(partition)
+                    allowed = sure and self._membership.allowed(partition)
+                    known[name] = partition, self._fetcher.epoch_of(partition), allowed
                 partition, epoch, allowed = known[name]
                 if self._positions.hand_out(partition, epoch, message.offset(), allowed):
                     handed.append(message)

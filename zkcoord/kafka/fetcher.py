@@ -20,9 +20,11 @@ from zkcoord.kafka.client import (
     native,
     native_errors,
     open_consumer,
+    stay,
 )
 from zkcoord.kafka.errors import ALL_DOWN, UNKNOWN, translate, unreachable
 from zkcoord.kafka.log_throttle import LogThrottle
+from zkcoord.kafka.native_log import is_mute
 from zkcoord.kafka.renewed import another, end_apart
 
 LOG = logging.getLogger("zkcoord.kafka.fetcher")  # of its own, as the filter is for it alone
@@ -34,11 +36,6 @@ SECONDS_WITHOUT_WAITING = 0.0
 # A broker has one fetch of ours at a time, and keeps an empty one for so long: until then a partition that is newly
 # assigned is not fetched. librdkafka's own 500 ms would be the greater part of a hand-over (measured: 480 against 80).
 FETCH_WAIT_MS = "100"
-
-# By itself librdkafka begins at the bootstrap servers again when all brokers are away, and does not look whether they
-# are of the cluster that it has read. Here another client does, after some seconds: it is asked for its cluster.
-ITSELF = "metadata.recovery.strategy"
-ITSELF_SINCE = 0x02100000  # 2.16; it may be earlier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +51,14 @@ class Fetcher:
 
     def __init__(self, bootstrap_servers: str, group: str, config: Mapping[str, str]) -> None:
         self._servers = bootstrap_servers
-        self._opens = partial(open_consumer, bootstrap_servers, fetch_settings(group, config), self._on_error)
+        settings = fetch_settings(group, config)
+        self._opens = partial(open_consumer, bootstrap_servers, settings, self._on_error, self._on_broken)
+        self._mute = is_mute(settings)
         self._applied: dict[TopicPartition, int] = {}  # what librdkafka is assigned: partition -> epoch
         self._failed: ZkcoordError | None = None  # set by librdkafka inside a fetch, raised at its end
         self._trouble: UnavailableError | None = None  # the last about a connection
         self.cluster_id: str | None = None  # as it was told last
+        self.doubtful = True  # a connection has ended since: what comes may be of another cluster
         self._native: Any = self._opens()
 
     def epoch_of(self, partition: TopicPartition) -> int | None:
@@ -131,11 +131,16 @@ class Fetcher:
         self.cluster_id = told.cluster_id
         return True
 
+    def settle(self) -> None:
+        """Note that the cluster which has just answered is the right one."""
+        self.doubtful = self._mute
+
     def renew(self) -> None:
         """Fetch nothing until the next `apply`, and then through another client. (`Renewed` does not know what was
         assigned, and is for several threads.)"""
         ended, self._native = self._native, another(self._opens, self._native)
         if ended is not self._native:
+            self.doubtful = True
             self._applied.clear()
             end_apart(ended.close)
 
@@ -144,6 +149,9 @@ class Fetcher:
         if self._native is not None:
             self._native.close()
             self._native = None
+
+    def _on_broken(self) -> None:
+        self.doubtful = True
 
     def _on_error(self, error: Any) -> None:
         failure = translate(error, self._servers, "deliver messages")
@@ -177,5 +185,4 @@ def fetch_settings(group: str, config: Mapping[str, str]) -> dict[str, str]:
     for key, value in ours.items():
         if key in config and str(config[key]).lower() != value.lower():
             raise UsageError(f"the Kafka setting {key} is zkcoord's own: {instead[key]}")
-    stays = {ITSELF: "none"} if librdkafka().libversion()[1] >= ITSELF_SINCE else {}
-    return {"fetch.wait.max.ms": FETCH_WAIT_MS, **stays, **config, **ours}
+    return {"fetch.wait.max.ms": FETCH_WAIT_MS, **stay(), **config, **ours}

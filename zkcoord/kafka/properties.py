@@ -82,7 +82,10 @@ def load_command_config(path: str | Path) -> dict[str, str]:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read the Kafka client properties {path}: {error}") from error
+        why = (isinstance(error, OSError) and error.strerror) or error
+        raise UsageError(
+            f"cannot read the Kafka client properties {path}: {why}; name a file that can be read"
+        ) from error
     try:
         return translate(parse_properties(text))
     except UsageError as error:

@@ -6,13 +6,16 @@ Each question opens a client of its own: they are rare, and a consumer's fetchin
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.errors import UnavailableError, UsageError
+from zkcoord.errors import UnavailableError
 from zkcoord.kafka.client import TIMEOUT_MS as CLIENT_TIMEOUT_MS
 from zkcoord.kafka.client import KafkaClient, ResetPolicy
+from zkcoord.kafka.same_cluster import SameCluster
+from zkcoord.kafka.steady import SteadyClient
 
 TIMEOUT_MS = 5_000  # of each of three questions, by which the poll that meets a bad position may take longer
 
@@ -26,22 +29,23 @@ class Log(NamedTuple):
 
 
 class Resets:
-    """Applies one policy. Its methods raise what `KafkaClient` raises."""
+    """Applies one policy. Its methods raise what `SteadyClient` raises: all answers are of one cluster."""
 
     def __init__(self, servers: str, config: Mapping[str, str], policy: ResetPolicy) -> None:
         self._servers, self._config, self.policy = servers, config, policy
         self.timeout_ms = CLIENT_TIMEOUT_MS  # of every question, at most; set before the first
         self.answered = False  # Kafka, once
-        self.cluster_id: str | None = None  # as it was told then
+        self._same = SameCluster(servers, config)
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster's id, as it was told first."""
+        return self._same.cluster_id
 
     def hear(self, cluster_id: str | None) -> None:
         """Note that Kafka has answered, and which cluster it is. UsageError if it was another one before."""
-        if None not in (self.cluster_id, cluster_id) and cluster_id != self.cluster_id:
-            raise UsageError(
-                f"Kafka at {self._servers} is another cluster now, {cluster_id!r}, than before, {self.cluster_id!r}:"
-                " nothing is read there; give the brokers of the first one"
-            )
-        self.answered, self.cluster_id = True, cluster_id or self.cluster_id
+        self._same.hear(cluster_id)
+        self.answered = True
 
     def check_credentials(self) -> UnavailableError | None:
         """RefusedError if the brokers refuse us. Returns the error if nobody answers."""
@@ -80,5 +84,11 @@ class Resets:
             self.hear(client.cluster_id)
         return away
 
-    def _client(self, timeout_ms: int) -> KafkaClient:
-        return KafkaClient(self._servers, self._config, timeout_ms=min(timeout_ms, self.timeout_ms))
+    @contextmanager
+    def _client(self, timeout_ms: int) -> Iterator[KafkaClient]:
+        """A client whose answers are those of the cluster that answered first, when the block ends without an error."""
+        same = SameCluster(self._servers, self._config, known=lambda: self.cluster_id)
+        timeout_ms = min(timeout_ms, self.timeout_ms)
+        with SteadyClient(self._servers, self._config, timeout_ms=timeout_ms, same=same) as client:
+            yield client
+            self._same.hear(client.cluster_id)

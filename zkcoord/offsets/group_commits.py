@@ -34,12 +34,17 @@ def kafka_commits(
     *,
     patience_ms: int,
     wall_ms: Callable[[], int],
+    known: Callable[[], str | None] | None = None,
 ) -> GroupCommits:
-    """Return the group's commits in this cluster. UsageError without a Kafka client, and for what is no address."""
+    """Return the group's commits in this cluster. UsageError without a Kafka client, and for what is no address.
+
+    `known` returns the cluster's id as the member was told it, None before.
+    """
     librdkafka()
     check_servers(bootstrap_servers)
     timeout_ms = request_ms(patience_ms)
-    return GroupCommits(GroupConsumer(group, bootstrap_servers, config or {}, timeout_ms=timeout_ms), wall_ms)
+    store = GroupConsumer(group, bootstrap_servers, config or {}, timeout_ms=timeout_ms, known=known)
+    return GroupCommits(store, wall_ms)
 
 
 def request_ms(patience_ms: int) -> int:

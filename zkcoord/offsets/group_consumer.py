@@ -7,16 +7,18 @@ admin request to a group's coordinator timed out (its issue 4605). A consumer's 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain, repeat
 from typing import Any
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.tenure import CommitOutcome
 from zkcoord.errors import UnavailableError, ZkcoordError
-from zkcoord.kafka.client import librdkafka, native, open_consumer, settings_for_asking
+from zkcoord.kafka.client import CHECK_SECONDS, librdkafka, native, open_consumer, settings_for_asking, stay
 from zkcoord.kafka.errors import DENIED, translate
 from zkcoord.kafka.renewed import Renewed, end_apart
+from zkcoord.kafka.same_cluster import LAST_SECONDS, SameCluster, ask_cluster
 from zkcoord.offsets.commit_parts import commits_in, native_parts, outcome_of, refusal
 from zkcoord.offsets.ports import Commits
 
@@ -45,7 +47,8 @@ class _Client:
 class GroupConsumer:
     """Commits of one group in one Kafka cluster. `read` and `commit` belong to one thread, `close` to any.
 
-    Nothing is connected, and no Kafka client is made, before the first of them.
+    Nothing is connected, and no Kafka client is made, before the first of them. Both raise UsageError when another
+    cluster has answered than the one that answered first; nothing is committed while that is not known.
     """
 
     def __init__(
@@ -55,10 +58,13 @@ class GroupConsumer:
         config: Mapping[str, str],
         *,
         timeout_ms: int,
+        known: Callable[[], str | None] | None = None,
     ) -> None:
+        """`known` returns the cluster's id as others have been told it; None: they have not."""
+        self._same = SameCluster(bootstrap_servers, config, known)
         self._group, self._servers, self._timeout_ms = group, bootstrap_servers, timeout_ms
         self._denied: Any = None  # the last KafkaError about credentials or rights
-        self._settings = settings_for_asking(config)
+        self._settings = stay() | settings_for_asking(config)
         self._settings |= {
             "group.id": group,
             "enable.auto.commit": "false",
@@ -70,15 +76,22 @@ class GroupConsumer:
 
     def _open(self) -> _Client:
         client = _Client()
-        client.native = open_consumer(self._servers, self._settings | {"on_commit": client.note}, self._on_error)
+        settings = self._settings | {"on_commit": client.note}
+        self._same.doubt()
+        client.native = open_consumer(self._servers, settings, self._on_error, self._same.doubt)
         return client
 
     def read(self, partitions: Collection[TopicPartition]) -> Commits:
         """Return the commits of these partitions; those without one are left out."""
         if not partitions:
             return {}
-        told = self._renewed.ask(lambda client: self._ask(client.native, partitions, self._timeout_ms / 1000))
+        told = self._renewed.ask(lambda client: self._read(client.native, partitions))
         return commits_in(told, self._group, self._as_error)
+
+    def _read(self, consumer: Any, partitions: Collection[TopicPartition]) -> Any:
+        told = self._ask(consumer, partitions, self._timeout_ms / 1000)
+        self._confirm(consumer, min(partitions).topic, self._timeout_ms / 1000)
+        return told
 
     def commit(self, commits: Commits) -> CommitOutcome:
         """Commit these offsets, in requests that the broker's log takes; all of them under way at once.
@@ -86,13 +99,49 @@ class GroupConsumer:
         What is not answered in time is unknown, and may still land.
         """
         return self._renewed.ask(
-            lambda client: self._commit(client, commits), lambda outcome: bool(outcome.done or not outcome.unknown)
+            lambda client: self._commit_there(client, commits),
+            lambda outcome: bool(outcome.done or not outcome.unknown),
         )
 
-    def _commit(self, client: _Client, commits: Commits) -> CommitOutcome:
+    def _commit_there(self, client: _Client, commits: Commits) -> CommitOutcome:
+        """Commit to this cluster: before, it is looked whether it is, and behind the answers once more."""
+        deadline = time.monotonic() + self._timeout_ms / 1000
+        if not commits:
+            return CommitOutcome()
+        topic = min(commits).topic
+        try:
+            self._confirm(client.native, topic, self._timeout_ms / 1000)
+        except UnavailableError as error:  # nothing was sent
+            return CommitOutcome(unknown=dict.fromkeys(commits, error))
+        outcome = self._commit(client, commits, deadline)
+        try:
+            self._confirm(client.native, topic, max(LAST_SECONDS, deadline - time.monotonic()))
+        except UnavailableError as error:
+            told = dict.fromkeys(outcome.done, error)
+            return replace(outcome, done=frozenset(), unknown={**outcome.unknown, **told})
+        return outcome
+
+    def _confirm(self, consumer: Any, topic: str, seconds: float) -> None:
+        """Return when what was answered until now is of this cluster: as a rule at once. UsageError if it is not."""
+        self._poll(consumer)  # tells of connections that have ended
+        self._same.confirm(lambda: self._cluster_id(consumer, topic, seconds))
+
+    def _cluster_id(self, consumer: Any, topic: str, seconds: float) -> str | None:
+        """Ask for the cluster's id; in several waits, as `close` ends this, too."""
+        module, deadline = librdkafka(), time.monotonic() + seconds
+        waits = chain(CHECK_SECONDS, repeat(CHECK_SECONDS[-1]))
+        while True:
+            wait_seconds, left = next(waits), deadline - time.monotonic()
+            try:
+                return ask_cluster(consumer, topic, max(0.0, min(wait_seconds, left)))
+            except module.KafkaException as error:
+                self._poll(consumer)
+                if self._renewed.closed or left <= wait_seconds:
+                    raise self._as_error(error.args[0], "tell its cluster's id") from error
+
+    def _commit(self, client: _Client, commits: Commits, deadline: float) -> CommitOutcome:
         module = librdkafka()
         requests = native_parts(self._group, commits)
-        deadline = time.monotonic() + self._timeout_ms / 1000
         client.answers = {}
         sent = {_sent(one) for _, named in requests for one in named}
         for _, named in requests:
@@ -137,7 +186,11 @@ class GroupConsumer:
         return told
 
     def close(self) -> None:
-        """End connections and threads: now, or when the request that is under way ends. Idempotent."""
+        """End connections and threads: now, or when the request that is under way ends. Idempotent.
+
+        librdkafka sends a commit that has no answer three times, and its connections stay meanwhile: for three times
+        the timeout, on a thread that neither the caller nor the end of the program waits for.
+        """
         self._renewed.close()
 
     def _poll(self, consumer: Any) -> None:

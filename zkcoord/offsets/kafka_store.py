@@ -40,7 +40,8 @@ class KafkaCommits:
     def commit(self, group: str, commits: Commits) -> CommitOutcome:
         """Commit these offsets, as consumers do it."""
         client, timeout_ms = self._client, max(TIMEOUT_MS_MIN, self._timeout_ms)
-        consumer = GroupConsumer(group, client.servers, client.config, timeout_ms=timeout_ms)
+        known = client.cluster_id
+        consumer = GroupConsumer(group, client.servers, client.config, timeout_ms=timeout_ms, known=lambda: known)
         try:
             return consumer.commit(commits)
         finally:
@@ -68,7 +69,10 @@ class KafkaCommits:
         """
         module = librdkafka()
         answers: dict[str, Any] = {}
-        told = self._client.coordinators.ask(question, groups, self._timeout_ms / 1000)
+        try:
+            told = self._client.coordinators.ask(question, groups, self._timeout_ms / 1000)
+        except ZkcoordError as error:  # it is about all of them
+            return dict.fromkeys(groups, error)
         for group in groups:
             try:
                 if group not in told:

@@ -1,0 +1,227 @@
+"""The brokers' own addresses lead to another cluster: what it answers counts for nothing."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from tests.kafka.helpers import Coordinator, read
+from tests.kafka.two_clusters import TwoClusters, two_clusters
+from tests.waiting import wait_until
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import UnavailableError, UsageError
+from zkcoord.kafka import client as kafka_client
+from zkcoord.kafka import same_cluster
+from zkcoord.kafka.client import KafkaClient
+from zkcoord.kafka.consumer import KafkaConsumer
+from zkcoord.kafka.native_log import NativeLog
+from zkcoord.kafka.same_cluster import SameCluster
+from zkcoord.kafka.steady import SteadyClient
+
+P0 = TopicPartition(TwoClusters.topic, 0)
+METADATA = 3
+
+
+@pytest.fixture
+def seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By itself librdkafka asks for metadata every five seconds, which may fall between two counts of such requests."""
+    monkeypatch.setattr(kafka_client, "LEADERS_MS", 300_000)
+
+
+def test_the_scene_leads_a_client_from_one_cluster_to_the_other_by_itself() -> None:
+    with two_clusters((2, 5)) as both, KafkaClient(both.servers) as client:
+        assert client.end_offsets([P0]) == {P0: 2}
+        both.way.lead(1)
+        wait_until(lambda: client.ask_offsets([P0], "latest")[0] == {P0: 5}, "the other cluster's end")
+
+
+def test_f310_log_ends_of_another_cluster_are_refused_and_those_of_the_first_count_when_it_is_back() -> None:
+    with two_clusters((2, 5)) as both, SteadyClient(both.servers) as client:
+        assert client.ask_offsets([P0], "latest") == ({P0: 2}, {})
+        both.way.lead(1)
+        with pytest.raises(UsageError, match="is another cluster now"):
+            wait_until(lambda: bool(client.ask_offsets([P0], "latest")[0]), "an answer")
+        for _ in range(2):
+            with pytest.raises(UsageError, match="is another cluster now"):
+                client.confirm(P0.topic, 5_000)
+        both.way.lead(0)
+        both.produce(0, 0, [b"more"])
+
+        def back() -> bool:
+            try:
+                return client.ask_offsets([P0], "latest") == ({P0: 3}, {})
+            except UsageError:
+                return False
+
+        wait_until(back, "the first cluster's end")
+
+
+@pytest.mark.usefixtures("seldom")
+def test_f310_a_steady_client_asks_for_the_cluster_once_and_then_only_after_a_broken_connection() -> None:
+    with two_clusters((2, 5)) as both, SteadyClient(both.servers) as client:
+        client.ask_offsets([P0], "latest")
+        client.confirm(P0.topic, 5_000)
+        asked = both.way.asked.count(METADATA)
+        for _ in range(20):
+            client.ask_offsets([P0], "latest")
+            client.confirm(P0.topic, 5_000)
+        assert both.way.asked.count(METADATA) == asked
+        both.way.lead(0)
+        wait_until(lambda: client.ask_offsets([P0], "latest") == ({P0: 2}, {}), "it connects again")
+        assert both.way.asked.count(METADATA) > asked
+
+
+def test_f310_a_client_that_nothing_was_asked_of_since_sees_that_its_connections_have_ended() -> None:
+    with two_clusters((2, 5)) as both, SteadyClient(both.servers) as client:
+        client.ask_offsets([P0], "latest")
+        both.way.lead(1)
+
+        def sure() -> bool:
+            try:
+                client.confirm(P0.topic, 5_000)
+            except UnavailableError:
+                return True
+            return False
+
+        with pytest.raises(UsageError, match="is another cluster now"):
+            wait_until(sure, "the brokers tell")
+
+
+def test_f310_new_connections_tell_of_another_cluster_though_the_clients_own_hold() -> None:
+    with two_clusters((2, 5)) as both, SteadyClient(both.servers) as client:
+        assert client.ask_offsets([P0], "latest") == ({P0: 2}, {})
+        both.way.lead(1, cut=False)
+        client.confirm(P0.topic, 5_000)
+        with pytest.raises(UsageError, match="is another cluster now"):
+            client.look_anew(P0.topic, 5_000)
+        both.way.is_down = True
+        with pytest.raises(UnavailableError):
+            client.look_anew(P0.topic, 200)
+
+
+def test_f310_a_doubt_stays_while_the_question_has_no_answer() -> None:
+    same = SameCluster("h:1")
+    same.confirm(lambda: "a")
+    assert not same.doubtful
+    same.doubt()
+
+    def away() -> None:
+        raise UnavailableError("nobody answers")
+
+    with pytest.raises(UnavailableError):
+        same.confirm(away)
+    assert same.doubtful
+
+    def told_meanwhile() -> str:
+        same.doubt()
+        return "a"
+
+    same.confirm(told_meanwhile)
+    assert same.doubtful
+    same.confirm(lambda: "a")
+    assert not same.doubtful
+
+
+def test_f310_what_was_not_used_for_long_is_in_doubt_and_what_is_used_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, asked = [0], list[int]()
+    monkeypatch.setattr(same_cluster, "mono_ms", lambda: clock[0])
+    same = SameCluster("h:1")
+
+    def ask() -> str:
+        asked.append(clock[0])
+        return "a"
+
+    for clock[0] in (0, 29_999, 59_998, 89_998):
+        same.confirm(ask)
+    assert asked == [0, 89_998]
+
+
+@pytest.mark.usefixtures("seldom")
+@pytest.mark.parametrize("config", [{"log_level": "3"}, {"log.connection.close": "false"}])
+def test_f310_a_client_that_must_not_tell_of_broken_connections_asks_each_time(config: dict[str, str]) -> None:
+    with two_clusters((2, 5)) as both, SteadyClient(both.servers, config) as client:
+        client.ask_offsets([P0], "latest")
+        asked = both.way.asked.count(METADATA)
+        client.confirm(P0.topic, 5_000)
+        assert both.way.asked.count(METADATA) == asked + 1
+
+
+def test_f310_a_consumer_whose_brokers_come_back_as_another_cluster_hands_out_nothing_of_it(
+    coordinator: Coordinator,
+) -> None:
+    with two_clusters((2, 5)) as both:
+        consumer = KafkaConsumer("zk:2181", both.servers, "g", [P0.topic], membership=coordinator)
+        with consumer:
+            coordinator.give({P0: 0})
+            assert read(consumer, 2) == [(0, 0), (0, 1)]
+            both.way.lead(1)
+            for _ in range(2):
+                with pytest.raises(UsageError, match="is another cluster now"):
+                    wait_until(lambda: consumer.poll(0.1) is not None, "a message of the other cluster")
+            assert consumer.position(P0) == 2
+            both.way.lead(0)
+            both.produce(0, 0, [b"0-2"])
+            values = list[bytes]()
+
+            def come() -> bool:
+                try:
+                    message = consumer.poll(0.1)
+                except UsageError:
+                    return False
+                return message is not None and not values.append(message.value())  # type: ignore[func-returns-value]
+
+            wait_until(come, "the first cluster's next message")
+            assert values == [b"0-2"]
+
+
+@pytest.mark.parametrize("policy", ["latest", "earliest"])
+def test_f310_no_place_in_another_clusters_log_is_told_for_a_partition_without_an_offset(
+    coordinator: Coordinator, policy: str
+) -> None:
+    with two_clusters((2, 5)) as both:
+        beginning = policy == "earliest"
+        consumer = KafkaConsumer(
+            "zk:2181", both.servers, "g", [P0.topic], membership=coordinator, from_beginning=beginning
+        )
+        with consumer:
+            reset = coordinator.settings["reset"]
+            assert reset((P0,)) == {P0: 0 if beginning else 2}
+            both.way.lead(1)
+            with pytest.raises(UsageError, match="is another cluster now"):
+                reset((P0,))
+            both.way.lead(0)
+            assert reset((P0,)) == {P0: 0 if beginning else 2}
+
+
+@pytest.mark.parametrize("line", ["FAIL [c]: %s", "CLUSTERID [c]: %s", "CONNECT [c]: %s"])
+def test_f310_the_end_of_a_connection_and_another_clusters_id_are_a_doubt(line: str) -> None:
+    broken = list[str]()
+    NativeLog(lambda: broken.append(line)).log(logging.INFO, line, "127.0.0.1:9092")
+    assert broken == ([] if line.startswith("CONNECT") else [line])
+
+
+def test_the_topics_of_another_cluster_are_refused() -> None:
+    with two_clusters((2, 5)) as both, SteadyClient(both.servers) as client:
+        client.partitions()
+        both.way.lead(1)
+
+        def told() -> bool:
+            try:
+                client.partitions()
+            except UnavailableError:
+                return False
+            return True
+
+        with pytest.raises(UsageError, match="is another cluster now"):
+            wait_until(told, "the brokers tell")
+
+
+def test_log_ends_are_not_known_while_nobody_tells_whose_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: object) -> None:
+        raise UnavailableError("nobody tells")
+
+    with two_clusters((2, 5)) as both, SteadyClient(both.servers) as client:
+        monkeypatch.setattr(client, "_confirm", away)
+        found, failed = client.ask_offsets([P0], "latest")
+        assert (found, str(failed[P0])) == ({}, "nobody tells")

@@ -1,0 +1,87 @@
+"""A listener that leads each connection on to a server. Frames that have their length before them, as ZooKeeper's and
+Kafka's have, may be changed, answered or swallowed on the way."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import suppress
+
+DEADLINE_S = 120.0  # only what fails takes so long
+
+
+class Relay(ABC):
+    """One listener. While it `is_down` it ends each connection."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self.hosts = f"127.0.0.1:{self.port}"
+        self._lock = threading.Lock()
+        self._open: list[socket.socket] = []
+        self.is_down = False
+        self.connections = 0
+        self._threads: list[threading.Thread] = []
+        self._start(self._accept)
+
+    @abstractmethod
+    def target_port(self) -> int:
+        """Where a new connection is led to."""
+
+    @abstractmethod
+    def through(self, frame: bytes, sender: socket.socket, *, up: bool, first: bool) -> bytes | None:
+        """Return what goes on of a frame, None: nothing. OSError ends the connection. `up`: it is a client's."""
+
+    def cut(self) -> None:
+        """Break all connections."""
+        with self._lock:
+            gone, self._open = self._open, []
+        for each in gone:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+    def close(self) -> None:
+        """End it and its threads."""
+        self.is_down = True
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.cut()
+        for thread in self._threads:
+            thread.join(DEADLINE_S)
+
+    def _start(self, target: Callable[..., None], *args: object) -> None:
+        self._threads.append(threading.Thread(target=target, args=args, daemon=True))
+        self._threads[-1].start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            if self.is_down:
+                client.close()
+                continue
+            self.connections += 1
+            server = socket.create_connection(("127.0.0.1", self.target_port()))
+            with self._lock:
+                self._open += [client, server]
+            self._start(self._pump, client, server, True)
+            self._start(self._pump, server, client, False)
+
+    def _pump(self, one: socket.socket, other: socket.socket, up: bool) -> None:
+        first = True
+        with suppress(OSError, ValueError), one.makefile("rb") as stream:
+            while len(head := stream.read(4)) == 4:
+                frame = self.through(stream.read(struct.unpack("!i", head)[0]), one, up=up, first=first)
+                first = False
+                if frame is not None:
+                    other.sendall(head + frame)
+        for sock in (one, other):
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
