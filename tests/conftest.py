@@ -324,8 +324,19 @@ def s3() -> Iterator[S3]:
         yield server
 
 
+@pytest.fixture(scope="module")
+def _garbage_known() -> Iterator[None]:
+    """What stays is looked through once for a file: the tests of all suites are half a million objects."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+    gc.collect()  # else Python thinks that few objects stay, and soon looks through all in the middle of a test
+
+
 @pytest.fixture
-def sockets_collected() -> Iterator[None]:
+def sockets_collected(_garbage_known: None) -> Iterator[None]:
     """The sockets that PySpark leaves are collected here, where their warning is known."""
     yield
     gc.collect()
+    gc.freeze()

@@ -149,7 +149,7 @@ def test_python_examples_compile() -> None:
     blocks = {page.name: re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL) for page in PAGES}
     assert {name: len(found) for name, found in blocks.items() if found} == {
         "README.md": 2,
-        "consumers.md": 8,
+        "consumers.md": 9,
         "testing.md": 2,
     }
     for name, found in blocks.items():

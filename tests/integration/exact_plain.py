@@ -62,6 +62,12 @@ class Logs:
     def partitions(self) -> tuple[TopicPartition, ...]:
         return ()
 
+    def confirm(self, topic: str, timeout_ms: int) -> None:
+        """There is only one."""
+
+    def look_anew(self, topic: str, timeout_ms: int) -> None:
+        """Likewise."""
+
     def close(self) -> None:
         """Nothing is open."""
 
@@ -121,6 +127,12 @@ class PlainParts:
 
     def away(self, error: Exception) -> bool:
         return False
+
+    def of_cluster(self, told: Any) -> None:
+        """It cannot tell."""
+
+    def elsewhere(self, error: Exception) -> str | None:
+        return None
 
     @contextmanager
     def running(self, tag: str, description: str) -> Iterator[None]:

@@ -90,7 +90,7 @@ class Scene(ABC):
         source = self._source()
         for number in (1, 2):
             more = ["--id", str(number), "--session-timeout-ms", "4000", "--log-format", "json", *source]
-            self._child(f"coordinator-{number}", "zkcoord.cli.main", "coordinator", *more, *where)
+            self._child(f"coordinator-{number}", "zkcoord_command", "coordinator", *more, *where)
         for name, ending in self.drivers.items():
             options = ["--folder", str(self.folder), "--at-rebalance", ending]
             self._child(name, *self._prepare(name), *options, *where)

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.zookeeper, pytest.mark.kafka, pytest.mark.spark, pytes
 
 def test_a_group_of_old_consumers_is_taken_over_and_every_record_is_processed(tmp_path: Path) -> None:
     ran = subprocess.run(
-        [sys.executable, "-m", "zkcoord.cli.main", "demo", "--migration", "--output", "json"],
+        [sys.executable, "-m", "zkcoord_command", "demo", "--migration", "--output", "json"],
         env={**os.environ, "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,

@@ -91,7 +91,7 @@ class Operator:
             found = json.loads(line)
             return found["partition"], found["offset"]
 
-        return self._member(Reader(["-m", "zkcoord.cli.main", "consume", *what, *where], place))
+        return self._member(Reader(["-m", "zkcoord_command", "consume", *what, *where], place))
 
     def kafkas(self) -> Reads:
         """A consumer of Kafka's new protocol."""

@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -90,6 +90,18 @@ class Hold:
 def wall_ms() -> int:
     """The clock of everything here."""
     return time.time_ns() // 1_000_000
+
+
+def first_behind(then_ms: int, times: Callable[[], Iterable[int]]) -> int:
+    """The first of these times behind that one. A member tells what it owns a moment after ZooKeeper does."""
+    found: list[int] = []
+
+    def told() -> bool:
+        found[:] = [at_ms for at_ms in times() if at_ms > then_ms]
+        return bool(found)
+
+    wait_until(told, f"an event behind {then_ms} ms")
+    return min(found)
 
 
 class Ours:

@@ -92,7 +92,7 @@ def journal_of_moves(folder: Path) -> Journaled:
     script.world.run_until(lambda: len(script.world.events("stop_sent")) > moving, 20_000, "partitions move")
     script.world.crash("coordinator0", restart_after_ms=1_000)
     script.settle("each has its share")
-    script.world.run_for(1_000)
+    script.world.run_for(12_000)  # 10 s after a start the coordinator reads whether there was a first record
     script.world.crash("consumer0", restart_after_ms=None)
     granted = len(script.world.events("start_sent"))
     script.world.run_until(lambda: len(script.world.events("start_sent")) > granted, 60_000, "others get its share")

@@ -123,7 +123,7 @@ class Programs(ABC):
 
     def start_coordinator(self, number: int) -> None:
         """A coordinator of zkcoord."""
-        command = ["zkcoord.cli.main", COORDINATOR, "--id", str(number), "--layout", self.layout.name]
+        command = ["zkcoord_command", COORDINATOR, "--id", str(number), "--layout", self.layout.name]
         where = ["--zookeeper", self.zookeeper.hosts]
         if self.layout.mirrored:
             where = [*self.addresses(), "--topics", "kafka"]

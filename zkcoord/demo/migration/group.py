@@ -60,7 +60,7 @@ class StagedGroup:
         """Start a consumer of zkcoord: `zkcoord consume`."""
         programs = self._programs
         what = ["--group", self.name, "--topic", TOPIC, "--from-beginning"]
-        command = ["zkcoord.cli.main", "consume", *what, "--output", "json", "--log-format", "json"]
+        command = ["zkcoord_command", "consume", *what, "--output", "json", "--log-format", "json"]
         self._records[name] = RecordLog(programs.places.log(name))
         programs.run_module(name, [*command, *programs.addresses()])
 

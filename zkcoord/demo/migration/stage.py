@@ -76,7 +76,7 @@ class MigrationStage(Programs):
     def zkcoord(self, *words: str) -> str:
         """Run a command of zkcoord as its user does, show it and what it prints; UnavailableError if it fails."""
         self.voice.show(f"    $ zkcoord {' '.join(words)}")
-        command = [sys.executable, "-m", "zkcoord.cli.main", *self.addresses(), *words]
+        command = [sys.executable, "-m", "zkcoord_command", *self.addresses(), *words]
         ran = subprocess.run(command, capture_output=True, text=True, timeout=SOON_MS / 1000)
         self._show(ran.stdout + ran.stderr)
         if ran.returncode != 0:
