@@ -1,1 +1,1 @@
-"""A member's role: joins a group, drains its channel, obeys, keeps its lease, commits, leaves."""
+"""The consumer's role: it joins a group, reads its channel, obeys the commands, keeps its lease, commits and leaves."""

@@ -1,5 +1,5 @@
-"""What a consumer misses is told to its user: topics, a coordinator, or the group itself, which is read elsewhere. It
-would wait for them in silence."""
+"""Tells a consumer's user why the consumer is given nothing: topics are missing, no coordinator serves, or the group is
+read elsewhere. Without these reports the consumer would wait in silence."""
 
 from __future__ import annotations
 
@@ -16,21 +16,23 @@ from zkcoord.tree.snapshot import Node
 SCOPE = "coordinator"
 
 IDLE_MS = 5_000
-"""A member that held nothing for so long looks whether a coordinator serves. One that is told to start sooner need not,
-and a failover, after the old node is gone, is over sooner."""
+"""ms that a member must have held nothing before it looks for a coordinator. Most members are given partitions sooner,
+and need not look. A failover is over sooner, too, once the old coordinator's node is gone."""
 
 
 class CoordinatorCheck:
-    """Watches the coordinator's node, but only for a member that holds nothing: a failover wakes nobody who reads."""
+    """Watches the coordinator's node, but only for a member that holds nothing: so a failover does not wake the members
+    that read."""
 
     def __init__(self, group: str, events: Events) -> None:
         self._group, self._events = group, events
-        self._told = False  # that nobody is elected
+        self._told = False  # True once the user was told that nobody is elected
         self._forget()
 
     def _forget(self) -> None:
         self._path = ""  # of the coordinator's node, while it is watched
-        self._absent_since_ms: int | None = None  # nobody serves, or nobody has looked yet
+        self._absent_since_ms: int | None = None
+        # since when this member holds nothing and knows of no coordinator; None: not counted
         self._seen: bool | None = None  # the node, as read last; None: not read yet
 
     def begin(self) -> None:
@@ -38,7 +40,8 @@ class CoordinatorCheck:
         self._forget()
 
     def member(self, tracker: Tracker, layout: Layout, now_ms: int, *, idle: bool) -> None:
-        """It is a member, and holds something or not: now and then, at least each sixth of the session timeout."""
+        """Look for a coordinator if the member holds nothing (`idle`). This is called at least every sixth of the
+        session timeout."""
         if not idle:
             if self._path:
                 tracker.unwant(self._path)
@@ -60,7 +63,7 @@ class CoordinatorCheck:
         if node.path != self._path:
             return
         if self._seen and not node.exists:
-            self._absent_since_ms = None  # from now on
+            self._absent_since_ms = None  # the absence counts from the next call of `member`
         self._seen = node.exists
 
     def _serves(self, serves: bool) -> None:
@@ -73,13 +76,13 @@ class CoordinatorCheck:
 
 
 class Absences:
-    """All checks of one consumer."""
+    """All checks for one consumer."""
 
     def __init__(self, group: str, topics: Sequence[str], wildcard: Wildcard | None, events: Events) -> None:
         self._topics = TopicCheck(group, topics, wildcard, events)
         self._coordinator = CoordinatorCheck(group, events)
         self._place = PlaceCheck(group, events)
-        self._idle = True  # when it was last asked
+        self._idle = True  # `idle` of the last call of `member`
 
     def begin(self) -> None:
         """A session begins."""
@@ -88,30 +91,32 @@ class Absences:
         self._place.begin()
 
     def join(self, tracker: Tracker, layout: Layout) -> None:
-        """It is about to register in a tree of this layout: have the topics looked for."""
+        """The consumer is about to register in a tree of this layout: have its topics looked up."""
         self._topics.begin(tracker, layout)
         self._place.join(layout)
 
     def member(self, tracker: Tracker, layout: Layout, now_ms: int, *, idle: bool) -> None:
-        """It is a member, and holds something or not. Asked at each step: one that goes on holding misses nothing."""
+        """Run the checks for a member. Called at each step; it does nothing for a member that goes on holding
+        partitions."""
         if not idle and not self._idle:
             return
         self._idle = idle
         self._topics.member(tracker, now_ms, idle=idle)
-        if not self._place.member(tracker, layout, now_ms, idle=idle):  # else a coordinator would give it nothing
+        if not self._place.member(tracker, layout, now_ms, idle=idle):  # else a coordinator would give nothing anyway
             self._coordinator.member(tracker, layout, now_ms, idle=idle)
 
     @property
     def elsewhere(self) -> str | None:
-        """Where the group is read, and who must act, as its record was read last; None: here, or it was not read."""
+        """Where the group is read and who must act, by the record that was read last. None: it is read here, or the
+        record was not read."""
         return self._place.where
 
     def take_record(self, node: Node) -> None:
-        """Take in an answer that is somebody else's, if it is the group's record."""
+        """Take in a node that was read for another part of the role, if it is the group's record."""
         self._place.take(node)
 
     def take(self, node: Node, tracker: Tracker) -> None:
-        """Take in an answer."""
+        """Take in a node that was read."""
         self._topics.take(node, tracker)
         self._coordinator.take(node)
         self._place.take(node)

@@ -1,6 +1,6 @@
-"""An application's callbacks as the membership calls them: what they answer is checked.
+"""The application's callbacks, as the membership calls them. Their answers are checked.
 
-Callbacks run on the worker's thread, one after the other; other threads only look a start's number up.
+Callbacks run on the worker's thread, one after the other. Other threads only look up a start's number.
 """
 
 from __future__ import annotations
@@ -30,20 +30,22 @@ class ApplicationCallbacks:
         on_replay: Callable[[Ranges], None] | None,
         reset: Callable[[Partitions], Positions] | None,
     ) -> None:
-        """UsageError for what is no function."""
+        """Raises UsageError if a callback is not a function."""
         optional = {"on_replay": on_replay, "reset": reset}
         given = {name: function for name, function in optional.items() if function is not None}
         for name, function in {"on_start": on_start, "on_stop": on_stop, "on_lost": on_lost, **given}.items():
             given_function(name, function)
         self._on_start, self._on_stop, self._on_lost, self._on_replay = on_start, on_stop, on_lost, on_replay
         self._reset = reset or _no_reset
-        self._started: dict[TopicPartition, int] = {}  # by which start each runs; only what runs is remembered
-        self._incarnations: dict[TopicPartition, int] = {}  # of the topics of what starts or runs, where it is known
-        self._read: dict[TopicPartition, int] = {}  # the start since which a record of each was handed out
-        self._announced: dict[TopicPartition, tuple[int, int]] = {}  # of the start that comes next
+        self._started: dict[TopicPartition, int] = {}  # partition -> number of its start; only of partitions that run
+        self._incarnations: dict[TopicPartition, int] = {}
+        # partition -> incarnation of its topic, where it is known; of partitions that start or run
+        self._read: dict[TopicPartition, int] = {}
+        # partition -> number of the start since which a record was handed out
+        self._announced: dict[TopicPartition, tuple[int, int]] = {}  # announced ranges, for the start that comes next
 
     def functions(self) -> dict[str, Callable[[Any], Any]]:
-        """What the worker serves, by the names of `ports.Callbacks`."""
+        """The functions that the worker calls, by the names in `ports.Callbacks`."""
         return {
             "replay": self._announced.update,
             "start": self._start,
@@ -52,22 +54,24 @@ class ApplicationCallbacks:
         }
 
     def questions(self) -> dict[str, Callable[[Any], Any]]:
-        """What the worker serves on its other thread."""
+        """The functions that the worker calls on its other thread."""
         return {"reset": lambda partitions: answered_offsets(self._reset(partitions))}
 
     def started(self, partition: TopicPartition) -> int:
-        """The number of the start by which the partition runs; 0: it does not run."""
+        """The number of the start by which the partition runs. 0: it does not run."""
         return self._started.get(partition, 0)
 
     def first_of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return those of which no record was handed out since their start, with its number; from now on one was."""
+        """Return the partitions of which no record was handed out since their start, each with the number of that
+        start. Note that a record of each is handed out now."""
         started, read = self._started, self._read
         fresh = {p: number for p in partitions if (number := started.get(p, 0)) and read.get(p) != number}
         read |= fresh
         return fresh
 
     def incarnation(self, partition: TopicPartition) -> int:
-        """The number of the topic's incarnation for which the partition was started; 0: unknown, or it is not."""
+        """The number of the topic's incarnation for which the partition was started. 0: the number is unknown, or the
+        partition was not started."""
         return self._incarnations.get(partition, 0)
 
     def _start(self, starting: Starting) -> None:
@@ -81,7 +85,8 @@ class ApplicationCallbacks:
         except BaseException:
             self._forget(starting)
             raise
-        self._started |= dict.fromkeys(starting, starting.number)  # only now: earlier commits were decided before
+        # only now: commits that came before belong to the earlier start
+        self._started |= dict.fromkeys(starting, starting.number)
 
     def _stop(self, partitions: Partitions) -> Positions:
         try:
@@ -101,12 +106,12 @@ class ApplicationCallbacks:
 
 
 def answered_offsets(answer: Positions | None) -> dict[TopicPartition, int]:
-    """The offsets that a callback answered, None being none; UsageError for what are none."""
+    """The offsets that a callback returned; None counts as no offsets. Raises UsageError if they are no offsets."""
     return {} if answer is None else given_offsets(answer)
 
 
 def check_size(ranges: Ranges) -> None:
-    """UsageError for ranges that take more than a status can hold."""
+    """Raises UsageError for ranges that take more bytes than a status can hold."""
     size = announced_bytes(ranges)
     if size > ANNOUNCED_BYTES_MAX:
         raise UsageError(

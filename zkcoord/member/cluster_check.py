@@ -1,6 +1,6 @@
-"""Ends a consumer whose brokers are of another cluster than the tree's topics.
+"""Ends a consumer whose brokers belong to another Kafka cluster than the tree's topics.
 
-It would read the records of one cluster, and commit their offsets for those of the other.
+Such a consumer would read the records of one cluster, and commit their offsets for the topics of the other.
 """
 
 from __future__ import annotations
@@ -17,22 +17,23 @@ from zkcoord.tree.snapshot import Node
 
 
 class ClusterCheck:
-    """Compares the two, of one consumer. `error` may be asked by any thread."""
+    """Compares the two clusters' ids, for one consumer. Any thread may read `error`."""
 
     def __init__(self, told: Callable[[], str | None] | None, servers: str) -> None:
-        """`told`: what the brokers at `servers` have told as their cluster's id, asks nobody; None: nothing is
-        compared."""
+        """`told` returns the cluster id that the brokers at `servers` have reported, without a request to them. With
+        None nothing is compared."""
         self._told, self._servers = told, servers
         self._nodes: dict[str, Node] = {}
-        self._named: str | None = None  # by the tree
+        self._named: str | None = None  # the cluster's id in the tree
 
     def begin(self, tracker: Tracker, scope: str) -> None:
-        """A session begins: have the tree's cluster read beside the schema."""
+        """A session begins: have the tree's cluster id read beside the schema."""
         if self._told is not None:
             tracker.want(CLUSTER_ID, scope=scope)
 
     def take(self, node: Node) -> None:
-        """Take an answer in, if it is about the tree's cluster. A schema that cannot be read is told elsewhere."""
+        """Take in a node that was read, if it is about the tree's cluster. Another check reports a schema that cannot
+        be read."""
         if self._told is None or node.path not in (SCHEMA, CLUSTER_ID):
             return
         self._nodes[node.path] = node
@@ -46,7 +47,7 @@ class ClusterCheck:
 
     @property
     def error(self) -> UsageError | None:
-        """That there are two clusters; None: there is one, or one side does not name its cluster yet."""
+        """The error that there are two clusters. None: there is one, or one side does not name its cluster yet."""
         if self._told is None or self._named is None:
             return None
         return two_clusters(self._told(), self._named, self._servers)

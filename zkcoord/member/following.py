@@ -1,10 +1,10 @@
-"""Which nodes a member follows: its registration and channel, each command, and owner and offset of what it holds, or
-is about to start.
+"""Which nodes a member follows: its registration, its channel, each command, and the owner and offset of each partition
+that it holds or is about to start.
 
-Watched are the registration, the channel's list, own claims, which old consumers delete, and the offsets of a consumer
-that commits to Kafka (no write of it would be refused when somebody sets one). Nothing else changes but by an own
-write, whose reply tells what stands there then (`by_writes`), or by a stranger's, which refuses the own: then it is
-read again.
+The member watches its registration, the list of its channel, its own claims (old consumers delete those), and, if it
+commits to Kafka, its offsets (a tool may set one, and no write of the member would be refused). It watches no other
+node. Those change only by the member's own write, whose reply tells the new state (`by_writes`), or by somebody else's
+write, which makes the member's next write fail: then the node is read again.
 """
 
 from __future__ import annotations
@@ -22,22 +22,23 @@ from zkcoord.tree.member_view import Places, fold, follow, let_go, unread
 from zkcoord.tree.paths import sequence_name
 from zkcoord.tree.snapshot import Kind, Node
 
-CHANNEL = "channel"  # the scope of the own registration, channel and commands
-LOOK_UP = "look-up "  # before the name of each look-up's scope
+CHANNEL = "channel"  # scope of the member's own registration, channel and commands
+LOOK_UP = "look-up "  # prefix of the scope of each look-up; its name follows
 
 
 class Following:
-    """One registration's nodes. Invariant: partitions that were looked up and not let go are wanted, no others."""
+    """The nodes of one registration. Invariant: exactly the partitions that were looked up and not let go are
+    wanted."""
 
     def __init__(self, paths: MemberPaths, tracker: Tracker) -> None:
         self._paths, self._tracker = paths, tracker
         self.nodes = unread(paths)
         self._scopes: dict[TopicPartition, str] = {}
-        self._owner_at: dict[str, TopicPartition] = {}  # of all that has a scope
+        self._owner_at: dict[str, TopicPartition] = {}  # of all partitions that have a scope
         self._offset_at: dict[str, TopicPartition] = {}
-        self._held: Mapping[TopicPartition, Held] = {}  # when a decision took in what was read
-        self._claims: set[str] = set()  # own ones: these are watched
-        self._releasing: set[str] = set()  # of them, those that are about to go
+        self._held: Mapping[TopicPartition, Held] = {}  # as of the last decision
+        self._claims: set[str] = set()  # paths of own claims, which are watched
+        self._releasing: set[str] = set()  # those of `_claims` that are about to be released
 
     def begin(self) -> None:
         """Read and watch the own registration and channel from now on."""
@@ -48,7 +49,7 @@ class Following:
         self._look_ahead(0)
 
     def read(self, answers: Sequence[Node]) -> None:
-        """Take answers in, and want what they lead to."""
+        """Take in the nodes that were read, and want the nodes that they lead to."""
         before = self.nodes
         self.nodes = after = fold(before, answers, Places(self._owner_at, self._offset_at))
         if self._releasing:
@@ -59,7 +60,7 @@ class Following:
         for gone in known.keys() - commands.keys():
             self._tracker.unwant(self._paths.command(gone))
         for new in sorted(commands.keys() - known.keys()):
-            if commands[new] is None:  # not read beside this list
+            if commands[new] is None:  # not read together with this list
                 self._tracker.unwant(self._paths.command(new))
                 self._tracker.want(self._paths.command(new), scope=CHANNEL, by_writes=True)
         if after.made != before.made:
@@ -69,7 +70,8 @@ class Following:
             self._look_ahead(after.made)
 
     def _look_ahead(self, number: int) -> None:
-        """Have the next command read together with the list that shows it: nobody else numbers the nodes there."""
+        """Have the next command read together with the list that shows it. Its name is known, since nobody else creates
+        numbered nodes in this channel."""
         path = self._paths.command(sequence_name(number))
         self._tracker.want_later([path], CHANNEL, by_writes=True)
         self._tracker.read_beside(self._paths.channel, Kind.CHILDREN, [path])
@@ -82,8 +84,10 @@ class Following:
             self.let_go(LetGo(partitions=tuple(again)))
         scope = f"{LOOK_UP}{decision.name}"
         self._scopes.update(dict.fromkeys(partitions, scope))
-        free = {p for p, owner in known.items() if not owner.thread}  # what is claimed first is read behind the claim
-        standing = {p.topic for p in self._held} if free else set[str]()  # what is held has them: one round trip less
+        # these are claimed first, and their offsets are read after the claim
+        free = {p for p, owner in known.items() if not owner.thread}
+        # topics of held partitions have their parents already: this saves one round trip
+        standing = {p.topic for p in self._held} if free else set[str]()
         above = self._above([p for p in partitions if p.topic not in standing]) if decision.parents else []
         owner_at = {paths.owner(p): p for p in partitions}
         offset_at = {paths.offset(p): p for p in partitions}
@@ -101,12 +105,12 @@ class Following:
         self._tracker.want_data([*above, *owners, *offsets], scope, by_writes=True)
 
     def _above(self, partitions: Sequence[TopicPartition]) -> list[str]:
-        """What stands above owners and offsets of these, outermost first."""
+        """The nodes above the owners and offsets of these partitions, outermost first."""
         return [*self._paths.above_claims(partitions), *self._paths.above_offsets(partitions)]
 
     def claiming(self, decision: ClaimPartitions) -> None:
-        """Watch these claims, which are about to be made, and read their offsets behind them. Of a claim that was
-        refused, what stands above it is read, too: it may be missing."""
+        """Watch the claims that are about to be made, and read their offsets after them. If a claim was refused, read
+        the nodes above it, too, since one may be missing."""
         refused = [p for p in decision.partitions if self._paths.owner(p) in self._claims]
         if refused:
             self._tracker.want_data(self._above(refused), self._scopes[refused[0]], by_writes=True)
@@ -117,7 +121,8 @@ class Following:
             self._tracker.touch(self._paths.offset(partition))
 
     def releasing(self, partitions: Collection[TopicPartition]) -> None:
-        """Watch own claims of these no more, which are about to go: the reply tells that they have."""
+        """Stop watching the own claims of these partitions, which are about to be released. The reply to the release
+        tells that they are gone."""
         if not self._claims:
             return
         paths = [path for partition in partitions if (path := self._paths.owner(partition)) in self._claims]
@@ -126,7 +131,7 @@ class Following:
             self._tracker.watch(path, Kind.DATA, False)
 
     def _watch_again(self, answers: Sequence[Node]) -> None:
-        """Watch what was not released after all."""
+        """Watch a claim again if its release did not happen."""
         for node in answers:
             if node.path in self._releasing:
                 self._releasing.discard(node.path)
@@ -134,7 +139,7 @@ class Following:
                     self._tracker.watch(node.path, Kind.DATA, True)
 
     def read_again(self, decision: ReadAgain) -> None:
-        """Read what is followed of these partitions once more."""
+        """Read the followed nodes of these partitions again."""
         partitions = [p for p in decision.partitions if p in self._scopes]
         if decision.parents and partitions:
             self._tracker.want_data(self._above(partitions), self._scopes[partitions[0]], by_writes=True)
@@ -142,12 +147,12 @@ class Following:
             self._tracker.touch(path)
 
     def watch_offsets(self, decision: WatchOffsets) -> None:
-        """Watch the offsets of these, or do not any more."""
+        """Watch the offsets of these partitions, or stop watching them."""
         for partition in decision.partitions:
             self._tracker.watch(self._paths.offset(partition), Kind.DATA, decision.watch)
 
     def let_go(self, decision: LetGo) -> None:
-        """Follow these no more."""
+        """Stop following these partitions."""
         partitions = [p for p in decision.partitions if self._scopes.pop(p, None) is not None]
         owners, offsets = ([path(p) for p in partitions] for path in (self._paths.owner, self._paths.offset))
         for owner, offset in zip(owners, offsets, strict=True):
@@ -163,18 +168,18 @@ class Following:
             self.nodes = fast_replace(self.nodes, parents={})
 
     def saying(self, data: bytes, status: MemberStatus) -> None:
-        """This status is about to be sent."""
+        """Note the status that is about to be sent."""
         self.nodes = fast_replace(self.nodes, sent=(data, status))
 
     def taken_in(self, held: Mapping[TopicPartition, Held]) -> None:
-        """A decision has seen all that was read; this is what is held by it."""
+        """Note that a decision has seen everything that was read. `held` is what the member holds by that decision."""
         view = self.nodes.view
         if view.fresh or (held is not self._held and (view.owners or view.positions)):
             self.nodes = fast_replace(self.nodes, view=view.taken_in(held))
         self._held = held
 
     def unread(self) -> frozenset[str]:
-        """Names of look-ups of which something is still to be read."""
+        """The names of the look-ups of which a node is still to be read."""
         unclean: Collection[str] = self._tracker.unclean()
         if not unclean:
             return frozenset()
@@ -182,17 +187,17 @@ class Following:
 
     @property
     def channel_read(self) -> bool:
-        """True when registration, channel and commands are read."""
+        """True when registration, channel and commands have been read."""
         return self._tracker.clean(CHANNEL)
 
     @property
     def stands(self) -> bool:
-        """True while the own registration is seen to stand: it was read on the present link, behind the link's sync,
-        and neither its watch nor a refusal of an own write says that it changed."""
+        """True while the own registration is known to exist: it was read on the present link, after the link's sync,
+        and neither its watch nor a refused write of its own says that it changed."""
         return not self.nodes.view.gone and self._tracker.watches(self._paths.registration)
 
     @property
     def unregistered(self) -> bool:
-        """True once the own registration itself was seen to be gone (an eviction removes it and leaves the mark)."""
+        """True once the own registration was seen to be gone. An eviction removes it, and leaves the mark `evicted`."""
         view: MemberView = self.nodes.view
         return self._paths.registration in view.missing or view.evicted

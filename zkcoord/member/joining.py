@@ -1,11 +1,12 @@
-"""How a consumer becomes a member: the parents, the channel, then status and registration in one multi.
+"""How a consumer becomes a member: it creates the parents, then the channel, then sets the status and creates the
+registration in one multi.
 
-Where groups must be adopted nothing is written before the group is. Each of these multis checks the version of the
-record that says so: a release of the group and a join exclude each other.
+Where groups must be adopted, nothing is written before the group is adopted. Each of these multis checks the version of
+the record that says so. So a release of the group and a join exclude each other.
 
-Each step is decided from what was read, so an unknown outcome is nothing special: the nodes stand, or they do not. But
-for the last: a registration that does not stand afterwards may have stood, been given partitions, and been removed by
-somebody, and no name is used twice (rule 1).
+Each step is decided from the nodes that were read, so a step with an unknown outcome needs no care: its nodes exist or
+they do not. The last step is the exception. A registration that is missing after an unknown outcome may have existed,
+have been given partitions, and have been removed by somebody. So its name is not used again (rule 1).
 """
 
 from __future__ import annotations
@@ -23,17 +24,18 @@ JOIN = "join"  # the scope
 
 
 class Joining:
-    """The way of one session to its registration."""
+    """The steps of one session to its registration."""
 
     def __init__(self, paths: MemberPaths, session_id: int, registration: bytes, tracker: Tracker) -> None:
         self._paths, self._session_id, self._registration, self._tracker = paths, session_id, registration, tracker
         self._nodes: dict[str, Node | None] = {}
-        self._sent = False  # what was sent last is the registration
+        self._sent = False  # True when the registration was sent last
         self.waits_for: str | None = None  # why nothing is written yet, and who must act
-        self.spent = False  # the name is, or perhaps was, registered: if not by this session now, there must be another
+        self.spent = False
+        # True once the name is, or may have been, registered: if this session does not own it, a new name is needed
 
     def take(self, node: Node) -> None:
-        """Take an answer in."""
+        """Take in a node that was read."""
         if node.path in self._nodes:
             self._nodes[node.path] = node
             self.spent |= node.path == self._paths.registration and node.exists
@@ -44,7 +46,7 @@ class Joining:
         return self._tracker.clean(JOIN)
 
     def end(self) -> None:
-        """A member: nothing of it is followed any more."""
+        """The consumer is a member: stop following the nodes of this scope."""
         self._tracker.unwant_scope(JOIN)
 
     def registered(self) -> bool:
@@ -53,11 +55,11 @@ class Joining:
         return node is not None and node.stat is not None and node.stat.ephemeral_owner == self._session_id
 
     def answered(self, outcome: Outcome) -> None:
-        """What was sent last has this outcome."""
+        """Take in the outcome of the transaction that was sent last."""
         self.spent = self.spent or (self._sent and outcome is not Outcome.REFUSED)
 
     def next_transaction(self, status: bytes) -> Transaction | None:
-        """What to write next, once `clean`; None: something more is to be read first, or the group is not adopted."""
+        """The next transaction, once `clean`. None: something must be read first, or the group is not adopted."""
         self._sent = False
         paths, layout = self._paths, self._paths.layout
         if layout.adopts and not self._read([layout.record(paths.group)], watch=True):
@@ -79,7 +81,7 @@ class Joining:
         return Transaction(writes=(*adopted, *join.writes), why=join.why)
 
     def _read(self, paths: list[str], *, watch: bool = False) -> bool:
-        """True when these were read; else they are from now on."""
+        """True when all of these paths have been read. Otherwise they are wanted from now on."""
         unread = [path for path in paths if path not in self._nodes]
         for path in unread:
             self._nodes[path] = None
@@ -87,7 +89,7 @@ class Joining:
         return not unread
 
     def _adopted(self) -> tuple[CheckNode] | None:
-        """The check that the group is adopted still; None while it is not, and its record is watched."""
+        """The check that the group is still adopted. None: it is not adopted, and its record is watched."""
         group = self._paths.group
         node = self._nodes[self._paths.layout.record(group)]
         self.waits_for = (

@@ -1,8 +1,10 @@
-"""How a consumer's session ends: it leaves, everything is released after a reject, or it gives its registration up.
+"""How a consumer's session ends: the consumer leaves, it releases everything after a reject, or it gives its
+registration up.
 
-What it held is another's once its registration is gone, which goes with the session. So a session that is given up
-while its registration may stand stays open until the application has answered `lost` and `stop`, but no longer than the
-lease: then reading has ended in any case. So does the last session of a loop that ends by an error (F80).
+Others may take its partitions once its registration is gone, and the registration goes with the session. So a session
+that is given up while its registration may exist stays open until the application has answered `lost` and `stop`, but
+no longer than the lease: then reading has ended in any case. The same holds for the last session of a loop that ends
+with an error (F80).
 """
 
 from __future__ import annotations
@@ -16,18 +18,21 @@ from zkcoord.member.registered import Registered
 from zkcoord.shell.loop import Loop
 
 REJOIN_MS = (1_000, 2_000, 5_000, 10_000, 30_000)
-"""Waits before registering again after a lost registration, growing while it happens again and again."""
+"""Waits in ms before the next registration after a lost one. Each further loss in a row takes the next wait, since the
+cause is likely to last."""
 
 REJECTED_MS = (30_000, 60_000, 120_000, 300_000)
-"""Waits before registering again after a reject: what it is about is hardly mended sooner."""
+"""Waits in ms before the next registration after a reject. They are long, since somebody must change a setting
+first."""
 
 LOOK_MS = 100
-"""How often an application is asked whether what it lost is still in work: nothing else tells when it is not."""
+"""ms between two questions to the application whether it still works on lost partitions. No event tells that it has
+finished."""
 
 
 def open_until_ms(lease: Lease | None, registered: Registered | None, now_ms: int) -> int:
-    """How long a session is kept open at most: its end frees what is held. Where owners do not go with their session,
-    that is so only while the registration stands."""
+    """Until when a session is kept open at most. Its end frees the held partitions. Where owners do not go with their
+    session, this is so only while the registration exists."""
     if lease is None or registered is None:
         return now_ms
     if registered.following.unregistered and not registered.paths.layout.ownership.claimed:
@@ -36,15 +41,15 @@ def open_until_ms(lease: Lease | None, registered: Registered | None, now_ms: in
 
 
 class Parting:
-    """The ends of one consumer's sessions, and the waits before the next."""
+    """The ends of one consumer's sessions, and the waits before the next session."""
 
     def __init__(self, loop: Loop, calls: Calls, at_rest: Callable[[], bool]) -> None:
-        """`at_rest`: nothing of what was lost is in work any more, as far as the application can tell."""
+        """`at_rest` returns True when the application works on no lost partition any more, as far as it can tell."""
         self._loop, self._calls, self._at_rest = loop, calls, at_rest
-        self._losses = self._rejections = 0  # in a row; 0 again with an acknowledged start
+        self._losses = self._rejections = 0  # in a row; an acknowledged start sets them to 0
         self._leaving: list[Future[None]] = []
-        self._until_ms: int | None = None  # a session was given up: it stays open until then at most
-        self._error: BaseException | None = None  # given up for good
+        self._until_ms: int | None = None  # until when a session that was given up may stay open
+        self._error: BaseException | None = None  # why the consumer gives up for good
 
     @property
     def leaving(self) -> bool:
@@ -57,23 +62,23 @@ class Parting:
         return self._until_ms is not None
 
     def leave(self, future: Future[None]) -> None:
-        """The consumer is asked to leave; `future` ends when it has."""
+        """The consumer is asked to leave. `future` is completed when it has left."""
         self._leaving.append(future)
 
     def started(self) -> None:
-        """A start was acknowledged: the next wait is the shortest again."""
+        """A start was acknowledged: the next wait is the shortest one again."""
         self._losses = self._rejections = 0
 
     def give_up(self, error: BaseException | None, until_ms: int, now_ms: int) -> None:
-        """The registration is given up, and the application was told: end the session once it has answered, or at
-        `until_ms` (the lease's end). Then register afresh after a wait; with an `error`, never."""
-        if self._until_ms is None:  # else it was given up before, and what was told then may not be obeyed yet
+        """The registration is given up, and the application was told. End the session once the application has
+        answered, or at `until_ms` (the lease's end). Then register again after a wait; with an `error`, never."""
+        if self._until_ms is None:  # else it was given up before, and the application may not have obeyed yet
             self._until_ms = until_ms
         self._error = self._error or error
         self.advance(now_ms)
 
     def advance(self, now_ms: int) -> int | None:
-        """End a session that was given up when it is time; returns when to look again."""
+        """End a session that was given up, if it is time. Returns when to look again."""
         if self._until_ms is None:
             return None
         wait_ms = self._wait(self._until_ms, now_ms)
@@ -82,9 +87,9 @@ class Parting:
         return wait_ms
 
     def last(self, until_ms: int, now_ms: int) -> int | None:
-        """The loop is over, and the application was told; returns when to look again whether it may still read. None:
-        it does not, or `until_ms` (the lease's end) is over; then all calls of `leave` are answered."""
-        if self._until_ms is None:  # else the registration was given up before, and that lease counts
+        """The loop is over, and the application was told. Returns when to look again whether it may still read. None:
+        it does not read any more, or `until_ms` (the lease's end) is over. Then all calls of `leave` are answered."""
+        if self._until_ms is None:  # else it was given up before, and that lease's end counts
             self._until_ms = until_ms
         wait_ms = self._wait(self._until_ms, now_ms)
         if wait_ms is None:
@@ -97,23 +102,24 @@ class Parting:
         return until_ms if self._calls.reading else min(until_ms, now_ms + LOOK_MS)
 
     def session_lost(self, now_ms: int) -> None:
-        """The session has ended by itself: one that was given up need not be waited for."""
+        """The session has ended by itself: if it was given up, the wait is over."""
         if self.under_way:
             self._end_given_up(now_ms)
 
     def released(self, now_ms: int) -> None:
-        """Everything is released: end the session; after a reject register again later."""
+        """Everything is released: end the session. After a reject, register again later."""
         wait_ms = REJECTED_MS[min(self._rejections, len(REJECTED_MS) - 1)]
         self._rejections += 1
         self.end(now_ms, wait_ms)
 
     def end(self, now_ms: int, reopen_in_ms: int | None = None) -> None:
-        """End the session, and open the next after a wait; never (None, too) when the consumer was asked to leave."""
+        """End the session, and open the next one after `reopen_in_ms`. It is never opened with None, or when the
+        consumer was asked to leave."""
         self._loop.end_session(now_ms, reopen_in_ms=None if self._leaving else reopen_in_ms)
         self.left()
 
     def left(self) -> None:
-        """The session is over: whoever asked the consumer to leave is answered."""
+        """The session is over: complete the futures of `leave`."""
         for future in self._leaving:
             future.set_result(None)
         self._leaving.clear()

@@ -1,5 +1,6 @@
-"""One registration's calls to the group's commits in Kafka (`core.member.log`), through a port of the application's
-shape. They do not count among the calls that wait for the application."""
+"""The calls of one registration that read and write the group's commits in Kafka (`core.member.log`). They go through a
+port with the same interface as the application's callbacks. They do not count among the calls that wait for the
+application."""
 
 from __future__ import annotations
 
@@ -11,11 +12,11 @@ from zkcoord.shell.ports import Callbacks, CallDone
 
 
 class LogCalls:
-    """The calls under way, as decisions see them: `log`."""
+    """The calls under way. `log` is what decisions see of them."""
 
     def __init__(self, port: Callbacks, tokens: Calls, log: CommitLog) -> None:
-        """`port`: `read` takes partitions and answers partition -> KafkaCommit; `commit` takes that, and answers a
-        CommitOutcome. It is for one group, and stamps the wall clock's time (`Stamp.at_ms`)."""
+        """`port` serves one group. Its `read` takes partitions and answers partition -> KafkaCommit; its `commit` takes
+        such a mapping and answers a CommitOutcome. It stamps commits with the wall clock's time (`Stamp.at_ms`)."""
         self._port, self._tokens, self.log = port, tokens, log
 
     def call(self, decision: AskCommits | CommitToKafka) -> None:
@@ -29,11 +30,11 @@ class LogCalls:
             self._port.call(token, "commit", decision.commits)
 
     def answered(self, done: CallDone) -> None:
-        """Take an answer in; another registration's changes nothing."""
+        """Take in an answer. An answer to another registration's call changes nothing."""
         self.log = self.log.answered(done.token, done.value, done.error)
 
     def heard(self) -> None:
-        """A decision has seen all answers."""
+        """Note that a decision has seen all answers."""
         self.log = self.log.heard()
 
     def named(self, tree: str) -> None:

@@ -1,7 +1,8 @@
-"""The others of a group that may have old consumers: registrations, topics and owners as one member follows them.
+"""The other members of a group that may have old consumers: registrations, topics and owners, as one member follows
+them.
 
-Registrations are read once each, an unreadable one is watched. While old members are there, the topics of their plan
-are watched, and the lists of owners of the own share: so the member sees what comes free.
+Each registration is read once; one that cannot be read is watched. While old members are there, this watches the topics
+of their plan, and the lists of owners of the member's own share. So the member sees which partitions come free.
 """
 
 from __future__ import annotations
@@ -30,11 +31,13 @@ NEIGHBOURS = "neighbours"  # the scope of all that is followed here
 Key = tuple[str, Kind]
 
 OLD_SESSION_MS = 30_000
-"""An old member's session, for a guess when it stops committing: five times the default, as nothing shows it."""
+"""ms: an old member's session timeout. It is a guess, since no node shows the real one: five times the old consumers'
+default. It serves to estimate when an old member stops committing."""
 
 
 class Neighbourhood:
-    """One session's. Invariant: `_wanted` is what is followed here."""
+    """The neighbours as one session follows them. Invariant: `_wanted` holds exactly the nodes that are followed
+    here."""
 
     def __init__(self, layout: Layout, group: str, tracker: Tracker, stores: tuple[str, ...]) -> None:
         """`stores`: the offset stores that the consumer can use."""
@@ -43,49 +46,49 @@ class Neighbourhood:
         self._adoption: Adoption | None = None
         self._record_version = 0
         self._record_path = layout.record(group)
-        self._wanted: dict[str, set[Key]] = {}  # by what they stand at, or right below
-        self._owned: dict[str, frozenset[int]] = {}  # topic -> partitions with an owner, of the topics of the share
+        self._wanted: dict[str, set[Key]] = {}  # parent or own path -> what is followed there
+        self._owned: dict[str, frozenset[int]] = {}  # topic -> partitions with an owner, for the topics of the share
         self._incarnations: dict[str, int] = {}
         self._joined_ms: dict[str, int] = {}  # when each registration was seen first
         self._store = ZOOKEEPER  # the offset store of the record
-        self._seen_ms: int | None = None  # the first answer that `now` has not taken in
-        self._current = False  # nothing was read since `_now` was made
+        self._seen_ms: int | None = None  # time of the first answer that `now` has not taken in
+        self._current = False  # True when nothing was read since `_now` was made
         self._member = False
         self._now = ALONE
-        self.own = ""  # the path of the own registration, which is followed elsewhere
+        self.own = ""  # path of the own registration, which `Following` follows
         self._follow(ids := layout.ids(group), (ids, Kind.CHILDREN))
 
     def topics_from(self, layout: Layout) -> None:
-        """The tree's topics come from another place from now on: nothing of the earlier one counts any more."""
+        """The tree's topics come from another place from now on: forget the topics of the earlier place."""
         if layout.topics == self._layout.topics:
             return
         self._follow_only(self._layout.topics, set())
         self._layout, self._topics, self._current = layout, KnownTopics(layout), False
 
     def begin(self) -> None:
-        """A member: nobody else follows the record from now on."""
+        """The consumer is a member: from now on only this object follows the record."""
         self._member = True
         self._follow(self._record_path, (self._record_path, Kind.DATA))
         self._wait_for_others()
 
     def _wait_for_others(self) -> None:
-        """While all members are ours, nothing here has haste: it is read along with what a hand-over reads. A change of
-        `ids` then counts from the moment at which it may have been told."""
+        """While all members are zkcoord's, reads for this scope may wait, and are sent together with what a hand-over
+        reads. A change of `ids` then counts from the earliest moment at which ZooKeeper may have reported it."""
         self._tracker.patient(NEIGHBOURS, patient=self._patient)
 
     @property
     def _patient(self) -> bool:
-        """True when what is read may have been told so long ago."""
+        """True when a node may have been reported up to `PATIENCE_MS` before it is read."""
         return self._member and self._now.mode.coordinated
 
     def _follow(self, above: str, *keys: Key, watch: bool = True) -> None:
         for path, kind in keys:
             self._tracker.want(path, kind, watch=watch, scope=NEIGHBOURS)
-            self._tracker.watch(path, kind, watch)  # somebody else may have wanted it otherwise
+            self._tracker.watch(path, kind, watch)  # somebody else may have wanted it with another setting
         self._wanted.setdefault(above, set()).update(keys)
 
     def _follow_only(self, above: str, keys: set[Key], *, watch: bool = True) -> bool:
-        """Follow these, and nothing else that stands there; True if one of them is new."""
+        """Follow these nodes below `above`, and no others there. Returns True if one of them is new."""
         known = self._wanted.setdefault(above, set())
         new = keys - known
         for path, kind in sorted(known - keys, key=str):
@@ -97,8 +100,8 @@ class Neighbourhood:
         return bool(new)
 
     def take(self, node: Node, now_ms: int) -> bool:
-        """Take an answer in; True if it is followed here."""
-        if node.path == self._record_path:  # also while it is followed for the joining
+        """Take in a node that was read. Returns True if it is followed here."""
+        if node.path == self._record_path:  # also while `Joining` follows it
             self._record(node)
         elif node.path == self.own and (own := self._layout.parse(node.path)) is not None:
             self._current = False
@@ -124,7 +127,7 @@ class Neighbourhood:
         try:
             self._topics.take(node)
         except CorruptError:
-            return  # what was known still holds; a coordinator tells of it
+            return  # the earlier topic still counts; a coordinator reports the corrupt one
 
     def _of_group(self, address: Address, node: Node, told_ms: int) -> None:
         self._modes.take(address, node)
@@ -153,18 +156,18 @@ class Neighbourhood:
         try:
             record = decode_record(node.data)
         except CorruptError:
-            return  # what was known still holds
+            return  # the earlier record still counts
         self._adoption, self._store = record.adoption, record.store_name
 
     def now(self, consumer_id: str, now_ms: int) -> Neighbours | None:
-        """What is known now, the same object while nothing changes; None while something is still to be read."""
+        """What is known now: the same object while nothing changes. None: something is still to be read."""
         if not self._tracker.clean(NEIGHBOURS):
             return None
         ends_ms = self._now.mode.grace_ends_ms
         if self._current and (ends_ms is None or now_ms < ends_ms):
             return self._now
         old = bool(self._modes.neighbours.old)
-        for name in self._modes.neighbours.unreadable:  # who made it may be about to write it
+        for name in self._modes.neighbours.unreadable:  # their makers may be about to write them
             self._tracker.watch(self._layout.registration(self._group, name), Kind.DATA, True)
         needed = self._modes.topics(self._adoption, self._topics.listed or frozenset())
         above = self._layout.topics
@@ -204,7 +207,7 @@ class Neighbourhood:
 def _moved(
     before: Neighbours, share: Mapping[TopicPartition, str] | None, seen_ms: int
 ) -> Mapping[TopicPartition, int]:
-    """When each partition was seen to go to others that the plan gave to this member once, and does not now."""
+    """For each partition that the plan gave to this member and gives to others now: when that was seen."""
     if share is None:
         return {}
     known = {partition: at_ms for partition, at_ms in before.moved_ms.items() if partition not in share}

@@ -17,8 +17,8 @@ from zkcoord.tree.snapshot import Node
 SCOPE = "place"
 
 IDLE_MS = 5_000
-"""A member that held nothing for so long looks at the group's record. One that reads need not, and most of those that
-have just joined are told to start sooner."""
+"""ms that a member must have held nothing before it looks at the group's record. A member that reads need not look, and
+most members that have just joined are told to start sooner."""
 
 LEAVING = (
     "the group is being moved to {address}, and nobody reads it until that ends; if it broke off, whoever moves it runs"
@@ -49,27 +49,28 @@ def elsewhere(record: GroupRecord | None, group: str) -> str | None:
 
 
 class PlaceCheck:
-    """Watches the group's record, but only for a member that holds nothing. Where groups are adopted the record is
-    followed anyway: there this only looks at it, also before the consumer is a member."""
+    """Watches the group's record, but only for a member that holds nothing. Where groups are adopted, another part
+    follows the record anyway, also before the consumer is a member: there this check only takes in what was read."""
 
     def __init__(self, group: str, events: Events) -> None:
         self._group, self._events = group, events
-        self._told: str | None = None  # where the group is read, as it was told last
-        self._wanted = ""  # the path of the record, while this check has it watched
-        self._path = ""  # of the record, once the layout is known
+        self._told: str | None = None  # where the group is read, as the user was told last
+        self._wanted = ""  # path of the record while this check watches it, else empty
+        self._path = ""  # path of the record, once the layout is known
         self._idle_since_ms: int | None = None
-        self.where: str | None = None  # as the record says that was read last
+        self.where: str | None = None  # where the group is read, by the record that was read last
 
     def begin(self) -> None:
         """A session begins: nothing is known, and nothing watched."""
         self._wanted, self._idle_since_ms, self.where = "", None, None
 
     def join(self, layout: Layout) -> None:
-        """It is about to register in a tree of this layout."""
+        """The consumer is about to register in a tree of this layout."""
         self._path = layout.record(self._group)
 
     def member(self, tracker: Tracker, layout: Layout, now_ms: int, *, idle: bool) -> bool:
-        """It is a member, and holds something or not; True once it was told that the group is read elsewhere."""
+        """Look at the record if the member holds nothing (`idle`). Returns True once the user was told that the group
+        is read elsewhere."""
         if not idle:
             if self._wanted:
                 tracker.unwant(self._wanted)
@@ -87,8 +88,8 @@ class PlaceCheck:
         return self._told is not None
 
     def take(self, node: Node) -> None:
-        """Take in an answer, if it is about the record. One that nobody can parse changes nothing: a coordinator tells
-        it."""
+        """Take in a node that was read, if it is the record. A record that cannot be parsed changes nothing: a
+        coordinator reports it."""
         if node.path != self._path:
             return
         try:

@@ -1,6 +1,7 @@
-"""One registration at work: what was read becomes the view, decisions become calls, multis, reads and answers.
+"""One registration at work: nodes that were read become the view, and decisions become calls, multis, reads and
+answers.
 
-A new registration is a new object; nothing of the earlier one is carried over, except by being read from the tree.
+A new registration is a new object. It takes nothing over from the earlier one, except what it reads from the tree.
 """
 
 from __future__ import annotations
@@ -60,14 +61,15 @@ from zkcoord.tree.member import MemberPaths
 from zkcoord.tree.member_plan import MemberSizes, encode_member_status, plan
 from zkcoord.tree.snapshot import Node
 
-WRITE = "write"  # the tag and lane of a consumer's multis
+WRITE = "write"  # tag and lane of a consumer's multis
 
 STEPS_MAX = 50
-"""So many decisions may follow each other at once: no more than some ten ever do."""
+"""Number of decisions that may follow each other in one step. No more than about ten ever do; the limit ends an endless
+loop."""
 
 
 class Registered:
-    """One registration, from its name on."""
+    """One registration, from the choice of its name on."""
 
     def __init__(
         self,
@@ -87,24 +89,27 @@ class Registered:
         self._log = log
         self._sizes = MemberSizes(paths)
         below = paths.layout.owners(paths.group), paths.layout.offsets(paths.group)
-        self._mine = (paths.registration, paths.channel, *below)  # all that is followed stands there
+        self._mine = (paths.registration, paths.channel, *below)
+        # every path that `Following` reads begins with one of these
         self._numbers = count(1)
-        self._asked: tuple[Asked, ...] = ()  # bounded by the program's threads, which wait for their futures
+        self._asked: tuple[Asked, ...] = ()
+        # bounded by the number of the program's threads, which wait for their futures
         self._futures: dict[int, Future[None]] = {}
-        self._firsts: tuple[FirstRecords, ...] = ()  # that no decision has seen
-        self._rested: tuple[object, ...] = ()  # what the last step depended on, if it decided nothing; else ()
-        self._wake_at_ms: int | None = None  # by that step
+        self._firsts: tuple[FirstRecords, ...] = ()  # first records that no decision has seen yet
+        self._rested: tuple[object, ...] = ()  # inputs of the last step, if it decided nothing; else ()
+        self._wake_at_ms: int | None = None  # the wake-up time of that step
 
     # what comes in
 
     def read(self, nodes: Sequence[Node]) -> list[Node]:
-        """Take answers in; returns those that are about something else."""
+        """Take in the nodes that were read. Returns those that are about something else."""
         others = [node for node in nodes if not node.path.startswith(self._mine)]
         self.following.read([node for node in nodes if node.path.startswith(self._mine)] if others else nodes)
         return [node for node in others if not self.statuses.take(node)] if others else others
 
     def tree_named(self, tree: str) -> bool:
-        """Commits in Kafka name this tree from now on. False if some name another one: they do not count any more."""
+        """Commits in Kafka name this tree from now on. Returns False if some of them name another tree: those do not
+        count any more."""
         if self._log is None or self._log.log.tree == tree:
             return True
         if self.memory.mirror.acked or self.memory.mirror.exchange is not None:
@@ -113,19 +118,19 @@ class Registered:
         return True
 
     def called(self, done: CallDone) -> None:
-        """The application answered; answers to an earlier registration's calls change nothing."""
+        """The application answered. An answer to an earlier registration's call changes nothing."""
         self.application = self.application.answered(done.token, done.value, done.error, part=done.part)
         if self._log is not None:
             self._log.answered(done)
 
     def ask(self, request: CommitRequest | AnnounceRequest, future: Future[None]) -> None:
-        """The program asks for a write; `future` ends with None, a FencedError, or another ZkcoordError."""
+        """The program asks for a write. `future` ends with None, a FencedError, or another ZkcoordError."""
         number = next(self._numbers)
         self._asked = (*self._asked, Asked(number, request))
         self._futures[number] = future
 
     def reading(self, first: FirstRecords) -> None:
-        """The application was handed first records: told with what is written next."""
+        """The application was handed first records. The next write says so in the status."""
         self._firsts = (*self._firsts, first)
 
     # what is decided
@@ -133,7 +138,7 @@ class Registered:
     def view(
         self, now_ms: int, *, leased: bool, leaving: bool, said: tuple[int, int] | None, neighbours: Neighbours = ALONE
     ) -> MemberView:
-        """The member as it is now."""
+        """The member as it is now, for a decision."""
         loop, following = self._loop, self.following
         if self.application.full is not self._calls.full:
             self.application = fast_replace(self.application, full=self._calls.full)
@@ -158,7 +163,8 @@ class Registered:
     def advance(
         self, now_ms: int, *, leased: bool, leaving: bool, said: tuple[int, int] | None, neighbours: Neighbours = ALONE
     ) -> tuple[int | None, Rejoin | Leave | None]:
-        """Do what can be done now; returns when to decide again, and how the registration ends, if it does."""
+        """Do everything that can be done now. Returns when to decide again, and how the registration ends, if it
+        does."""
         flags = (leased, leaving, said, neighbours)
         if self._at_rest(now_ms, *flags):
             return self._wake_at_ms, None
@@ -184,8 +190,8 @@ class Registered:
         return now_ms, None
 
     def _at_rest(self, now_ms: int, *flags: object) -> bool:
-        """True when the last step decided nothing with all read, and nothing that it depends on has changed since: most
-        steps are about the lease only, or tell what must be read again, which allows nothing."""
+        """True when the last step decided nothing with everything read, and its inputs have not changed since. Most
+        steps are such: they are about the lease only, or they name nodes to read again, which allows no decision."""
         if not self._rested or self._rested[0] is not self.following.nodes:
             return False
         if self._wake_at_ms is not None and now_ms >= self._wake_at_ms:
@@ -193,7 +199,7 @@ class Registered:
         return all(map(is_, self._rested, self._inputs(now_ms, *flags)))
 
     def _inputs(self, now_ms: int, *flags: object) -> tuple[object, ...]:
-        """All that a decision depends on while nothing is being read; each is another object once it changes."""
+        """Everything that a decision depends on while nothing is being read. Each is another object once it changes."""
         loop, ready = self._loop, self._loop.ready(WRITE, now_ms)
         about_loop = (loop.settled, loop.commits_in_flight > 0, ready, self._calls.full)
         log = None if self._log is None else self._log.log
@@ -278,7 +284,7 @@ class Registered:
     # its end
 
     def lost(self, why: str) -> None:
-        """The registration is over: the application is told, and who waits for a write."""
+        """The registration is over: tell the application, and complete the futures that wait for a write."""
         lost = sorted(started(self.application, self.memory))
         if lost:
             self._lose(lost, resuming=True)
@@ -286,14 +292,14 @@ class Registered:
         self.fail(FencedError(f"{self.paths.consumer_id} lost its registration: {why}"))
 
     def fail(self, error: ZkcoordError) -> None:
-        """Nothing can be written any more."""
+        """Nothing can be written any more: fail all futures with this error."""
         for number in list(self._futures):
             self._answer(number, error)
 
     def sent_away(self) -> str | None:
-        """Why this consumer must not register again by itself; None: it may."""
+        """Why this consumer must not register again by itself. None: it may."""
         return sent_away(self.following.nodes.view, self.memory)
 
     def event(self, name: str, fields: Mapping[str, Any]) -> None:
-        """Report what happened, with who it happened to."""
+        """Report an event, with the group and the consumer."""
         self._events(name, {**fields, "group": self.paths.group, "consumer": self.paths.consumer_id})

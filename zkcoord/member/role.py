@@ -1,8 +1,9 @@
-"""The consumer's role: joins, keeps its lease, has its registration advance, leaves. One registration a session.
+"""The consumer's role over its sessions: it joins, keeps its lease, advances its registration, and leaves. Each session
+has one registration at a time.
 
-What is done as a member is decided in `core.member`: commands are obeyed one after the other, in their order, and at
-most one write is under way at a time (the multis of one release or commit count as one), so every write carries
-versions that only a stranger can have moved.
+`core.member` decides what a member does. Commands are obeyed one after the other, in their order. At most one write is
+under way at a time (the multis of one release or commit count as one). So only somebody else's write can have changed a
+version that a write carries.
 """
 
 from __future__ import annotations
@@ -46,21 +47,21 @@ FIRST = "first"  # the scope of the schema
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberSettings:
-    """What a consumer brings along. `registration` is given the negotiated session timeout in ms."""
+    """The settings of one consumer. `registration` takes the negotiated session timeout in ms."""
 
     group: str
     new_id: Callable[[], str]
     registration: Callable[[int], bytes]
-    topics: Sequence[str] = ()  # subscribed to by name: told of when they do not exist
-    wildcard: Wildcard | None = None  # or so: told of when there is no such topic
-    log_patience_ms: int = 20_000  # so long Kafka's answer about commits is waited for
-    checkpoint_ms: int = CHECKPOINT_MS  # what was committed to Kafka so long ago is committed again
-    cluster_id: Callable[[], str | None] | None = None  # of the brokers that are read, once they have told it
+    topics: Sequence[str] = ()  # subscribed by name; the user is told if one does not exist
+    wildcard: Wildcard | None = None  # or subscribed by wildcard; the user is told if it takes no topic
+    log_patience_ms: int = 20_000  # how long to wait for Kafka's answer about commits
+    checkpoint_ms: int = CHECKPOINT_MS  # the age at which a commit in Kafka is committed again
+    cluster_id: Callable[[], str | None] | None = None  # id of the brokers' cluster, once they have told it
     bootstrap_servers: str = ""  # their addresses
 
 
 class MembershipRole:
-    """One consumer's membership over its sessions. `readable` and `lease` may be read from any thread."""
+    """One consumer's membership over its sessions. Any thread may read `readable` and `lease`."""
 
     def __init__(
         self,
@@ -70,33 +71,35 @@ class MembershipRole:
         events: Events,
         log: Callbacks | None = None,
     ) -> None:
-        """`log`: the group's commits in Kafka (`core.member.log`), on threads of its own; None: ZooKeeper only."""
+        """`log` reads and writes the group's commits in Kafka (`core.member.log`), on threads of its own. None: commits
+        are in ZooKeeper only."""
         self._loop, self._settings, self._events, self._log = loop, settings, events, log
         self._calls = Calls(callbacks)
         self._parting = Parting(loop, self._calls, lambda: self.may_join())
         self.said: tuple[int, int] | None = None  # progress and lag, as the application last reported them
         self.firsts: deque[FirstRecords] = deque()  # first records that the application was handed; any thread adds
-        self.may_join: Callable[[], bool] = lambda: True  # asked at least whenever the lease is looked at
+        self.may_join: Callable[[], bool] = lambda: True  # called at least whenever the lease is looked at
         self._absences = Absences(settings.group, settings.topics, settings.wildcard, events)
         self.cluster = ClusterCheck(settings.cluster_id, settings.bootstrap_servers)
-        self.stop_needs_ms = 0  # the application: beside old members that wait less for it, it does not join
+        self.stop_needs_ms = 0
+        # how long the application's stop takes; the consumer does not join beside old members that wait less
         self.generation = 0
-        self._waited = False  # it was told why this consumer could not register
+        self._waited = False  # True once the user was told why this consumer could not register
         self.readable: frozenset[TopicPartition] = frozenset()
         self._forget()
 
     def _forget(self) -> None:
         self.readable = frozenset()
         self.lease: Lease | None = None
-        self.registered: Registered | None = None  # or about to be
+        self.registered: Registered | None = None  # a present or future registration
         self.member = False
         self._session_id = 0
         self._joining: Joining | None = None
         self._schema: Node | None = None
-        self._renamed = False  # the tree has another id than the one that commits in Kafka name
+        self._renamed = False  # True when commits in Kafka name an earlier id of the tree
         self._told_waiting: str | None = None
-        self._neighbourhood: Neighbourhood | None = None  # where groups may have old members
-        self._neighbours = ALONE  # as they were last known
+        self._neighbourhood: Neighbourhood | None = None  # only where groups may have old members
+        self._neighbours = ALONE  # the neighbours as they were last known
 
     @property
     def consumer_id(self) -> str | None:
@@ -104,14 +107,15 @@ class MembershipRole:
         return self.registered.paths.consumer_id if self.registered is not None and self.member else None
 
     def allowed(self, partition: TopicPartition, now_ms: int) -> bool:
-        """True while the partition may be read, whatever the loop is at: it runs, and the lease holds."""
+        """True while the partition may be read, whatever the loop is doing: it runs, and the lease holds."""
         lease = self.lease
         here = partition in self.readable and lease is not None and lease.holds(now_ms)
         return here and self.cluster.error is None
 
     @property
     def stop_within_ms(self) -> int | None:
-        """How long old members wait for a stop; None: none can be there, or it is not known now. Any thread."""
+        """How long old members wait for a stop. None: there can be no old members, or this is not known now. Any thread
+        may ask."""
         return self._neighbours.stop_within_ms
 
     # the session
@@ -126,7 +130,7 @@ class MembershipRole:
         self._absences.begin()
 
     def session_resumed(self, session_timeout_ms: int, now_ms: int) -> None:
-        """The same session again: everything is being read, after a sync that also tells the lease."""
+        """The same session goes on. Everything is read again, after a sync that also extends the lease."""
         if self.lease is not None:
             self.lease.negotiated(session_timeout_ms)
 
@@ -139,7 +143,7 @@ class MembershipRole:
         self._parting.session_lost(now_ms)
 
     def ended(self, now_ms: int) -> int | None:
-        """The loop is over: the session stays open while the application may still read, for a lease at most."""
+        """The loop is over. The session stays open while the application may still read, for one lease at most."""
         until_ms = open_until_ms(self.lease, self.registered, now_ms)
         self._lost("the consumer has ended")
         return self._parting.last(until_ms, now_ms)
@@ -150,7 +154,7 @@ class MembershipRole:
         self._forget()
 
     def _rejoin(self, why: str, now_ms: int, error: BaseException | None = None) -> None:
-        """Give registration and session up: wait (growing), register afresh; never when there is an error."""
+        """Give up registration and session, wait (longer each time), and register again; never if there is an error."""
         registered = self.registered
         sent_away = registered.sent_away() if registered is not None else None
         if error is None and sent_away is not None:
@@ -182,7 +186,8 @@ class MembershipRole:
         return others.take(node, now_ms)
 
     def _tree_named(self, schema: Node) -> None:
-        """A migration may give the tree an id while members are registered. What cannot be read changes nothing."""
+        """Take in the tree's id, which a migration may set while members are registered. A schema that cannot be read
+        changes nothing."""
         if self.registered is None or not schema.exists:
             return
         try:
@@ -194,7 +199,8 @@ class MembershipRole:
             return
 
     def committed(self, tag: Any, done: CommitDone, sent_ms: int, now_ms: int) -> None:
-        """An outcome: one that a server gave counts for the lease. What became of the write is learned by reading."""
+        """Take in an outcome. If a server gave it, it counts for the lease. Whether the write took effect is learned by
+        reading."""
         if done.answered:
             self.synced(sent_ms, now_ms)
         if tag == JOIN and self._joining is not None:
@@ -208,19 +214,19 @@ class MembershipRole:
                 self._extend_lease(self.registered)
 
     def _extend_lease(self, registered: Registered) -> None:
-        """Let what was answered count, once the registration is seen to stand behind it."""
+        """Let answered requests extend the lease, once the registration is seen to exist after them."""
         if self.lease is not None and registered.following.stands and self.lease.extend():
             registered.event("lease_extended", {"lease_until_mono_ms": self.lease.until_ms, "level": "debug"})
 
     def called(self, done: CallDone, now_ms: int) -> None:
-        """The application answered; answers to an earlier registration's calls change nothing."""
+        """The application answered. An answer to an earlier registration's call changes nothing."""
         self._calls.answered(done.token)
         if self.registered is not None:
             self.registered.called(done)
 
     def requested(self, request: Request, now_ms: int) -> None:
-        """`commit`: offsets, fenced (its argument is a CommitRequest); `announce`: ranges (an AnnounceRequest);
-        `stop`: leave; `exit`: end with this error, by which a callback ends the program."""
+        """Take in a request of the program. `commit`: write offsets (a CommitRequest). `announce`: write ranges (an
+        AnnounceRequest). `stop`: leave. `exit`: end with the error with which a callback ends the program."""
         invariant(request.name in ("commit", "announce", "stop", "exit"), f"a consumer is asked to {request.name!r}")
         if request.name == "stop":
             self._parting.leave(request.future)
@@ -241,7 +247,7 @@ class MembershipRole:
     # what is decided
 
     def decide(self, now_ms: int) -> int | None:
-        """Do what can be done now; returns when the lease must be looked at again."""
+        """Do everything that can be done now. Returns when the lease must be looked at again."""
         if self._parting.under_way:
             return self._parting.advance(now_ms)
         if (confused := self.cluster.error) is not None:
@@ -279,7 +285,8 @@ class MembershipRole:
         return min(wake_at_ms, lease_ms)
 
     def _can_leave_cleanly(self, now_ms: int) -> bool:
-        """False when there is nothing to release, or no link and no lease: then the session's end does it."""
+        """False when there is nothing to release, or there is neither link nor lease. Then the session's end releases
+        everything."""
         return self.member and (self._loop.connected or (self.lease is not None and self.lease.holds(now_ms)))
 
     def _able_to_join(self, now_ms: int) -> bool:
@@ -346,7 +353,7 @@ class MembershipRole:
         return CommitLog(tree=tree, patience_ms=settings.log_patience_ms, checkpoint_ms=settings.checkpoint_ms)
 
     def _tell_waiting(self, why: str | None) -> None:
-        """Tell once why this consumer cannot register, and who must act."""
+        """Report once why this consumer cannot register, and who must act."""
         if why is not None and why != self._told_waiting:
             self._waited = True
             self._events("waiting", {"why": why, "group": self._settings.group, "level": "warning"})
@@ -373,7 +380,8 @@ class MembershipRole:
         return wake_at_ms
 
     def _leave(self, registered: Registered, now_ms: int) -> None:
-        """Everything is released: end the session; after a reject register again later, or never if it is final."""
+        """Everything is released: end the session. After a reject, register again later, or never if the reject is
+        final."""
         sent_away = registered.sent_away()
         registered.fail(FencedError("the consumer has left the group"))
         self._forget()

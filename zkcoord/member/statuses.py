@@ -1,7 +1,7 @@
-"""What the other consumers of a group announced, as their statuses say: read when a member is about to claim by itself.
+"""The ranges that other consumers of a group announced, read from their statuses before a member claims by itself.
 
-A coordinator hands announced ranges on with its starts. In a mixed group nobody sends any, so the claimer looks for the
-ranges of who had a partition before: in channels of the dead, and of the living that released it.
+A coordinator hands announced ranges on with its starts. In a mixed group nobody sends starts. So the claimer looks for
+ranges of earlier owners: in the channels of dead members, and of living members that released a partition.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SCOPE = f"{LOOK_UP}{STATUSES}"
 
 
 class Statuses:
-    """The announced ranges that the last look-up found; nothing is watched."""
+    """The announced ranges that the last look-up found. Nothing is watched."""
 
     def __init__(self, paths: MemberPaths, tracker: Tracker) -> None:
         self._own, self._tracker = paths.channel, tracker
@@ -30,13 +30,13 @@ class Statuses:
         self.found: Mapping[TopicPartition, tuple[Announced, ...]] = {}
 
     def look_up(self) -> None:
-        """Read them all once more."""
+        """Read all statuses again."""
         self._tracker.unwant_scope(SCOPE)
         self.found = {}
         self._tracker.want(self._above, Kind.CHILDREN, scope=SCOPE)
 
     def take(self, node: Node) -> bool:
-        """Take an answer in; True if it is about the others."""
+        """Take in a node that was read. Returns True if it is about another consumer."""
         if node.path == self._above and node.kind is Kind.CHILDREN:
             for name in node.children:
                 path = f"{self._above}/{name}"
@@ -50,7 +50,7 @@ class Statuses:
         try:
             announced = decode_status(node.data).batch
         except CorruptError:
-            return True  # a coordinator tells of it
+            return True  # a coordinator reports it
         if announced:
             self.found = {**self.found, **{p: (*self.found.get(p, ()), r) for p, r in announced.items()}}
         self._tracker.unwant(node.path)

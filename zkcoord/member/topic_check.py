@@ -1,5 +1,5 @@
-"""Tells of subscribed topics that ZooKeeper does not list, and of a wildcard that takes none of those that it lists: a
-misspelled one would be waited for in silence."""
+"""Reports subscribed topics that ZooKeeper does not list, and a wildcard that takes no listed topic. Otherwise a
+consumer would wait in silence for a misspelled topic."""
 
 from __future__ import annotations
 
@@ -18,31 +18,32 @@ BUT_WHERE = {
     False: "or the chroot (that of Kafka's brokers)",
     True: "or the coordinator's --bootstrap-servers",
 }
-"""By whether the coordinator mirrors the topics: what is wrong where the topic exists."""
+"""What else may be wrong where the topic exists. The key says whether the coordinator mirrors the topics."""
 
 IDLE_MS = 10_000
-"""A member with a wildcard that held nothing for so long looks at the list of topics, which may be a long one."""
+"""ms that a member with a wildcard must have held nothing before it reads the list of topics, which may be long."""
 
 
 class TopicCheck:
-    """Looks once in each session. Watches nothing: that a topic comes to be is the coordinator's to see."""
+    """Looks once in each session. It watches nothing: the coordinator sees when a topic is created."""
 
     def __init__(self, group: str, topics: Sequence[str], wildcard: Wildcard | None, events: Events) -> None:
         self._group, self._topics, self._wildcard, self._events = group, tuple(topics), wildcard, events
-        self._layout = DRAFT  # of the tree, once it is known
+        self._layout = DRAFT  # the tree's layout, once it is known
         self._told: set[str] = set()  # missing, when it was last looked for; a wildcard by its regex
         self._idle_since_ms: int | None = None
-        self._looks = False  # at the list, in this session
+        self._looks = False  # True while the list is still to be read in this session
 
     def begin(self, tracker: Tracker, layout: Layout) -> None:
-        """It registers in a tree of this layout: have the topics read."""
+        """The consumer registers in a tree of this layout: have the topics read."""
         self._layout = layout
         self._idle_since_ms, self._looks = None, self._wildcard is not None
         for topic in self._topics:
             tracker.want(layout.topic(topic), scope=SCOPE)
 
     def member(self, tracker: Tracker, now_ms: int, *, idle: bool) -> None:
-        """It is a member, and holds something or not: now and then, at least each sixth of the session timeout."""
+        """Read the list of topics if the member has held nothing for `IDLE_MS`. Called at least every sixth of the
+        session timeout."""
         if not self._looks:
             return
         if not idle:
@@ -54,7 +55,7 @@ class TopicCheck:
             tracker.want(self._layout.topics, Kind.CHILDREN, scope=SCOPE)
 
     def take(self, node: Node, tracker: Tracker) -> None:
-        """Take in an answer, if it is about topics."""
+        """Take in a node that was read, if it is about topics."""
         if node.path == self._layout.topics and self._wildcard is not None:
             tracker.unwant(node.path, Kind.CHILDREN)
             self._match(self._wildcard, node.children)
