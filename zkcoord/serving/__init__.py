@@ -1,1 +1,1 @@
-"""The coordinator's role: stands for election, follows the groups, decides, and writes what it decided."""
+"""The coordinator's role: it stands for election, follows the groups, decides, and writes its decisions."""

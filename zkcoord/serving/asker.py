@@ -1,4 +1,4 @@
-"""Questions of a coordinator to Kafka, one at a time, each with a number of its own."""
+"""A coordinator's questions to Kafka: one at a time, each with a number of its own."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from zkcoord.shell.ports import Callbacks
 ASK = "ask_kafka"  # the name of the call; its argument is a Question, its value an Answer
 
 INTERVAL_MS = 400
-"""Between two questions to Kafka. Lists alternate with descriptions, so a change is seen within a second."""
+"""ms between two questions to Kafka. Questions for lists and for descriptions alternate, so a change is seen within a
+second."""
 
 
 class Asker:
-    """Asks Kafka on a thread of its own. Numbers go on from one term to the next: so a late answer is recognised."""
+    """Asks Kafka on a thread of its own. The numbers go on from one term to the next, so that a late answer is
+    recognised."""
 
     def __init__(self, calls: Callbacks, interval_ms: int = INTERVAL_MS) -> None:
         self._calls, self.interval_ms = calls, interval_ms

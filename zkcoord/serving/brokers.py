@@ -1,7 +1,8 @@
-"""The racks of Kafka's brokers: read only while some group has a member with a rack.
+"""The racks of Kafka's brokers, read only while some group has a member with a rack.
 
-Their parent is watched as a list; whenever it changes each broker in it is read once more, without a watch: a broker
-that has gone and come back may be in another rack. A broker's rack is kept until the broker names another one.
+The list of brokers is watched. Whenever the list changes, each broker in it is read again, without a watch: a broker
+that was gone and has returned may be in another rack. A broker's last known rack counts until the broker names another
+one.
 """
 
 from __future__ import annotations
@@ -21,17 +22,18 @@ class BrokerTable:
     """The brokers of one session."""
 
     def __init__(self, tracker: Tracker, layout: Layout, problem: Problem, shared: Callable[[str], bool]) -> None:
-        """`problem` is told a broker's path and what is wrong with it, or None; `shared`: as for `SharedWants`."""
+        """`problem` takes a broker's path, and what is wrong with it or None. `shared` is as for `SharedWants`."""
         self._tracker, self._above, self._problem = tracker, layout.brokers, problem
         self._wants = SharedWants(tracker, shared)
-        self.racks: dict[int, str | None] = {}  # as last read, also of brokers that are away
-        self.changes = 0  # counts the changes of racks
-        self._groups: set[str] = set()  # groups that want to know
-        self._listed: frozenset[str] | None = None  # invariant: of these, and the list, the data is wanted
-        self._unread: set[str] = set()  # of those listed, of which there was no answer yet
+        self.racks: dict[int, str | None] = {}  # racks as they were read last, also of brokers that are away
+        self.changes = 0  # number of changes of racks so far
+        self._groups: set[str] = set()  # groups that need the racks
+        self._listed: frozenset[str] | None = None
+        # brokers in the list; None: not read. Invariant: the data of these is wanted
+        self._unread: set[str] = set()  # listed brokers that were not read yet
 
     def use(self, group: str, wanted: bool) -> None:
-        """Note whether the group wants to know the racks. While no group does, nothing is followed."""
+        """Note whether the group needs the racks. While no group does, nothing is followed."""
         before = bool(self._groups)
         (self._groups.add if wanted else self._groups.discard)(group)
         if self._groups and not before:
@@ -42,17 +44,17 @@ class BrokerTable:
             self._listed = None
 
     def about(self, node: Node) -> bool:
-        """True of the list of brokers and of one broker's node, while some group wants to know."""
+        """True if the node is the list of brokers or a broker, while some group needs the racks."""
         if not self._groups:
             return False
         return node.path.startswith(f"{self._above}/") or (node.path == self._above and node.kind is Kind.CHILDREN)
 
     def read_again(self) -> None:
-        """Read the list once more, and with it each broker, if any group wants to know."""
+        """If any group needs the racks, read the list again, and with it each broker."""
         self._tracker.touch(self._above, Kind.CHILDREN)
 
     def read(self, node: Node) -> set[str]:
-        """Take an answer in; returns the groups that it may concern."""
+        """Take in a node that was read. Returns the groups that it may concern."""
         if node.path == self._above:
             self._list(frozenset(name for name in node.children if broker_id(name) is not None))
         else:
@@ -60,7 +62,7 @@ class BrokerTable:
         return set(self._groups)
 
     def known(self) -> bool:
-        """True when each broker was read once, or cannot be read: the assignor works without a rack."""
+        """True when each broker was read once, or cannot be read. The assignor works without a rack."""
         if self._listed is None:
             return self._tracker.put_aside(self._above, Kind.CHILDREN)
         return all(self._tracker.put_aside(f"{self._above}/{name}") for name in self._unread)

@@ -1,8 +1,6 @@
-"""Tells when Kafka's brokers leave ZooKeeper while topics are read there: they would grow stale without a word.
-
-A move by KIP-866 is seen in ZooKeeper. Where the program was given bootstrap servers it also asks them: whether they
-are of this cluster, and, while no broker is registered, whether they answer.
-"""
+"""Reports that Kafka's brokers leave ZooKeeper while topics are read there: the topics would grow stale without a
+report. A move by KIP-866 is seen in ZooKeeper. If the program was given bootstrap servers, it also asks them whether
+they belong to this cluster and, while no broker is registered, whether they answer."""
 
 from __future__ import annotations
 
@@ -17,7 +15,8 @@ from zkcoord.tree.snapshot import Key, Node, Read, key_of
 from zkcoord.tree.snapshot import Kind as NodeKind
 
 ASK_MS = 30_000
-"""How often Kafka is asked while no broker is registered. All brokers being away at once is the usual cause."""
+"""ms between two questions to Kafka while no broker is registered. They are rare, since the usual cause is that all
+brokers are down."""
 
 BROKERS_LIST = key_of(BROKERS, NodeKind.CHILDREN)
 
@@ -25,7 +24,7 @@ FOLLOWED = (*READS, Read(CLUSTER_ID))
 
 
 class BrokersWatch:
-    """Follows Kafka's own nodes that show it, for one term."""
+    """Follows, for one term, the nodes of Kafka that show it."""
 
     def __init__(self, tracker: Tracker, problem: Problem, asker: Asker | None) -> None:
         self._tracker, self._problem, self._asker = tracker, problem, asker
@@ -43,13 +42,13 @@ class BrokersWatch:
         return self._why() is not None
 
     def take(self, node: Node) -> None:
-        """Take an answer in, if it is followed here."""
+        """Take in a node that was read, if it is followed here."""
         if any((node.path, node.kind) == (path, kind) for path, kind, _ in FOLLOWED):
             self._nodes[key_of(node.path, node.kind)] = node
             self._tell()
 
     def called(self, done: CallDone) -> None:
-        """Take an answer of Kafka in; none tells nothing."""
+        """Take in an answer of Kafka. A failed one tells nothing."""
         if done.token == self._token:
             self._token = None
             self._told = done.value if isinstance(done.value, Cluster) else None
@@ -58,7 +57,7 @@ class BrokersWatch:
             self._tell()
 
     def advance(self, now_ms: int) -> int | None:
-        """Ask Kafka, if it is due. Returns when to come again."""
+        """Ask Kafka if it is due. Returns when to be called again."""
         if self._asker is None or self._token is not None or not self._all_read:
             return None
         if self._told is not None and registered(self._nodes[BROKERS_LIST]):
@@ -74,7 +73,7 @@ class BrokersWatch:
         return len(self._nodes) == len(FOLLOWED)
 
     def _why(self) -> str | None:
-        """Return how the brokers leave ZooKeeper; None: they do not, or that is not known yet."""
+        """Return how the brokers leave ZooKeeper. None: they do not leave it, or it is not known yet."""
         if not self._all_read:
             return None
         move = move_of([self._nodes[key_of(path, kind)] for path, kind, _ in READS])
@@ -89,7 +88,7 @@ class BrokersWatch:
         self._problem(CLUSTER_ID, self._confusion())
 
     def _confusion(self) -> str | None:
-        """Return that the brokers that were asked are of another cluster; None: they are not, or nobody can tell."""
+        """Return that the brokers that were asked belong to another cluster. None: they do not, or it is not known."""
         node = self._nodes.get(CLUSTER_ID)
         named = None if node is None else cluster_id_of(node)
         if self._told is None or named is None or self._told.cluster_id == named:
@@ -97,7 +96,7 @@ class BrokersWatch:
         return confused(self._told.cluster_id, named)
 
     def end(self) -> None:
-        """Follow them no more."""
+        """Stop following the nodes."""
         for path, kind, _ in FOLLOWED:
             self._tracker.unwant(path, kind)
         self._problem(MIGRATION, None)
@@ -105,5 +104,5 @@ class BrokersWatch:
 
 
 def follows(path: str) -> bool:
-    """True of the list of brokers, which a table may follow, too."""
+    """True for the list of brokers, which the table of brokers may follow, too."""
     return path == BROKERS

@@ -1,4 +1,4 @@
-"""The other candidates and their protocols: these decide which protocol every group is sent."""
+"""The other candidates and their protocols. They decide which protocol all groups are sent."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ APART = "the two cannot take over from one another; run only coordinators that s
 
 
 def follow_candidates(election: Election, node: Node, tracker: Tracker, problem: Problem) -> tuple[int, int]:
-    """Follow all candidates, by an answer about them; returns the lowest and highest protocol that all of them speak.
-
-    Each is read in a scope of its own, so that one that cannot be read stops nothing.
-    """
+    """Take in a node about the candidates, and follow all of them. Returns the lowest and the highest protocol that all
+    of them speak. Each candidate is read in a scope of its own, so that one that cannot be read stops nothing."""
     if node.kind is Kind.CHILDREN:
         fresh, gone = election.candidate_changes()
         for path in fresh:

@@ -1,4 +1,4 @@
-"""How often a list changed, by the number that ZooKeeper keeps of it."""
+"""Tells whether a list changed more often than two looks at it show, by ZooKeeper's count of its changes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from zkcoord.tree.snapshot import Node
 
 
 def more_than_shown(before: Node | None, now: Node) -> bool:
-    """True when children came and went between two looks at a list."""
+    """True when children were created and deleted between two looks at a list."""
     if before is None or before.stat is None or now.stat is None:
         return False
     shown = set(before.children).symmetric_difference(now.children)

@@ -1,10 +1,13 @@
 """Follows the nodes below a group's channels, and reads owners and statuses again after an acknowledgement.
 
-Neither is watched. So what own commands named is remembered, and what was read behind a channel's list in the same
-request; who owns what is looked up in the owners as read.
+Owners and statuses are not watched. So this remembers which partitions the coordinator's own commands named, and which
+nodes were read after a channel's list in the same request. It looks up a consumer's partitions in the owners that were
+read.
 
-When the list of a channel with a command in it changes, the command was acknowledged, as a rule: what it leaves its
-result in (the status; of a stop the owners, for which a grant waits) is read in the same request, behind the list.
+When the list of a channel that holds a command changes, the command was acknowledged, as a rule. The nodes with its
+result are read in the same request, after the list: the status, and for a stop also the owners, for which a grant
+waits. A member that releases only a part of a stop creates and deletes a child in that multi. Then the list changed
+more often than its children show, and the nodes with the results of the stops that are still in it are read, too.
 
 A member that releases a part of what a stop names makes a child and removes it in that multi: the list changed more
 often than it shows, and what the stops that stand in it leave their results in is read.
@@ -30,41 +33,44 @@ from zkcoord.tree.view import GroupNodes
 
 @dataclass(slots=True)
 class Channels:
-    """The channels of one group. `before` and `after` are its nodes before and after a batch of answers."""
+    """The channels of one group. `before` and `after` are the group's nodes before and after a batch of answers."""
 
     group: str
     layout: Layout
     tracker: Tracker
     owners: OwnerWatch
-    started: set[str] = field(default_factory=set)  # consumers that acknowledged starts; whoever follows that clears it
+    started: set[str] = field(default_factory=set)  # consumers that acknowledged starts; `OwnerRounds` clears it
     ended: dict[str, str] = field(default_factory=dict)
-    # owner that is read to tell whether its consumer, which is gone, has released everything -> that consumer
-    _owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)  # the owners that `_owned` was made of
+    # path of an owner that is read to learn whether its consumer, which is gone, has released everything -> that
+    # consumer
+    _owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)  # the owners from which `_owned` was made
     _owned: Mapping[str, Sequence[TopicPartition]] = field(default_factory=dict)
-    # consumer -> its partitions, sorted; invariant: by `_owners`
+    # consumer -> its partitions, sorted; invariant: made from `_owners`
     _sent: dict[str, set[TopicPartition]] = field(default_factory=dict)
-    # consumer -> what own commands named that were not seen in its channel yet: obeyed before anybody looked, perhaps
+    # consumer -> partitions that own commands named, while these were not seen in its channel: they may be obeyed
+    # already
     _controls: set[tuple[str, str]] = field(default_factory=set)
-    # the same of own commands without partitions: consumer, option
-    _behind: set[str] = field(default_factory=set)  # data that the server read after the list that is being followed
-    _last: dict[str, str] = field(default_factory=dict)  # consumer -> the last of its commands in this batch
-    _last_read: dict[str, str] = field(default_factory=dict)  # likewise, of those that were read
+    # (consumer, option) of own commands without partitions, likewise
+    _behind: set[str] = field(default_factory=set)
+    # paths of data that the server read after the list that is being followed
+    _last: dict[str, str] = field(default_factory=dict)  # consumer -> path of its last command in this batch
+    _last_read: dict[str, str] = field(default_factory=dict)  # the same, only of commands that were read
     _lists: dict[str, Node] = field(default_factory=dict)  # consumer -> its channel's list as last read
 
     # a batch of answers
 
     def begin(self, nodes: Sequence[tuple[Address, Node]]) -> None:
-        """Begin a batch: these nodes are followed now, in their order."""
+        """Begin a batch: these nodes are followed next, in this order."""
         if any(address.place is Place.CHANNEL and node.kind is Kind.CHILDREN for address, node in nodes):
             self._behind = {node.path for _, node in nodes if node.kind is Kind.DATA}
         for address, node in nodes:
             if address.place is Place.COMMAND and node.stat is not None:
                 self._last[address.name] = node.path
-                if node.stat.czxid:  # read, not told by the reply to an own write: it stood there
+                if node.stat.czxid:  # it was read, and not taken from the reply to an own write
                     self._last_read[address.name] = node.path
 
     def passed(self, node: Node) -> None:
-        """Note that this node is followed now: the later ones of the batch were read after it."""
+        """Note that this node is being followed: the later nodes of the batch were read after it."""
         if self._behind and node.kind is Kind.DATA:
             self._behind.discard(node.path)
 
@@ -76,14 +82,15 @@ class Channels:
     def follow_list(self, before: GroupNodes, after: GroupNodes, node: Node) -> None:
         """Take in the list of channels.
 
-        A channel that is new in it may have been purged, and made again under its name, while it was being read.
+        A channel that is new in the list may have been purged and created again under the same name while it was being
+        read.
         """
         known = before.view.channels.keys()
         fresh = sorted(set(node.children) - known)
         self.tracker.want_all(below(Address(Place.CHANNELS, self.group), node.path, fresh, self.layout), self.group)
         for consumer_id in fresh:
             path = self.layout.channel(self.group, consumer_id)
-            if consumer_id not in after.view.channels:  # it was wanted before, and the answer was that there is none
+            if consumer_id not in after.view.channels:  # it was wanted before, and did not exist
                 self.tracker.touch(path, Kind.CHILDREN)
                 self.tracker.touch(path, Kind.DATA)
         for consumer_id in known - set(node.children):
@@ -96,14 +103,15 @@ class Channels:
                 self.tracker.unwant(f"{path}/{command.sequence}")
 
     def follow_channel(self, before: GroupNodes, after: GroupNodes, consumer_id: str, node: Node) -> None:
-        """Take in the list of one channel: a command that is not in it any more was acknowledged."""
+        """Take in the list of one channel. A command that is no longer in it was acknowledged."""
         channel = before.view.channels.get(consumer_id)
         commands = {command.sequence: command for command in channel.commands} if channel else {}
         names = set(node.children)
         address = Address(Place.CHANNEL, self.group, consumer_id)
         self.tracker.want_all(below(address, node.path, sorted(names), self.layout), self.group)
         if REFUSED_MARK in names and (channel is None or not channel.refused_mark):
-            now = after.view.channels.get(consumer_id)  # an own command may be known only since this batch, as written
+            # an own command may be known only since this batch, from the reply to its write
+            now = after.view.channels.get(consumer_id)
             for command in now.commands if now is not None else ():
                 self.tracker.touch(f"{node.path}/{command.sequence}", Kind.DATA)
         for sequence, command in commands.items():
@@ -112,7 +120,8 @@ class Channels:
             self.tracker.unwant(f"{node.path}/{sequence}")
             self._touch_status(consumer_id)
             if command.option == Option.START_FETCHER.value and command.error is None:
-                self.started.add(consumer_id)  # its grant has set the owners, or its claims were told
+                # the owners are known: its grant set them, or the list of claims told them
+                self.started.add(consumer_id)
             elif command.threads is None:
                 self._touch_owners_of(consumer_id, after)
             else:
@@ -125,24 +134,24 @@ class Channels:
         self._lists[consumer_id] = node
 
     def _read_beside(self, after: GroupNodes, consumer_id: str) -> list[str]:
-        """Read, beside a channel's list, the nodes that its commands leave results in; return those that a release of a
-        part leaves some in."""
+        """Read the nodes that hold the results of the channel's commands together with its list. Returns the nodes in
+        which a partial release leaves results."""
         channel, path = after.view.channels.get(consumer_id), self.layout.channel(self.group, consumer_id)
         commands = channel.commands if channel is not None else ()
         stops = [command.threads or {} for command in commands if command.option == Option.STOP_FETCHER.value]
         named = [partition for threads in stops for partition in threads]
         results = [path, *self.owners.nodes_of(named)]
         self.tracker.read_beside(path, Kind.CHILDREN, results if commands else ())
-        return results if stops or self.layout.adopts else []  # who follows a plan releases without a command
+        return results if stops or self.layout.adopts else []  # members that follow a plan release without a command
 
     def follow_command(self, after: GroupNodes, address: Address, node: Node) -> None:
         """Take in a command."""
-        if not node.exists:  # acknowledged before it was read: it may have been about anything
+        if not node.exists:  # acknowledged before it was read: it may have been about any partition
             self._touch_status(address.name)
             self._touch_owners_of(address.name, after)
             return
         last_read = node.path == self._last_read.get(address.name)
-        if last_read or node.path == self._last[address.name]:  # once for all of a batch: there may be thousands
+        if last_read or node.path == self._last[address.name]:  # only once in a batch, which may hold thousands
             results = self._read_beside(after, address.name)
             if last_read:
                 self._touch_all(results)
@@ -152,9 +161,11 @@ class Channels:
                 sent.difference_update(command.threads or ())
 
     def follow_status(self, before: GroupNodes, after: GroupNodes, consumer_id: str, node: Node) -> None:
-        """Take in a status. The multi that writes a refusal empties the owners: the status tells which to read."""
+        """Take in a status. The multi that writes a refusal also empties owners; the status tells which owners to
+        read."""
         channel, known = after.view.channels.get(consumer_id), before.view.channels.get(consumer_id)
-        if channel is not None and not node.exists:  # it goes, which its list will tell, or was made again since
+        # it is being deleted, which its list will tell, or it was created again since
+        if channel is not None and not node.exists:
             self.tracker.touch(node.path, Kind.DATA)
         elif self.layout.channel(self.group, consumer_id) in after.problems:
             self._touch_owners_of(consumer_id, after)
@@ -163,7 +174,7 @@ class Channels:
             self._touch_owners(p for p, refusal in channel.refusals.items() if refusals.get(p) != refusal)
 
     def follow_end(self, after: GroupNodes, consumers: Set[str]) -> None:
-        """Read the last writes of these consumers: they are members no more."""
+        """Read the last writes of these consumers, which are no longer members."""
         for consumer_id in sorted(consumers):
             self._touch_status(consumer_id)
             ends = self.owners.left_by_end(self._owned_by(consumer_id, after))
@@ -171,7 +182,7 @@ class Channels:
             self._touch_all(ends)
 
     def follow_owner(self, before: GroupNodes, after: GroupNodes, address: Address, node: Node) -> None:
-        """Take in an owner of `ended`. If its consumer has released it, it has left: it has released everything."""
+        """Take in an owner of `ended`. If its consumer released it, the consumer has left, and released everything."""
         consumer_id, partition = self.ended.pop(node.path), address.partition
         if partition is not None and before.view.owners.get(partition) != after.view.owners.get(partition):
             self._touch_owners_of(consumer_id, after)
@@ -183,20 +194,21 @@ class Channels:
         self._sent.setdefault(consumer_id, set()).update(partitions)
 
     def sent_control(self, consumer_id: str, option: str) -> None:
-        """Note that an own command of this kind, without partitions, was sent."""
+        """Note that an own command with this option, without partitions, was sent."""
         self._controls.add((consumer_id, option))
 
     def look_again(self, nodes: GroupNodes) -> None:
-        """Read the partitions of own commands that were obeyed before their channel was read, if still followed.
+        """Read the owners of partitions in own commands that were obeyed before their channel was read, if they are
+        still followed.
 
-        Asked when everything is clean: a partition that no command in the channel names now was acknowledged.
+        Called when everything is clean. A partition that no command in the channel names was acknowledged.
         """
         self.ended.clear()
         sent, self._sent = self._sent, {}
         controls, self._controls = self._controls, set()
         for consumer_id, option in sorted(controls):
             channel = nodes.view.channels.get(consumer_id)
-            if channel is not None and not channel.outstanding(option):  # obeyed before anybody looked
+            if channel is not None and not channel.outstanding(option):  # obeyed before its channel was read
                 self._touch_status(consumer_id)
         for consumer_id, partitions in sent.items():
             channel = nodes.view.channels.get(consumer_id)
@@ -224,7 +236,7 @@ class Channels:
 
     def _owned_by(self, consumer_id: str, nodes: GroupNodes) -> Sequence[TopicPartition]:
         owners = nodes.view.owners
-        if self._owners is not owners:  # made when it is asked for: owners change much more often
+        if self._owners is not owners:  # made only when asked for, since owners change much more often
             self._owners, self._owned = owners, _by_consumer(owners)
         return self._owned.get(consumer_id, ())
 

@@ -1,7 +1,8 @@
-"""Tells when Kafka's brokers are being moved to KRaft, and the controllers that move them tell ZooKeeper nothing.
+"""Reports that Kafka's brokers are being moved to KRaft, and that the controllers that move them write nothing to
+ZooKeeper.
 
-Brokers that still use ZooKeeper are told of nothing then, and one that is restarted knows nothing. The coordinator says
-so wherever topics come from: a move may be given up as long as some broker uses ZooKeeper.
+Brokers that still use ZooKeeper learn of no change then, and one that is restarted knows nothing. The coordinator
+reports this wherever its topics come from: a move may be given up as long as some broker uses ZooKeeper.
 """
 
 from __future__ import annotations
@@ -13,26 +14,26 @@ from zkcoord.tree.brokers_move import READS, SILENT, SILENT_MS, BrokersMove, Wri
 from zkcoord.tree.paths import CONTROLLER
 from zkcoord.tree.snapshot import Key, Node, key_of
 
-LANE = "controllers"  # of the coordinator's writes to its own node
+LANE = "controllers"  # lane of the coordinator's writes to its own node
 FOLLOWED = tuple(key_of(path, kind) for path, kind, _ in READS)
 SCOPES = tuple(path for path, _, _ in READS)
 
 
 class ControllersWatch:
-    """Follows the nodes that show it, for one term. `silent`: they have told nothing for SILENT_MS."""
+    """Follows, for one term, the nodes that show it. `silent`: the controllers have written nothing for SILENT_MS."""
 
     def __init__(self, loop: Loop, problem: Problem, election: Election) -> None:
-        """`election`: has this coordinator's own node, in which it says so to the tools."""
+        """`election` knows this coordinator's own node, in which tools read that the controllers are silent."""
         self._loop, self._problem, self._election = loop, problem, election
         self._nodes: dict[Key, Node] = {}
-        self._moving = False  # by these nodes, once all are read: a coordinator asks at each of its steps
-        self._written: Written | None = None  # None: no brokers are being moved, or that is not known
+        self._moving = False  # True when these nodes show a move, once all are read
+        self._written: Written | None = None  # None: no brokers are being moved, or it is not known
         self.silent = False
         for path, kind, _ in READS:
             loop.tracker.want(path, kind, watch=True, scope=path)
 
     def take(self, node: Node) -> None:
-        """Take an answer in, if it is followed here."""
+        """Take in a node that was read, if it is followed here."""
         key = key_of(node.path, node.kind)
         if key in FOLLOWED:
             self._nodes[key] = node
@@ -40,7 +41,7 @@ class ControllersWatch:
                 self._moving = move_of([self._nodes[key] for key in FOLLOWED]) is BrokersMove.MOVING
 
     def advance(self, now_ms: int) -> int | None:
-        """Judge what was read, and say what is new. Returns when to come again."""
+        """Judge what was read, and report a change. Returns when to be called again."""
         tracker = self._loop.tracker
         if len(self._nodes) < len(FOLLOWED) or not all(map(tracker.clean, SCOPES)):
             return None
@@ -57,7 +58,7 @@ class ControllersWatch:
             loop.commit(saying, LANE, now_ms, LANE)
 
     def end(self) -> None:
-        """Follow them no more."""
+        """Stop following the nodes."""
         for path, kind, _ in READS:
             self._loop.tracker.unwant(path, kind)
         self._problem(CONTROLLER, None)

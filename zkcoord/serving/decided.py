@@ -1,4 +1,4 @@
-"""What a coordinator decided on one group in one step, for the log and for whoever measures. A value of values."""
+"""A coordinator's decisions on one group in one step, for the log and for metrics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zkcoord.core.view import GroupView
 
 @dataclass(frozen=True, slots=True)
 class DecidedGroup:
-    """One group as it was decided on at `now_ms`; any thread may read it."""
+    """One group with the decisions that were made on it at `now_ms`. Any thread may read it."""
 
     view: GroupView
     memory: Memory
@@ -23,5 +23,5 @@ class DecidedGroup:
 
     @property
     def phase(self) -> Phase:
-        """The group's phase, given these decisions."""
+        """The group's phase with these decisions."""
         return planned_phase(self.view, self.memory.target, self.memory.difference.value.owning, self.decisions)

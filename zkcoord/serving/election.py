@@ -1,7 +1,8 @@
-"""The election of a coordinator: the first nodes, a candidate's node, the election itself, and the end of its term.
+"""The election of a coordinator: the tree's first nodes, the candidate's node, the election itself, and its end.
 
-Election and epoch are one multi (rule 5): check the schema, create the coordinator's node, raise the epoch. Who serves
-is read, never remembered: the coordinator's node belongs to this very session, or it does not (F2).
+The election and the new epoch are one multi (rule 5): check the schema, create the coordinator's node, raise the epoch.
+Whether this program serves is read from the tree and never remembered: the coordinator's node belongs to this session,
+or it does not (F2).
 """
 
 from __future__ import annotations
@@ -31,21 +32,21 @@ ID_MAX = 2**31 - 1
 RESTORE = "an operator must restore it; who serves goes on, and nobody else is elected before"
 
 FirstWrites = Callable[[Mapping[str, Node]], tuple[Write, ...]]
-"""The first revision as a pure function of the nodes that it reads (`zkcoord.migrate`)."""
+"""The first revision, as a pure function of the nodes that it reads (`zkcoord.migrate`)."""
 
 
 @dataclass(slots=True)
 class Election:
-    """The election as one session has read it. `take` replaces what was read; questions change nothing."""
+    """The election, as one session has read it. Only `take` changes what was read."""
 
     layout: Layout
-    wanted_id: int | None  # None: the smallest free one
-    description: bytes  # of this candidate: host, pid, version, the protocols that it speaks
+    wanted_id: int | None  # None: the smallest free id
+    description: bytes  # of this candidate: host, pid, version and protocols
     first_reads: tuple[str, ...]
     first_writes: FirstWrites
-    revisions: tuple[str, ...]  # of the trees that this program serves
+    revisions: tuple[str, ...]  # revisions of the trees that this program serves
     session_id: int
-    nodes: dict[tuple[str, Kind], Node | None] = field(default_factory=dict)  # None: wanted, not read yet
+    nodes: dict[tuple[str, Kind], Node | None] = field(default_factory=dict)  # None: wanted, and not read yet
     candidate_id: int | None = None
 
     def wants(self) -> list[tuple[str, Kind, bool]]:
@@ -59,11 +60,12 @@ class Election:
 
     @property
     def own_path(self) -> str:
-        """The node of the id that was chosen; "" before."""
+        """Path of the node of the chosen id; "" before an id is chosen."""
         return "" if self.candidate_id is None else self.layout.candidate(self.candidate_id)
 
     def candidate_changes(self) -> tuple[list[str], list[str]]:
-        """(candidates' nodes to be read and watched from now on, those to be forgotten), by the list of candidates."""
+        """Compare the list of candidates with the known ones. Returns (paths of nodes to read and watch from now on,
+        paths to forget)."""
         listed = self.nodes[CANDIDATES, Kind.CHILDREN]
         now = {f"{CANDIDATES}/{name}" for name in (listed.children if listed is not None else ())}
         known = {path for path, _ in self.nodes if path.startswith(f"{CANDIDATES}/")}
@@ -75,8 +77,8 @@ class Election:
         return fresh, gone
 
     def others(self) -> list[tuple[str, tuple[int, int]]]:
-        """The ids and protocols of the other candidates, in the order of standing. A candidate that was not read yet
-        counts as one that names no protocol."""
+        """The ids and protocols of the other candidates, oldest first. A candidate that was not read yet counts as one
+        that names no protocol."""
         found = []
         for (path, _), node in self.nodes.items():
             if not path.startswith(f"{CANDIDATES}/"):
@@ -88,14 +90,13 @@ class Election:
         return [(name, protocols) for _, name, protocols in sorted(found)]
 
     def protocols(self) -> tuple[tuple[int, int], dict[str, str]]:
-        """The protocols that all coordinators speak, and the coordinators that share none of them: id -> why."""
+        """The protocols that all coordinators speak, and the coordinators that share none with the others: id ->
+        reason."""
         return in_common(protocols_of(self.description), self.others())
 
     def obstacle(self) -> str | None:
-        """Why this candidate must not serve: it shares no protocol with one that stood before it. None: it may serve.
-
-        So nobody takes over from a coordinator whose members it would send away.
-        """
+        """Why this candidate must not serve: it shares no protocol with a candidate that is older. None: it may
+        serve."""
         _, left = self.protocols()
         own = _czxid(self._node(self.own_path))
         for name, why in left.items():
@@ -104,7 +105,7 @@ class Election:
         return None
 
     def take(self, node: Node) -> bool:
-        """Take an answer in; False when it is none of the election's."""
+        """Take in a node that was read. Returns False if it is not part of the election."""
         key = (node.path, node.kind)
         if key not in self.nodes:
             return False
@@ -112,9 +113,9 @@ class Election:
         return True
 
     def schema(self) -> Schema | None:
-        """The tree's schema, None on an empty tree; SchemaError when this program must not serve it.
+        """The tree's schema; None for an empty tree. Raises SchemaError if this program must not serve the tree.
 
-        Asked while there are no `problems`.
+        Call it only while there are no `problems`.
         """
         node = self._node(SCHEMA)
         if node is None or node.stat is None:
@@ -137,7 +138,7 @@ class Election:
         return schema
 
     def schema_seen(self) -> tuple[Schema, int] | None:
-        """The schema and its node's version; None: it is missing, or nobody can read it."""
+        """The schema and its node's version. None: it is missing, or cannot be read."""
         node = self._node(SCHEMA)
         try:
             return None if node is None or node.stat is None else (decode_schema(node.data), node.stat.version)
@@ -145,10 +146,10 @@ class Election:
             return None
 
     def serves(self, epoch: int | None = None) -> bool:
-        """True when the coordinator's node belongs to this session, and nobody has raised the epoch since this one.
+        """True when the coordinator's node belongs to this session, and the epoch was not raised above `epoch`.
 
-        A migration raises the epoch: who was deposed leaves its node at once, though it has nothing to write. An epoch
-        that nobody can read ends no term.
+        A migration raises the epoch. A deposed coordinator leaves its node at once then, even with nothing to write. An
+        epoch that cannot be read ends no term.
         """
         node = self._node(self.layout.coordinator)
         try:
@@ -159,17 +160,20 @@ class Election:
         return node is not None and node.stat is not None and node.stat.ephemeral_owner == self.session_id
 
     def won(self) -> bool:
-        """True when the epoch that stands was written together with the coordinator's node: by its election.
+        """True when the present epoch was written together with the coordinator's node, so by this election.
 
-        A migration may have raised the epoch right behind it. Its epoch is nobody's: it shall keep coordinators out.
+        A migration may have raised the epoch right after it. The migration's epoch belongs to no coordinator, and keeps
+        all of them out.
         """
         node, epoch = self._node(self.layout.coordinator), self._node(EPOCH)
         return node is not None and epoch is not None and epoch.stat is not None and _czxid(node) == epoch.stat.mzxid
 
     def problems(self) -> dict[str, str | None]:
-        """Path of schema or epoch -> what is wrong with it and who must act; None: nothing, or not read yet.
+        """Path of schema or epoch -> what is wrong with it and who must act. None: nothing is wrong, or it was not read
+        yet.
 
-        Nobody can be elected meanwhile. A readable schema of another program is not wrong here: see `schema`.
+        Nobody can be elected while there is a problem. A readable schema that this program must not serve is no problem
+        here: see `schema`.
         """
         found: dict[str, str | None] = dict.fromkeys((SCHEMA, EPOCH))
         schema, epoch = self._node(SCHEMA), self._node(EPOCH)
@@ -188,18 +192,19 @@ class Election:
         return found
 
     def standby_to(self) -> str | None:
-        """The id of the coordinator that serves while this candidate stands by; None: nobody serves, or it does."""
+        """The id of the coordinator that serves while this candidate stands by. None: nobody serves, or this candidate
+        does."""
         own, serving = self._node(self.own_path), self._node(self.layout.coordinator)
         if own is None or not own.exists or serving is None or not serving.exists or self.id_taken() or self.serves():
             return None
         return serving.data.decode("utf-8", "replace")
 
     def epoch(self) -> tuple[int, int]:
-        """The epoch and its node's version, as read. Asked while there are no `problems`."""
+        """The epoch and its node's version, as they were read. Call it only while there are no `problems`."""
         return decode_epoch(self._data(EPOCH)), self._version(EPOCH)
 
     def choose_id(self) -> str:
-        """Choose an id to stand with; returns the path of its node, to be read and watched."""
+        """Choose an id to stand with. Returns the path of its node, which must be read and watched."""
         node = self.nodes.get((CANDIDATES, Kind.CHILDREN))
         taken = set(node.children) if node is not None else set()
         self.candidate_id = self.wanted_id
@@ -210,7 +215,7 @@ class Election:
         return path
 
     def look_for_old_consumers(self) -> list[Want]:
-        """The nodes that must be read before the layout draft is set up, and are not yet: those of old consumers."""
+        """The nodes of old consumers that must be read before the layout `draft` is set up, and are not wanted yet."""
         if self.layout.adopts or self.schema() is not None:
             return []
         listed = self.nodes.get((LEGACY.groups, Kind.CHILDREN))
@@ -221,9 +226,9 @@ class Election:
         return fresh
 
     def preparation(self) -> Transaction | None:
-        """The next write before the election: the tree's first nodes, then the candidate's node; None: both stand.
+        """The next write before the election: the tree's first nodes, then the candidate's node. None: both exist.
 
-        SchemaError where old consumers use the tree, and the layout is not theirs.
+        Raises SchemaError where old consumers use the tree, and the layout is not theirs.
         """
         if self.schema() is None:
             listed = self.nodes.get((LEGACY.groups, Kind.CHILDREN))
@@ -240,8 +245,8 @@ class Election:
         return Transaction(writes=(CreateNode(self.own_path, self.description, ephemeral=True),), why="candidate")
 
     def election(self) -> Transaction | None:
-        """The multi that elects this candidate, under an id that is free; None: wait (somebody serves, or a
-        migration is in progress)."""
+        """The multi that elects this candidate. None: wait, because somebody serves, a migration is in progress, or
+        there is an `obstacle`."""
         schema, coordinator = self.schema(), self._node(self.layout.coordinator)
         if self.candidate_id is None or schema is None or schema.migration is not None:
             return None
@@ -258,15 +263,16 @@ class Election:
         )
 
     def asked_to_resign(self) -> str | None:
-        """The person that asked this candidate to resign; None: nobody. A tool sets `resign` in its node."""
+        """The person that asked this candidate to resign, by setting `resign` in its node with a tool. None: nobody
+        asked."""
         node = self._node(self.own_path)
         if node is None or node.stat is None or node.stat.ephemeral_owner != self.session_id:
             return None
         return asked_to_resign(node.data)
 
     def saying_silent(self, *, silent: bool) -> Transaction | None:
-        """The write by which this coordinator says in its own node whether the KRaft controllers tell ZooKeeper
-        nothing; None: it says that already, or has no node."""
+        """The write that notes in this coordinator's own node whether the KRaft controllers are silent. None: the node
+        says so already, or does not exist."""
         node = self._node(self.own_path)
         if node is None or node.stat is None or self.id_taken() or says_silent(node.data) is silent:
             return None
@@ -274,12 +280,12 @@ class Election:
         return Transaction(writes=(CheckNode(EPOCH, self._version(EPOCH)), said), why="controllers of KRaft")
 
     def id_taken(self) -> bool:
-        """True when another session holds the id that was chosen."""
+        """True when another session holds the chosen id."""
         node = self._node(self.own_path)
         return node is not None and node.stat is not None and node.stat.ephemeral_owner != self.session_id
 
     def id_problem(self) -> str | None:
-        """Why this candidate cannot stand with the id that was asked for; None: it can."""
+        """Why this candidate cannot stand with the id that its user chose. None: it can."""
         if not self.id_taken():
             return None
         return f"another one has the id {self.wanted_id}: waiting until it is gone; choose another --id"
@@ -297,7 +303,7 @@ class Election:
 
 
 def another_source(tree: str, own: str) -> str:
-    """Say what to do where the tree's topics come from elsewhere than this coordinator was started for."""
+    """Say what to do when the tree's topics do not come from the source that this coordinator was started with."""
     options = "--topics kafka --bootstrap-servers HOST:PORT" if tree == FROM_KAFKA else "--topics zookeeper"
     return (
         f"the tree's topics come from {tree!r}, this coordinator was started with {own!r}: start it with {options}, or "
@@ -306,5 +312,5 @@ def another_source(tree: str, own: str) -> str:
 
 
 def _czxid(node: Node | None) -> int:
-    """When a node was made; 0: it is not there, or was not read yet."""
+    """The zxid at which a node was created. 0: it does not exist, or was not read yet."""
     return node.stat.czxid if node is not None and node.stat is not None else 0

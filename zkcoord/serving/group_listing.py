@@ -1,7 +1,8 @@
-"""Lists the nodes that a group has left, on request: a coordinator does not know offsets, nor nodes that others made.
+"""Lists the nodes that exist of a group, on request. A coordinator does not follow offsets, nor nodes that others
+created.
 
-It lists only the group's offsets first, and everything when the group is to be removed. Members and channels are known
-without it.
+At first it lists only the group's offsets; when the group is to be removed, it lists everything. It leaves out members
+and channels, which are followed anyway.
 """
 
 from __future__ import annotations
@@ -26,29 +27,29 @@ USUAL = {
     Place.RECORD: Kind.DATA,
     Place.STATE: Kind.DATA,
 }
-"""Place -> the part of a node that the group's view is made of; the other part is listed here alone."""
+"""Place -> the kind of reading that the group's view uses. Only this listing uses the other kind."""
 
 
 @dataclass(slots=True)
 class GroupListing:
-    """The listing of one group. `take` is given every answer about the group."""
+    """The listing of one group. `take` must be given every answer about the group."""
 
     group: str
     layout: Layout
     tracker: Tracker
-    everything: bool = False  # not the offsets' lists only
-    versions: dict[str, int] = field(default_factory=dict)  # nodes that stand
+    everything: bool = False  # False: only the lists of offsets
+    versions: dict[str, int] = field(default_factory=dict)  # path -> version, of nodes that exist
     _children: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
     def begin(cls, group: str, layout: Layout, tracker: Tracker) -> GroupListing:
-        """List the offsets from now on."""
+        """Begin to list the offsets."""
         listing = cls(group, layout, tracker)
         listing._want(layout.offsets(group), Kind.CHILDREN)
         return listing
 
     def list_everything(self) -> None:
-        """List the whole group from now on."""
+        """Begin to list the whole group."""
         if self.everything:
             return
         self.everything = True
@@ -60,15 +61,15 @@ class GroupListing:
             self._descend(path, children)
 
     def offsets(self) -> int:
-        """How many offsets there are; right when nothing of the group is to be read."""
+        """The number of offsets. It is right when no node of the group is still to be read."""
         above = self.layout.offsets(self.group)
         return sum(len(children) for path, children in self._children.items() if path.startswith(f"{above}/"))
 
     def take(self, node: Node) -> None:
-        """Take an answer in, and want the nodes that it names."""
+        """Take in a node that was read, and want the nodes that it names."""
         if node.kind is Kind.DATA:
             if any(node.path.startswith(f"{known}/") for known in self._known_otherwise()):
-                return  # a member's, or a channel's
+                return  # it belongs to a member or a channel
             if node.stat is not None:
                 self.versions[node.path] = node.stat.version
             else:
@@ -82,7 +83,8 @@ class GroupListing:
             self._descend(node.path, node.children)
 
     def _is_mine(self, path: str) -> bool:
-        """True of a node that is listed here: no member, no channel; until everything is asked for, only offsets."""
+        """True for a node that is listed here: not a member's nor a channel's, and only offsets until everything is
+        listed."""
         above = self.layout.offsets(self.group)
         if path == above or (path.startswith(f"{above}/") and path.count("/") == above.count("/") + 1):
             return True
@@ -102,7 +104,8 @@ class GroupListing:
                 self._want(below, Kind.CHILDREN)
 
     def _want(self, path: str, kind: Kind) -> None:
-        """Read it, also when it is known for another reason: here nothing is known of it yet."""
+        """Want the node, and read it again even if another part has it read already: this listing does not know it
+        yet."""
         known = path in self.versions if kind is Kind.DATA else path in self._children
         if not known:
             self.tracker.want(path, kind, scope=self.group)

@@ -1,7 +1,8 @@
-"""Follows the nodes of a group: every answer names what else to read. The tree decides, not the events.
+"""Follows the nodes of a group: every node that was read names further nodes to read. What is followed depends on the
+tree, not on events.
 
-`tree.reading` says which nodes a reading names, in which order they are read, and which are watched. Here the
-difference of two readings is followed. `channels` follows the nodes below channels.
+`tree.reading` says which nodes a reading names, in which order they are read, and which are watched. This module
+follows the difference between two readings. `channels` follows the nodes below channels.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from zkcoord.tree.whole_view import NO_INPUTS, NO_NEEDS, Environment, Needs, Vie
 
 @dataclass(slots=True)
 class GroupWatch:
-    """One group under watch. Invariant: what is wanted is what `nodes` names, and nothing else of this group."""
+    """One group under watch. Invariant: of this group exactly the nodes that `nodes` names are wanted."""
 
     group: str
     layout: Layout
@@ -52,22 +53,28 @@ class GroupWatch:
     needs: Needs = NO_NEEDS
     wildcards: frozenset[Wildcard] = frozenset()
     _instances: Mapping[str, Instance] = field(default_factory=dict)
-    _members: Mapping[str, Member] = field(default_factory=dict)  # invariant: of these the two above are told
-    _looking: set[str] = field(default_factory=set)  # topics of which what is left is read
-    _offsets: set[TopicPartition] = field(default_factory=set)  # invariant: of these topics, those that are wanted
-    _changes: int = 0  # of the topics, when members were given those that their wildcards take
-    _made_of: ViewInputs = NO_INPUTS  # of what the view was made
-    _unread: dict[tuple[str, Kind], tuple[Address, Node]] = field(default_factory=dict)  # answers, each node's once
+    _members: Mapping[str, Member] = field(default_factory=dict)
+    # invariant: the table was told the topics of these two
+    _looking: set[str] = field(default_factory=set)  # topics of which the remaining nodes are read
+    _offsets: set[TopicPartition] = field(default_factory=set)
+    # invariant: the offsets that are wanted because of `_looking`
+    _changes: int = 0  # the table's count of changes when wildcards were last resolved
+    _made_of: ViewInputs = NO_INPUTS  # inputs from which the view was made
+    _unread: dict[tuple[str, Kind], tuple[Address, Node]] = field(default_factory=dict)
+    # answers that wait, one for each node
     _listed: set[str] = field(default_factory=set)  # topics whose owner nodes were listed
     _announced: dict[TopicPartition, tuple[int, Sequence[Announced]]] = field(default_factory=dict)
-    # invariant: their offsets are followed; since the owner had this version (-1: no node), and these ranges stood
-    _takers: frozenset[str] = frozenset()  # their statuses are watched: each tells when it has taken ranges over
-    _listing: GroupListing | None = None  # lists what is left of the group, when that must be known
+    # partition -> (version of its owner, -1 without a node; its announced ranges) when its offset was read last.
+    # Invariant: the offsets of these partitions are followed
+    _takers: frozenset[str] = frozenset()
+    # consumers whose statuses are watched, since each tells when the consumer has taken ranges over
+    _listing: GroupListing | None = None  # lists what is left of the group, while that is needed
     _opened: OpenRanges = field(default_factory=OpenRanges)
-    whole: bool = True  # it is served, or was until its release was read: more than its record is followed
-    modes: ModeWatch | None = None  # where groups may have old members
+    whole: bool = True
+    # True when more than the record is followed: the group is served, or was until its release was read
+    modes: ModeWatch | None = None  # only where groups may have old members
     _of_plan: frozenset[str] = frozenset()  # topics that the old members' plan depends on
-    _read_for: str | None = None  # the run of the requested rebalance for which everything was read again
+    _read_for: str | None = None  # the run of the last requested rebalance, for which everything was read again
 
     @classmethod
     def begin(cls, group: str, layout: Layout, tracker: Tracker) -> GroupWatch:
@@ -80,7 +87,8 @@ class GroupWatch:
         return following
 
     def observed(self) -> bool:
-        """True while the group is not adopted: only its record is followed. When it is adopted all of it is read."""
+        """True while the group is not adopted, and only its record is followed. Once it is adopted, all of it is
+        read."""
         if not self.whole and not self.nodes.view.observed:
             self.whole = True
             self.tracker.want_all(roots(self.group, self.layout), self.group)
@@ -91,9 +99,11 @@ class GroupWatch:
         self.tracker.unwant_scope(self.group)
 
     def add(self, address: Address, node: Node) -> None:
-        """Keep an answer until `read_added`. A second answer of one node has the kept ones read first.
+        """Keep an answer until `read_added`. Before a second answer about the same node is kept, the kept ones are
+        taken in.
 
-        Each multi of a large group's start has an answer of its own, and each reading copies the map of all owners.
+        Answers are taken in together because each taking-in copies the map of all owners, and each multi of a large
+        group's start has an answer of its own.
         """
         key = (node.path, node.kind)
         if key in self._unread:
@@ -107,7 +117,7 @@ class GroupWatch:
             self.read(nodes)
 
     def read(self, nodes: Sequence[tuple[Address, Node]]) -> None:
-        """Take answers in, each with its address in this group, and want the nodes that they name."""
+        """Take in the nodes that were read, each with its address in this group, and want the nodes that they name."""
         before = self.nodes
         if self._listing is not None:
             for _, node in nodes:
@@ -121,7 +131,7 @@ class GroupWatch:
             wrong = node.path in after.problems
             if wrong or node.path in before.problems:
                 self._watch_until_mended(address, node, wrong)
-            if address.place is Place.OWNER:  # there are many
+            if address.place is Place.OWNER:  # there are many of these
                 if node.path in channels.ended:
                     channels.follow_owner(before, after, address, node)
             else:
@@ -131,7 +141,8 @@ class GroupWatch:
         channels.end()
 
     def subscribe(self, table: TopicTable) -> None:
-        """Tell the table which topics the group wants, and give each wildcard's member the topics that it takes now."""
+        """Tell the table which topics the group wants. Give each member with a wildcard the topics that the wildcard
+        takes now."""
         members, instances = self.nodes.view.members, self.nodes.view.instances
         record, of_plan = self.nodes.view.record, self._of_plan
         if self.modes is not None:
@@ -153,8 +164,8 @@ class GroupWatch:
         self._of_plan = of_plan
 
     def complete(self, environment: Environment) -> None:
-        """Complete the view with its surroundings and with what was looked up; follow the owners of partitions that
-        are new in it. Called when all is clean."""
+        """Complete the view with topics, racks and looked-up nodes. Follow the owners of partitions that are new in the
+        view. Called when all is clean."""
         before = self.nodes.view
         self.nodes, self._made_of = completed(self.nodes, self.needs, environment, self._made_of)
         view = self.nodes.view
@@ -175,7 +186,7 @@ class GroupWatch:
         return self.nodes.view
 
     def look_up(self, topics: Set[str]) -> None:
-        """Read what is left of these topics; follow no other topic's remains."""
+        """Read the remaining nodes of these topics, and stop following those of all other topics."""
         for topic in sorted(topics - self._looking):
             for path, *_ in above_partitions(self.group, topic, self.layout):
                 self.tracker.want(path, Kind.CHILDREN, scope=self.group)
@@ -189,7 +200,7 @@ class GroupWatch:
             self.nodes = fast_replace(self.nodes, offsets=kept)
 
     def _look_no_more(self, topics: Set[str]) -> None:
-        """Forget what was read of these: it is read anew when one is looked up again."""
+        """Forget the remaining nodes of these topics. They are read again when a topic is looked up again."""
         offsets = {topic: self.layout.topic_offsets(self.group, topic) for topic in sorted(topics)}
         lists = {*offsets.values(), *(self.layout.mark(self.group, topic) for topic in topics)}
         self.nodes = fast_replace(self.nodes, lists={p: node for p, node in self.nodes.lists.items() if p not in lists})
@@ -201,9 +212,10 @@ class GroupWatch:
                 self._unwant(self.layout.offset(self.group, partition))
 
     def read_again(self) -> bool:
-        """Begin to read everything of the group once more if a rebalance is requested, once for each request.
+        """Begin to read everything of the group again if a rebalance is requested; once for each request.
 
-        Owners, registrations and statuses are not watched, and somebody may have edited one. Returns True if it began.
+        The reason: owners, registrations and statuses are not watched, and somebody may have edited one. Returns True
+        if it began.
         """
         request = self.nodes.view.record.requests.get(REBALANCE)
         run = None if request is None else request.run
@@ -214,21 +226,23 @@ class GroupWatch:
         return began
 
     def _take_leftovers(self) -> None:
-        """Put into the view what was read of the topics that were looked up."""
+        """Put the remaining nodes of the topics that were looked up into the view."""
         found = {topic: leftovers(self.nodes, topic, self.layout) for topic in sorted(self._looking)}
         left = {topic: what for topic, what in found.items() if what is not None}
-        for topic, what in left.items():  # somebody is asked to remove what is strange
+        for topic, what in left.items():  # watch nodes that an operator is asked to remove
             for path in (self.layout.mark(self.group, topic), self.layout.topic_offsets(self.group, topic)):
                 self.tracker.watch(path, Kind.CHILDREN, bool(what.strange))
         if left != self.nodes.view.leftovers:
             self.nodes = fast_replace(self.nodes, view=fast_replace(self.nodes.view, leftovers=left))
 
     def know_committed(self) -> None:
-        """Put the offsets of announced partitions without a living owner into the view; read those that are unknown.
+        """Put the committed offsets of partitions with announced ranges and without a living owner into the view. Read
+        those that are unknown.
 
-        Asked when everything is clean. Nobody commits such a partition, so one reading is enough until it is granted,
-        or other ranges are announced: who reads on under an owner that somebody set empty commits. Beside old members
-        an owner of ours is looked at until it has committed: those offsets are watched.
+        Called when everything is clean. Nobody commits such a partition until it is granted, so its offset is read
+        once, and again only when other ranges are announced. The latter covers a member that goes on reading under an
+        owner that somebody set empty: it commits. Beside old members a zkcoord owner counts until it has committed:
+        there the offsets are watched.
         """
         self.nodes = self.owners.know_offsets(self.nodes, self._offsets | self._announced.keys())
         view = self.nodes.view
@@ -260,7 +274,7 @@ class GroupWatch:
         self._takers = consumers
 
     def problems(self) -> Mapping[str, str]:
-        """Path -> what is wrong with it, and who must act."""
+        """Path -> what is wrong with the node, and who must act."""
         strange = {
             path: f"this is no partition's, an operator must remove it: {topic} was deleted, its nodes cannot go"
             for topic, left in self.nodes.view.leftovers.items()
@@ -270,21 +284,21 @@ class GroupWatch:
 
     @property
     def listing(self) -> bool:
-        """True while the nodes that the group has left are listed."""
+        """True while the group's remaining nodes are listed."""
         return self._listing is not None
 
     def list_offsets(self) -> GroupListing:
-        """List the group's offsets: a group with offsets is not removed."""
+        """List the group's offsets, since a group that has offsets is not removed."""
         if self._listing is None:
             self._listing = GroupListing.begin(self.group, self.layout, self.tracker)
         return self._listing
 
     def list_everything(self) -> None:
-        """List the whole group: it is to be removed."""
+        """List the whole group, which is to be removed."""
         self.list_offsets().list_everything()
 
     def add_listing(self) -> None:
-        """Put what was listed into the nodes; asked when everything is clean."""
+        """Put the listed nodes into `nodes`. Called when everything is clean."""
         listing = self._listing
         if listing is None:
             return
@@ -293,14 +307,14 @@ class GroupWatch:
         self.nodes = fast_replace(self.nodes, view=view, leftover_versions=leftover_versions)
 
     def sending(self, decisions: Sequence[Decision]) -> None:
-        """Follow what these decisions are about to change, and read what they ask for."""
+        """Follow the nodes that these decisions are about to change, and read the nodes that they ask for."""
         self.look_up({decision.topic for decision in decisions if isinstance(decision, (LookUpTopic, DropTopic))})
         for decision in decisions:
             if isinstance(decision, GrantPartitions):
                 self.owners.want(decision.partitions)
 
     def sent(self, decision: Decision) -> None:
-        """Note that this was sent: what it may lead to is read."""
+        """Note that the decision was sent, so that the nodes that it changes are read."""
         if isinstance(decision, (StopFetching, GrantPartitions)):
             self.channels.sent(decision.consumer_id, decision.partitions)
         elif isinstance(decision, ControlMember):
@@ -309,7 +323,7 @@ class GroupWatch:
             self.owners.read_offsets(decision.partitions)
 
     def _watch_until_mended(self, address: Address, node: Node, wrong: bool) -> None:
-        """Watch a node that nobody can parse, since somebody is asked to edit it; the record is watched anyway."""
+        """Watch a node that cannot be parsed, since somebody is asked to edit it. The record is watched anyway."""
         if node.kind is Kind.DATA and address.place is not Place.RECORD:
             self.tracker.watch(node.path, Kind.DATA, wrong)
 
@@ -341,7 +355,7 @@ class GroupWatch:
                 if node.exists:
                     numbers = self.nodes.view.topics.get(address.name, ())
                     self.owners.want(_numbered(address.name, numbers))
-                    if address.name not in before.marks:  # a node that was not there may have come with it
+                    if address.name not in before.marks:  # missing owners may have been created together with the mark
                         self.owners.touch_missing(address.name, self.nodes.view.owners)
                 elif address.name in before.marks:
                     self._forget(address.name)
@@ -364,7 +378,7 @@ class GroupWatch:
         self.channels.follow_end(self.nodes, consumers)
 
     def _forget(self, topic: str) -> None:
-        """Forget the topic: its mark was removed, and all below it."""
+        """Forget the topic: its mark was removed, with everything below it."""
         for path in self.owners.forget(topic):
             self._unwant(path)
         self._listed.discard(topic)
@@ -374,7 +388,8 @@ class GroupWatch:
                 self._unwant(path)
 
     def _unwant(self, path: str, kind: Kind = Kind.DATA) -> None:
-        """Follow the node no more, unless the group is listed for its removal: the listing sees each node go."""
+        """Stop following the node, unless the group is being listed for its removal: the listing must see each node
+        go."""
         if self._listing is None:
             self.tracker.unwant(path, kind)
 

@@ -1,4 +1,4 @@
-"""Hand-overs of all groups of one coordinator, step by step, and a hand-over as JSON has it."""
+"""The hand-overs of all groups of one coordinator, step by step, and how JSON shows a hand-over."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ class ServedHandOvers:
 
     def __init__(self) -> None:
         self._kept: dict[str, KeptHandOvers] = {}
-        self.amended: list[tuple[str, HandOver]] = []  # completed before; the last step knew their first record
+        self.amended: list[tuple[str, HandOver]] = []
+        # hand-overs completed in earlier steps, whose first record the last step learned
 
     def after_step(self, role: CoordinatorRole) -> list[tuple[str, HandOver]]:
         """Take in what the step decided. Return the hand-overs that it completed, each with its group.
 
-        When this coordinator does not serve, those under way are forgotten: another one completes them.
+        When this coordinator does not serve, it forgets the hand-overs under way: another coordinator completes them.
         """
         self.amended = []
         if role.term is None:
@@ -39,12 +40,12 @@ class ServedHandOvers:
 
     @property
     def under_way(self) -> list[tuple[str, HandOver]]:
-        """Those that are not complete, each with its group."""
+        """The hand-overs that are not complete, each with its group."""
         return [(group, each) for group, kept in self._kept.items() for each in kept.open.values()]
 
 
 def document(group: str, each: HandOver, shift_ms: int) -> dict[str, Any]:
-    """Return a hand-over as JSON has it. `shift_ms`: what makes its times those of the wall clock."""
+    """Return a hand-over as JSON shows it. `shift_ms` is added to its times to make them those of the wall clock."""
     known: dict[str, int | None] = {name: getattr(each, name) for name in MOMENTS}
     times = {name: None if at_ms is None else at_ms + shift_ms for name, at_ms in known.items()}
     said = {"group": group, "topic": each.partition.topic, "partition": each.partition.partition}

@@ -1,4 +1,4 @@
-"""All that a coordinator follows of Kafka in one term: topics, brokers, and where they come from."""
+"""Everything that a coordinator follows of Kafka in one term: topics, brokers, and the source of the topics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class KafkaNodes:
     """The tables of one term, and the mirror behind them where topics come from Kafka's metadata."""
 
     def __init__(self, loop: Loop, layout: Layout, problem: Problem, asker: Asker | None, election: Election) -> None:
-        """`asker`: asks Kafka; None where topics come from ZooKeeper, and no brokers were named; `election`: that of
+        """`asker` asks Kafka; None where topics come from ZooKeeper and no brokers were named. `election` is that of
         the term."""
         tracker = loop.tracker
         self.mirror: TopicMirror | None = None
@@ -41,30 +41,30 @@ class KafkaNodes:
         self.brokers = BrokerTable(tracker, layout, problem, self._shared)
 
     def _shared(self, path: str) -> bool:
-        """True if this node is also followed by something beside the tables."""
+        """True if something beside the tables also follows this node."""
         return follows(path) if self.mirror is None else self.mirror.follows(path)
 
     def _in_tables(self, path: str) -> bool:
-        """True if the table of topics wants this node, whatever the mirror does."""
+        """True if the table of topics wants this node, whether or not the mirror follows it."""
         return self.topics.follows(path)
 
     @property
     def leaving(self) -> bool:
-        """True while topics come from ZooKeeper, and Kafka's brokers leave it, or have left it."""
+        """True while topics come from ZooKeeper and Kafka's brokers leave it, or have left it."""
         return self._watch is not None and self._watch.leaving
 
     @property
     def silent(self) -> bool:
-        """True while the KRaft controllers that move Kafka's brokers tell ZooKeeper nothing."""
+        """True while the KRaft controllers that move Kafka's brokers write nothing to ZooKeeper."""
         return self._controllers.silent
 
     @property
     def whole(self) -> bool:
-        """True when a topic that is missing here is missing in Kafka, as far as anybody knows."""
+        """True when a topic that is missing in the tree is missing in Kafka, too, as far as this coordinator knows."""
         return self.mirror is None or self.mirror.whole
 
     def take(self, node: Node) -> set[str] | None:
-        """Take an answer in; returns the groups that it may concern, None: it is about something else."""
+        """Take in a node that was read. Returns the groups that it may concern; None: it is about something else."""
         if self.mirror is not None:
             self.mirror.take(node)
         if self._watch is not None:
@@ -77,13 +77,13 @@ class KafkaNodes:
         return set() if self._roots is not None and self._roots.take(node) else None
 
     def called(self, done: CallDone) -> None:
-        """Take an answer of Kafka in."""
+        """Take in an answer of Kafka."""
         for asking in (self.mirror, self._watch):
             if asking is not None:
                 asking.called(done)
 
     def advance(self, term: Term, schema: tuple[Schema, int], now_ms: int) -> int | None:
-        """Do what is due to keep up with Kafka. Returns when to come again."""
+        """Ask and write whatever is due. Returns when to be called again."""
         due = [self._controllers.advance(now_ms)]
         if self.mirror is not None:
             due.append(self.mirror.advance(term, schema, now_ms))
@@ -97,7 +97,7 @@ class KafkaNodes:
         self.brokers.use(group, wanted=False)
 
     def end(self) -> None:
-        """Follow nothing more."""
+        """Stop following all nodes."""
         for following in (self._roots, self._watch, self._controllers):
             if following is not None:
                 following.end()

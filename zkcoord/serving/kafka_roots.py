@@ -1,4 +1,4 @@
-"""The nodes that every Kafka in ZooKeeper mode makes. Without them there is no Kafka, and every group waits in vain."""
+"""The nodes that every Kafka in ZooKeeper mode creates. Without them there is no Kafka, and all groups wait."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from zkcoord.tree.paths import BROKERS, KAFKA, TOPICS
 from zkcoord.tree.snapshot import Node
 
 MEANINGS = {BROKERS: "no broker of Kafka has ever registered here", TOPICS: "Kafka keeps no topics here"}
-"""What the absence of each node means; the first one is told: one cause is one problem."""
+"""What the absence of each node means. Only the first missing one is reported, since both have one cause."""
 
 ACT = "give the chroot of Kafka's brokers with ZooKeeper's address, or start Kafka (in ZooKeeper mode) here"
 
 
 class KafkaRoots:
-    """Follows Kafka's own nodes, and tells while one is absent."""
+    """Follows these nodes of Kafka, and reports an absent one."""
 
     def __init__(self, tracker: Tracker, problem: Problem) -> None:
         self._tracker, self._problem = tracker, problem
@@ -23,7 +23,7 @@ class KafkaRoots:
             tracker.want(path, watch=True, scope=path)
 
     def take(self, node: Node) -> bool:
-        """Take an answer in; False when it is about another node."""
+        """Take in a node that was read. Returns False if it is another node."""
         if node.path not in MEANINGS:
             return False
         if node.exists:
@@ -36,7 +36,7 @@ class KafkaRoots:
         return True
 
     def end(self) -> None:
-        """Follow them no more."""
+        """Stop following the nodes."""
         for path in MEANINGS:
             self._tracker.unwant(path)
         self._problem(KAFKA, None)

@@ -1,8 +1,9 @@
-"""Reads again what nobody watches: the owners of all groups, slowly, and statuses, some seconds behind a start.
+"""Reads nodes again that nobody watches: the owners of all groups, slowly, and statuses some seconds after a start.
 
-There may be very many owner nodes, and programs of this protocol change them only together with a node that is watched.
-Somebody else may write one anyway. A status tells the first record of a start behind its acknowledgement, with what its
-member writes next. No decision depends on that; one that is due during this read is made when it is answered.
+There may be very many owner nodes, and programs of this protocol change an owner only together with a node that is
+watched. Somebody else may write one anyway. A status tells the first record after a start, but only with its member's
+next write after the acknowledgement. No decision depends on these reads. A decision that is due during such a read is
+made when the read is answered.
 """
 
 from __future__ import annotations
@@ -14,14 +15,17 @@ from zkcoord.serving.group_watch import GroupWatch
 from zkcoord.shell.tracker import Tracker
 
 ROUND_MS = 600_000
-"""From the end of a round to the beginning of the next: so long an overwritten owner is not noticed, at most."""
+"""ms from the end of one round to the beginning of the next. An owner that somebody overwrote goes unnoticed for about
+this time, which is long because hardly anybody does so."""
 
 PAUSE_MS, OWNERS_MAX = 1_000, 1_000
-"""At most OWNERS_MAX owners are read in PAUSE_MS, of all groups together: half of a request, so others have room."""
+"""At most OWNERS_MAX owners, over all groups, are read in PAUSE_MS. This is half of what one request holds, so other
+reads have room."""
 
 STATUS_AFTER_MS = (10_000, 60_000)
-"""So long after the acknowledgement of a start the status is read again. By then a consumer has committed once, and has
-told its first record. It is read a second time only where nothing was told of one, as while a batch is long."""
+"""When the status is read again, in ms after the acknowledgement of a start. By the first time a consumer has committed
+once, and has told its first record. The second time is only for a consumer that has told none, for example because its
+batch takes long."""
 
 
 class OwnerRounds:
@@ -29,13 +33,13 @@ class OwnerRounds:
 
     def __init__(self) -> None:
         self._statuses: dict[tuple[str, str], tuple[int, int]] = {}
-        # group and consumer -> when its start was acknowledged, and how often its status was read again since
-        self._statuses_at_ms = 0  # none of them is due before
-        self._at_ms: int | None = None  # when owners are read next
-        self._left: Iterator[str] | None = None  # of the round that has begun
+        # (group, consumer) -> when its start was acknowledged, and how often its status was read again since
+        self._statuses_at_ms = 0  # before this time none of them is due
+        self._at_ms: int | None = None  # when the next owners are read
+        self._left: Iterator[str] | None = None  # owners that the present round has not read
 
     def advance(self, groups: Mapping[str, GroupWatch], tracker: Tracker, now_ms: int) -> int:
-        """Have the next owners and statuses read when it is time; returns when to ask again."""
+        """Have owners and statuses read if it is time. Returns when to be called again."""
         if self._statuses and now_ms >= self._statuses_at_ms:
             self._read_statuses(groups, tracker, now_ms)
         if self._at_ms is None:
@@ -60,7 +64,7 @@ class OwnerRounds:
         following.channels.started.clear()
 
     def _read_statuses(self, groups: Mapping[str, GroupWatch], tracker: Tracker, now_ms: int) -> None:
-        """Have those read that are due, of consumers that tell times, and note when the next are."""
+        """Have the due statuses read, of consumers that tell times, and note when the next are due."""
         for (group, consumer_id), (since_ms, times) in list(self._statuses.items()):
             if now_ms < since_ms + STATUS_AFTER_MS[times]:
                 continue
@@ -77,7 +81,7 @@ class OwnerRounds:
 
 
 def _owners(groups: Mapping[str, GroupWatch]) -> Iterator[str]:
-    """The paths of all owners: of each group as they are when the round comes to it."""
+    """The paths of all owners. Each group's owners are taken when the round comes to that group."""
     for group in sorted(groups):
         following = groups.get(group)
         if following is not None:

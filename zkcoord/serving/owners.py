@@ -1,13 +1,13 @@
-"""Follows the owner nodes of one group, by the layout: which are read, which are watched, which are read again.
+"""Follows the owner nodes of one group. The layout decides which of them are read, watched and read again.
 
-Persistent owners are not watched, since there may be very many. What an acknowledgement leaves in them is read with its
-channel (`serving.channels`).
+Persistent owners are not watched, since there may be very many. An owner that an acknowledgement changed is read
+together with the channel (`serving.channels`).
 
-Where owners are claims, ephemeral nodes of their consumers, each topic's list of claims is watched: old consumers
-delete and make claims as they like, and a claim goes with its session. A claim's data never changes, so it is read
-once. A claim that was deleted and made again between two looks at its list is noticed by the number of the list's
-changes, and then all of the list are read. What else an answer shows, the event of the list came before it: so nothing
-but that event has a list read again.
+In the layout `legacy` owners are claims: ephemeral nodes of their consumers. Old consumers delete and create claims at
+any time, and a claim goes with its session. So each topic's list of claims is watched. A claim's data never changes, so
+it is read once. The list's count of changes tells when a claim was deleted and created again between two looks; then
+all claims of the list are read again. Only an event of the list has the list read again: every other change that
+concerns it comes after that event.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class OwnerWatch(Protocol):
 
     @property
     def offsets(self) -> Set[TopicPartition]:
-        """Partitions whose offset is followed because of their owner."""
+        """The partitions whose offset is followed because of their owner."""
 
     def subscribe(self, topics: Iterable[str]) -> None:
         """Follow the owners of these topics, which the group wants from now on."""
@@ -43,7 +43,7 @@ class OwnerWatch(Protocol):
         """Follow the owners of these partitions: they exist, or a grant of them is about to be sent."""
 
     def touch_missing(self, topic: str, owners: Mapping[TopicPartition, Owner]) -> None:
-        """Read those owners of the topic again of which no node is known. `owners`: those that are."""
+        """Read again those owners of the topic that have no known node. `owners` are the known ones."""
 
     def forget(self, topic: str) -> Iterable[str]:
         """Forget the topic, whose mark was removed; return the paths of the owners that were followed."""
@@ -52,27 +52,28 @@ class OwnerWatch(Protocol):
         """Take in the list of a topic's owners."""
 
     def nodes_of(self, partitions: Iterable[TopicPartition]) -> list[str]:
-        """Nodes that show who owns these partitions now, and that nobody watches."""
+        """The nodes that show who owns these partitions now, and that nobody watches."""
 
     def left_by_end(self, partitions: Sequence[TopicPartition]) -> list[str]:
-        """Those that show whether their consumer, which is gone, has released these, all that it owned, before."""
+        """The nodes that show whether a consumer that is gone had released these partitions, which are all that it
+        owned."""
 
     def know_offsets(self, nodes: GroupNodes, kept: Set[TopicPartition]) -> GroupNodes:
-        """The group with the versions of those of `offsets` that were read. `kept`: offsets that are followed for
-        another reason."""
+        """Return the nodes with the versions of those `offsets` that were read. `kept` are offsets that are followed
+        for another reason."""
 
     def read_offsets(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these offsets anew: somebody may have set them meanwhile."""
+        """Read these offsets again: somebody may have set them meanwhile."""
 
 
 def owner_watch(group: str, layout: Layout, tracker: Tracker) -> OwnerWatch:
-    """Return what follows the owners of this group."""
+    """Return the object that follows the owners of this group."""
     return (ClaimWatch if layout.ownership.claimed else PersistentWatch)(group, layout, tracker)
 
 
 @dataclass(slots=True)
 class PersistentWatch:
-    """Follows a node for each partition that exists, without a watch."""
+    """Follows a node for each existing partition, without a watch."""
 
     group: str
     layout: Layout
@@ -81,14 +82,14 @@ class PersistentWatch:
 
     @property
     def offsets(self) -> Set[TopicPartition]:
-        """None."""
+        """Always empty."""
         return frozenset()
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Nothing: the topic's mark tells of its owners."""
+        """Does nothing: the topic's mark tells of its owners."""
 
     def want(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read those that are new."""
+        """Read the owners that are new."""
         fresh = [p for p in partitions if p not in self._followed[p.topic]]
         for partition in fresh:
             self._followed[partition.topic].add(partition)
@@ -96,32 +97,33 @@ class PersistentWatch:
         self.tracker.want_data(paths, self.group, by_writes=True)
 
     def touch_missing(self, topic: str, owners: Mapping[TopicPartition, Owner]) -> None:
-        """Read them again."""
+        """Read the missing owners again."""
         for partition in sorted(p for p in self._followed.get(topic, ()) if p not in owners):
             self.tracker.touch(self.layout.owner(self.group, partition))
 
     def forget(self, topic: str) -> Iterable[str]:
-        """Forget them: they were removed with the mark."""
+        """Forget the owners, which were removed with the mark."""
         return [self.layout.owner(self.group, partition) for partition in sorted(self._followed.pop(topic, ()))]
 
     def follow_list(self, node: Node) -> None:
-        """Nothing: the owners below a mark are known."""
+        """Does nothing: the owners below a mark are known."""
 
     def nodes_of(self, partitions: Iterable[TopicPartition]) -> list[str]:
-        """Their owners."""
+        """The paths of these partitions' owners."""
         return [self.layout.owner(self.group, partition) for partition in partitions]
 
     def left_by_end(self, partitions: Sequence[TopicPartition]) -> list[str]:
-        """One of them. Its commands and its status tell of all that a consumer releases, but of a leave, which
-        releases everything. Who has left some of them only (it died there) is not asked: a grant names versions."""
+        """One of them. A consumer's commands and status tell everything that it releases, except for a leave, which
+        releases everything: so one owner is enough. A consumer that released only some of them and died need not be
+        looked at: a grant names versions."""
         return self.nodes_of(partitions[:1])
 
     def know_offsets(self, nodes: GroupNodes, kept: Set[TopicPartition]) -> GroupNodes:
-        """As it is."""
+        """Return `nodes` unchanged."""
         return nodes
 
     def read_offsets(self, partitions: Iterable[TopicPartition]) -> None:
-        """Nothing: no decision about an owner depends on an offset."""
+        """Does nothing: no decision about an owner depends on an offset."""
 
 
 @dataclass(slots=True)
@@ -131,7 +133,8 @@ class ClaimWatch:
     group: str
     layout: Layout
     tracker: Tracker
-    offsets: set[TopicPartition] = field(default_factory=set)  # invariant: these are followed, of evicted ones' claims
+    offsets: set[TopicPartition] = field(default_factory=set)
+    # invariant: the offsets of evicted consumers' claims, which are followed
     _lists: dict[str, Node] = field(default_factory=dict)  # by path, as last read
 
     def subscribe(self, topics: Iterable[str]) -> None:
@@ -140,17 +143,17 @@ class ClaimWatch:
             self.tracker.want_all(claim_lists(self.group, topic, self.layout), self.group)
 
     def want(self, partitions: Iterable[TopicPartition]) -> None:
-        """Nothing: those in a list are read."""
+        """Does nothing: claims in a list are read."""
 
     def touch_missing(self, topic: str, owners: Mapping[TopicPartition, Owner]) -> None:
-        """Nothing: the list tells of them."""
+        """Does nothing: the list tells of them."""
 
     def forget(self, topic: str) -> Iterable[str]:
-        """None: claims do not stand below the mark."""
+        """Returns nothing: claims are not below the mark."""
         return ()
 
     def follow_list(self, node: Node) -> None:
-        """Take in a topic's list: read the claims that are new in it."""
+        """Take in a topic's list, and read the claims that are new in it."""
         known = self._lists.get(node.path)
         before = frozenset(known.children if known is not None else ())
         again, self._lists[node.path] = more_than_shown(known, node), node
@@ -164,15 +167,15 @@ class ClaimWatch:
             self.tracker.unwant(f"{node.path}/{number}")
 
     def nodes_of(self, partitions: Iterable[TopicPartition]) -> list[str]:
-        """None: the lists are watched."""
+        """Always empty: the lists are watched."""
         return []
 
     def left_by_end(self, partitions: Sequence[TopicPartition]) -> list[str]:
-        """None: likewise."""
+        """Always empty: the lists are watched."""
         return []
 
     def know_offsets(self, nodes: GroupNodes, kept: Set[TopicPartition]) -> GroupNodes:
-        """With those of evicted consumers' claims; read those that are unknown."""
+        """Return the nodes with the offset versions of evicted consumers' claims. Read those that are unknown."""
         view = nodes.view
         found = {p for partitions in claims_of_evicted(view).values() for p in partitions}
         if not found and not self.offsets:
@@ -193,7 +196,7 @@ class ClaimWatch:
         )
 
     def read_offsets(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read them anew."""
+        """Read these offsets again."""
         for partition in sorted(partitions):
             path = self.layout.offset(self.group, partition)
             self.tracker.want(path, scope=self.group)

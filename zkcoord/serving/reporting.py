@@ -45,10 +45,10 @@ OF_A_CONSUMER = {
     PurgeChannel: "channel_purged",
     RemoveRefused: "command_removed",
 }
-"""Decisions about one consumer, by the name of their event."""
+"""Decisions about one consumer -> the name of their event."""
 
 OF_A_GROUP = {FoundGroup: "group_found", RemoveGroup: "group_removed", PokeMembers: "old_members_poked"}
-"""Decisions about a whole group, by the name of their event."""
+"""Decisions about a whole group -> the name of their event."""
 
 
 class Reporter:
@@ -61,19 +61,19 @@ class Reporter:
     def reset(self) -> None:
         """Forget what was logged: a new session begins."""
         self._phases: dict[str, Phase] = {}
-        self._members: dict[str, Mapping[str, Member]] = {}  # as told
+        self._members: dict[str, Mapping[str, Member]] = {}  # members as they were last logged
         self._problems: dict[str, str] = {}
-        self._of_groups: dict[str, Mapping[str, str]] = {}  # group -> path -> what is wrong with it, as told
-        self._behind: str | None = None  # the coordinator behind which this one stands by, as told
-        self._taking: TakeOver | None = None  # until all groups were found that stood when the term began
+        self._of_groups: dict[str, Mapping[str, str]] = {}  # group -> path -> what is wrong with it, as logged
+        self._behind: str | None = None  # id of the serving coordinator, as logged while standing by
+        self._taking: TakeOver | None = None  # until all groups were found that existed when the term began
 
     def elected(self, candidate_id: int | None, epoch: int, groups: Collection[str], now_ms: int) -> None:
-        """Log that this coordinator serves; it finds these groups."""
+        """Log that this coordinator serves, and that it finds these groups."""
         self.event("elected", {"coordinator": candidate_id, "epoch": epoch})
         self._taking = TakeOver(groups, epoch, now_ms) if groups else None
 
     def taken_over(self, now_ms: int) -> tuple[int, ...]:
-        """Log how the groups were found, once all of them were; until then return when that is told anyhow."""
+        """Log once in which phases the groups were found. Until all were found, return when to log it anyway."""
         if self._taking is None:
             return ()
         due_ms = self._taking.due_ms(now_ms)
@@ -127,7 +127,7 @@ class Reporter:
                 name = "topic_marked"
                 fields |= {"topic": decision.topic}
             case LookUpTopic():
-                return  # what comes of it is told
+                return  # its outcome is logged
             case DropTopic():
                 name = "topic_dropped"
                 offsets = {partition: seen.text for partition, seen in decision.offsets.items()}
@@ -139,7 +139,7 @@ class Reporter:
         self.event(name, fields)
 
     def _instances(self, group: str, decision: RememberInstances) -> None:
-        """Log each static member that went away, returned or was given up, and those with a share written down."""
+        """Log each static member that went away, returned or was given up, and those whose share was written down."""
         for instance in decision.away:
             known = decision.known[instance]
             fields = {"group": group, "instance": instance, "consumer": known.last_id, "partitions": len(known.share)}
@@ -156,10 +156,7 @@ class Reporter:
             self.event("instances_remembered", {"group": group, "instances": written, "why": decision.why})
 
     def decided(self, of: DecidedGroup) -> None:
-        """Log who came and went, and the group's phase when it is another one, with the reason.
-
-        A group that is found at rest when the term begins has not changed: it is logged at debug level.
-        """
+        """Log who came and went. Log the group's phase when it has changed, with the reason."""
         group, now = of.view.group, of.phase
         self._tell_members(of.view)
         if self._phases.get(group) is not now:
@@ -171,9 +168,9 @@ class Reporter:
             self.event(name, fields | ({"level": "debug"} if found else {}))
 
     def _tell_members(self, view: GroupView) -> None:
-        """Log members that joined, left or died since the last view; at the first one nothing is known to be new.
+        """Log members that joined, left or died since the last view. At the first view no member counts as new.
 
-        Whoever still owns partitions when its registration is gone has died; of an eviction its own event tells.
+        A member that still owns partitions when its registration is gone has died. An eviction has an event of its own.
         """
         group, now = view.group, view.members
         before, self._members[group] = self._members.get(group, now), now
@@ -193,7 +190,7 @@ class Reporter:
             self.event("member_died" if owned else "member_left", {**told, "partitions": owned} if owned else told)
 
     def problems(self, group: str, now: Mapping[str, str]) -> None:
-        """Log what is new in `now`: path -> what is wrong with the node and who must act."""
+        """Log what is new in `now`, a mapping from path to what is wrong with the node and who must act."""
         before = self._of_groups.get(group, {})
         if now is before:
             return
@@ -205,7 +202,8 @@ class Reporter:
             self.event("problem_over", {"path": path})
 
     def standing_by(self, candidate_id: int | None, serving: str | None) -> None:
-        """Log once that this coordinator stands by; `serving` is the id of the one that serves, None: no stand-by."""
+        """Log once that this coordinator stands by. `serving` is the id of the coordinator that serves; None: this one
+        does not stand by."""
         if serving is not None and serving != self._behind:
             self.event("standing_by", {"coordinator": candidate_id, "serving": serving})
         self._behind = serving
@@ -214,7 +212,8 @@ class Reporter:
         self.event(event, {"path": path, "why": what, "level": "warning"})
 
     def problem(self, path: str, what: str | None, event: str = "unreadable") -> None:
-        """Log `what` is wrong with a node and who must act, under the name `event`; None: the problem is over."""
+        """Log what is wrong with a node and who must act, as the event `event`. With None, log that the problem is
+        over."""
         if what is None:
             if self._problems.pop(path, None) is not None:
                 self.event("problem_over", {"path": path})
@@ -224,7 +223,7 @@ class Reporter:
 
 
 def _of_state(decision: SetState) -> dict[str, Any]:
-    """The fields of a state change's event, beside its group and its reason."""
+    """The fields of a state change's event, in addition to its group and reason."""
     state = decision.state
     match decision.event:
         case StateEvent.REBALANCE_STARTED:

@@ -1,7 +1,7 @@
-"""The coordinator's role: stands for election, follows topics and groups, decides on each group that is clean.
+"""The coordinator's role: it stands for election, follows topics and groups, and decides on each group that is clean.
 
-A group is decided on only when none of its nodes, and none of its topics' nodes, is dirty. All groups share the loop;
-a group is decided at most once a step, however many events came (the draft's "at most once in the queue").
+A group is decided on only when none of its nodes, and none of its topics' nodes, is dirty. All groups share one loop. A
+group is decided on at most once in a step, however many events came (the draft's "at most once in the queue").
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from zkcoord.tree.whole_view import Environment
 ELECTION, GROUP = "election", "group"
 
 DECISIONS_MAX = 10_000
-"""Decisions of one group in one step. It bounds what is sent before the first answer: a second of a server's work."""
+"""Decisions of one group in one step. So at most about a second of a server's work is sent before the first answer."""
 
 
 class CoordinatorRole:
-    """One coordinator, standing or serving. It forgets all that it knows of the tree when its session ends."""
+    """One coordinator, which stands by or serves. It forgets what it knows of the tree when its session ends."""
 
     def __init__(
         self,
@@ -55,8 +55,8 @@ class CoordinatorRole:
         retention_ms: int = RETENTION_MS,
         asker: Asker | None = None,
     ) -> None:
-        """`candidate`: the fields of Election that the program gives (wanted id, description, first revision);
-        `asker`: asks Kafka, where the program was given its address."""
+        """`candidate`: the fields of Election that the program gives (wanted id, description, first revision). `asker`
+        asks Kafka, if its address was given."""
         self._asker = asker
         self._assignors, self._retention_ms = assignors, retention_ms
         self._loop, self._layout, self._given, self._report = loop, layout, candidate, Reporter(events)
@@ -67,19 +67,19 @@ class CoordinatorRole:
 
     def _reset(self) -> None:
         self._groups: dict[str, GroupWatch] = {}
-        self._listed, self._memory = dict[str, frozenset[str]](), dict[str, Memory]()  # folders and records of groups
+        self._listed, self._memory = dict[str, frozenset[str]](), dict[str, Memory]()  # children of each list; by group
         self._pending: set[str] = set()  # groups to decide on
-        self.decided: list[DecidedGroup] = []  # in the last step, for whoever measures
+        self.decided: list[DecidedGroup] = []  # of the last step, for metrics
         self._wake_at_ms: dict[str, int] = {}
-        self._protocols = PROTOCOLS  # that all coordinators speak
-        self.kafka: KafkaNodes | None = None  # once this coordinator serves, or is about to
+        self._protocols = PROTOCOLS  # spoken by all coordinators
+        self.kafka: KafkaNodes | None = None  # set once this coordinator serves, or is about to serve
         self._root_czxid = 0
         self._rounds = OwnerRounds()
         self._report.reset()
 
     @property
     def groups(self) -> frozenset[str]:
-        """The groups that it follows. Any thread."""
+        """The groups that this coordinator follows. Any thread may ask."""
         return frozenset(tuple(self._groups))
 
     # the session
@@ -97,10 +97,10 @@ class CoordinatorRole:
             self._loop.tracker.want(path, Kind.CHILDREN, watch=True, scope=RECORDS if path == RECORDS else "")
 
     def session_resumed(self, session_timeout_ms: int, now_ms: int) -> None:
-        """Everything is read anew; nothing to do."""
+        """Does nothing: everything is read again anyway."""
 
     def session_suspended(self, now_ms: int) -> None:
-        """Nothing can be decided until everything has been read again."""
+        """Does nothing: no decision is made until everything has been read again."""
 
     def session_lost(self, now_ms: int) -> None:
         """End the term and forget all state (draft, "new session")."""
@@ -109,13 +109,13 @@ class CoordinatorRole:
         self._reset()
 
     def ended(self, now_ms: int) -> None:
-        """The loop is over, and its session may be closed at once."""
+        """The loop is over. Its session may be closed at once."""
         self.session_lost(now_ms)
 
     # what comes in
 
     def read(self, nodes: Sequence[Node], now_ms: int) -> None:
-        """Sort answers by what they are about. Those about groups are kept until the step has taken all its inputs."""
+        """Sort nodes by what they are about. Those about groups are kept until the step has taken all its inputs."""
         for node in nodes:
             address = self._layout.parse(node.path)
             if address is None:
@@ -125,7 +125,7 @@ class CoordinatorRole:
                 self._pending.add(address.group)
 
     def _read_other(self, node: Node) -> None:
-        """An answer about no group: the election's, a topic's, a broker's, or a list of groups."""
+        """Take in a node about no group: one of the election, a topic, a broker, or a list of groups."""
         if node.path == ROOT:
             self._root_czxid = node.stat.czxid if node.stat else 0
         if self._election is not None and self._election.take(node):
@@ -140,29 +140,29 @@ class CoordinatorRole:
         elif self.kafka is not None and (concerned := self.kafka.take(node)) is not None:
             self._pending |= concerned
             if node.path == self._layout.topics:
-                table, whole = self.kafka.topics, node.kind is Kind.DATA  # perhaps from now on
+                table, whole = self.kafka.topics, node.kind is Kind.DATA  # `whole` may have become true with this node
                 self._pending |= {g for g, f in self._groups.items() if whole or table.misses(f.nodes.marks.keys())}
         elif node.path in self._layout.group_lists:
             self._listed[node.path] = frozenset(node.children)
             self._read_groups()
 
     def committed(self, tag: Any, done: CommitDone, sent_ms: int, now_ms: int) -> None:
-        """A refusal by the epoch ends the term; every other outcome is learned by reading."""
+        """A refusal by the epoch ends the term. Every other outcome is learned by reading."""
         if tag in (GROUP, MIRROR) and done.outcome is Outcome.REFUSED and done.failed_at == 0 and self.term is not None:
             self._end_term("the epoch is not this coordinator's any more")
             self._loop.end_session(now_ms, reopen_in_ms=REOPEN_MS)
             self._election = None
 
     def synced(self, sent_ms: int, now_ms: int) -> None:
-        """A coordinator has no lease: ZooKeeper refuses its writes when another one serves."""
+        """Does nothing: a coordinator has no lease. ZooKeeper refuses its writes when another one serves."""
 
     def called(self, done: CallDone, now_ms: int) -> None:
-        """An answer of Kafka; a coordinator has no other callbacks."""
+        """Take in an answer of Kafka. A coordinator has no other callbacks."""
         if self.kafka is not None:
             self.kafka.called(done)
 
     def requested(self, request: Request, now_ms: int) -> None:
-        """`stop`: end the session; standbys take over at once."""
+        """`stop`: end the session. A standby takes over at once."""
         invariant(request.name == "stop", f"a coordinator is asked to {request.name!r}")
         self._end_term("stopped")
         self._election = None
@@ -172,7 +172,7 @@ class CoordinatorRole:
     # what is decided
 
     def decide(self, now_ms: int) -> int | None:
-        """Begin to serve, or decide on every group that is clean; return the next moment at which a wait ends."""
+        """Begin to serve, or decide on every group that is clean. Returns the next moment at which a wait ends."""
         self.decided = []
         for group in sorted(self._pending & self._groups.keys()):
             self._groups[group].read_added()
@@ -207,9 +207,9 @@ class CoordinatorRole:
         return min(times)
 
     def _resigned(self, election: Election, now_ms: int) -> bool:
-        """True when a tool asked it to resign: it begins nothing new, and ends its session when nothing is under way.
+        """True when a tool asked it to resign. It begins nothing new, and ends its session once no write is under way.
 
-        Others serve at once; this one does not stand for one session timeout (docs/protocol.md, section 8).
+        Another one serves at once. This one does not stand for one session timeout (docs/protocol.md, section 8).
         """
         who = election.asked_to_resign()
         if who is None:
@@ -220,7 +220,7 @@ class CoordinatorRole:
         return True
 
     def _stand_again(self, why: str, now_ms: int, in_ms: int) -> None:
-        """End the session, and with it the coordinator's node; stand for election with another one later."""
+        """End the session, and with it the coordinator's node. Stand again with another session after `in_ms`."""
         self._end_term(why)
         self._election = None
         self._loop.end_session(now_ms, reopen_in_ms=in_ms)
@@ -230,7 +230,7 @@ class CoordinatorRole:
         scopes = ("", CANDIDATES, election.own_path)
         if not all(map(loop.tracker.clean, scopes)) or loop.commits_in_flight or not loop.ready(ELECTION, now_ms):
             return
-        if any(election.problems().values()):  # which was told; its nodes are watched
+        if any(election.problems().values()):  # it was reported; the nodes are watched
             return
         if election.schema() is not None:
             if election.serves() and not election.won():
@@ -256,7 +256,7 @@ class CoordinatorRole:
         if (transaction := preparation or multi) is not None:
             loop.commit(transaction, ELECTION, now_ms, ELECTION)
         if multi is not None:
-            self._follow_tree(election)  # these reads go right behind the election, and count if it succeeds
+            self._follow_tree(election)  # these reads follow right behind the election, and count if it succeeds
         elif election.standby_to() is not None:
             self._leave_tree()
 
@@ -273,12 +273,12 @@ class CoordinatorRole:
             return
         tracker = self._loop.tracker
         tracker.want(ROOT)
-        tracker.touch(ROOT)  # somebody else may have made it since it was read for the election
+        tracker.touch(ROOT)  # somebody else may have created it since it was read for the election
         self.kafka = KafkaNodes(self._loop, self._layout, self._report.problem, self._asker, election)
         self._read_groups()
 
     def _leave_tree(self) -> None:
-        """Another coordinator was elected: follow its election only."""
+        """Another coordinator was elected: stop following everything but the election."""
         if self.kafka is None:
             return
         for group in sorted(self._groups):
@@ -295,7 +295,7 @@ class CoordinatorRole:
     # topics and groups
 
     def _read_groups(self) -> None:
-        """Follow each group that has a folder or a record: an old tool removes only the folder (F44)."""
+        """Follow each group that has a folder or a record. An old tool removes only the folder (F44)."""
         if self.kafka is None:
             return
         present = frozenset[str]().union(*self._listed.values())
@@ -315,7 +315,7 @@ class CoordinatorRole:
             self.kafka.forget(group)
 
     def _completed(self, group: str) -> bool:
-        """Complete the group's view from what was read, and read what is still missing.
+        """Complete the group's view with the nodes that were read, and read the missing ones.
 
         Returns True when nothing is missing, and the group may be decided on.
         """
@@ -326,12 +326,12 @@ class CoordinatorRole:
         if following.observed():
             self._pending.discard(group)
             self._report.problems(group, following.problems())
-            if following.whole:  # it was released: nothing of it counts any more
+            if following.whole:  # it was released: its nodes no longer count
                 self._leave_group(group)
                 self._read_groups()
             return False
         if tracker.clean(""):
-            following.subscribe(table)  # of the members read so far: the topics are read together with the owners
+            following.subscribe(table)  # of the members read so far: topics are read together with the owners
         if not tracker.clean(group) or not tracker.clean(""):
             return False
         brokers.use(group, wanted=following.needs.racked)
@@ -355,7 +355,7 @@ class CoordinatorRole:
             return False
         following.channels.look_again(following.nodes)
         following.know_committed()
-        if not tracker.clean(group):  # they asked for nodes that are still followed: wait for these
+        if not tracker.clean(group):  # these calls asked for nodes: wait for them
             return False
         following.add_listing()
         return following.nodes.view.record_version is not None or group in self._listed.get(self._layout.groups, ())
@@ -367,7 +367,7 @@ class CoordinatorRole:
         view = following.with_mode(self.kafka.topics, now_ms)
         decided = decide(view, self._memory[group], now_ms, digest, self._assignors)
         memory = self._memory[group] = decided.memory
-        decisions = decided.decisions[:DECISIONS_MAX]  # in order; their writes have the group decided on again
+        decisions = decided.decisions[:DECISIONS_MAX]  # the rest is decided again after the writes of these
         self._wake_at_ms.pop(group, None)
         if decided.wake_at_ms is not None:
             self._wake_at_ms[group] = decided.wake_at_ms
@@ -383,7 +383,7 @@ class CoordinatorRole:
             following.list_everything()
         elif asks_for_offsets(view, memory.retention, now_ms):
             following.list_offsets()
-        elif following.listing:  # it was not removed, or is a new one: the listing is out of date
+        elif following.listing:  # the group was not removed, or is a new one: the listing is out of date
             following.end()
             self._groups[group] = GroupWatch.begin(group, self._layout, self._loop.tracker)
         self._report.problems(group, following.problems())
@@ -393,6 +393,6 @@ class CoordinatorRole:
             self._rounds.started(following, now_ms)
 
     def _marks(self, decisions: Sequence[Decision]) -> dict[str, Mark]:
-        """The marks that these decisions write, of the topics as they stand."""
+        """The marks that these decisions write, of the topics as they are now."""
         topics = [d.topic for d in decisions if isinstance(d, (MarkTopic, RenewMark, DropTopic))]
         return self.kafka.topics.marks(topics, self._root_czxid) if self.kafka is not None else {}

@@ -1,7 +1,8 @@
-"""The coordinator's mirror of Kafka's topics: follows what stands in the tree, asks Kafka, and writes what changed.
+"""The coordinator's mirror of Kafka's topics: it follows the mirrored nodes in the tree, asks Kafka, and writes what
+changed.
 
-One question at a time. It is asked only while the mirror is read and nothing is being written, so that its answer is
-always compared with what stands. What an answer means is decided in `core/topic_mirror.py`.
+It asks one question at a time, and only while the whole mirror has been read and no write is under way. So each answer
+is compared with the present nodes. `core/topic_mirror.py` decides what an answer means.
 """
 
 from __future__ import annotations
@@ -35,23 +36,23 @@ from zkcoord.tree.topic_mirror import (
 )
 from zkcoord.tree.writes import CheckNode, SetNode, Transaction, Write, parts
 
-MIRROR = "mirror"  # the scope of its parents and brokers, and the lane of its writes
-KAFKA = "Kafka's metadata"  # what a problem with the answers is told about
+MIRROR = "mirror"  # scope of the mirror's parents and brokers, and lane of its writes
+KAFKA = "Kafka's metadata"  # name under which a problem with the answers is reported
 
 IDLE_SHARE = 4
-"""The least pause after an answer, in its own duration: lists and checks of all ids take a fifth of the time at the
-most, however large the cluster is, and so do the small questions between them."""
+"""The pause after an answer, as a multiple of the time that the answer took. So lists and checks of all ids take at
+most a fifth of the time, however large the cluster is. The small questions between them take at most as much."""
 
 
 PAUSE_MS_MAX = 10_000
-"""The longest such pause: one answer that came late does not keep changes from being seen for most of a minute."""
+"""ms: the longest such pause. Without it one late answer would delay the next look by most of a minute."""
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 
 class TopicMirror:
-    """The mirror of one term. Nothing below its parents is written by anybody else."""
+    """The mirror of one term. Only the coordinator writes below its parents."""
 
     def __init__(
         self,
@@ -62,8 +63,8 @@ class TopicMirror:
         wanted: Callable[[str], bool],
         named: Callable[[], Set[str]] = frozenset,
     ) -> None:
-        """`problem` is told what is wrong with Kafka's answers, or None; `wanted(path)`: a table wants this topic;
-        `named`: the topics that groups subscribe to by name."""
+        """`problem` is told what is wrong with Kafka's answers, or None. `wanted(path)` returns True if a table wants
+        this topic. `named` returns the topics that groups subscribe to by name."""
         self._loop, self._layout, self._asker, self._problem = loop, layout, asker, problem
         self._wanted, self._named = wanted, named
         self._nodes: dict[str, Node] = {}
@@ -71,15 +72,15 @@ class TopicMirror:
         self._brokers: dict[int, Broker] = {}
         self._listed: dict[str, frozenset[str]] = {}  # parent -> names below it that are followed
         self._root = MirrorRoot()
-        self._beside = ""  # the cluster whose brokers use this ZooKeeper, if it is named
+        self._beside = ""  # id of the cluster whose brokers use this ZooKeeper, if known
         self._memory = Memory()
-        self._token: int | None = None  # of the question that has no answer yet
-        self._kind = Asked.LIST  # what was asked last
+        self._token: int | None = None  # number of the question that has no answer yet
+        self._kind = Asked.LIST  # kind of the last question
         self._asked_ms = 0
-        self._answer: Answer | None = None  # not taken in yet
-        self._between = False  # what was asked last is a question between two others
-        self._next_ms = 0  # when the next question is due
-        self._between_ms = 0  # ... between two others
+        self._answer: Answer | None = None  # an answer that was not taken in yet
+        self._between = False  # True if the last question was a small one, between two others
+        self._next_ms = 0  # when the next question for a list or for descriptions is due
+        self._between_ms = 0  # when the next small question is due
         tracker = loop.tracker
         tracker.want(CLUSTER_ID, watch=True, scope=MIRROR)
         for parent in (layout.topics, layout.brokers):
@@ -87,17 +88,17 @@ class TopicMirror:
             tracker.want(parent, Kind.CHILDREN, watch=True, scope=parent)
 
     def follows(self, path: str) -> bool:
-        """True of all that stands in the mirror, and of its parents."""
+        """True for all nodes of the mirror, and for its parents."""
         parent, _, name = path.rpartition("/")
         return path in self._listed or name in self._listed.get(parent, ())
 
     @property
     def whole(self) -> bool:
-        """True once every topic was mirrored: before, a topic that is missing here may be in Kafka."""
+        """True once every topic was mirrored. Before that, a topic that is missing here may exist in Kafka."""
         return self._root.whole
 
     def end(self) -> None:
-        """Follow nothing more."""
+        """Stop following all nodes."""
         tracker = self._loop.tracker
         tracker.unwant(CLUSTER_ID)
         for parent in (self._layout.topics, self._layout.brokers):
@@ -110,7 +111,7 @@ class TopicMirror:
     # what comes in
 
     def take(self, node: Node) -> None:
-        """Take an answer of the tree in, if it is about the mirror."""
+        """Take in a node that was read, if it is about the mirror."""
         topics, brokers = self._layout.topics, self._layout.brokers
         if node.path == CLUSTER_ID:
             self._beside = cluster_id_of(node) or ""
@@ -126,7 +127,7 @@ class TopicMirror:
         self._note(node)
 
     def _note(self, node: Node) -> None:
-        """Note how a topic or a broker stands."""
+        """Note the present state of a topic or a broker."""
         parent, _, name = node.path.rpartition("/")
         if parent == self._layout.topics:
             _keep(self._topics, name, decode_mirrored(node.data) if node.exists else None)
@@ -144,7 +145,7 @@ class TopicMirror:
             path = f"{listed.path}/{name}"
             if not (listed.path == topics and self._wanted(path)):
                 tracker.unwant(path)
-            tracker.touch(path)  # a table that wants it, too, must hear of it
+            tracker.touch(path)  # a table that wants the topic, too, must learn of it
             self._note(Node(path, Kind.DATA, None))
         for name in sorted(now - before):
             path = f"{listed.path}/{name}"
@@ -152,7 +153,7 @@ class TopicMirror:
             tracker.touch(path)
 
     def called(self, done: CallDone) -> None:
-        """Take an answer of Kafka in."""
+        """Take in an answer of Kafka."""
         if done.token != self._token:
             return  # asked in an earlier term
         self._token = None
@@ -166,9 +167,9 @@ class TopicMirror:
     # what is decided
 
     def advance(self, term: Term, schema: tuple[Schema, int], now_ms: int) -> int | None:
-        """Write what an answer changes, or ask the next question. Returns when to come again.
+        """Write the changes that an answer brings, or ask the next question. Returns when to be called again.
 
-        `schema`: as it stands, with its node's version.
+        `schema` is the present schema, with its node's version.
         """
         if self._token is not None or not self._settled(now_ms):
             return None
@@ -207,8 +208,8 @@ class TopicMirror:
         return None
 
     def _plan(self, now_ms: int, pause_ms: int, *, silent: bool) -> None:
-        """Set when the next questions are due, after an answer. Each kind pauses for its own answers only, but a broker
-        that did not answer is asked for a list next."""
+        """After an answer, set when the next questions are due. Each kind of question pauses for its own answers only.
+        But after a broker that did not answer, the next question is one for a list."""
         due_ms = self._asked_ms if self._memory.urgent else self._asked_ms + self._asker.interval_ms
         paused_ms = max(due_ms, now_ms + pause_ms)
         if self._between and not silent:
@@ -217,7 +218,7 @@ class TopicMirror:
             self._between_ms, self._next_ms = due_ms, paused_ms
 
     def _settled(self, now_ms: int) -> bool:
-        """True when all of the mirror is read, and no write of it is under way or put off."""
+        """True when all of the mirror has been read, and no write to it is under way or put off."""
         above = (f"{self._layout.topics}/", f"{self._layout.brokers}/")
         scopes = self._loop.tracker.unclean()
         if not scopes.isdisjoint({MIRROR, self._layout.topics, self._layout.brokers, ""}):
@@ -225,7 +226,7 @@ class TopicMirror:
         return self._loop.ready(MIRROR, now_ms) and not any(scope.startswith(above) for scope in scopes)
 
     def _write(self, term: Term, changes: tuple[Change, ...], schema: tuple[Schema, int], now_ms: int) -> bool:
-        """Write these changes; False: all of it stands already."""
+        """Write these changes. Returns False if all of them are in the tree already."""
         named = [change for change in changes if isinstance(change, NameCluster)]
         if named:
             data = encode_schema(replace(schema[0], cluster_id=named[0].cluster_id))
@@ -234,7 +235,8 @@ class TopicMirror:
         writes = writes_of(changes, self._nodes, self._layout)
         batches = list(parts(writes, lambda write: Transaction(writes=(write,)).payload_bytes()))
         ends = any(isinstance(c, RemoveTopic) or (isinstance(c, PutTopic) and c.replaces is not None) for c in changes)
-        for batch in batches[:1] if ends else batches:  # an id is over before its topic is: the rest is decided again
+        # an id must end before its topic does: the rest is decided again
+        for batch in batches[:1] if ends else batches:
             self._commit(term, batch, "what Kafka tells of its topics", now_ms)
         return bool(batches)
 
@@ -244,7 +246,7 @@ class TopicMirror:
 
 
 def _keep(known: dict[Key, Value], key: Key, value: Value | None) -> None:
-    """Keep what is there under this key; None: nothing is."""
+    """Keep this value under the key. None: remove the key."""
     if value is None:
         known.pop(key, None)
     else:

@@ -1,8 +1,9 @@
 """All topics as a coordinator knows them: their names, their partitions, and the groups that want them.
 
-Their parent is watched as a list, in one reply, whatever its length; a topic's own node while some group wants it.
-A change concerns only the groups that want the topic, wildcards included. Each wildcard's topics are kept: another
-topic is matched once against each wildcard in use, not all topics again.
+The list of topics is watched. It comes in one reply, however long it is. A topic's own node is watched while some group
+wants the topic. A change concerns only the groups that want the topic, also by a wildcard. For each wildcard the taken
+topics are kept, so a new topic is matched once against each wildcard in use, and the other topics are not matched
+again.
 """
 
 from __future__ import annotations
@@ -24,25 +25,25 @@ Problem = Callable[[str, str | None], None]
 class TopicTable(KnownTopics):
     """The topics of one session, each followed while some group wants it.
 
-    The scope of the list is its path, and so is a topic's.
+    The scope of the list is its path. The scope of a topic is its node's path.
     """
 
     def __init__(self, tracker: Tracker, layout: Layout, problem: Problem, shared: Callable[[str], bool]) -> None:
-        """`problem` is told a topic's path and what is wrong with it, or None; `shared`: as for `SharedWants`."""
+        """`problem` takes a topic's path, and what is wrong with it or None. `shared` is as for `SharedWants`."""
         super().__init__(layout)
         self._wants = SharedWants(tracker, shared)
         self._tracker, self._problem = tracker, problem
-        self._gone: frozenset[str] = frozenset()  # by the last list
-        self._first_list = False  # the last one was the first, or there was none before
+        self._gone: frozenset[str] = frozenset()  # topics that the last list lacks and the list before had
+        self._first_list = False  # True if the last list was the first one
         self._wanted: dict[str, set[str]] = {}  # topic -> groups; invariant: exactly these topics are followed
         self._topics_of: dict[str, frozenset[str]] = {}  # group -> topics
         self._wildcards_of: dict[str, frozenset[Wildcard]] = {}  # group -> wildcards
-        self._named: frozenset[str] | None = frozenset()  # as `named`; None: to be found anew
-        self._taken: dict[Wildcard, Mapping[str, int]] = {}  # invariant: of those in use, what they take of `listed`
+        self._named: frozenset[str] | None = frozenset()  # cache of `named`; None: to be computed again
+        self._taken: dict[Wildcard, Mapping[str, int]] = {}  # wildcard in use -> the topics of `listed` that it takes
         self._wants.want(layout.topics, Kind.CHILDREN, watch=True, scope=layout.topics)
 
     def end(self) -> None:
-        """Follow the list no more; no group wants a topic any more."""
+        """Stop following the list. No group wants a topic any more."""
         self._wants.unwant(self.layout.topics, Kind.CHILDREN)
 
     def follows(self, path: str) -> bool:
@@ -50,7 +51,7 @@ class TopicTable(KnownTopics):
         return self._name(path) in self._wanted
 
     def about(self, node: Node) -> bool:
-        """True of the list of topics and of one topic's node."""
+        """True if the node is the list of topics or a topic."""
         above = self.layout.topics
         return node.path.startswith(f"{above}/") or (node.path == above and node.kind is Kind.CHILDREN)
 
@@ -68,7 +69,8 @@ class TopicTable(KnownTopics):
             self._taken[wildcard] = self._take(wildcard, self.listed or frozenset())
 
     def threads(self, wildcard: Wildcard) -> Mapping[str, int]:
-        """Topic -> threads, of the topics that a wildcard in use takes now; the same object while nothing changes."""
+        """Topic -> number of threads, for the topics that a wildcard in use takes now. It is the same object while
+        nothing changes."""
         return self._taken[wildcard]
 
     def want(self, group: str, topics: frozenset[str]) -> None:
@@ -91,7 +93,8 @@ class TopicTable(KnownTopics):
 
     @property
     def named(self) -> frozenset[str]:
-        """The topics that groups want for another reason than that a wildcard takes them: by name, as a rule."""
+        """The topics that groups want, apart from those that their wildcards take: as a rule, the topics that they
+        subscribe to by name."""
         if self._named is None:
             found = set[str]()
             for group, topics in self._topics_of.items():
@@ -101,7 +104,7 @@ class TopicTable(KnownTopics):
         return self._named
 
     def read_again(self, topics: Iterable[str]) -> None:
-        """Read the list and these topics once more."""
+        """Read the list and these topics again."""
         self._tracker.touch(self.layout.topics, Kind.CHILDREN)
         for topic in sorted(topics):
             self._tracker.touch(self.layout.topic(topic))
@@ -113,7 +116,7 @@ class TopicTable(KnownTopics):
         del self._topics_of[group], self._wildcards_of[group]
 
     def _take(self, wildcard: Wildcard, names: Set[str]) -> dict[str, int]:
-        """The topics among these that the wildcard takes; none when the regex takes too long, which is logged."""
+        """Those of `names` that the wildcard takes. Empty when the regex takes too long, which is logged."""
         problem, found = None, list[str]()
         try:
             found = taken(wildcard.regex, sorted(names), black_list=wildcard.black_list)
@@ -125,7 +128,7 @@ class TopicTable(KnownTopics):
     # what was read
 
     def read(self, node: Node) -> set[str]:
-        """Take an answer in; returns the groups that it may concern."""
+        """Take in a node that was read. Returns the groups that it may concern."""
         self.changes += 1
         if node.path == self.layout.topics:
             return self._read_list(node)
@@ -164,7 +167,8 @@ class TopicTable(KnownTopics):
     # what is known
 
     def misses(self, topics: Set[str]) -> bool:
-        """True when the last list was the first and lacks one of these, or when one of these has left it."""
+        """True when the last list was the first one and lacks one of these topics, or when one of them has left the
+        list."""
         first = self._first_list and self.listed is not None and not topics <= self.listed
         return first or not self._gone.isdisjoint(topics)
 
