@@ -10,6 +10,7 @@ import gc
 import itertools
 import os
 import shutil
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -25,6 +26,7 @@ from tests.sinks.hdfs_server import libhdfs
 from tests.sinks.s3_server import S3, moto_python, s3_server
 from tests.spark.postgres import postgres_programs
 from tests.spark_java import quick_java_home
+from tests.waiting import wait_until
 from zkcoord.embedded import EmbeddedKafka, EmbeddedKRaft, EmbeddedZooKeeper, connector_jars, spark_environment
 from zkcoord.embedded.artifacts import (
     KAFKA_4_VERSION,
@@ -209,6 +211,19 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     """One line for each suite left out."""
     for line in config.stash.get(LEFT_OUT, {}).values():
         terminalreporter.write_line(line, **{"red" if os.environ.get("CI") else "yellow": True})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _sessions_end() -> Iterator[None]:
+    """What a file's tests opened ends with them. (The threads of a session that looks for a server draw random numbers,
+    of which Hypothesis then accuses the strategy of any later test.)"""
+
+    def looking() -> set[threading.Thread]:
+        return {thread for thread in threading.enumerate() if thread.name.startswith("zkcoord-zk-")}
+
+    before = looking()
+    yield
+    wait_until(lambda: not looking() - before, "no session with ZooKeeper is left open")
 
 
 @pytest.fixture(scope="session")

@@ -74,6 +74,18 @@ def made() -> Steps:
     return Steps(Driver(no_session, "own", lambda name, fields: None, tells=True))
 
 
+def test_nothing_is_taken_in_before_the_driver_runs() -> None:
+    """A step would open a session that nobody closes."""
+    steps = made()
+    answer(steps, CallDone(1))
+    steps.driver.answered(CallDone(2))
+    assert steps.taken == []
+    steps.driver.start()
+    steps.wait(lambda: steps.taken == [CallDone(1), CallDone(2)])
+    assert set(steps.threads) == {"own"}
+    steps.end()
+
+
 def test_what_arrives_is_taken_in_where_it_arrives() -> None:
     steps = made()
     steps.driver.start()

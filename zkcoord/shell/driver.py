@@ -40,6 +40,7 @@ class Driver:
         put = self.inbox.add if tells else self.inbox.put
         self.loop, self.events, self._step, self.calls = make_loop(journal, open_session, put, events, calls)
         self._stepping = threading.Lock()  # held for a step; the loop's own thread waits for it, the others do not
+        self._runs = False  # `run` was called: nobody steps before
         self._wake_at_ms: int | None = None  # when the loop must step again at the latest
         self._waits_ms: int | None = None  # until when its own thread waits
         self._raised: tuple[BaseException, Sequence[Input]] | None = None  # by a step, and what it was given
@@ -62,9 +63,10 @@ class Driver:
         """Take in what a store has put. With `here` on this thread, which then has nothing else to do: a thread that
         must be woken first costs more than a consumer's step.
 
-        When another thread steps right now, the loop's own one takes in what is left.
+        When another thread steps right now, the loop's own one takes in what is left. It takes in everything that came
+        before it ran.
         """
-        if not here or not self._stepping.acquire(blocking=False):
+        if not here or not self._runs or not self._stepping.acquire(blocking=False):
             self.inbox.wake()
             return
         try:
@@ -104,6 +106,7 @@ class Driver:
 
     def run(self) -> None:
         """Run on this thread until the loop has finished."""
+        self._runs = True
         try:
             self._run()
         finally:
