@@ -1,7 +1,7 @@
-"""Waiting times of a coordinator: for acknowledgements, for evicted consumers to stop, for consumers that join.
+"""A coordinator's waits: for acknowledgements, for evicted consumers to stop, and for consumers that join.
 
-All times are first sights by THIS coordinator on its monotonic clock; a new one begins again (docs/protocol.md,
-section 8). A retry writes nothing: the command lies in its channel.
+All times count from the moment at which THIS coordinator first saw something, on its monotonic clock. A new coordinator
+begins again (docs/protocol.md, section 8). A retry writes nothing, since the command is still in its channel.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from zkcoord.core.view import REJECT, Channel, GroupView, QueuedCommand
 REBALANCE_BACKOFF_MS = 2_000
 REBALANCE_BACKOFF_MAX_MS = 30_000
 JOINING_MS = 60_000
-"""A channel that was never registered with is left alone this long: its consumer may be joining."""
+"""ms that a channel without any registration is left alone: its consumer may be joining."""
 
 
 def backoff_ms(retry: int) -> int:
@@ -31,7 +31,8 @@ def backoff_ms(retry: int) -> int:
 
 @lru_cache(maxsize=1_000)
 def ack_timeout_ms(rebalance_timeout_ms: int, retries: int) -> int:
-    """From the first sight of a command to its consumer's eviction: the time-out, and `retries` more with backoff.
+    """The time from the first sight of a command to its consumer's eviction: the timeout, and `retries` more with
+    backoff.
 
     >>> ack_timeout_ms(60_000, 4)
     330000
@@ -40,14 +41,14 @@ def ack_timeout_ms(rebalance_timeout_ms: int, retries: int) -> int:
 
 
 WHOLE = TopicPartition("", -1)
-"""In place of a partition: what was refused names none."""
+"""Stands in place of a partition when the refused command names none."""
 
 
 class RetryBackoff(NamedTuple):
-    """A start that a consumer refused again and again: it is not sent again before `until_ms`."""
+    """The back-off of a start that a consumer refused again and again: it is not sent again before `until_ms`."""
 
-    sequence: str = ""  # of the last command that it refused
-    times: int = 0  # that it refused one
+    sequence: str = ""  # of the last refused command
+    times: int = 0  # number of refused commands
     until_ms: int = 0
 
 
@@ -56,18 +57,18 @@ _Refused = Mapping[tuple[str, TopicPartition], RetryBackoff]
 
 @dataclass(frozen=True, slots=True)
 class AckTimeouts:
-    """First sights of one group. `seen` is called with every view before anything else."""
+    """The first sights of one group. `seen` must be called with every view before any other method."""
 
     commands: Mapping[tuple[str, str], int] = field(default_factory=dict)  # (consumer, sequence) -> first sight
     evictions: Mapping[str, int] = field(default_factory=dict)
     joining: Mapping[tuple[str, int], int] = field(default_factory=dict)  # (consumer, its channel's czxid)
-    refusals: _Refused = field(default_factory=dict)  # by consumer and partition, as statuses tell
+    refusals: _Refused = field(default_factory=dict)  # (consumer, partition) -> back-off, as statuses tell
     not_understood: _Refused = field(default_factory=dict)
     # the same of commands that were refused as a whole: nothing tells of them once they are removed
-    forgave: bool = False  # a failure that still stands in the state
+    forgave: bool = False  # True once commands count anew although the state still has a failure
 
     def seen(self, view: GroupView, now_ms: int) -> AckTimeouts:
-        """Return a copy with what is seen for the first time, and without what is gone."""
+        """Return a copy with the things that are seen for the first time, and without those that are gone."""
         return AckTimeouts(
             commands={
                 key: self.commands.get(key, now_ms)
@@ -88,7 +89,7 @@ class AckTimeouts:
                 (c, partition): _again(self.refusals.get((c, partition), RetryBackoff()), refusal.sequence, now_ms)
                 for c, channel in view.channels.items()
                 for partition, refusal in channel.refusals.items()
-                if not refusal.taken  # it is not available while that claim stands
+                if not refusal.taken  # a partition that another session has claimed is not available anyway
             },
             not_understood=self._refused_commands(view, now_ms),
             forgave=self.forgave and view.state.failed is not None,
@@ -108,7 +109,7 @@ class AckTimeouts:
         return found
 
     def forgiving(self, now_ms: int) -> AckTimeouts:
-        """Return a copy that counts from now on, as if everything outstanding was seen for the first time."""
+        """Return a copy in which the waits for all outstanding commands begin now."""
         return replace(self, commands=dict.fromkeys(self.commands, now_ms), forgave=True)
 
     def trying_again(self) -> AckTimeouts:
@@ -117,7 +118,7 @@ class AckTimeouts:
         return replace(self, refusals=refusals, not_understood={})
 
     def unforgiven(self, view: GroupView) -> bool:
-        """True while a command from before the failed mark is still outstanding and the generation is the same."""
+        """True while a command from before the failure is still outstanding, and the generation is the same."""
         failed = view.state.failed
         if failed is None or self.forgave or view.state.generation != failed.since_generation:
             return False
@@ -126,21 +127,22 @@ class AckTimeouts:
         return any(command.generation <= since for channel in channels for command in channel.commands)
 
     def start_backs_off(self, consumer_id: str, partition: TopicPartition, now_ms: int) -> bool:
-        """True while a start that this consumer refused is not tried again."""
+        """True while the back-off of a start that this consumer refused lasts."""
         refusal = self.refusals.get((consumer_id, partition)) if self.refusals else None
         return (refusal is not None and now_ms < refusal.until_ms) or self.backs_off(consumer_id, partition, now_ms)
 
     def backs_off(self, consumer_id: str, partition: TopicPartition, now_ms: int) -> bool:
-        """True while no command about this partition is sent, since its consumer did not understand the last one."""
+        """True while no command about this partition is sent, because its consumer did not understand the last one."""
         refused = self.not_understood.get((consumer_id, partition)) if self.not_understood else None
         return refused is not None and now_ms < refused.until_ms
 
     def control_backs_off(self, consumer_id: str, now_ms: int) -> bool:
-        """The same of commands that name no partition."""
+        """The same for commands that name no partition."""
         return self.backs_off(consumer_id, WHOLE, now_ms)
 
     def in_grace(self, view: GroupView, consumer_id: str, now_ms: int) -> bool:
-        """True while what an evicted consumer owned is kept from others: it may not have noticed yet."""
+        """True while the partitions of an evicted consumer are kept from others: it may not have noticed its eviction
+        yet."""
         return now_ms < self._grace_ends_ms(view, consumer_id)
 
     def _grace_ends_ms(self, view: GroupView, consumer_id: str) -> int:
@@ -148,15 +150,16 @@ class AckTimeouts:
         if channel is None or channel.evicted_ms is None:
             return 0
         session_ms = channel.evicted_ms
-        grace_ms = max(view.record.policy.evict_grace_ms or 0, session_ms)  # a shorter one would let two read
+        # a shorter grace would let two consumers read
+        grace_ms = max(view.record.policy.evict_grace_ms or 0, session_ms)
         return self.evictions.get(consumer_id, 0) + grace_ms
 
     def abandoned(self, channel: Channel, now_ms: int) -> bool:
-        """True when a channel that was never registered with has been left alone long enough."""
+        """True when a channel without any registration has been left alone long enough."""
         return now_ms >= self.joining.get((channel.consumer_id, channel.czxid), now_ms) + JOINING_MS
 
     def overdue(self, view: GroupView, now_ms: int) -> list[tuple[str, QueuedCommand]]:
-        """Members that have used up their retries, each with its oldest overdue command; by consumer id."""
+        """The members that have used up their retries, each with its oldest overdue command, sorted by consumer id."""
         found = []
         for consumer_id in sorted(view.members):
             channel = view.channels.get(consumer_id)
@@ -167,13 +170,13 @@ class AckTimeouts:
         return found
 
     def _timeout_ends_ms(self, view: GroupView, consumer_id: str, command: QueuedCommand) -> int:
-        """A rejected member is given its rebalance timeout alone, without retries."""
+        """When the timeout of a command ends. A rejected member gets its rebalance timeout once, without retries."""
         retries = 0 if command.option == REJECT else view.record.policy.max_rebalance_retries
         first_ms = self.commands[(consumer_id, command.sequence)]
         return first_ms + ack_timeout_ms(view.members[consumer_id].rebalance_timeout_ms, retries)
 
     def wake_at_ms(self, view: GroupView, now_ms: int) -> int | None:
-        """The next moment at which a wait ends; None when the group waits for nobody."""
+        """The next moment at which a wait ends. None: the group waits for nothing."""
         times = [self._grace_ends_ms(view, c) for c in self.evictions]
         times += [first_ms + JOINING_MS for first_ms in self.joining.values()]
         times += [held.until_ms for held in (*self.refusals.values(), *self.not_understood.values())]
@@ -187,7 +190,7 @@ class AckTimeouts:
 
 
 def _again(known: RetryBackoff, sequence: str, now_ms: int) -> RetryBackoff:
-    """The back-off of a refusal that stands: each new refusal extends it."""
+    """The back-off of a refusal that is in the status. Each new refusal extends it."""
     if known.sequence == sequence:
         return known
     return RetryBackoff(sequence, known.times + 1, now_ms + backoff_ms(known.times + 1))

@@ -1,7 +1,7 @@
-"""What people told about the old members of a group that was adopted: the tree does not show it.
+"""What an operator told about the old members of an adopted group, since the tree does not show it.
 
 A group of old consumers (layout `legacy`) is served only once it is adopted. `zkcoord group adopt` writes this value
-into the group record; `tree.adoption` is its codec.
+into the group's record. `tree.adoption` is its codec.
 """
 
 from __future__ import annotations
@@ -17,30 +17,32 @@ OLD_STRATEGIES = ("range", "roundrobin")
 """Values of the old consumer's `partition.assignment.strategy`."""
 
 OLD_RETRIES, OLD_BACKOFF_MS, OLD_AUTO_COMMIT_MS = 4, 2_000, 60_000
-"""Defaults of `rebalance.max.retries`, `rebalance.backoff.ms` and `auto.commit.interval.ms`: part of the format."""
+"""The old consumers' defaults of `rebalance.max.retries`, `rebalance.backoff.ms` (ms) and `auto.commit.interval.ms`
+(ms). They are part of the record's format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adoption:
     """The configuration of a group's old members, and the version of its brokers.
 
-    `kafka` is the version of their library, a line (`0.11`) or an exact version (`0.10.1.1`). `broker` None: not told.
+    `kafka` is the version of their library: a line (`0.11`) or an exact version (`0.10.1.1`). `broker` is None if it
+    was not told.
     """
 
     offsets: str  # one of OLD_STORES
     strategy: str  # one of OLD_STRATEGIES
     kafka: str
-    dual_commit: bool = False  # they commit to both stores; only where `offsets` is kafka
+    dual_commit: bool = False  # True if they commit to both stores; only if `offsets` is kafka
     retries: int = OLD_RETRIES
     backoff_ms: int = OLD_BACKOFF_MS
     auto_commit_interval_ms: int = OLD_AUTO_COMMIT_MS
     exclude_internal: bool = True
     broker: str | None = None
-    unknown: Mapping[str, Any] = field(default_factory=dict)  # keys of another version, kept
+    unknown: Mapping[str, Any] = field(default_factory=dict)  # keys that this version does not know, kept
 
     @property
     def store_name(self) -> str:
-        """The offset store that consumers of ours share with these old members.
+        """The offset store that zkcoord's consumers share with these old members.
 
         >>> Adoption(offsets="kafka", dual_commit=True, strategy="range", kafka="0.11").store_name
         'dual'
@@ -49,7 +51,7 @@ class Adoption:
 
     @property
     def patience_ms(self) -> int:
-        """How long after its first attempt an old member that joins makes its last one to claim a partition.
+        """ms between the first and the last attempt of a joining old member to claim a partition.
 
         >>> Adoption(offsets="zookeeper", strategy="range", kafka="1.1").patience_ms
         6000

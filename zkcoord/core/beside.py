@@ -1,11 +1,11 @@
-"""A coordinator beside old members (layout `legacy`): it starts and stops nothing, and looks on.
+"""A coordinator beside old members (layout `legacy`): it starts and stops nothing, and only watches.
 
-    mixed     members follow the old members' plan by themselves. One of ours that holds on to what the plan gives to
-              another is evicted, since old members would give up. What an old member gave up is told, and poked on
-              request
-    observe   nothing is begun
+    mixed     members follow the old members' plan by themselves. A zkcoord member that keeps a partition which the plan
+              gives to another is evicted, since old members would give up. Partitions that an old member gave up are
+              reported; on request a poke has them claimed again
+    observe   the coordinator begins nothing
 
-What is outstanding is finished in both. The state notes the mode, so that the next coordinator knows of it.
+In both modes it finishes what is outstanding. The state notes the mode, so that the next coordinator knows it.
 """
 
 from __future__ import annotations
@@ -24,26 +24,29 @@ from zkcoord.core.view import GroupView, Owner
 from zkcoord.core.words import some
 
 GIVEN_UP_MS = 10_000
-"""This long after an old member's patience a partition of its share that has no owner counts as given up."""
+"""ms beyond an old member's patience. If a partition of the member's share has no owner by then, the member counts as
+having given it up."""
 
 POKE_AGAIN_MS = 60_000
-"""A poke has all old members release and claim everything, so there is one in this time at most."""
+"""ms: at most one poke in this time, since a poke makes all old members release and claim everything."""
 
 _NOBODY = Owner("", -1)
 
 
 @dataclass(frozen=True)
 class OnLooker:
-    """First sights of one group beside old members. `seen` is called with every view before anything else."""
+    """The first sights of one group beside old members. `seen` must be called with every view before any other
+    method."""
 
     against: Mapping[tuple[str, TopicPartition], int] = field(default_factory=dict)
-    # (member of ours, partition that it holds and the plan gives to another) -> first sight
-    kept: Mapping[tuple[str, TopicPartition], int] = field(default_factory=dict)  # the same of old members
-    missing: Mapping[TopicPartition, int] = field(default_factory=dict)  # an old member's, without an owner
-    poked: tuple[str, int] | None = None  # the run that asked for the last poke, and when it was
+    # (zkcoord member, partition that it holds and the plan gives to another) -> first sight
+    kept: Mapping[tuple[str, TopicPartition], int] = field(default_factory=dict)  # the same for old members
+    missing: Mapping[TopicPartition, int] = field(default_factory=dict)
+    # partition of an old member without an owner -> first sight
+    poked: tuple[str, int] | None = None  # (run of the request for the last poke, time of that poke)
 
     def seen(self, view: GroupView, now_ms: int) -> OnLooker:
-        """Return a copy with what is seen for the first time, and without what is over."""
+        """Return a copy with the things that are seen for the first time, and without those that are over."""
         mode, plan = view.mode, view.mode.plan
         if plan is None:
             return self if not (self.against or self.kept or self.missing) else OnLooker(poked=self.poked)
@@ -67,7 +70,7 @@ class OnLooker:
         )
 
     def overdue(self, view: GroupView, now_ms: int) -> list[tuple[str, str]]:
-        """Members of ours that do not give up what the plan gives to others, with what they hold; sorted."""
+        """The zkcoord members that keep a partition that the plan gives to others, each with the reason; sorted."""
         found: dict[str, TopicPartition] = {}
         for (consumer_id, partition), since_ms in sorted(self.against.items()):
             if now_ms >= since_ms + self._patience_ms(view, consumer_id):
@@ -76,11 +79,11 @@ class OnLooker:
         return [(consumer_id, why.format(partition)) for consumer_id, partition in found.items()]
 
     def given_up(self, view: GroupView, now_ms: int) -> list[TopicPartition]:
-        """What old members that stay registered do not claim any more; sorted."""
+        """The partitions that old members do not claim any more though they are still registered; sorted."""
         return sorted(p for p, since_ms in self.missing.items() if now_ms >= since_ms + _given_up_ms(view))
 
     def not_freed(self, view: GroupView, now_ms: int) -> list[tuple[TopicPartition, str]]:
-        """What old members keep though the plan gives it to others, each with its owner; sorted."""
+        """The partitions that old members keep though the plan gives them to others, each with its owner; sorted."""
         return sorted((p, name) for (name, p), since_ms in self.kept.items() if now_ms >= since_ms + _given_up_ms(view))
 
     def may_poke(self, run: str, now_ms: int) -> bool:
@@ -106,13 +109,13 @@ def _given_up_ms(view: GroupView) -> int:
 
 
 def changes_mode(view: GroupView) -> bool:
-    """True when the state tells of another mode than the present one."""
+    """True when the state names another mode than the present one."""
     return view.state.mode is not view.mode.mode
 
 
 def mode_changes(view: GroupView, before: Sequence[Decision]) -> list[Decision]:
-    """Note another mode in the state. In a group that is coordinated again the topics' marks are renewed first, and
-    nothing is dropped: nobody of ours saw what became of a topic while old members read it."""
+    """Note a new mode in the state. When the group becomes coordinated again, renew the topics' marks first, and drop
+    no topic: no zkcoord member saw what became of a topic while old members read it."""
     if not changes_mode(view):
         return []
     again = sorted(recreated(view)) if view.mode.coordinated else []
@@ -125,11 +128,11 @@ def mode_changes(view: GroupView, before: Sequence[Decision]) -> list[Decision]:
 
 
 def problem_beside(view: GroupView, looker: OnLooker, now_ms: int) -> str | None:
-    """What people must know or do about a group that is shared with old members."""
+    """What people must know or do about a group that is shared with old members. None: nothing."""
     if view.mode.plan is None:
         return f"nothing is begun in this group: {view.mode.why}"
     plan, kept = view.mode.plan, dict(looker.not_freed(view, now_ms))
-    failing = {consumer_of(plan[partition]) for partition in kept.keys() & plan.keys()}  # a poke would not help them
+    failing = {consumer_of(plan[partition]) for partition in kept.keys() & plan.keys()}  # a poke would not help these
     healed, failed = dict[TopicPartition, str](), dict[TopicPartition, str]()
     for partition in looker.given_up(view, now_ms):
         owner = consumer_of(plan[partition])
@@ -155,7 +158,7 @@ def problem_beside(view: GroupView, looker: OnLooker, now_ms: int) -> str | None
 
 
 def responses_beside(view: GroupView, looker: OnLooker, now_ms: int) -> tuple[list[Decision], OnLooker]:
-    """Refuse what needs a coordinated group, with the reason; poke when it is asked for and due."""
+    """Refuse requests that need a coordinated group, with the reason. Poke when that is asked for and due."""
     decisions: list[Decision] = []
     for name, request in sorted(view.record.requests.items()) if view.answerable else ():
         if name == DELETE:

@@ -1,14 +1,15 @@
-"""Limits the partitions that leave a living owner by one raise: the policy `max_moves` of a group's record.
+"""Limits the partitions that one raise of the generation takes from living owners: the policy `max_moves` of a group's
+record.
 
-A raise under a budget has a target of its own: the assignor's, but a partition that a living member reads and that
-stands behind `until` stays where it is. Partitions are compared by number, then topic; `until` stands in the state
-beside the digest, None lets nothing move. What is free, is under a stop, or has a dead owner is the assignor's at once:
-recovery is never limited, and nothing that is under way is turned back.
+A raise under a budget has a target of its own. It is the assignor's target, except that partitions of living members
+stay where they are if they come after `until`. Partitions are ordered by number, then topic. `until` is in the state
+beside the digest; None lets nothing move. A partition that is free, under a stop, or owned by a dead member goes to the
+assignor's choice at once: recovery is never limited, and nothing under way is turned back.
 
-The next raise moves `until` on, over the next `max_moves` moves, as soon as the group is at rest at this one's target.
-A raise for another reason, while it is not, lets nothing move: first recovery, then balance. So it comes to rest at the
-assignor's own target, and a coordinator that takes over in the middle reads the same `until` and the same target,
-because an assignor answers the same on every tree on the way to its answer.
+The next raise moves `until` forward, over the next `max_moves` moves, as soon as the group is at rest at this target. A
+raise for another reason before that lets nothing move: first recovery, then balance. So the group comes to rest at the
+assignor's own target. A coordinator that takes over in the middle reads the same `until` and computes the same target,
+because an assignor gives the same answer on every tree on the way to its answer.
 """
 
 from __future__ import annotations
@@ -22,16 +23,17 @@ from zkcoord.core.view import STOP, GroupView
 
 
 def limited(view: GroupView) -> bool:
-    """True when the group's record limits the moves of a raise; an eager group stops everything, whatever it says."""
+    """True when the group's record limits the moves of a raise. In an eager group it does not count, since everything
+    is stopped."""
     return view.record.policy.max_moves is not None and view.record.rebalance is not Rebalance.EAGER
 
 
 def moves(view: GroupView, wanted: Mapping[TopicPartition, str], misplaced: Pairs) -> dict[TopicPartition, str]:
-    """Partitions that living members read and the target gives to others, in order, with the present thread.
+    """Partitions that living members read and the target gives to others, in order, each with its present thread.
 
     Partitions under a stop are left out.
 
-    `misplaced`: of the difference between the owners and `wanted`.
+    `misplaced` is that of the difference between the owners and `wanted`.
     """
     found = {p: thread for p, thread in misplaced if p in wanted and consumer_of(thread) in view.members}
     under_way = {
@@ -41,13 +43,14 @@ def moves(view: GroupView, wanted: Mapping[TopicPartition, str], misplaced: Pair
         for command in channel.commands
         if command.option == STOP
         for partition in (found if command.threads is None else command.threads)
-        if consumer_of(found.get(partition, "")) == consumer_id  # else it was released early, and is another's by now
+        # else it was released early, and another may own it by now
+        if consumer_of(found.get(partition, "")) == consumer_id
     }
     return {p: found[p] for p in sorted(found.keys() - under_way, key=canonical_key)}
 
 
 def waiting(moving: Mapping[TopicPartition, str], until: TopicPartition | None) -> dict[TopicPartition, str]:
-    """Those of `moving` that stand behind `until`."""
+    """Those of `moving` that come after `until`."""
     if until is None:
         return dict(moving)
     last = canonical_key(until)

@@ -1,4 +1,4 @@
-"""A command of a coordinator to a consumer, as a value. `tree.command` is its codec."""
+"""A coordinator's command to a consumer, as a value. `tree.command` is its codec."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Option(Enum):
 class Command:
     """One command.
 
-    `ownership`: of a start, partition -> the thread that reads it; of a stop, partition -> the thread meant to be next
-    or ""; None = no map = everything (the draft's stop). `owner_versions`: of a start, partition -> the version that
-    its own multi gave the owner node; what is not there must be read. `incarnations`: topic -> the number of its mark,
-    in a start.
+    `ownership` maps a partition to a thread. In a start it is the thread that reads the partition; in a stop the thread
+    that is meant to be next, or "". None means everything (the draft's stop without a map). `owner_versions`: in a
+    start, partition -> the version that the start's own multi gave the owner node; the owner of a missing partition
+    must be read. `incarnations`: in a start, topic -> the number in its mark.
     """
 
     option: Option
@@ -36,8 +36,8 @@ class Command:
     generation: int = 0
     epoch: int = 0
     offsets: str | None = None  # the offset store's name
-    step: int | None = None  # of the offset store's change
-    replay: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)  # announced: start, end
+    step: int | None = None  # number of the change of the offset store
+    replay: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)  # announced ranges: start, end
     incarnations: Mapping[str, int] = field(default_factory=dict)
     reason: str | None = None
     final: bool = False  # of a reject: its consumer does not register again by itself

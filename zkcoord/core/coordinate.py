@@ -1,6 +1,6 @@
-"""Decides on one group: view and memory in, decisions and the next memory out.
+"""Decides on one group: it takes view and memory, and returns decisions and the next memory.
 
-This module sets the order of the parts; each part decides in a module of its own. The decisions hold only what can be
+This module sets the order of the parts. Each part decides in a module of its own. The decisions hold only what can be
 done now; the rest becomes possible when something is read again.
 """
 
@@ -51,7 +51,7 @@ class Decided:
 
     decisions: tuple[Decision, ...]  # in the order of writing
     memory: Memory  # for the next step
-    wake_at_ms: int | None = None  # when to decide again at the latest (monotonic)
+    wake_at_ms: int | None = None  # monotonic time at which to decide again at the latest
 
 
 def decide(
@@ -76,7 +76,7 @@ def decide(
         RejectMember(consumer_id=c, why=r, final=c in admission.final) for c, r in sorted(admission.rejected.items())
     ]
     announced = replays(view, memory.open_ranges.found)
-    keeping, waiting = kept(view, announced)  # before what it is about is removed
+    keeping, waiting = kept(view, announced)  # before their announcements are removed
     decisions += keeping
     decisions += _refused_commands(view, waiting)
     decisions += draft_releases(view)
@@ -111,7 +111,8 @@ def decide(
     pending = memory.quarantines.pending(view, memory.target.assignment, memory.ack_timeouts, decisions, now_ms)
     pending |= memory.initial_delay.waits(now_ms)
     expired = memory.reset_timer.expired(view, now_ms)
-    decisions += expired or responses(view, still, waiting=pending)  # last: who takes over in between finds the request
+    # last, so that a coordinator that takes over in between finds the request
+    decisions += expired or responses(view, still, waiting=pending)
     return Decided(decisions=tuple(decisions), memory=memory, wake_at_ms=_wake_at_ms(view, memory, now_ms))
 
 
@@ -134,8 +135,8 @@ def _beside_old_members(view: GroupView, memory: Memory, now_ms: int) -> Decided
 
 
 def _asked_to_rebalance(view: GroupView, memory: Memory) -> Memory:
-    """A requested rebalance forgets the target and the refusals, once: an eager group on its way would answer another
-    target. A start that is refused while the request stands waits for its back-off as ever."""
+    """For a requested rebalance, forget target and refusals once. (Repeated forgetting would give an eager group on its
+    way another target.) A start that is refused while the request is open waits for its back-off as usual."""
     if not rebalancing(view):
         return memory
     run = view.record.requests[REBALANCE].run
@@ -147,7 +148,7 @@ def _asked_to_rebalance(view: GroupView, memory: Memory) -> Memory:
 
 
 def _with_holders(view: GroupView, memory: Memory, now_ms: int) -> Memory:
-    """With the partitions that a consumer reads though their owners were set empty."""
+    """Return the memory with the partitions that a consumer still reads though their owners were set empty."""
 
     def may_read(consumer_id: str) -> bool:
         return consumer_id in view.members or memory.ack_timeouts.in_grace(view, consumer_id, now_ms)
@@ -170,7 +171,7 @@ def _problem(view: GroupView, before: Sequence[Decision], *problems: str | None)
 
 
 def _spent(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> Memory:
-    """Under a budget of moves: limit the target to what a raise may move now. See `core.budget`."""
+    """Under a budget of moves, limit the target to what a raise may move now. See `core.budget`."""
     target = memory.target
     if target.unanswered or not limited(view):
         return memory
@@ -199,7 +200,7 @@ def _wake_at_ms(view: GroupView, memory: Memory, now_ms: int) -> int | None:
 
 
 def _why(view: GroupView, memory: Memory, assignor: str, eligible: Sequence[Member]) -> tuple[str, Memory]:
-    """Why the target is another one than the state's; "" while it is the same."""
+    """Why the target differs from the state's; "" while it is the same."""
     ids = [m.consumer_id for m in eligible]
     target = memory.target
     if target.unanswered:
@@ -220,7 +221,8 @@ def _rebalance(
     quota: ReplayQuota,
     now_ms: int,
 ) -> tuple[list[Decision], Memory]:
-    """From the owners to the target: the raise, marks, the store, stops, grants. `state`: as written before them."""
+    """From the owners to the target: the raise, marks, the store, stops, grants. `state` is the state as written before
+    these."""
     still, hold = paused(view), HOLD in view.record.requests
     raising = changed != "" and not still and not memory.initial_delay.waits(now_ms)
     stopping = not still and not hold and everybody_stops(view, memory.difference.value.misplaced, raising=raising)
@@ -255,7 +257,7 @@ def _rebalance(
 
 
 def _quarantine(view: GroupView, barred: Exclusions, before: Sequence[Decision]) -> list[Decision]:
-    """Write the quarantined partitions into the state when they have changed."""
+    """Write the quarantined partitions into the state if they have changed."""
     if barred.quarantined == view.state.quarantined and barred.forgiven == view.state.forgiven:
         return []
     new = sorted(barred.quarantined.keys() - view.state.quarantined.keys())
@@ -268,17 +270,17 @@ def _quarantine(view: GroupView, barred: Exclusions, before: Sequence[Decision])
 
 
 def _instances(view: GroupView, memory: Memory, now_ms: int, *, waiting: bool) -> list[Decision]:
-    """Write the static members' shares, and who is away, into the state where they have changed.
+    """Write the static members' shares and absences into the state if they have changed.
 
-    `waiting`: nothing is granted now, so only who is away is written.
+    With `waiting` nothing is granted now, so only absences are written.
     """
     made = {} if waiting else memory.target.instances
     if not made and not view.instances:
         return []
     held = memory.static_timers.held(view, now_ms)
     away = {m.instance: view.instances[m.instance] for m in held if m.instance is not None}
-    present = {m.instance for m in view.members.values() if m.hold_ms}  # held off or at odds, and not forgotten for it
-    wanted = {i: instance for i, instance in made.items() if i in present}  # a target that stands still may be older
+    present = {m.instance for m in view.members.values() if m.hold_ms}  # also if held off or at odds: not forgotten
+    wanted = {i: instance for i, instance in made.items() if i in present}  # a target that did not change may be older
     gone = {i: fast_replace(known, away=True) for i, known in away.items() if not known.away}
     returned = [i for i, known in view.instances.items() if known.away and i in present]
     back = {i: fast_replace(view.instances[i], away=False) for i in returned}
@@ -325,10 +327,10 @@ def _refused_commands(view: GroupView, waiting: Collection[tuple[str, str]]) -> 
 
 
 def _overdue(view: GroupView, memory: Memory, before: Sequence[Decision], now_ms: int) -> list[Decision]:
-    """Evict members that are overdue, or mark the group failed, by its policy.
+    """Evict members that are overdue, or mark the group as failed, by its policy.
 
-    The mark stays, also over a failover, until the commands that it is about are acknowledged or the group has changed.
-    Members that are dead inside, or were rejected and do not go, are evicted by any policy: waiting would not help.
+    The mark stays, also over a failover, until its commands are acknowledged or the group has changed. Members that are
+    dead inside, and rejected members that do not go, are evicted by any policy: waiting would not help.
     """
     timeouts = memory.ack_timeouts
     hopeless = (*memory.liveness.dead_inside(view), *memory.looker.overdue(view, now_ms))
@@ -349,7 +351,7 @@ def _overdue(view: GroupView, memory: Memory, before: Sequence[Decision], now_ms
 
 
 def _failed(state: GroupState, error: str | None, *, forgave: bool) -> SetState:
-    """Mark the group failed with this error, or (None) clear the mark."""
+    """Mark the group as failed with this error, or with None clear the mark."""
     if error is not None:
         failed = Failure(error=error, since_generation=state.generation)
         return SetState(state=replace(state, failed=failed), event=StateEvent.REBALANCE_FAILED, why=error)
@@ -367,8 +369,8 @@ def _evict(view: GroupView, consumer_id: str, command: QueuedCommand | None, why
 
 
 def _purges(view: GroupView, memory: Memory, announced: Replays, now_ms: int) -> list[Decision]:
-    """Purge channels without a registration. An evicted consumer's stays through its grace, and while the consumer owns
-    partitions of the target. A channel with announced ranges stays until they are handed on."""
+    """Purge channels without a registration. An evicted consumer's channel stays for its grace, and while the consumer
+    owns partitions of the target. A channel with announced ranges stays until they are handed on."""
     orphans = [c for c in sorted(view.channels) if c not in view.members]
     if not orphans:
         return []

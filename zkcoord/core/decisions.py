@@ -1,4 +1,4 @@
-"""A coordinator's decisions, in the imperative; each says why. A closed union: match it with `assert_never`."""
+"""A coordinator's decisions, named in the imperative. Each says why. A closed union: match it with `assert_never`."""
 
 from __future__ import annotations
 
@@ -31,23 +31,24 @@ class _OfMember(_Decided):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundGroup(_Decided):
-    """Make the record and state of a group that is seen for the first time."""
+    """Create record and state of a group that is seen for the first time."""
 
 
 class StateEvent(Enum):
     """The meaning of a change of the group's state. The value is the event's name in the log."""
 
-    REBALANCE_STARTED = "rebalance_started"  # the target is another one: written before anything that serves it
-    STOPPING = "stopping"  # eager: from now on everybody stops, and nothing is granted
-    STOPPED = "stopped"  # that is over
-    REBALANCE_FAILED = "rebalance_failed"  # given up, by the group's policy: ConsumerRebalanceFailed
+    # the target has changed; written before any decision that serves the new target
+    REBALANCE_STARTED = "rebalance_started"
+    STOPPING = "stopping"  # eager: from now on all members stop, and nothing is granted
+    STOPPED = "stopped"  # the stopping is over
+    REBALANCE_FAILED = "rebalance_failed"  # given up by the group's policy: ConsumerRebalanceFailed
     REBALANCE_RECOVERED = "rebalance_recovered"
     QUARANTINED = "quarantined"  # the quarantined partitions, or the forgiven refusals, have changed
-    REPLAY_KEPT = "replay_kept"  # the announced ranges that stand nowhere else have changed
-    ASSIGNMENT_PROBLEM = "assignment_problem"  # why the assignment is not what was asked for, and who must act
+    REPLAY_KEPT = "replay_kept"  # the announced ranges that no other node holds have changed
+    ASSIGNMENT_PROBLEM = "assignment_problem"  # why the assignment differs from the requested one, and who must act
     ASSIGNMENT_AS_ASKED = "assignment_as_asked"
-    MODE_CHANGED = "mode_changed"  # coordinated, mixed or observed: old members came, or have gone
-    GROUP_EMPTY = "group_empty"  # the time without members, as far as coordinators have seen it
+    MODE_CHANGED = "mode_changed"  # coordinated, mixed or observed: old members came or went
+    GROUP_EMPTY = "group_empty"  # how long the group has had no members, as far as coordinators saw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,47 +61,51 @@ class SetState(_Decided):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkTopic(_OfTopic):
-    """Note which incarnation of a topic the group's owners and offsets belong to."""
+    """Write a topic's mark: the incarnation of the topic to which the group's owners and offsets belong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenewMark(_OfTopic):
-    """Write a topic's mark anew, with the same incarnation: the topic is the same, its czxid or id is not."""
+    """Write a topic's mark again, with the same incarnation: the topic is the same, but its czxid or id has changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookUpTopic(_OfTopic):
-    """Read what is left of a topic that is not the group's any more; nothing is written."""
+    """Read the remaining nodes of a topic that is not the group's any more. This writes nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropTopic(_OfTopic):
-    """Empty or remove the owners of a topic, remove its offsets; `again`: then mark its next incarnation, else none."""
+    """Empty or remove the owners of a topic, and remove its offsets. With `again` mark the topic's next incarnation;
+    else it has no mark."""
 
     again: bool
-    offsets: Mapping[TopicPartition, OffsetSeen]  # what is dropped, as it was read
+    offsets: Mapping[TopicPartition, OffsetSeen]  # the offsets that are dropped, as they were read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopFetching(_OfMember):
-    """Tell a consumer to stop reading partitions and release them; the map names the thread meant to be next, or ""."""
+    """Tell a consumer to stop reading partitions and release them. The map names the thread that is meant to be next,
+    or ""."""
 
     partitions: Mapping[TopicPartition, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrantPartitions(_OfMember):
-    """Set the owners of available partitions to a consumer's threads, and tell it to start."""
+    """Set a consumer's threads as owners of available partitions, and tell the consumer to start."""
 
     partitions: Mapping[TopicPartition, str]
-    replay: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)  # announced, and to be done first
+    replay: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    # announced ranges, to be processed first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictMember(_OfMember):
-    """End a consumer's registration; `sequence` is the command that it did not acknowledge.
+    """End a consumer's registration. `sequence` is the command that the consumer did not acknowledge.
 
-    None: it answers, but is dead inside; then its last status is what must still hold.
+    `sequence` is None if the consumer answers, but is dead inside; then the eviction requires that its last status is
+    unchanged.
     """
 
     sequence: str | None
@@ -109,9 +114,9 @@ class EvictMember(_OfMember):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlMember(_OfMember):
-    """Send a consumer a command that names no partition. Its status, which tells what came of it, is read then."""
+    """Send a consumer a command that names no partition. Then its status is read, which tells the outcome."""
 
-    option: ClassVar[str]  # the kind of the command
+    option: ClassVar[str]  # kind of the command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +128,8 @@ class PingMember(ControlMember):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeStore(ControlMember):
-    """Tell a consumer to use another offset store from now on; `step` is the number of the group's step to it."""
+    """Tell a consumer to use another offset store from now on. `step` is the number of the group's change to that
+    store."""
 
     option: ClassVar[str] = OFFSET_STORE
     store: str
@@ -132,48 +138,50 @@ class ChangeStore(ControlMember):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteResponse(_Decided):
-    """Write the response to a request into the group's record (None: remove it); `ends`: the request is over.
+    """Write the response to a request into the group's record; with `state` None remove it. `ends`: the request is
+    over.
 
-    `pauses`: a pause is requested in its place.
+    `pauses`: replace the request by a request for a pause.
     """
 
     request: str
     run: str
     state: str | None
-    reason: str = ""  # why it cannot be met
+    reason: str = ""  # why the request cannot be met
     ends: bool
     pauses: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PokeMembers(_Decided):
-    """Make old members rebalance: register somebody without topics, and remove it in the same transaction."""
+    """Make old members rebalance: register a consumer without topics, and remove it in the same transaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveGroup(_Decided):
-    """Remove all nodes of the group, except those of its present members; record and state at the end."""
+    """Remove all nodes of the group, except those of its present members. Record and state come last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejectMember(_OfMember):
-    """Tell a consumer that it cannot take part; `final`: it is not to register again by itself."""
+    """Tell a consumer that it cannot take part. `final`: it must not register again by itself."""
 
     final: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseForDraftMember(_OfMember):
-    """Empty the owners that a draft-only consumer has stopped reading: it cannot release them by itself."""
+    """Empty the owners of partitions that a draft-only consumer has stopped reading, since it cannot release them by
+    itself."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RememberInstances(_Decided):
-    """Write down what static members have and who is away, and forget those that are not waited for any more.
+    """Write down the static members' shares and absences, and forget the members that are not waited for any more.
 
-    `away`, `returned`: of the `known` those whose absence is noted now, and those that were noted and are back.
+    `away` names those of `known` whose absence is noted now, `returned` those with a noted absence that are back.
     """
 
     known: Mapping[str, Instance]
@@ -184,19 +192,19 @@ class RememberInstances(_Decided):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteClaims(_OfMember):
-    """Delete claims of an evicted consumer whose session goes on; `partitions`: with the versions of their offsets."""
+    """Delete claims of an evicted consumer whose session goes on. `partitions` maps each to its offset's version."""
 
     partitions: Mapping[TopicPartition, int | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeChannel(_OfMember):
-    """Remove the channel of a registration that is gone, with what still stands in it."""
+    """Remove the channel of a registration that is gone, with the commands in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveRefused(_OfMember):
-    """Remove a command that its consumer could not understand, and free what a refused start named."""
+    """Remove a command that its consumer did not understand. If it was a start, empty the owners that it names."""
 
     sequence: str
 
@@ -226,5 +234,5 @@ Decision = (
 
 
 def written(state: GroupState, decisions: Sequence[Decision]) -> GroupState:
-    """The state that these decisions leave, beginning with `state`."""
+    """The group's state after these decisions; `state` if none of them changes it."""
     return next((decision.state for decision in reversed(decisions) if isinstance(decision, SetState)), state)

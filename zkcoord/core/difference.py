@@ -1,7 +1,8 @@
-"""The difference between owners and target: partitions to stop, partitions to grant, and threads that own wanted ones.
+"""The difference between owners and target: partitions to stop, partitions to grant, and the threads that own wanted
+partitions.
 
-Most steps change neither, so the answer is kept with its two mappings. When only some owners have changed, the answer
-is made from the former one and from these owners: a group may have 100,000 others.
+Most steps change neither, so the answer is kept together with its two mappings. When only some owners have changed, the
+new answer is made from the former one and these owners, since a group may have 100,000 others.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ Pairs = tuple[tuple[TopicPartition, str], ...]
 class Difference(NamedTuple):
     """The difference between the owners and the target's assignment."""
 
-    misplaced: Pairs = ()  # owned, but not by the wanted thread: the thread that owns it
-    lacking: Pairs = ()  # not owned by the wanted thread: the thread that is to own it
-    owning: frozenset[str] = frozenset()  # threads that own wanted partitions; "" when one of these has no owner
+    misplaced: Pairs = ()  # owned by another thread than the wanted one -> the thread that owns it
+    lacking: Pairs = ()  # not owned by the wanted thread -> the wanted thread
+    owning: frozenset[str] = frozenset()  # threads that own wanted partitions; "" if a wanted partition has no owner
 
 
 def difference(owners: Mapping[TopicPartition, Owner], wanted: Mapping[TopicPartition, str]) -> Difference:
-    """In the order of the two mappings.
+    """Compute the difference, in the order of the two mappings.
 
     >>> t0, t1 = TopicPartition("t", 0), TopicPartition("t", 1)
     >>> difference({t0: Owner("a-0", 7)}, {t0: "b-0", t1: "b-0"}).lacking
@@ -41,7 +42,7 @@ def difference(owners: Mapping[TopicPartition, Owner], wanted: Mapping[TopicPart
 
 @dataclass(frozen=True, slots=True)
 class KeptDifference:
-    """Keeps the last answer. Invariant: it is the difference of `_owners` and `_wanted`, which nobody changes."""
+    """Keeps the last answer. Invariant: it is the difference of `_owners` and `_wanted`, which nobody modifies."""
 
     _owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)
     _wanted: Mapping[TopicPartition, str] = field(default_factory=dict)
@@ -49,11 +50,12 @@ class KeptDifference:
     _holders: Mapping[str, int] = field(default_factory=dict)  # thread -> number of wanted partitions that it owns
 
     def are_of(self, owners: Mapping[TopicPartition, Owner], wanted: Mapping[TopicPartition, str]) -> bool:
-        """True when the answer was made of these two objects."""
+        """True when the answer was computed from these two objects."""
         return owners is self._owners and wanted is self._wanted
 
     def between(self, owners: Mapping[TopicPartition, Owner], wanted: Mapping[TopicPartition, str]) -> KeptDifference:
-        """Return the differences of these two; made anew when the assignment or the set of owner nodes has changed."""
+        """Return the difference of these two. It is computed from nothing when the assignment or the set of owner nodes
+        has changed."""
         if self.are_of(owners, wanted):
             return self
         changed = _changed(self._owners, owners) if wanted is self._wanted else None
@@ -62,7 +64,7 @@ class KeptDifference:
         return self._after(owners, changed) if changed else KeptDifference(owners, wanted, self.value, self._holders)
 
     def _after(self, owners: Mapping[TopicPartition, Owner], changed: Collection[TopicPartition]) -> KeptDifference:
-        """Return the differences for these owners, of which only `changed` differ from the former ones."""
+        """Return the difference for these owners. Only `changed` differ from the former owners."""
         wanted, holders = self._wanted, Counter(self._holders)
         misplaced: dict[TopicPartition, str] = {}
         lacking: dict[TopicPartition, str] = {}
@@ -95,9 +97,10 @@ def _whole(owners: Mapping[TopicPartition, Owner], wanted: Mapping[TopicPartitio
 def _changed(
     before: Mapping[TopicPartition, Owner], after: Mapping[TopicPartition, Owner]
 ) -> list[TopicPartition] | None:
-    """Partitions with another owner object now; None when the partitions or their order are not the same.
+    """The partitions whose owner object changed. None: the partitions or their order have changed.
 
-    A reading copies the map and sets what was read, so identity tells, without a call for each entry.
+    A reading copies the map and replaces only what was read. So the comparison is by identity, without a call for each
+    entry.
     """
     if len(before) != len(after) or not all(map(is_, before, after)):
         return None
@@ -110,7 +113,8 @@ def _merged(
     now: dict[TopicPartition, str],
     order: Iterable[TopicPartition],
 ) -> Pairs:
-    """The former pairs with `now` in place of what they say of `changed`, in this order."""
+    """The former pairs, in the order of `order`. For the partitions of `changed` they are replaced by those in
+    `now`."""
     if not former and not now:
         return ()
     gone = set(changed)

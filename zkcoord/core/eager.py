@@ -1,9 +1,9 @@
-"""Eager rebalancing, the draft's way: everybody stops everything before anybody starts anything.
+"""Eager rebalancing, the draft's way: all members stop everything before any member starts anything.
 
-The state says whether a group is between the two (`stopping`), so a failover in the middle changes nothing. It is set
-with the raise of the generation, or when something must move for another reason (a group that was switched to eager in
-the middle of a cooperative rebalance). It is cleared when no living member owns anything, or with the switch back to
-cooperative. A hold or a pause clears it; when that is taken back while a member is still stopping, it is set again.
+The state says whether a group is between the two (`stopping`), so a failover in between changes nothing. `stopping` is
+set with the raise of the generation, or when something must move for another reason (a group was switched to eager
+during a cooperative rebalance). It is cleared when no living member owns anything, or with the switch back to
+cooperative. A hold or a pause clears it; if that ends while a member is still stopping, it is set again.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from zkcoord.core.view import STOP, GroupView
 
 
 def everybody_stops(view: GroupView, misplaced: Pairs, *, raising: bool) -> bool:
-    """True while everything owned is stopped and nothing is granted: the value that `stopping` should have.
+    """True while everything owned is to be stopped, and nothing granted. This is the value that `stopping` should have.
 
-    `misplaced`: partitions that the target gives to another thread, with the thread that owns them.
+    `misplaced` holds the partitions that the target gives to another thread, each with the thread that owns it.
     """
     if view.record.rebalance is not Rebalance.EAGER:
         return False
@@ -32,5 +32,5 @@ def everybody_stops(view: GroupView, misplaced: Pairs, *, raising: bool) -> bool
         for partition in (p for stop in stops for p in (view.owners if stop.threads is None else stop.threads)):
             owner = view.owners.get(partition)
             if owner is not None and consumer_of(owner.thread) == name and partition.topic not in again:
-                return True  # it is still to stop that
+                return True  # the member has not stopped this one yet
     return False

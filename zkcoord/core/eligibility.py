@@ -1,4 +1,4 @@
-"""The members that can be given work, and the assignor that they agree on."""
+"""The members that can be given partitions, and the assignor that they agree on."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from zkcoord.core.stores import can_use
 from zkcoord.core.view import REJECT, Channel, GroupView, Member
 
 PROTOCOLS = (1, 1)
-"""The lowest and the highest version of zkcoord's protocol that this program speaks."""
+"""The lowest and the highest version of the protocol that this program speaks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
     """The assignor that a group's members have in common.
 
-    `rejected`: consumer id -> why it leaves nothing in common. `problem`: why the assignor that the record asks for is
-    not the group's, and who must act.
+    `rejected` maps a consumer id to the reason why it shares no assignor with the others. `problem` says why the group
+    does not use the assignor that the record names, and who must act.
     """
 
     assignor: str
@@ -30,10 +30,10 @@ def agree(
 ) -> Agreement:
     """Return the assignor that all can use, and the members to reject because they share none (protocol, section 8).
 
-    Candidates are asked in the order of joining. The assignor `decided` in the group's record counts first, then one to
-    be `kept` for static members, if all can use it, then the oldest member's preference. A decided assignor that this
-    coordinator does not have (`known`), or that no member offers, is left aside and becomes the problem: a record must
-    not stop a group. A member that knows only the draft takes any assignor.
+    Candidates are considered in the order in which they joined. First counts the assignor `decided` in the group's
+    record; then `kept`, the one that static members had, if all can use it; then the oldest member's preference. A
+    decided assignor that this coordinator does not have (`known`), or that no member offers, is ignored and becomes the
+    problem: a record must not stop a group. A member that knows only the draft accepts any assignor.
     """
     choosing = [member for member in candidates if member.speaks_protocol]
     problem = None if decided is None else _why_not(choosing, decided, known)
@@ -71,10 +71,10 @@ def _why_not(candidates: Sequence[Member], decided: str, known: Collection[str])
 def in_common(
     protocols: tuple[int, int], others: Iterable[tuple[str, tuple[int, int]]]
 ) -> tuple[tuple[int, int], dict[str, str]]:
-    """Return (the lowest and the highest protocol that all can speak, the ones left out: name -> why).
+    """Return (the lowest and the highest protocol that all can speak, those left out: name -> why).
 
-    Each in the order given: one that shares no protocol with those before is left out. The highest common protocol is
-    sent.
+    `others` are taken in their order: one that shares no protocol with those before it is left out. The highest common
+    protocol is used.
 
     >>> in_common((1, 3), [("a", (1, 2)), ("b", (3, 4)), ("c", (2, 2))])
     ((2, 2), {'b': 'speaks the protocols 3 to 4, the others 1 to 2'})
@@ -96,7 +96,8 @@ def _range(low: int, high: int) -> str:
 def admit(candidates: Sequence[Member], view: GroupView) -> tuple[list[Member], dict[str, str]]:
     """Return (the members that may take part, the members to reject: consumer id -> why).
 
-    A member that knows only the draft would not understand why: it always takes part, without a say in the protocol.
+    A member that knows only the draft would not understand a reject: it always takes part, and has no influence on the
+    protocol.
     """
     admitted: list[Member] = []
     in_order = sorted((m for m in candidates if m.speaks_protocol), key=lambda m: (m.czxid, m.consumer_id))
@@ -115,18 +116,18 @@ def admit(candidates: Sequence[Member], view: GroupView) -> tuple[list[Member], 
 
 
 def candidates_of(view: GroupView, sent_away: Collection[str] = ()) -> list[Member]:
-    """Members that could be given work: readable, with a channel, not asked to go.
+    """The members that could be given partitions: readable, with a channel, and not asked to go.
 
-    A member without the marker but with a channel knows the draft: old consumers have no channel.
+    A member with a channel but without the marker `coordination` knows only the draft. (Old consumers have no channel.)
     """
     aside = set_aside(view, sent_away).keys() | sent_away
     return [member for consumer_id, member in view.members.items() if consumer_id not in aside]
 
 
 def set_aside(view: GroupView, sent_away: Collection[str] = ()) -> dict[str, str]:
-    """Members that are no candidates, and why. The tools show this of a member that is given nothing.
+    """The members that are no candidates, each with the reason. Tools show it for a member that is given nothing.
 
-    A member goes on as before while its replacement cannot be given work, or is about to be `sent_away`.
+    A member goes on as before while its replacement cannot be given partitions, or is about to be `sent_away`.
     """
     heirs = {
         m.replaces: name

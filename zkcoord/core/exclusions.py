@@ -1,8 +1,9 @@
 """Moves partitions away from members that cannot take them to members that can. Pure and deterministic.
 
-An assignor knows threads and topics, and nothing of single partitions that must not go to a single consumer. Thousands
-may have to go elsewhere at once, with thousands to choose from (a rack is away, and a topic is created meanwhile): so
-threads that may read the same stand in a heap, and who cannot take one partition is passed over for that one alone.
+An assignor knows threads and topics. It does not know that a single partition must not go to a certain consumer.
+Thousands of partitions may have to move at once, with thousands of threads to choose from (a rack is away, and a topic
+is created meanwhile). So threads that may read the same topics are in one heap, and a thread that cannot take a
+partition is passed over for that partition only.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from zkcoord.core.model import TopicPartition, consumer_of, thread_id
 from zkcoord.core.quarantine import Exclusions
 
 HEAPS_MAX = 100
-"""Kept at a time. There is one for each choice of topics, size of weight and newest refuser: one for all, as a rule."""
+"""Number of heaps that are kept. There is one for each combination of topics, size of weight and newest refuser; as a
+rule, one for all."""
 
-_Heap = list[tuple[int, str]]  # load and thread
+_Heap = list[tuple[int, str]]  # (load, thread)
 
 
 def exclude(
@@ -31,10 +33,10 @@ def exclude(
 ) -> Mapping[TopicPartition, str]:
     """Return the answer without quarantined partitions, and with barred ones moved away from their consumers.
 
-    A barred partition goes to its present owner if that may have it, else to the thread with the least load that has
-    room. It stays where it is when no thread can take it.
+    A barred partition goes to its present owner if the owner may have it, else to the thread with the least load that
+    has room. It stays where it is if no thread can take it.
 
-    `absent`: consumers that are given only what they own. `joined`: the other subscribers' czxids.
+    `absent` are consumers that are given only what they own. `joined` maps the other subscribers to their czxids.
     """
     if barred.quarantined:
         answer = {p: thread for p, thread in answer.items() if p not in barred.quarantined}
@@ -60,7 +62,7 @@ def exclude(
 def _beyond_their_own(
     given: AssignorInput, answer: Mapping[TopicPartition, str], consumers: Mapping[str, str], absent: Set[str]
 ) -> set[TopicPartition]:
-    """Partitions that the answer gives to absent consumers that do not own them."""
+    """The partitions that the answer gives to absent consumers that do not own them."""
     away = {thread for thread, consumer in consumers.items() if consumer in absent}
     if not away:
         return set()
@@ -70,7 +72,7 @@ def _beyond_their_own(
 
 
 class _Choice:
-    """Finds a thread that can take a partition. Loads and rooms are those of the answer with the moves so far."""
+    """Finds a thread that can take a partition. Loads and rooms include the moves so far."""
 
     def __init__(
         self,
@@ -90,15 +92,17 @@ class _Choice:
         for partition, thread in answer.items() if self._room else ():
             if consumers[thread] in self._room:
                 self._room[consumers[thread]] -= given.weights.get(partition, 1)
-        self._lightest: dict[int, int] = {}  # of what is looked for, by the size of its weight
+        self._lightest: dict[int, int] = {}
+        # size of weight -> the lightest weight of that size among the partitions to move
         for weight in {given.weights.get(partition, 1) for partition in wrong} if self._room else ():
             size = weight.bit_length()
             self._lightest[size] = min(weight, self._lightest.get(size, weight))
         self._heaps: dict[tuple[frozenset[str], int, int], _Heap] = {}
-        # by readers, size of weight, newest refuser. Invariant: who could be chosen is there with its load, or a lower
+        # (readers, size of weight, newest refuser) -> heap. Invariant: every thread that could be chosen is in it with
+        # its load, or a lower one
 
     def of(self, partition: TopicPartition) -> str | None:
-        """Return the thread for a partition; None: no thread can take it."""
+        """Return the thread for a partition. None: no thread can take it."""
         readers, owner = self._readers[partition.topic], self._given.owned.get(partition)
         if owner in readers and not self._barred.bars(partition, consumer_of(owner), self._joined):
             return owner
@@ -115,7 +119,7 @@ class _Choice:
             if load < self._load[thread]:
                 heapreplace(heap, (self._load[thread], thread))
             elif load > self._load[thread] or room < lightest:
-                heappop(heap)  # it stands there with its load, or comes back with its room
+                heappop(heap)  # it is in the heap with its load, too, or returns when it has room
             elif room < weight or (partition, consumer) in self._barred.pairs:
                 passed.append(heappop(heap))
             else:
@@ -135,7 +139,7 @@ class _Choice:
         return self._heaps[key]
 
     def move(self, partition: TopicPartition, before: str, chosen: str) -> None:
-        """Give the partition to `chosen`. Its former thread has more room now, in every heap."""
+        """Give the partition to `chosen`, and note in every heap that its former thread has more room."""
         weight = self._given.weights.get(partition, 1)
         for thread, change in ((before, -1), (chosen, 1)):
             self._load[thread] += change

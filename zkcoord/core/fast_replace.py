@@ -1,4 +1,5 @@
-"""A frozen value with some fields changed, of classes with many: a step of a coordinator makes several such values."""
+"""Replaces fields of a frozen value quickly. It is for classes with many fields, of which a coordinator makes several
+values in each step."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ else:
     T = TypeVar("T")
 
     def fast_replace(value: T, /, **changes: Any) -> T:
-        """`dataclasses.replace` of a class without slots and `__post_init__`, in a fraction of its time.
+        """Do the same as `dataclasses.replace` in a fraction of the time, for a class without slots and
+        `__post_init__`.
 
         >>> from zkcoord.core.view import Channel
         >>> fast_replace(Channel(consumer_id="c", version=1), version=2) == Channel(consumer_id="c", version=2)
@@ -21,5 +23,5 @@ else:
         new = object.__new__(type(value))
         known = value.__dict__.copy()
         known.update(changes)
-        object.__setattr__(new, "__dict__", known)  # to fill the one that it has takes more than twice as long
+        object.__setattr__(new, "__dict__", known)  # filling the existing dict takes more than twice as long
         return new

@@ -1,7 +1,7 @@
-"""Checks the values that a program hands over.
+"""Checks the values that a program passes in.
 
-A value that cannot be used is a UsageError that names the value and what to pass. Behind this border a partition is a
-TopicPartition, and an offset is a plain integer.
+A value that cannot be used raises a UsageError, which shows the value and says what to pass. After these checks a
+partition is a TopicPartition, and an offset is a plain integer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError
 
 NUMBER_MAX = 2**63 - 1  # Kafka and ZooKeeper count with 64 bits
-SEEN_CHARS_MAX = 80  # of a value in a message: enough to recognise, too little to flood a log
+SEEN_CHARS_MAX = 80  # characters of a value in a message: enough to recognise it, too few to flood a log
 
 
 def given_partition(given: object) -> TopicPartition:
@@ -105,7 +105,7 @@ def given_number(name: str, given: object, low: int = 0, high: int = NUMBER_MAX)
 
 
 def given_function(name: str, given: object) -> None:
-    """UsageError unless a callback can be called.
+    """Raises UsageError unless the callback `name` can be called.
 
     >>> given_function("on_start", None)
     Traceback (most recent call last):
@@ -117,13 +117,13 @@ def given_function(name: str, given: object) -> None:
 
 
 def given_flag(name: str, given: object) -> None:
-    """UsageError unless True or False was given for the argument `name`."""
+    """Raises UsageError unless True or False was given for the argument `name`."""
     if not isinstance(given, bool):
         raise UsageError(f"{name} is {shown(given)}: pass True or False")
 
 
 def given_choice(name: str, given: object, among: Collection[str]) -> None:
-    """UsageError unless one of these was given for the argument `name`.
+    """Raises UsageError unless one of `among` was given for the argument `name`.
 
     >>> given_choice("reader", "jar", ["kafka", "python"])
     Traceback (most recent call last):
@@ -135,13 +135,13 @@ def given_choice(name: str, given: object, among: Collection[str]) -> None:
 
 
 def given_config(name: str, given: object) -> None:
-    """UsageError unless a mapping was given for the argument `name`."""
+    """Raises UsageError unless a mapping was given for the argument `name`."""
     if not isinstance(given, Mapping):
         raise UsageError(f"{name} is {shown(given)}: pass a mapping of Kafka settings")
 
 
 def given_text(name: str, given: object) -> None:
-    """UsageError unless a text was given for the argument `name`.
+    """Raises UsageError unless a text was given for the argument `name`.
 
     >>> given_text("zookeeper", 2181)
     Traceback (most recent call last):
@@ -153,7 +153,7 @@ def given_text(name: str, given: object) -> None:
 
 
 def whole(given: Any) -> int | None:
-    """A whole number as a plain integer, NumPy's too; None for everything else, True and False included.
+    """A whole number as a plain integer, also from NumPy's types. None for everything else, including True and False.
 
     >>> whole(7), whole(7.0), whole(True)
     (7, None, None)
@@ -171,7 +171,7 @@ def shown(given: object) -> str:
 
 
 def _entries(given: Mapping[TopicPartition, Any], value: str) -> list[tuple[TopicPartition, Any]]:
-    """The entries of a mapping by partition."""
+    """The entries of a mapping whose keys are partitions."""
     if not isinstance(given, Mapping):
         raise UsageError(f"{shown(given)} is no mapping: pass {{zkcoord.TopicPartition(topic, number): {value}}}")
     for partition in given:

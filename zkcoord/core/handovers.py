@@ -1,7 +1,7 @@
-"""Hand-overs of a group's partitions, as a coordinator sees them, with what its members' statuses tell of them.
+"""Hand-overs of a group's partitions, as a coordinator sees them and as its members' statuses tell them.
 
-`KeptHandOvers.after` is called with each view that was decided on, and with the decisions. It looks only at partitions
-that are under way, and at members whose first records are awaited, so a group at rest costs nothing.
+`KeptHandOvers.after` must be called with each view that was decided on, and with the decisions. It looks only at
+partitions that are under way, and at members whose first records are awaited. So a group at rest costs nothing.
 """
 
 from __future__ import annotations
@@ -35,19 +35,20 @@ STAGES = {
     "grant": ("released_ms", "granted_ms"),
     "start": ("granted_ms", "acknowledged_ms"),
 }
-"""What a hand-over is made of: begin and end of each stage."""
+"""Stage of a hand-over -> the times at which it begins and ends."""
 
 PARTS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "stop": dict(zip(("send", "see", "finish", "commit", "release"), pairwise(MOMENTS[:6]), strict=True)),
     "grant": {},
     "start": dict(zip(("start_see", "prepare"), pairwise(MOMENTS[6:9]), strict=True)),
 }
-"""What a stage is made of, where its consumer tells it. A stop is sent and seen, the application finishes what it is
-at, a commit under way ends, and the release is written, and seen. A start is seen, and the application prepares."""
+"""Stage -> its parts, where the consumer tells them. Of a stop: it is sent and seen, the application finishes its
+present work, a commit under way ends, and the release is written and seen. Of a start: it is seen, and the application
+prepares."""
 
 
 class Stage(NamedTuple):
-    """A part of a hand-over that is over. `consumer`: the one that acted; "": the coordinator did."""
+    """A part of a hand-over that is over. `consumer` is the consumer that acted; "" is the coordinator."""
 
     name: str
     begun_ms: int
@@ -57,36 +58,38 @@ class Stage(NamedTuple):
 
 
 class HandOver(NamedTuple):
-    """One partition on its way to a reader. Times are the coordinator's monotonic clock; None: not yet, or not known.
+    """One partition on its way to a reader. Times are ms of the coordinator's monotonic clock; None: not yet, or not
+    known.
 
-    `decided_ms` and the four behind it are None when nobody had to be stopped: the partition was free, or its reader
-    had died. `released_ms` is then the moment of the grant. What the consumers did they tell in their statuses: it is
-    None of consumers that do not.
+    `decided_ms` and the four times after it are None when nobody had to be stopped, because the partition was free or
+    its reader had died. Then `released_ms` is the time of the grant. The consumers' times come from their statuses, and
+    are None if a consumer does not tell them.
     """
 
     partition: TopicPartition
-    giver: str = ""  # the consumer that was stopped; "": nobody had to be
-    taker: str = ""  # the consumer that was told to start it; "": nobody yet
+    giver: str = ""  # the consumer that was stopped; "": nobody had to be stopped
+    taker: str = ""  # the consumer that was told to start; "": nobody yet
     generation: int = 0
-    decided_ms: int | None = None  # to stop it
-    sent_ms: int | None = None  # ZooKeeper had the stop, as its answer told
-    seen_ms: int | None = None  # the giver had read it
-    stopped_ms: int | None = None  # the giver's application read the partition no more
-    committed_ms: int | None = None  # no commit held the release back any more: the giver sent it
-    released_ms: int | None = None  # the coordinator saw it free
-    granted_ms: int | None = None  # the start was decided, and sent
-    start_seen_ms: int | None = None  # the taker had read it
-    acknowledged_ms: int | None = None  # the coordinator saw it obeyed
-    first_record_ms: int | None = None  # the taker's application was handed a record
-    earlier: str = ""  # the highest sequence in the consumer's channel when its command was decided: others' before it
+    decided_ms: int | None = None  # when the stop was decided
+    sent_ms: int | None = None  # when ZooKeeper had the stop, by its answer
+    seen_ms: int | None = None  # when the giver had read the stop
+    stopped_ms: int | None = None  # when the giver's application did not read the partition any more
+    committed_ms: int | None = None  # when no commit delayed the release any more: the giver sent it
+    released_ms: int | None = None  # when the coordinator saw the partition free
+    granted_ms: int | None = None  # when the start was decided and sent
+    start_seen_ms: int | None = None  # when the taker had read the start
+    acknowledged_ms: int | None = None  # when the coordinator saw that the start was obeyed
+    first_record_ms: int | None = None  # when the taker's application was handed a first record
+    earlier: str = ""
+    # the highest sequence in the consumer's channel when its command was decided; that command has a higher one
 
     @property
     def begun_ms(self) -> int:
-        """When it began."""
+        """When the hand-over began."""
         return next(t for t in (self.decided_ms, self.released_ms, self.granted_ms, 0) if t is not None)
 
     def stages(self) -> list[Stage]:
-        """Return those that are over, each with its parts, as far as they are known."""
+        """Return the stages that are over, each with its parts as far as they are known."""
         acting = {"stop": self.giver, "start": self.taker}
         found = []
         for name, moments in STAGES.items():
@@ -103,7 +106,7 @@ class HandOver(NamedTuple):
 
     @property
     def unowned_ms(self) -> int:
-        """How long nobody read the partition, as far as this coordinator saw; 0 while that is not over."""
+        """How long nobody read the partition, as far as this coordinator saw, in ms. 0: that is not over."""
         if self.acknowledged_ms is None or self.released_ms is None:
             return 0
         return self.acknowledged_ms - self.released_ms
@@ -111,7 +114,7 @@ class HandOver(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reading:
-    """Hand-overs to one consumer whose first records are awaited, by the status as it was read last."""
+    """Hand-overs to one consumer that wait for its first records, by the status that was read last."""
 
     version: int
     awaited: Mapping[TopicPartition, HandOver]
@@ -119,15 +122,15 @@ class _Reading:
 
 @dataclass(frozen=True, slots=True)
 class KeptHandOvers:
-    """The hand-overs of one group that are under way, and those that the last step completed, or learned more of."""
+    """The hand-overs of one group that are under way, and those that the last step completed or learned more about."""
 
     open: Mapping[TopicPartition, HandOver] = field(default_factory=dict)
     completed: tuple[HandOver, ...] = ()
-    amended: tuple[HandOver, ...] = ()  # completed before; now with their first record
+    amended: tuple[HandOver, ...] = ()  # completed before, and now with their first record
     reading: Mapping[str, _Reading] = field(default_factory=dict)  # by the consumer that took them
 
     def after(self, view: GroupView, decisions: Sequence[Decision], now_ms: int) -> KeptHandOvers:
-        """Return a copy that knows this view and what was decided on it."""
+        """Return a copy that includes this view and the decisions on it."""
         moving = [d for d in decisions if isinstance(d, (StopFetching, GrantPartitions))]
         reading, amended = _read(self.reading, view, now_ms) if self.reading else (self.reading, ())
         if not self.open and not moving:
@@ -157,7 +160,7 @@ class KeptHandOvers:
 
 
 def _seen(known: HandOver, view: GroupView, now_ms: int) -> HandOver | None:
-    """Return what the view shows of it; None when there is nothing to wait for any more."""
+    """Return the hand-over with what the view shows. None: there is nothing left to wait for."""
     partition = known.partition
     if partition.topic not in view.topics:
         return None
@@ -169,7 +172,7 @@ def _seen(known: HandOver, view: GroupView, now_ms: int) -> HandOver | None:
         if not thread or consumer_of(thread) not in view.members:
             return _released(known, view, now_ms)
         if not _named(view, known.giver, partition, STOP):
-            return None  # the stop was refused, or is over, and its reader has it still
+            return None  # the stop was refused or is over, and the reader still has the partition
         return known if known.sent_ms is not None else known._replace(sent_ms=now_ms)
     if _named(view, known.taker, partition, START):
         return known
@@ -185,18 +188,18 @@ def _named(view: GroupView, consumer_id: str, partition: TopicPartition, option:
     return channel is not None and any(c.option == option and c.names(partition) for c in channel.commands)
 
 
-# what statuses tell
+# read from statuses
 
 
 def _last_sequence(channel: Channel | None) -> str:
-    """The highest sequence that a channel is known to have had: the next command has a higher one."""
+    """The highest sequence that a channel is known to have had. The next command has a higher one."""
     if channel is None:
         return ""
     return max([*(c.sequence for c in channel.commands), *(each.sequence for each in channel.timing)], default="")
 
 
 def _told(channel: Channel | None, known: HandOver, *, stops: bool, first: bool = False) -> Timing | None:
-    """What its consumer tells of a hand-over's command: the last entry about it."""
+    """What the consumer tells about the command of a hand-over: the last entry about it."""
     for each in reversed(channel.timing if channel is not None else ()):
         about = each.stops is stops and (each.first_record_ms is not None) is first
         if about and each.sequence > known.earlier and each.names(known.partition):
@@ -205,8 +208,8 @@ def _told(channel: Channel | None, known: HandOver, *, stops: bool, first: bool 
 
 
 def _written_ms(channel: Channel, told: Timing, begun_ms: int, now_ms: int) -> int:
-    """When the status was written, by this coordinator's clock: so long after the command was (at `begun_ms`) as
-    ZooKeeper's clock says. Now, if that clock was not told, or was set meanwhile."""
+    """When the status was written, on this coordinator's clock. The difference between command (`begun_ms`) and status
+    is taken from ZooKeeper's clock. If that clock is not known or was set meanwhile, the answer is `now_ms`."""
     if not told.made_ms or not channel.written_ms:
         return now_ms
     written_ms = begun_ms + channel.written_ms - told.made_ms
@@ -222,12 +225,12 @@ def _released(known: HandOver, view: GroupView, now_ms: int) -> HandOver:
     if told.seen_ms is None or told.stopped_ms is None or told.committed_ms is None:
         return known
     written_ms = _written_ms(channel, told, decided_ms, now_ms)
-    if known.sent_ms is not None:  # none is seen before it is sent: the command was written later than it was decided
+    if known.sent_ms is not None:  # a command is not seen before it is sent, and was written later than it was decided
         written_ms = min(now_ms, max(written_ms, known.sent_ms + told.seen_ms))
     committed_ms = max(decided_ms, written_ms - told.committed_ms)
     stopped_ms = min(max(decided_ms, written_ms - told.stopped_ms), committed_ms)
     seen_ms = min(max(decided_ms, written_ms - told.seen_ms), stopped_ms)
-    sent_ms = seen_ms if known.sent_ms is None else min(known.sent_ms, seen_ms)  # by then at the latest
+    sent_ms = seen_ms if known.sent_ms is None else min(known.sent_ms, seen_ms)  # it was sent at the latest by then
     return known._replace(sent_ms=sent_ms, seen_ms=seen_ms, stopped_ms=stopped_ms, committed_ms=committed_ms)
 
 
@@ -252,7 +255,8 @@ def _with_first_record(known: HandOver, channel: Channel, now_ms: int) -> HandOv
 def _awaiting(
     reading: Mapping[str, _Reading], completed: Sequence[HandOver], view: GroupView
 ) -> Mapping[str, _Reading]:
-    """With these, whose consumers tell of first records, if they tell of anything."""
+    """Return `reading` with those completed hand-overs whose consumers tell times, and whose first record is not
+    known."""
     fresh: dict[str, dict[TopicPartition, HandOver]] = {}
     for each in completed:
         if each.start_seen_ms is not None and each.first_record_ms is None:
@@ -274,7 +278,7 @@ def _awaiting(
 def _read(
     reading: Mapping[str, _Reading], view: GroupView, now_ms: int
 ) -> tuple[Mapping[str, _Reading], tuple[HandOver, ...]]:
-    """What statuses that were read since tell of first records; the same mapping when there is none."""
+    """Take in the first records from statuses that were read since. Returns the same mapping when there is none."""
     left, amended = dict(reading), list[HandOver]()
     for consumer_id, of in reading.items():
         channel = view.channels.get(consumer_id)

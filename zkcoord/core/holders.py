@@ -1,8 +1,8 @@
-"""Partitions that are free by their owner nodes, though a consumer reads them: somebody set the node empty under it.
+"""Partitions that a consumer reads though their owner nodes are empty: somebody set the node empty.
 
-Whoever reads a partition says so in a node: in its status from the start's acknowledgement on, before that the start
-stands in its channel. So a coordinator finds such a reader also when it never saw the owner before. The reader is
-stopped before anybody else is granted the partition.
+A reader is always named in a node: in its own status from the start's acknowledgement on, and before that in the start
+in its channel. So a coordinator finds such a reader even if it never saw the owner before. The reader is stopped before
+anybody else is granted the partition.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from zkcoord.core.view import START, Channel, GroupView, Owner
 
 @dataclass(frozen=True, slots=True)
 class Holders:
-    """Who holds what, by statuses and starts. Invariant: `_holder` tells of `_channels`, as far as these count.
+    """Which consumer holds what, by statuses and starts. Invariant: `_holder` is made from `_channels`, as far as they
+    count.
 
-    A channel counts while its consumer may read: it is a member, or was evicted and is in its grace.
+    A channel counts while its consumer may read: it is a member, or it was evicted and is in its grace.
     """
 
-    astray: Mapping[TopicPartition, str] = field(default_factory=dict)  # free by its owner -> the consumer that has it
+    astray: Mapping[TopicPartition, str] = field(default_factory=dict)
+    # partition with an empty owner -> the consumer that reads it
     _holder: Mapping[TopicPartition, str] = field(default_factory=dict)
     _channels: Mapping[str, Channel] = field(default_factory=dict)
 
@@ -32,8 +34,8 @@ class Holders:
         may_read: Callable[[str], bool],
         free: Callable[[Owner | None], bool],
     ) -> Holders:
-        """Return a copy whose `astray` is about these partitions; `lacking` as in `core.difference`."""
-        if not lacking:  # as in most steps; what has changed meanwhile is made up for when it counts
+        """Return a copy whose `astray` covers these partitions. `lacking` is as in `core.difference`."""
+        if not lacking:  # as in most steps; changes are taken in when they matter
             return self if not self.astray else Holders({}, self._holder, self._channels)
         known = self._with(view, may_read)
         astray = {
@@ -62,6 +64,7 @@ class Holders:
 
 
 def _held(channel: Channel) -> frozenset[TopicPartition]:
-    """What the consumer holds, or is to start: it may have read the owner before that was set empty."""
+    """The partitions that the consumer holds or is about to start. It may have read an owner before that was
+    emptied."""
     starts = [c.threads for c in channel.commands if c.option == START and c.error is None and c.threads]
     return channel.held.union(*starts) if starts else channel.held

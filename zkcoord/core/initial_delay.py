@@ -1,8 +1,8 @@
 """The wait of a young group for joins (`initial_delay_ms`, as Kafka's groups have it). It never delays a stop.
 
-Counted by this coordinator's clock from the first sight of a member while no living member owns anything; each join
-extends it, up to the longest rebalance timeout of its members. Once a member has owned a partition, the group
-does not wait again until it was empty.
+The wait begins when this coordinator first sees a member while no living member owns anything. Each join extends it, up
+to the longest rebalance timeout of the members. Once a member has owned a partition, the group does not wait again
+until it has been empty.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from zkcoord.core.view import GroupView
 
 @dataclass(frozen=True, slots=True)
 class InitialDelay:
-    """Invariant: `until_ms` is 0 unless members are waited for."""
+    """Invariant: `until_ms` is 0 unless the group waits for members."""
 
     until_ms: int = 0
-    _began: bool = False  # somebody owned something since the group was last empty
+    _began: bool = False  # True if somebody owned something since the group was last empty
     _since_ms: int | None = None
     _seen: frozenset[str] = frozenset()
 
     def seen(self, view: GroupView, now_ms: int) -> InitialDelay:
-        """The delay of the group as it is now."""
+        """The delay for this view of the group."""
         if not view.members or not view.record.policy.initial_delay_ms:
             return InitialDelay(_began=bool(view.members))
         if self._began or view.living_threads():
@@ -35,5 +35,5 @@ class InitialDelay:
         return InitialDelay(until_ms, False, since_ms, self._seen | view.members.keys())
 
     def waits(self, now_ms: int) -> bool:
-        """True while nothing is raised and nothing granted."""
+        """True while the generation is not raised, and nothing is granted."""
         return now_ms < self.until_ms

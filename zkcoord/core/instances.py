@@ -1,8 +1,9 @@
 """Static members: an instance's share waits for its return, and the older of two registrations is rejected.
 
 The state remembers each instance with its last id and share, so a clean leave or a failover forgets neither. While an
-instance is away its share stays its own for `hold_ms` from the first sight of its absence by THIS coordinator; an
-eviction or a requested rebalance ends the hold. When it returns, the assignor answers as if it had never been away.
+instance is away, its share is kept for `hold_ms` from the moment at which THIS coordinator first saw the absence. An
+eviction or a requested rebalance ends the hold. When the instance returns, the assignor answers as if it had never been
+away.
 """
 
 from __future__ import annotations
@@ -16,28 +17,31 @@ from zkcoord.core.requests import rebalancing
 from zkcoord.core.view import GroupView, Instance, Member
 
 HELD_OFF_MS = (1_000, 2_000, 5_000, 10_000, 30_000)
-"""An evicted instance is given nothing so long, growing while it happens again and again: it may not wait by itself."""
+"""ms for which an evicted instance is given nothing. Each further eviction takes the next wait. The coordinator waits,
+since the instance may register again at once."""
 
 EVICTIONS_FORGOTTEN_MS = 600_000
-"""An instance that was not evicted for so long begins with the shortest wait again."""
+"""ms without an eviction after which an instance begins with the shortest wait again."""
 
 REMEMBERED_BYTES_MAX = 768 * 1024
 """The most bytes of one static member in the state, which is one node and one multi. A member whose topics' names take
-more (some 7,000 topics, by a wildcard) is not waited for."""
+more (about 7,000 topics, by a wildcard) is not waited for."""
 
 
 @dataclass(frozen=True, slots=True)
 class StaticMemberTimers:
-    """First sights of one group's instances. `seen` is called with every view before anything else."""
+    """The first sights of one group's instances. `seen` must be called with every view before any other method."""
 
     _away: Mapping[str, int] = field(default_factory=dict)  # instance -> first sight of its absence
     _names: Mapping[str, str] = field(default_factory=dict)  # consumer -> its instance
-    _evictions: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # instance -> count, last first sight
+    _evictions: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    # instance -> (number of evictions, first sight of the last one)
 
     def seen(self, view: GroupView, now_ms: int) -> StaticMemberTimers:
-        """Return a copy with the instances that are away and the evictions of this view."""
+        """Return a copy that includes the absent instances and the evictions of this view."""
         newest = _newest(view.members.values())
-        names = {m.consumer_id: instance for instance, m in newest.items()}  # a superseded one's end tells nothing
+        # the end of a superseded member tells nothing
+        names = {m.consumer_id: instance for instance, m in newest.items()}
         present = newest.keys()
         away = {i: self._away.get(i, now_ms) for i in view.instances if i not in present}
         evictions = {
@@ -50,7 +54,7 @@ class StaticMemberTimers:
             if view.channels[consumer_id].evicted_ms is not None:
                 evictions[instance] = (evictions.get(instance, (0, 0))[0] + 1, now_ms)
                 continue
-            names[consumer_id] = instance  # its mark may be read later than its absence
+            names[consumer_id] = instance  # its eviction mark may be read later than its absence
         return StaticMemberTimers(away, names, evictions)
 
     def held(self, view: GroupView, now_ms: int) -> list[Member]:
@@ -71,7 +75,7 @@ class StaticMemberTimers:
         ]
 
     def over(self, view: GroupView, now_ms: int) -> list[str]:
-        """Instances whose hold is over while they are away, sorted."""
+        """The absent instances whose hold is over, sorted."""
         return [i for i in sorted(self._away) if self._over(view, i, now_ms)]
 
     def _over(self, view: GroupView, instance: str, now_ms: int) -> bool:
@@ -81,7 +85,7 @@ class StaticMemberTimers:
         return evicted or rebalancing(view) or now_ms >= self._away[instance] + known.hold_ms
 
     def held_off(self, member: Member, now_ms: int) -> bool:
-        """True while an instance that was evicted is given nothing."""
+        """True while an evicted instance is given nothing."""
         return member.instance is not None and now_ms < self._held_off_until_ms(member.instance)
 
     def _held_off_until_ms(self, instance: str) -> int:
@@ -96,7 +100,8 @@ class StaticMemberTimers:
 
 
 def superseded(candidates: Sequence[Member]) -> dict[str, str]:
-    """Members to reject since a newer registration (czxid) has their instance and does not replace them; with why."""
+    """The members to reject because a newer registration (higher czxid) has the same instance and does not replace
+    them; each with the reason."""
     newest = _newest(candidates)
     return {
         m.consumer_id: f"another process has registered as the instance {m.instance}: {newest[m.instance].consumer_id};"
@@ -113,7 +118,8 @@ def _newest(members: Iterable[Member]) -> dict[str, Member]:
 
 
 def remembered(view: GroupView, members: Iterable[Member]) -> dict[TopicPartition, str]:
-    """Partitions that count as owned by these while free: the share of their instance, and what they replace owns."""
+    """The free partitions that count as owned by these members: the share of their instance, and those of members that
+    they replace."""
     found: dict[TopicPartition, str] = {}
     heirs: dict[str, Member] = {}
     for member in members:
@@ -131,7 +137,8 @@ def remembered(view: GroupView, members: Iterable[Member]) -> dict[TopicPartitio
 
 
 def stable_name(thread: str, static: Mapping[str, str]) -> str:
-    """The name of a thread in the target's digest: a static member's has its instance, so its return is no change.
+    """The name of a thread in the target's digest. A static member's name contains its instance, so its return is no
+    change.
 
     >>> stable_name("g_a-1-ff-0", {"g_a-1-ff": "a"}), stable_name("g_b-1-ff-0", {})
     ('@a-0', 'g_b-1-ff-0')
@@ -141,10 +148,10 @@ def stable_name(thread: str, static: Mapping[str, str]) -> str:
 
 
 def assignor_of(view: GroupView) -> str | None:
-    """The assignor that gave the static members their shares; None: there is none, or a rebalance is requested.
+    """The assignor that gave the static members their shares. None: there is none, or a rebalance is requested.
 
-    It stays the group's while all can use it, whoever is away or comes back as the youngest: a rolling restart moves
-    nothing. A requested rebalance ends that, as it ends the waiting.
+    The group keeps it while all members can use it, whoever is away or returns as the youngest member. So a rolling
+    restart moves nothing. A requested rebalance ends that, as it ends the holds.
     """
     if rebalancing(view):
         return None
@@ -179,7 +186,7 @@ def to_remember(answer: Mapping[TopicPartition, str], members: Iterable[Member],
 
 
 def state_bytes(instance: Instance) -> int:
-    """The most bytes that an instance takes in the state: text, and its share as runs of neighbours."""
+    """The most bytes that an instance takes in the state: its texts, and its share as ranges."""
     numbers: dict[tuple[str, int], list[int]] = {}
     for partition, thread in instance.share.items():
         numbers.setdefault((partition.topic, thread), []).append(partition.partition)
@@ -193,5 +200,5 @@ def state_bytes(instance: Instance) -> int:
 
 
 def is_static(member: Member) -> bool:
-    """True when the member's share is to wait for its return."""
+    """True when the member's share must wait for its return."""
     return member.instance is not None and member.hold_ms > 0

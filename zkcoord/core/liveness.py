@@ -1,9 +1,9 @@
-"""Finds members that keep their session and do no work (F6): sends probes, and judges the answers.
+"""Finds members that keep their session and do no work (F6): it sends probes, and judges the answers.
 
-A member that offers `ping` is probed every `probe_interval_ms`, if the group's record asks for it. It answers with its
-status, in the multi that acknowledges; the answer is read from there, never concluded from a command that is gone. A
-member with partitions and lag, and without progress in `max_probes` answers in a row, is dead inside. A member that
-reports neither progress nor lag is not judged, and one that does not answer at all is overdue (`core.ack_timeouts`).
+If the group's record asks for it, a member that offers `ping` is probed every `probe_interval_ms`. It answers with its
+status, in the multi that acknowledges. The answer is read from the status, and never concluded from a missing command.
+A member with partitions and lag that makes no progress in `max_probes` answers in a row is dead inside. A member that
+reports neither progress nor lag is not judged. A member that does not answer at all is overdue (`core.ack_timeouts`).
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ class _Probe:
     answered: str  # the sequence of the last ping that the status answers
     at_ms: int  # when this coordinator first saw that answer
     progress: int | None
-    stuck: int = 0  # answers in a row without progress
+    stuck: int = 0  # number of answers in a row without progress
 
 
 @dataclass(frozen=True, slots=True)
 class Liveness:
-    """First sights of one group's answers. `seen` is called with every view before anything else."""
+    """The first sights of one group's answers. `seen` must be called with every view before any other method."""
 
     _probes: Mapping[str, _Probe] = field(default_factory=dict)
 
     def seen(self, view: GroupView, now_ms: int) -> Liveness:
-        """Return a copy that has judged answers seen for the first time, without members that are gone."""
+        """Return a copy that has judged the new answers, without members that are gone."""
         probed: dict[str, _Probe] = {}
         if view.record.policy.probe_interval_ms is not None:
             owning = {consumer_of(thread) for thread in view.living_threads()}
@@ -44,7 +44,7 @@ class Liveness:
         return Liveness(probed)
 
     def due(self, view: GroupView, now_ms: int) -> list[str]:
-        """Members to probe now, sorted: one ping is outstanding at a time, and none beside a reject."""
+        """The members to probe now, sorted. At most one ping is outstanding for a member, and none beside a reject."""
         interval_ms = view.record.policy.probe_interval_ms or 0
         return sorted(
             consumer_id
@@ -53,7 +53,7 @@ class Liveness:
         )
 
     def dead_inside(self, view: GroupView) -> list[tuple[str, str]]:
-        """Members that answered `max_probes` times in a row without progress, with what they said; sorted."""
+        """The members that answered `max_probes` times in a row without progress, each with a description; sorted."""
         return sorted(
             (
                 consumer_id,
@@ -65,7 +65,7 @@ class Liveness:
         )
 
     def wake_at_ms(self, view: GroupView, now_ms: int) -> int | None:
-        """When the next probe is due; None: nobody is probed, or all are being waited for."""
+        """When the next probe is due. None: nobody is probed, or all answers are awaited."""
         interval_ms = view.record.policy.probe_interval_ms or 0
         times = (p.at_ms + interval_ms for c, p in self._probes.items() if not busy(view.channels[c]))
         return min((at_ms for at_ms in times if at_ms > now_ms), default=None)
@@ -76,7 +76,7 @@ def _judged(known: _Probe | None, channel: Channel, owning: bool, now_ms: int, a
         return _Probe(answered=channel.pinged, at_ms=now_ms, progress=channel.progress)
     if known.answered == channel.pinged:
         return known
-    if now_ms < asked_ms:  # asked for something else (`core.replay_quota`), too soon to be judged
+    if now_ms < asked_ms:  # it was pinged for another reason (`core.replay_quota`), too soon to be judged
         return fast_replace(known, answered=channel.pinged)
     lagging = owning and channel.lag is not None and channel.lag > 0
     stuck = lagging and channel.progress is not None and channel.progress == known.progress
@@ -86,5 +86,5 @@ def _judged(known: _Probe | None, channel: Channel, owning: bool, now_ms: int, a
 
 
 def busy(channel: Channel) -> bool:
-    """True while a ping would be a second one, or is of no use."""
+    """True while a ping would be a second one, or would be of no use."""
     return channel.evicted_ms is not None or channel.outstanding(PING) or channel.outstanding(REJECT)

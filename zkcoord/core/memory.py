@@ -1,4 +1,5 @@
-"""A coordinator's memory of one group between two steps: first sights and last answers, nothing of the tree."""
+"""A coordinator's memory of one group between two steps: first sights and last answers. It holds nothing of the
+tree."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from zkcoord.core.view import GroupView
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """A value: each step has the next one. It is lost at a failover without harm."""
+    """An immutable value: each step makes the next one. Losing it at a failover does no harm."""
 
     ack_timeouts: AckTimeouts = field(default_factory=AckTimeouts)
     liveness: Liveness = field(default_factory=Liveness)
@@ -46,7 +47,7 @@ class Memory:
     looker: OnLooker = field(default_factory=OnLooker)
     turned_away: TurnedAway = field(default_factory=TurnedAway)
     reset_timer: ResetTimer = field(default_factory=ResetTimer)
-    rebalanced: str = ""  # the run of the last requested rebalance for which the target was asked for again
+    rebalanced: str = ""  # run of the last requested rebalance for which the assignor was asked again
 
     def seen(self, view: GroupView, now_ms: int) -> Memory:
         """Return a copy with the first sights of this view."""
@@ -65,7 +66,7 @@ class Memory:
         )
 
     def aiming(self, view: GroupView, target: Target) -> Memory:
-        """Return a copy with this target, and the difference between the owners and it."""
+        """Return a copy with this target, and with the difference between the owners and it."""
         asked = (view.owners, target.assignment)
         known = target.from_owners if target.from_owners.are_of(*asked) else self.difference
         return fast_replace(self, target=target, difference=known.between(*asked))

@@ -1,8 +1,8 @@
 """How a group of the layout `legacy` is served, which depends on its old members. `legacy.modes` computes it.
 
-coordinated   all members are ours: the coordinator starts and stops
-mixed         old members are there: each member of ours follows the plan that they compute
-observe       nobody can share this group with its old members: nothing new is begun
+coordinated   all members are zkcoord's: the coordinator starts and stops partitions
+mixed         there are old members: each zkcoord member follows the plan that they compute
+observe       zkcoord cannot share this group with its old members: nothing new is begun
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zkcoord.core.model import TopicPartition, consumer_of
 
 
 class Mode(Enum):
-    """The three modes of a group; the value is the name that people see."""
+    """The three modes of a group. The value is the name that people see."""
 
     COORDINATED = "coordinated"
     MIXED = "mixed"
@@ -26,15 +26,15 @@ class Mode(Enum):
 class GroupMode:
     """A group's mode, with its reason. The plan is the assignment that the old members compute.
 
-    `plan` None: there is none now. Then nobody claims or releases anything, also in a mixed group, which waits then
-    for a registration that it may be able to read soon (until `grace_ends_ms`, monotonic).
+    `plan` None: there is none now. Then nobody claims or releases anything, also in a mixed group. Such a group waits
+    for a registration that may be readable soon (until `grace_ends_ms`, monotonic).
     """
 
     mode: Mode = Mode.COORDINATED
     why: str = ""
-    old: frozenset[str] = frozenset()  # registrations of others than ours, those that nobody can read included
+    old: frozenset[str] = frozenset()  # registrations that are not zkcoord's, including unreadable ones
     plan: Mapping[TopicPartition, str] | None = None
-    patience_ms: int = 0  # how long an old member that joins tries to claim its partitions
+    patience_ms: int = 0  # ms for which a joining old member tries to claim its partitions
     grace_ends_ms: int | None = None
 
     @property
@@ -43,7 +43,7 @@ class GroupMode:
         return self.mode is Mode.COORDINATED
 
     def share_of(self, consumer_id: str) -> dict[TopicPartition, str] | None:
-        """The partitions that the plan gives to a consumer, each with its thread; None: there is no plan.
+        """The partitions that the plan gives to a consumer, each with its thread. None: there is no plan.
 
         >>> mode = GroupMode(mode=Mode.MIXED, plan={TopicPartition("t", 0): "g_a-0", TopicPartition("t", 1): "g_b-0"})
         >>> mode.share_of("g_a")

@@ -1,4 +1,5 @@
-"""The words of the field as values: partitions, threads, subscribers, phases. No path, no byte, no clock."""
+"""The terms of the field as values: partitions, threads, subscribers, phases. They contain no path, no byte and no
+clock."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ def is_name(text: str) -> bool:
 
 
 def json_bytes(text: str) -> int:
-    """The most bytes of a text in JSON, without its quotes: a character that is not plain ASCII takes up to twelve.
+    """The most bytes that a text takes in JSON, without its quotes. A character that is not plain ASCII takes up to
+    twelve.
 
     >>> json_bytes("clicks"), json_bytes("a b"), json_bytes('"'), json_bytes("\\u00e4")
     (6, 3, 12, 12)
@@ -45,8 +47,8 @@ class TopicPartition(NamedTuple):
 class Starting(dict[TopicPartition, int]):
     """One start of partitions by a consumer: partition -> the next offset to read.
 
-    `number`: that of the start, counted from 1 on over all starts of this consumer. `incarnations`: partition -> the
-    number of its topic's incarnation; 0, and a missing one, is unknown.
+    `number` is the number of the start; all starts of this consumer are counted from 1. `incarnations` maps a partition
+    to the number of its topic's incarnation; 0, and a missing one, is unknown.
     """
 
     def __init__(
@@ -60,7 +62,8 @@ class Starting(dict[TopicPartition, int]):
 
 
 def as_partitions(pairs: Iterable[tuple[str, int]]) -> list[TopicPartition]:
-    """Pairs of topic and number as partitions, in the same order; without a step in Python for each, there are many."""
+    """Pairs of topic and number as partitions, in the same order. It runs without a Python step for each, since there
+    are many."""
     return list(map(partial(tuple.__new__, TopicPartition), pairs))
 
 
@@ -74,7 +77,7 @@ def thread_id(consumer_id: str, number: int) -> str:
 
 
 def consumer_of(thread: str) -> str:
-    """The consumer that a thread belongs to: what stands before the last `-` (as Kafka's own tools cut it).
+    """The consumer of a thread: the part before the last `-` (as Kafka's own tools cut it).
 
     >>> consumer_of("g_h-1-aaaaaaaa-0")
     'g_h-1-aaaaaaaa'
@@ -83,7 +86,7 @@ def consumer_of(thread: str) -> str:
 
 
 def number_of(thread: str) -> int:
-    """The number of a thread: what stands behind the last `-`; 0 if that is none.
+    """The number of a thread: the part after the last `-`; 0 if that is no number.
 
     >>> number_of("g_h-1-aaaaaaaa-7"), number_of("somebody's-own")
     (7, 0)
@@ -96,8 +99,8 @@ def number_of(thread: str) -> int:
 class Subscriber:
     """One member as an assignor sees it: its threads by topic, its capacity and its rack.
 
-    `capacity`: the most that all its threads together take, as the sum of the partitions' weights (each 1 unless the
-    group's record weighs it); None: no limit. `rack`: where it runs.
+    `capacity` is the largest sum of partitions' weights for all its threads together (a weight is 1 unless the group's
+    record sets it); None: no limit. `rack` is where the member runs.
     """
 
     consumer_id: str
@@ -106,25 +109,28 @@ class Subscriber:
     capacity: int | None = None
 
     def thread_ids(self, topic: str) -> list[str]:
-        """Thread ids of this member that may read `topic`, in numeric order; empty when it did not subscribe."""
+        """The ids of this member's threads that may read `topic`, in numeric order. Empty when it does not subscribe to
+        the topic."""
         return [thread_id(self.consumer_id, n) for n in range(self.threads.get(topic, 0))]
 
 
 class Rebalance(Enum):
-    """How partitions move: only the moving ones stop, or (as the draft) all stop before any starts."""
+    """How partitions move: only the moving ones stop, or (as in the draft) all stop before any starts."""
 
     COOPERATIVE = "cooperative"
     EAGER = "eager"
 
 
 class Phase(Enum):
-    """A group's phase, in the names of Kafka's GroupCoordinator where it has one; a pure function of the tree."""
+    """A group's phase, named as in Kafka's GroupCoordinator where it has the phase. It is a pure function of the
+    tree."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
     AWAITING_SYNC = "AwaitingSync"
-    AWAITING_MEMBER = "AwaitingMember"  # at rest, but the share of a static member that is away waits for it
-    PAUSED = "Paused"  # at rest since somebody asked for it: nobody reads
+    AWAITING_MEMBER = "AwaitingMember"  # at rest, but the share of an absent static member waits for it
+    PAUSED = "Paused"  # at rest because somebody asked for it: nobody reads
     STABLE = "Stable"
     DEAD = "Dead"
-    OBSERVED = "Observed"  # layout legacy: nothing of the group is decided, its old members share it among themselves
+    # layout legacy: the coordinator decides nothing; the old members share the group among themselves
+    OBSERVED = "Observed"

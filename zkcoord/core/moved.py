@@ -1,6 +1,7 @@
-"""Where a group is that is being moved, or was moved, to another tree: part of its record in both trees.
+"""Where a group is while it is being moved, or after it was moved, to another tree. It is part of the group's record in
+both trees.
 
-A group that has this in its record reads nothing there, whoever resumes it. `tree.moved` is the codec.
+A group with this in its record reads nothing in that tree, whoever resumes it. `tree.moved` is the codec.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from enum import Enum
 
 
 class MoveState(Enum):
-    """How far a move is, in the record of one of the two trees."""
+    """The state of a move, in the record of one of the two trees."""
 
     LEAVING = "leaving"  # the other tree gets a copy; this one still counts
     GONE = "gone"  # the other tree counts: this record is a tombstone
@@ -19,14 +20,15 @@ class MoveState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """One move. `tree` and `address` are those of the other tree; `run` is the tool's that may go on with it."""
+    """One move. `tree` and `address` are those of the other tree. `run` is the run of the tool that may continue the
+    move."""
 
     state: MoveState
     tree: str
     address: str
     run: str
-    paused: bool = False  # people had paused the group before: it stays paused in the other tree
-    back: bool = False  # it arrives where it had gone from: a move that is given up leaves the tombstone there again
+    paused: bool = False  # people had paused the group before the move: it stays paused in the other tree
+    back: bool = False  # it arrives where it had gone from: giving up the move leaves the tombstone there again
 
     def where(self) -> str:
         """Return what people are told about the group.

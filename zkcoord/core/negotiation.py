@@ -15,9 +15,10 @@ from zkcoord.core.view import GroupView, Member
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Negotiated:
-    """`members` take part; `rejected`: consumer id -> why; `final`: rejected ones that must not register again.
+    """`members` take part. `rejected` maps a consumer id to the reason. `final` are rejected members that must not
+    register again.
 
-    `problem`: why the assignor is not the one that the record asks for.
+    `problem` says why the assignor is not the one that the record asks for.
     """
 
     members: Sequence[Member] = ()
@@ -29,15 +30,16 @@ class Negotiated:
 
 @dataclass(frozen=True, slots=True)
 class Negotiation:
-    """The last answer. Invariant: it is that to `_asked`."""
+    """The last answer. Invariant: it is the answer to `_asked`."""
 
     _asked: object = None
     answer: Negotiated = Negotiated()
 
     def of(self, view: GroupView, known: Collection[str]) -> Negotiation:
-        """Return the answer for this view, made anew when something that it depends on has changed.
+        """Return the answer for this view. It is computed again when something that it depends on has changed.
 
-        `known`: the assignors that this coordinator has."""
+        `known`: the assignors that this coordinator has.
+        """
         candidates, kept = candidates_of(view), assignor_of(view)
         record = view.record
         rules = (view.protocols, record.policy.session_timeout_min_ms, record.assignor)
@@ -48,11 +50,11 @@ class Negotiation:
         if not any(m.consumer_id in answer.rejected and m.replaces in view.members for m in candidates):
             return Negotiation(asked, answer)
         again = _admission(candidates_of(view, answer.rejected), view, known, kept)
-        return Negotiation(None, _beside(answer, again))  # asked again until they have gone
+        return Negotiation(None, _beside(answer, again))  # computed again until they have gone
 
 
 def _beside(first: Negotiated, again: Negotiated) -> Negotiated:
-    """The second answer: members take part again whose replacements the first answer rejects."""
+    """The second answer: members take part again if the first answer rejects their replacements."""
     return replace(again, rejected={**first.rejected, **again.rejected}, final=first.final | again.final)
 
 

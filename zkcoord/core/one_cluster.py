@@ -1,4 +1,4 @@
-"""Holds the cluster that brokers tell against the cluster whose topics the tree has."""
+"""Compares the cluster that the brokers report with the cluster whose topics are in the tree."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from zkcoord.errors import UsageError
 
 
 def two_clusters(told: str | None, named: str | None, servers: str) -> UsageError | None:
-    """Return the error when brokers at `servers` tell another cluster (`told`) than the tree names (`named`).
+    """Return the error when the brokers at `servers` report another cluster (`told`) than the tree names (`named`).
 
-    None or "": that side names no cluster, and nothing is refused. Brokers of before 0.10.1 tell none.
+    None or "": that side names no cluster, and there is no error. Brokers before 0.10.1 report none.
 
     >>> two_clusters("a", "a", "k1:9092") is two_clusters(None, "a", "k1:9092") is None
     True

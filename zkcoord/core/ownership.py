@@ -1,8 +1,10 @@
-"""What owners mean for decisions, in each layout: a partition is available, was given back, or has a claim to delete.
+"""What owners mean for a coordinator's decisions in each layout: a partition is available, was given back, or has a
+claim to delete.
 
-Where owners are claims, those of a consumer that was evicted stand as long as its session goes on. While its mark's
-grace goes on it may still read. Afterwards the coordinator deletes its claims, each only while the partition's offset
-is as it was: two claims of one partition look the same, and the next owner's acknowledgement sets the offset.
+Where owners are claims, the claims of an evicted consumer exist as long as its session goes on. The consumer may read
+until the grace in its mark is over. After that the coordinator deletes its claims, each only if the partition's offset
+is unchanged. The reason: two claims of one partition look the same, and the next owner's acknowledgement sets the
+offset.
 """
 
 from __future__ import annotations
@@ -17,10 +19,10 @@ from zkcoord.core.view import GroupView, Owner
 
 
 def available(view: GroupView, timeouts: AckTimeouts, owner: Owner | None, now_ms: int) -> bool:
-    """True when the owner node is absent or empty, or names a registration that is gone and past any grace.
+    """True when the owner node is absent or empty, or names a registration that is gone and whose grace is over.
 
-    An owner that names no thread is nobody's and not free: somebody overwrote it, perhaps under a reader. Where owners
-    are claims, one that stands is never available: nobody else could claim the partition.
+    An owner node that names no thread belongs to nobody and is not free: somebody overwrote it, perhaps under a reader.
+    Where owners are claims, an existing claim is never available: nobody else could claim the partition.
     """
     if owner is not None and view.claims and claimed(owner):
         return False
@@ -31,18 +33,19 @@ def available(view: GroupView, timeouts: AckTimeouts, owner: Owner | None, now_m
 
 
 def given_back(view: GroupView, partitions: Iterable[TopicPartition]) -> bool:
-    """True when the owners tell that these were given back. Claims do not: they may have gone with their session."""
+    """True when the owners show that these partitions were given back. Claims do not show it: they may have gone with
+    their session."""
     return not view.claims and not any(view.owners[p].thread for p in partitions if p in view.owners)
 
 
 def granted_with_ranges(view: GroupView) -> bool:
-    """True when whoever owns a partition was handed what others had announced of it: the grant that set the owner did
-    that. A claim may be made without a grant, beside old members."""
+    """True when every owner was handed what others had announced of its partition: the grant that set the owner did so.
+    A claim may be made without a grant, beside old members."""
     return not view.claims
 
 
 def claims_of_evicted(view: GroupView) -> dict[str, list[TopicPartition]]:
-    """The claims that stand though their consumers were evicted, by consumer."""
+    """The claims that exist though their consumers were evicted, by consumer."""
     found: defaultdict[str, list[TopicPartition]] = defaultdict(list)
     evicted = {c for c, channel in view.channels.items() if channel.evicted_ms is not None and c not in view.members}
     if view.claims and evicted:
@@ -54,12 +57,12 @@ def claims_of_evicted(view: GroupView) -> dict[str, list[TopicPartition]]:
 
 
 def claimed(owner: Owner) -> bool:
-    """True of an owner whose node stands."""
+    """True for an owner whose node exists."""
     return owner.version >= 0
 
 
 def claims_to_delete(view: GroupView, timeouts: AckTimeouts, now_ms: int) -> list[DeleteClaims]:
-    """Delete the claims of those whose grace is over, once the offsets are known."""
+    """Delete the claims of evicted consumers whose grace is over, once their offsets are known."""
     return [
         DeleteClaims(
             consumer_id=consumer_id,

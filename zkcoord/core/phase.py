@@ -1,4 +1,4 @@
-"""A group's phase as it is decided on, with its cause: for the log, the journal and the tools."""
+"""A group's phase as the coordinator decides on it, and its reason: for the log, the journal and the tools."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def pending(decision: Decision) -> bool:
 
 
 def planned_phase(view: GroupView, target: Target, owning: Iterable[str], decisions: Sequence[Decision]) -> Phase:
-    """The group's phase, given what is decided now; `owning` as of `phase`."""
+    """The group's phase with the present decisions. `owning` is as for `phase`."""
     if view.observed or view.mode.mode is Mode.OBSERVE:
         return Phase.OBSERVED
     if deleting(view):
@@ -49,7 +49,7 @@ def planned_phase(view: GroupView, target: Target, owning: Iterable[str], decisi
 
 
 def phase_reason(now: Phase, view: GroupView, target: Target, decisions: Sequence[Decision]) -> str:
-    """Why the group is in the phase `now`, its outlook."""
+    """Why the group is in the phase `now`."""
     next_step = next((decision.why for decision in decisions if pending(decision)), "")
     commands = [command.option for channel in view.channels.values() for command in channel.commands]
     if now is Phase.OBSERVED:

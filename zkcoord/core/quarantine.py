@@ -1,12 +1,12 @@
 """Members that must not be given a partition, and partitions that no member is given for a while (F45).
 
-A member that cannot start a partition says so in its status; the partition goes to another one, and the member is not
-asked again while that entry stands and another can have it. A *strike* against a partition is a living member that
-refused it, or an eviction of its owner. At STRIKES_MAX different consumers it breaks one after the other: it is
-quarantined, and shown. A member that joined after all of those is given one try, since it may be mended; a requested
-rebalance forgives all, which the state remembers as long as what it forgave stands in a status. A broker that is away,
-or does not know a new partition yet, is nobody's fault and counts for nothing. Nor does an offset that nobody can read,
-nor a registration that just ends: a flapping ensemble would quarantine everything.
+A member that cannot start a partition says so in its status. The partition goes to another member, and the first one is
+not asked again while that entry exists and another member can have it. A *strike* against a partition is a living
+member that refused it, or an eviction of its owner. At strikes by STRIKES_MAX different consumers the partition is
+quarantined and shown, since it would break one after the other. A member that joined after all of those is given one
+try, since it may be mended. A requested rebalance forgives all strikes; the state remembers this as long as a status
+contains a forgiven refusal. A broker that is away, or does not know a new partition yet, makes no strike. Nor does an
+unreadable offset, nor a registration that just ends: else a flapping ensemble would quarantine everything.
 """
 
 from __future__ import annotations
@@ -24,31 +24,33 @@ from zkcoord.core.state import Quarantine
 from zkcoord.core.view import TAKEN, GroupView, Member, Refusal
 
 BROKER, UNREADABLE_OFFSET = "broker", "unreadable offset"
-"""The first words of refusals that are no strike: Kafka could not be reached, or does not know the partition yet;
-the committed offset is unreadable until an operator mends it. (So is one whose claim another session has.)"""
+"""The first words of refusals that are no strike. The first: Kafka could not be reached, or does not know the partition
+yet. The second: the committed offset is unreadable until an operator mends it. (A partition that another session has
+claimed is no strike, either.)"""
 
 STRIKES_MAX = 3
-"""Different consumers that a partition may break: one may be ill, and a second one with it, hardly a third."""
+"""Number of different consumers with a strike: one may be ill, and a second with it, but hardly a third."""
 
 WHY_CHARS_MAX = 600
-"""Characters of a quarantined partition's reason: the ids of the consumers it broke, and the last one's reason."""
+"""Characters of a quarantined partition's reason, which holds the ids of its consumers and the last one's reason."""
 
 QUARANTINED_BYTES_MAX = 256 * 1024
-"""Of all quarantined partitions in a group's state, which is one node; what is beyond is tried again and again."""
+"""Bytes of all quarantined partitions in a group's state, which is one node. Partitions beyond it are tried again and
+again."""
 
 FORGIVEN_BYTES_MAX = 64 * 1024
-"""Of the refusals that a request forgave, in the state: some 700 members. Those of the rest count again afterwards."""
+"""Bytes of the forgiven refusals in the state, about 700 members. Refusals beyond it count again after the request."""
 
 _Strikes = Mapping[
     TopicPartition, Mapping[str, int]
-]  # partition -> consumer it broke -> czxid: newer members are above it
+]  # partition -> consumer with a strike -> czxid; members with a higher czxid are newer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exclusions:
-    """Pairs of partition and consumer that are not given to each other, and partitions that are given to nobody.
+    """Pairs of partition and consumer that do not fit, and partitions that are given to nobody.
 
-    `newer`: of partitions that are given to newer members only, the czxid that those are above.
+    `newer`: for partitions that only newer members are given, the czxid that those members must exceed.
     """
 
     pairs: frozenset[tuple[TopicPartition, str]] = frozenset()
@@ -57,7 +59,8 @@ class Exclusions:
     forgiven: Mapping[str, str] = field(default_factory=dict)  # as `GroupView.forgiven`
 
     def bars(self, partition: TopicPartition, consumer_id: str, joined: Mapping[str, int]) -> bool:
-        """True when the consumer must not be given the partition. `joined`: members' czxids; else only pairs count."""
+        """True when the consumer must not be given the partition. `joined` maps members to czxids; for a missing one
+        only pairs count."""
         if (partition, consumer_id) in self.pairs:
             return True
         newest = self.newer.get(partition)
@@ -66,11 +69,11 @@ class Exclusions:
 
 @dataclass(frozen=True, slots=True)
 class Quarantines:
-    """One group's strikes. `seen` is called with every view before anything else."""
+    """One group's strikes. `seen` must be called with every view before any other method."""
 
     _evictions: _Strikes = field(default_factory=dict)
     _counted: frozenset[str] = frozenset()  # evicted consumers whose partitions were struck
-    pardoned: frozenset[TopicPartition] = frozenset()  # strikes that a standing request has forgiven
+    pardoned: frozenset[TopicPartition] = frozenset()  # partitions whose strikes an open request has forgiven
 
     def seen(self, view: GroupView) -> Quarantines:
         """Return a copy with new evictions, each counted once, and without those that a request has forgiven."""
@@ -95,9 +98,10 @@ class Quarantines:
         decisions: Sequence[Decision],
         now_ms: int,
     ) -> bool:
-        """True while what a request forgave cannot be granted yet: an eager group stops, or a grace goes on.
+        """True while a partition that a request forgave cannot be granted yet: an eager group stops, or a grace goes
+        on.
 
-        Without the request the next coordinator would not forgive it. A group that is given up is waited for no more.
+        Without the request the next coordinator would not forgive it. A group that is given up is not waited for.
         """
         pardoned = [partition for partition in self.pardoned if partition in target]
         if any(isinstance(d, SetState) and d.event is StateEvent.REBALANCE_FAILED for d in decisions):
@@ -130,7 +134,7 @@ class Quarantines:
                 continue
             owner, last = _owner(view, partition), max(by.values())
             if owner is not None and owner.czxid <= last:
-                continue  # it was forgiven
+                continue  # the eviction was forgiven
             if owner is None and newest_reader(partition.topic) <= last:
                 why = f"broke {', '.join(sorted(by))}: {reasons.get(partition, 'evicted')}"
                 entry = Quarantine(why[:WHY_CHARS_MAX], newest)
@@ -138,7 +142,8 @@ class Quarantines:
                 if room >= 0:
                     quarantined[partition] = entry
                     continue
-            # also of a member in its try: else it would go to another, be free on the way, and come back, for ever
+            # also for a member in its try: else the partition would go to another, be free on the way, and return, for
+            # ever
             newer[partition] = last
         return Exclusions(pairs=frozenset(pairs), newer=newer, quarantined=quarantined, forgiven=forgiven)
 
@@ -149,7 +154,7 @@ def state_bytes(partition: TopicPartition, entry: Quarantine) -> int:
 
 
 def _who(consumer_id: str) -> str:
-    """The id without its time and random part: one program that is evicted again and again counts once.
+    """The id without its time and random part. So a program that is evicted again and again counts once.
 
     >>> _who("g_etl-1-1795229172529-931c1cca")
     'g_etl-1'
@@ -158,7 +163,7 @@ def _who(consumer_id: str) -> str:
 
 
 def _refusals(view: GroupView) -> list[tuple[str, TopicPartition, Refusal]]:
-    """Starts that living members refused, through their own fault or the partition's; sorted."""
+    """Starts that living members refused, through a fault of the member or of the partition; sorted."""
     return [
         (c, partition, refusal)
         for c in sorted(view.channels.keys() & view.members.keys())
@@ -172,7 +177,8 @@ def _covered(refusal: Refusal, last: str) -> bool:
 
 
 def _forgiven(view: GroupView) -> dict[str, str]:
-    """The forgiven refusals for the state: with a request all that stand, afterwards those of them that still stand."""
+    """The forgiven refusals for the state. With a request all present ones; later those of them that are still in a
+    status."""
     requested, found, room = rebalancing(view), dict[str, str](), FORGIVEN_BYTES_MAX
     for consumer_id, _, refusal in _refusals(view) if requested or view.state.forgiven else ():
         known = view.state.forgiven.get(consumer_id, "")
@@ -188,22 +194,24 @@ def _forgiven(view: GroupView) -> dict[str, str]:
 
 
 def _owner(view: GroupView, partition: TopicPartition) -> Member | None:
-    """The living member that reads a partition, or is to start it; one that refuses it releases it in the same multi.
+    """The living member that reads a partition or is to start it. (A member that refuses a partition releases it in the
+    same multi.)
 
-    So what was granted stays so with a coordinator that sees the refusals only.
+    So a grant also stands for a coordinator that sees only the refusals.
     """
     owner = view.owners.get(partition)
     return None if owner is None else view.members.get(consumer_of(owner.thread))
 
 
 def _newest_reader(eligible: Iterable[Member]) -> Callable[[str], int]:
-    """Return the czxid of the newest member that may be given the topic; 0 when there is none."""
+    """Return a function from topic to the czxid of the newest member that may be given the topic; 0 when there is
+    none."""
     newest_first = sorted(eligible, key=lambda m: -m.czxid)
     return cache(lambda topic: next((m.czxid for m in newest_first if m.threads.get(topic)), 0))
 
 
 def _standing(view: GroupView, newest_reader: Callable[[str], int]) -> dict[TopicPartition, Quarantine]:
-    """Quarantines of the state that nobody has come to end: no newer member, no request."""
+    """The quarantines of the state that have not ended: there is no newer member and no request."""
     if rebalancing(view):
         return {}
     return {

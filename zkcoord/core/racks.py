@@ -1,8 +1,8 @@
 """The racks in which a partition is read well: those of the brokers that have a replica (KIP-392, KIP-881).
 
-A broker that is away has the rack that it was last known with, by this coordinator or, over a failover, by the group's
-state: its restart moves nothing (KAFKA-20778, and librdkafka's issue 4742, tell what it costs otherwise). Only another
-rack, or replicas on other brokers, have the assignor asked again.
+A broker that is away keeps the rack that it was last known with, by this coordinator or, over a failover, by the
+group's state. So its restart moves nothing (KAFKA-20778 and librdkafka's issue 4742 show the cost otherwise). Only
+another rack, or replicas on other brokers, cause the assignor to be asked again.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import Instance, Member
 
 Replicas = Mapping[int, tuple[int, ...]]
-"""Of one topic: partition number -> ids of the brokers that have a replica."""
+"""For one topic: partition number -> ids of the brokers that have a replica."""
 
 
 def racked(members: Mapping[str, Member], instances: Mapping[str, Instance]) -> bool:
-    """True when a member, or a static member that is away, has a rack: else no broker need be read."""
+    """True when a member, or an absent static member, has a rack. Otherwise no broker must be read."""
     racks = {member.rack for member in members.values()} | {known.rack for known in instances.values()}
     return not racks <= {None}
 
@@ -26,7 +26,7 @@ def racked(members: Mapping[str, Member], instances: Mapping[str, Instance]) -> 
 def broker_racks(
     topics: Iterable[Replicas], known: Mapping[int, str | None], noted: Mapping[int, str]
 ) -> dict[int, str]:
-    """Broker id -> rack, of the brokers with replicas of these topics: as `known`, else as `noted` before.
+    """Broker id -> rack, for brokers with replicas of these topics: from `known`, else from `noted`.
 
     >>> broker_racks([{0: (1, 2), 1: (2, 3, 4)}], {1: "a", 2: None, 9: "b"}, {2: "a", 3: "c"})
     {1: 'a', 3: 'c'}
@@ -37,13 +37,14 @@ def broker_racks(
 
 
 def partition_racks(replicas: Mapping[str, Replicas], racks: Mapping[int, str]) -> dict[TopicPartition, frozenset[str]]:
-    """The racks of each partition's replicas; partitions of which none is known are left out.
+    """The racks of each partition's replicas. Partitions without a known rack are left out.
 
     >>> partition_racks({"t": {0: (1, 2), 1: (3,)}}, {1: "a", 2: "a"})
     {TopicPartition(topic='t', partition=0): frozenset({'a'})}
     """
     made: dict[tuple[int, ...], frozenset[str]] = {}
-    shared: dict[frozenset[str], frozenset[str]] = {}  # equal sets are one object: there are few, for many partitions
+    shared: dict[frozenset[str], frozenset[str]] = {}
+    # equal sets are one object, since there are few of them for many partitions
     found = {}
     for topic, numbers in replicas.items():
         for number, brokers in numbers.items():

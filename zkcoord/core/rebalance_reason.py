@@ -1,4 +1,4 @@
-"""Says why the target is another one: members that joined or left, topics that changed."""
+"""Says why the target has changed: members joined or left, or topics changed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Topics = Mapping[str, tuple[int, ...]]
 Racks = Mapping[TopicPartition, frozenset[str]]
 
 NAMES_MAX = 3
-"""Names told of each kind; of the rest the number."""
+"""Number of names of each kind in the reason. The rest is only counted, so that the log line stays short."""
 
 
 @dataclass(frozen=True, slots=True)
 class RebalanceReason:
-    """A group as it was at the assignor's last answer, which made the present generation. The differences to the
-    group now are the reason for the next generation. A new coordinator does not know earlier answers."""
+    """A group at the assignor's last answer, which made the present generation. The differences between it and the
+    present group are the reason for the next generation. A new coordinator does not know earlier answers."""
 
     assignor: str | None = None
     members: frozenset[str] = frozenset()
@@ -45,7 +45,7 @@ class RebalanceReason:
 
 
 def _moved(before: Racks, now: Racks) -> set[str]:
-    """The topics that had racks, and have others."""
+    """The topics whose known racks have changed."""
     if before == now or not before:
         return set()
     return {p.topic for p in before.keys() & now.keys() if before[p] != now[p]}

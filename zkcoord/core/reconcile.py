@@ -25,8 +25,8 @@ from zkcoord.core.view import GroupView
 
 
 def stops(view: GroupView, memory: Memory, now_ms: int, *, everything: str = "") -> list[StopFetching]:
-    """Stop partitions that the target gives to others, and what a consumer reads though its owner was set empty; with a
-    reason `everything`, stop all that is owned."""
+    """Stop the partitions that the target gives to others, and those that a consumer reads though their owner was set
+    empty. With a reason `everything`, stop all owned partitions."""
     found: dict[str, dict[TopicPartition, str]] = defaultdict(dict)
     target, again = memory.target.assignment, recreated(view)
     moving: Iterable[tuple[TopicPartition, str]] = memory.difference.value.misplaced
@@ -52,7 +52,7 @@ def stops(view: GroupView, memory: Memory, now_ms: int, *, everything: str = "")
 def grants(
     view: GroupView, memory: Memory, announced: Replays, quota: ReplayQuota, now_ms: int
 ) -> list[GrantPartitions]:
-    """Grant the target's partitions that are available, with their announced ranges, as far as `quota` has room."""
+    """Grant the available partitions of the target, with their announced ranges, as far as `quota` has room."""
     granted: dict[str, dict[TopicPartition, str]] = defaultdict(dict)
     replay: dict[str, dict[TopicPartition, tuple[int, int]]] = defaultdict(dict)
     timeouts, owners, not_now = memory.ack_timeouts, view.owners, withheld(view)
@@ -83,7 +83,7 @@ def grants(
 
 
 def draft_releases(view: GroupView) -> list[ReleaseForDraftMember]:
-    """Free partitions that draft-only members have stopped: no command in their channels names them any more."""
+    """Free the partitions that draft-only members have stopped: no command in their channels names them any more."""
     found: dict[str, list[TopicPartition]] = defaultdict(list)
     for partition in sorted(view.draft_stops):
         holder = consumer_of(view.owners[partition].thread)

@@ -1,7 +1,7 @@
-"""The group record as a value: what people decide about a group. `tree.record` is its codec.
+"""The group record as a value: what people decided about a group. `tree.record` is its codec.
 
-People may also ask something of a group (a *request*), which its coordinator answers (a *response*). In the record's
-JSON these stand under `wish` and `done`.
+People may also ask a coordinator to do something with a group (a *request*). The coordinator answers (a *response*). In
+the record's JSON these are under `wish` and `done`.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from zkcoord.core.moved import Moved
 HOLD, PAUSE, REBALANCE, RESET, DELETE, POKE = "hold", "pause", "rebalance", "reset", "delete", "poke"
 
 HANDED_OVER, BEGUN, DONE = "handed_over", "begun", "done"
-"""A pause has the key `handed_over` when its group is left to consumers of Kafka's own protocol. Its value is `begun`,
-then `done`, once all offsets are in Kafka."""
+"""A pause has the key `handed_over` while its group is left to consumers of Kafka's own protocol. The value is `begun`
+at first, and `done` once all offsets are in Kafka."""
 
 PAUSED_BEFORE = "paused"
-"""A key of such a pause, if people had paused the group before: it stays paused when it is taken back."""
+"""A key of such a pause. It says that people had paused the group before: it stays paused when it is taken back."""
 
 REQUESTS = (HOLD, PAUSE, REBALANCE, RESET, DELETE)
 """The requests that every record names."""
 
 CARRIED_OUT = (HOLD, PAUSE, REBALANCE, RESET, DELETE, POKE)
-"""Requests that this version answers; another one stands in the record until a version comes that does."""
+"""The requests that this version carries out. Any other stays in the record until a version comes that knows it."""
 
 ZOOKEEPER, DUAL, KAFKA = STORES = ("zookeeper", "dual", "kafka")
 """Where offsets are committed: to ZooKeeper; to ZooKeeper, then to Kafka; to Kafka (docs/offsets.md).
 
-A group moves to a neighbour only: from ZooKeeper to Kafka by way of both, and back.
+A group moves only between neighbours: from ZooKeeper to Kafka by way of `dual`, and back.
 """
 
 MAX_REBALANCE_RETRIES, MAX_PROBES = 4, 3
-"""Defaults of a record without these keys: part of the record's format."""
+"""Defaults of a record without these keys. They are part of the record's format."""
 
 Fields = Mapping[str, Any]
 """A JSON object as its writer wrote it."""
 
 
 class Request(NamedTuple):
-    """A request to a group: the run of the tool that asks; for a deletion, whether the offsets go too.
+    """A request to a group: the run of the tool that asks and, for a deletion, whether the offsets go, too.
 
     `expiry_ms`: how long a coordinator waits for the tool to end a reset; None: RESET_EXPIRY_MS.
     """
@@ -54,7 +54,7 @@ class Request(NamedTuple):
 
 
 class Response(NamedTuple):
-    """A coordinator's response to a request: the request's run, and the state that it has reached."""
+    """A coordinator's response to a request: the request's run, and the present state."""
 
     run: str
     state: str
@@ -62,25 +62,26 @@ class Response(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """The group's policy: silent members, the wait for joins, probes, the least session timeout, the limit of moves."""
+    """The group's policy: silent members, the wait for joins, probes, the shortest session timeout, the limit of
+    moves."""
 
-    on_timeout: str = "evict"  # or "fail": the group is marked failed, the draft's way
+    on_timeout: str = "evict"  # or "fail": the group is marked as failed, as in the draft
     max_rebalance_retries: int = MAX_REBALANCE_RETRIES
-    evict_grace_ms: int | None = None  # None: the evicted member's own session timeout
+    evict_grace_ms: int | None = None  # None: the session timeout of the evicted member
     initial_delay_ms: int = 0
     probe_interval_ms: int | None = None  # None: nobody is probed
-    max_probes: int = MAX_PROBES  # answers in a row without progress: dead inside
-    session_timeout_min_ms: int = 0  # a member with less is rejected
-    max_moves: int | None = None  # of partitions with a living owner, by one raise; None: no limit
-    unknown: Fields = field(default_factory=dict)  # keys of another version, kept
+    max_probes: int = MAX_PROBES  # answers in a row without progress, after which a member is dead inside
+    session_timeout_min_ms: int = 0  # a member with a shorter one is rejected
+    max_moves: int | None = None  # most partitions with a living owner that one raise moves; None: no limit
+    unknown: Fields = field(default_factory=dict)  # keys that this version does not know, kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRecord:
     """The decisions of people about a group. `assignor` None: the members' lists decide.
 
-    `wish` and `done` are the requests and responses as they stand in the record; a key's value None is none.
-    `adoption` None: the group was not adopted (layout `legacy`: nothing of it is served).
+    `wish` and `done` are the requests and responses as they are in the record; the value None counts as missing.
+    `adoption` None: the group is not adopted (in the layout `legacy` it is not served).
     """
 
     assignor: str | None = None
@@ -88,14 +89,14 @@ class GroupRecord:
     policy: Policy = Policy()
     store_name: str = ZOOKEEPER
     store_step: int = 0
-    migration: Fields | None = None  # of the tool that moves the offsets: `goal`, and who runs it
+    migration: Fields | None = None  # of the tool that moves the offsets: the goal, and who runs the tool
     weights: Mapping[TopicPartition, int] = field(default_factory=dict)
-    racks: Mapping[TopicPartition, str] = field(default_factory=dict)  # in place of those of the replicas
+    racks: Mapping[TopicPartition, str] = field(default_factory=dict)  # in place of the racks of the replicas
     wish: Mapping[str, Fields | None] = field(default_factory=lambda: dict.fromkeys(REQUESTS))
     done: Mapping[str, Fields | None] = field(default_factory=dict)
     adoption: Adoption | None = None
-    moved: Moved | None = None  # to or from another tree: nothing is read here
-    unknown: Fields = field(default_factory=dict)  # keys of another version, kept
+    moved: Moved | None = None  # moved to or from another tree: nothing is read here
+    unknown: Fields = field(default_factory=dict)  # keys that this version does not know, kept
     unknown_offsets: Fields = field(default_factory=dict)  # the same inside `offsets`
 
     @property
@@ -109,22 +110,23 @@ class GroupRecord:
 
     @property
     def handed_over(self) -> bool:
-        """True while the group is left to consumers of Kafka's own protocol: none of ours may read it."""
+        """True while the group is left to consumers of Kafka's own protocol: no zkcoord consumer may read it."""
         return HANDED_OVER in (self.wish.get(PAUSE) or {})
 
     @property
     def left_to_kafka(self) -> bool:
-        """True once all offsets of a group that is handed over are in Kafka. Later commits there are not ours."""
+        """True once all offsets of a handed-over group are in Kafka. Later commits there are not zkcoord's."""
         return (self.wish.get(PAUSE) or {}).get(HANDED_OVER) == DONE
 
     def left_to(self, group: str) -> str:
-        """Return why tools leave a group that is handed over alone, behind its name; "": it is not handed over."""
+        """Return why tools must not touch a handed-over group, as the end of a sentence about it; "": it is not handed
+        over."""
         back = f"stop these, then run `zkcoord group take-back {group}`"
         return f"is handed over to consumers of Kafka's own protocol: {back}" if self.handed_over else ""
 
     @property
     def under_way(self) -> str:
-        """Return what a tool that changes the group's offsets must wait for; "": nothing."""
+        """Return what a tool that wants to change the group's offsets must wait for; "": nothing."""
         for name, what in ((RESET, "its offsets are being reset"), (DELETE, "it is being deleted")):
             if self.wish.get(name) is not None:
                 return f"{what}: wait until that is over"
@@ -132,7 +134,7 @@ class GroupRecord:
 
     @property
     def kept(self) -> GroupRecord:
-        """The record after a deletion that keeps the offsets: it says only where the offsets are."""
+        """The record after a deletion that keeps the offsets. It only says where the offsets are."""
         return GroupRecord(store_name=self.store_name, store_step=self.store_step)
 
     @property
@@ -149,12 +151,12 @@ DEFAULT_RECORD = GroupRecord()
 
 
 def _run(fields: Fields) -> str:
-    """The run of the tool that asks; "" when an edit by hand left it out."""
+    """The run of the tool that asks; "" if somebody edited the record and left it out."""
     run = fields.get("run")
     return run if isinstance(run, str) else ""
 
 
 def _expiry_ms(fields: Fields) -> int | None:
-    """How long the tool asks a coordinator to wait for it; None when it does not say so in a whole number."""
+    """How long, in ms, the tool asks a coordinator to wait for it. None: it does not say so in a whole number."""
     expiry_ms = fields.get("expiry_ms")
     return expiry_ms if isinstance(expiry_ms, int) and not isinstance(expiry_ms, bool) and expiry_ms > 0 else None

@@ -1,23 +1,25 @@
-"""Announced ranges: a member writes down what it is about to process, and the next owner processes exactly that.
+"""Announced ranges: a member writes down the range that it is about to process, and the next owner processes exactly
+that.
 
-A member announces in its status before it processes. What it announced of a partition counts while no commit has passed
-it, that is, while the committed offset is the range's start; offsets only grow, so what is over stays over. It may
-stand in several places at once, none of which is taken away before the next has it:
+A member announces in its status before it processes. An announced range counts while no commit has passed it, that is,
+while the committed offset is the range's start. Offsets only grow, so a range that is over stays over. A range may be
+in several places at once. It is removed from none of them before the next place has it:
 
     a status                  of a dead member, or of a living one that stopped in the middle of a batch
     an unacknowledged start   of a dead member, which had been handed the range
     the group's state         when a start that was refused as a whole is removed
 
-In other offset stores than ZooKeeper a coordinator does not know the committed offset. There every range counts, and
+In offset stores other than ZooKeeper a coordinator does not know the committed offset. There every range counts, and
 the receiver compares it with the offset at which it starts.
 
-Of several that count, the highest generation's is handed on. The owner's own announcements are its own affair while it
-lives, so only partitions that no living member owns are looked at: nobody can commit those meanwhile.
+If several ranges count, the one of the highest generation is handed on. A living owner handles its own announcements.
+So only partitions without a living owner are considered here: nobody can commit those meanwhile.
 
-Beside old members nobody hands ranges on: whoever of ours claims a partition reads the statuses for them, and only its
-acknowledgement takes them into its own status. It may die in between, and the old members may be gone by then. So where
-owners are claims, one of ours is not enough (F217, F235): a range counts until the status of whoever claimed its
-partition says that it holds it, or, beside old members where the coordinator knows commits, until one has passed it.
+Beside old members nobody hands ranges on. A zkcoord member that claims a partition reads the statuses for them, and
+only its acknowledgement takes them into its own status. It may die in between, and the old members may be gone by then.
+So where owners are claims, a zkcoord owner alone does not end a range (F217, F235). The range counts until the
+claimer's status says that it holds the partition, or, beside old members where the coordinator knows commits, until a
+commit has passed the range.
 """
 
 from __future__ import annotations
@@ -38,13 +40,13 @@ from zkcoord.core.topics import dropped
 from zkcoord.core.view import PING, Channel, GroupView, Member, Owner
 
 REPLAY = "replay"
-"""A member that offers this takes announced ranges with its starts."""
+"""A member that offers this accepts announced ranges in its starts."""
 
 Ranges = Mapping[TopicPartition, list[Announced]]
 
 
 class _Open(NamedTuple):
-    """A channel's announced ranges of partitions that nobody has taken over, and the channels that say so: its own, and
+    """A channel's announced ranges that nobody has taken over, and the channels from which this follows: its own, and
     those of the owners whose statuses tell it."""
 
     ranges: tuple[tuple[TopicPartition, Announced], ...]
@@ -57,10 +59,11 @@ class _Open(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OpenRanges:
-    """The announced ranges of partitions that nobody has taken over yet.
+    """The announced ranges that nobody has taken over yet.
 
-    Invariant: `found` is the answer to the view's parts that are kept here, `_of` that of each channel. A channel's is
-    made anew when a channel that tells it is another one, and all are when members, owners, mode or store are.
+    Invariant: `found` is the answer to the parts of the view that are kept here, and `_of` holds the answer for each
+    channel. The answer for a channel is computed again when a channel on which it depends has changed. All are computed
+    again when members, owners, mode or store have changed.
     """
 
     found: Ranges = field(default_factory=dict)
@@ -70,10 +73,10 @@ class OpenRanges:
     _channels: Mapping[str, Channel] = field(default_factory=dict)
     _mode: GroupMode = COORDINATED
     _store: str = ZOOKEEPER
-    _of: Mapping[str, _Open] = field(default_factory=dict)  # of channels in which something stands
+    _of: Mapping[str, _Open] = field(default_factory=dict)  # of channels that hold ranges
 
     def seen(self, view: GroupView) -> OpenRanges:
-        """With the answer to this view."""
+        """Return a copy with the answer for this view."""
         same = view.members is self._members and view.owners is self._owners and view.mode is self._mode
         same = same and view.record.store_name == self._store
         if same and view.state.replay is self._replay and view.channels is self._channels:
@@ -107,7 +110,7 @@ _EVERYTHING = _Everything()
 
 
 def taken_over(view: GroupView, thread: str) -> Container[TopicPartition]:
-    """Return those of this owner's partitions of which it was handed what was announced, or never can be."""
+    """Return those of this owner's partitions whose announced ranges it was handed, or never can be handed."""
     consumer_id = consumer_of(thread)
     if consumer_id not in view.members:
         return ()
@@ -117,7 +120,8 @@ def taken_over(view: GroupView, thread: str) -> Container[TopicPartition]:
 
 
 def takers(view: GroupView, found: Ranges) -> frozenset[str]:
-    """Return the consumers whose statuses tell when these ranges are taken over: none where something else does."""
+    """Return the consumers whose statuses tell when these ranges are taken over. Empty where something else tells
+    it."""
     if not _told_by_status(view):
         return frozenset()
     owners = {consumer_of(view.owners[partition].thread) for partition in found if partition in view.owners}
@@ -125,7 +129,7 @@ def takers(view: GroupView, found: Ranges) -> frozenset[str]:
 
 
 def _told_by_status(view: GroupView) -> bool:
-    """True when only its status tells what of its partitions a consumer has taken over."""
+    """True when only a consumer's status tells which partitions it has taken over."""
     return not granted_with_ranges(view) and (view.mode.coordinated or not _knows_commits(view))
 
 
@@ -135,7 +139,7 @@ def _handed(channel: Channel) -> bool:
 
 
 def _open(view: GroupView, channel: Channel) -> _Open:
-    """The announced ranges in a channel, of partitions that nobody has taken over."""
+    """The announced ranges in a channel, without those that somebody has taken over."""
     owners = view.owners
     all_of = [channel.announced, *(command.replay for command in channel.commands if command.replay)]
     ranges = [each for announced in all_of for each in announced.items()]
@@ -152,19 +156,20 @@ _NOBODY = Owner("", -1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replays:
-    """One group's announced ranges that count: partition -> the range to be handed on with its grant."""
+    """One group's announced ranges that count: partition -> the range that goes with its grant."""
 
     counting: Mapping[TopicPartition, Announced] = field(default_factory=dict)
-    unknown: frozenset[TopicPartition] = frozenset()  # announced, and the committed offset is still to be read
+    unknown: frozenset[TopicPartition] = frozenset()
+    # partitions with ranges whose committed offset is still to be read
 
     def granted(self, receiver: Member, partition: TopicPartition) -> tuple[int, int] | None:
-        """The range that goes along when a member is granted the partition. A member that cannot be asked for its
-        status is handed none: it could be too much (`core.replay_quota`)."""
+        """The range that goes with the grant of a partition to this member. A member that cannot be pinged for its
+        status is handed none: it could be too many (`core.replay_quota`)."""
         announced = self.counting.get(partition) if receiver.offers >= {REPLAY, PING} else None
         return None if announced is None else (announced.start, announced.end)
 
     def need(self, channel: Channel) -> bool:
-        """True while the channel holds a range that is still to be handed on, and may stand nowhere else."""
+        """True while the channel holds a range that is still to be handed on, and may be nowhere else."""
         if not self.counting and not self.unknown:
             return False
         named = [*channel.announced, *(p for command in channel.commands for p in command.replay)]
@@ -189,8 +194,8 @@ def _knows_commits(view: GroupView) -> bool:
 
 
 def _counts(view: GroupView, partition: TopicPartition, announced: Announced) -> bool:
-    """True when it begins at the committed offset, and is of the present incarnation of its topic: a topic that was
-    created again may stand at the same offset."""
+    """True when the range begins at the committed offset, and belongs to the present incarnation of its topic. (A topic
+    that was created again may have the same committed offset.)"""
     number = view.incarnations.get(partition.topic, 0)
     if number and announced.incarnation not in (0, number):
         return False
@@ -200,8 +205,8 @@ def _counts(view: GroupView, partition: TopicPartition, announced: Announced) ->
 def kept(view: GroupView, found: Replays) -> tuple[list[SetState], frozenset[tuple[str, str]]]:
     """Return (the change of the state, the refused starts that must stay: consumer, sequence).
 
-    The ranges of refused starts are kept in the state before the starts are removed, until they are handed on or over.
-    A start stays while the state has no room for its ranges.
+    The ranges of refused starts are kept in the state before the starts are removed, until the ranges are handed on or
+    over. A start stays while the state has no room for its ranges.
     """
     starts = [
         (name, command)

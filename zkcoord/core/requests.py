@@ -1,4 +1,4 @@
-"""People's requests in a group's record, and the responses. A request stands until it is taken back or carried out.
+"""People's requests in a group's record, and the responses. A request stays until it is taken back or carried out.
 
     hold       members read on, what is available is granted, nothing is stopped     until it is taken back
     pause      everything is stopped, nothing granted                                until it is taken back
@@ -7,7 +7,8 @@
     delete     what the group leaves behind is removed                               once
     poke       old members are made to claim again (`core.beside`)                   once
 
-A response names the request's run, so that a tool recognises its own. One to a refused request says why.
+A response names the request's run, so that a tool recognises the response to its own request. If the request is
+refused, the response says why.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ HELD, PAUSED, STOPPED, DONE, REFUSED, DELETING = "held", "paused", "stopped", "d
 
 
 def deleting(view: GroupView) -> bool:
-    """True once a deletion has begun: whoever joins now waits until it is over."""
+    """True once a deletion has begun. A consumer that joins now waits until the deletion is over."""
     request, response = view.record.requests.get(DELETE), view.record.responses.get(DELETE)
     return request is not None and response is not None and response.run == request.run and response.state == DELETING
 
 
 def paused(view: GroupView) -> bool:
-    """True while everything is stopped and nothing granted."""
+    """True while everything is stopped, and nothing is granted."""
     stopped = view.record.moved is not None or not {PAUSE, RESET}.isdisjoint(view.record.requests)
     return stopped or deleting(view)
 
@@ -43,22 +44,24 @@ def has_paused(record: GroupRecord) -> bool:
 
 
 def has_stopped(record: GroupRecord) -> bool:
-    """True once everything was stopped for a reset: nobody reads, and the tool of that run may write offsets."""
+    """True once everything was stopped for a reset. Nobody reads, and the tool with that run may write offsets."""
     request, response = record.requests.get(RESET), record.responses.get(RESET)
     return request is not None and response == Response(request.run, STOPPED)
 
 
 def rebalancing(view: GroupView) -> bool:
-    """True while a rebalance is requested, and not refused."""
+    """True while a rebalance is requested and not refused."""
     requests = view.record.requests
     return REBALANCE in requests and _OBSTACLES.keys().isdisjoint(requests)
 
 
 def responses(view: GroupView, available: Available, *, waiting: bool) -> list[WriteResponse]:
-    """Respond to requests, where that can be done now; of a deletion only its beginning (`core.retention` ends it).
+    """Respond to the requests for which that can be done now. Of a deletion only the beginning is answered here
+    (`core.retention` ends it).
 
-    `waiting`: a requested rebalance is not carried out yet, and its response comes afterwards: for joins nothing can be
-    raised, or what it forgave cannot be granted yet, and only the request would tell the next coordinator of it.
+    `waiting`: a requested rebalance is not carried out yet, so its response comes later. Either the group waits for
+    joins and cannot raise, or a partition that the request forgave cannot be granted yet, and only the request would
+    tell the next coordinator of it.
     """
     if not view.answerable:
         return []
@@ -118,7 +121,7 @@ _OBSTACLES = {
 
 
 def begin_deletion(view: GroupView, request: Request) -> WriteResponse:
-    """Begin a deletion, or refuse it while anybody is registered, or it is of old consumers."""
+    """Begin a deletion. Refuse it while a consumer is registered, or if the group was adopted from old consumers."""
     if view.record.adoption is not None:
         return WriteResponse(request=DELETE, run=request.run, state=REFUSED, reason=ADOPTED, ends=True, why=ADOPTED)
     if view.members:
@@ -128,8 +131,8 @@ def begin_deletion(view: GroupView, request: Request) -> WriteResponse:
 
 
 def _nobody_reads(view: GroupView, available: Available) -> bool:
-    """True when nobody reads any more: all that is owned could be granted (no member has it, nor somebody evicted who
-    may not have noticed yet), and no member is to start or stop anything."""
+    """True when nobody reads any more: every owned partition could be granted (no member owns it, and no evicted
+    consumer that may not have noticed), and no member still has to start or stop anything."""
     if not all(map(available, view.owners.values())):
         return False
     channels = (channel for c, channel in view.channels.items() if c in view.members)

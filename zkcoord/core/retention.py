@@ -1,11 +1,12 @@
-"""The end of a group: its deletion on request, and its removal when it was empty for its retention.
+"""The end of a group: its deletion on request, and its removal when it has been empty for its retention.
 
-A group's offsets go only when somebody asks for it; record and state go only together with them. So a group is removed
-whole when its deletion was asked for with the offsets, or when it has none and was without members long enough.
+A group's offsets are removed only when somebody asks for it; record and state are removed only together with them. So a
+whole group is removed when its deletion with offsets was requested, or when it has no offsets and has had no members
+for long enough.
 
-This time must outlive failovers, and no wall clock is trusted: the coordinator adds up what it has seen on its own
-monotonic clock and notes it in the state, a few times in a whole retention. Time that no coordinator has seen does not
-count. So a group is never removed too early, and at most one such step later for each failover.
+This time must outlive failovers, and no wall clock is trusted. So the coordinator adds up the time that it has seen on
+its own monotonic clock, and notes the sum in the state a few times in a retention. Time that no coordinator has seen
+does not count. So a group is never removed too early, and for each failover at most one such step too late.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from zkcoord.core.requests import DONE, deleting
 from zkcoord.core.view import GroupView
 
 RETENTION_MS = 7 * 24 * 3_600_000
-"""A group without members and offsets is kept this long, as Kafka's `offsets.retention.minutes` of 2.0 and newer. An
-adopted group is kept until it is released, and one that was moved to another tree for ever."""
+"""ms for which a group without members and offsets is kept; it equals Kafka's `offsets.retention.minutes` since 2.0. An
+adopted group is kept until it is released, and a group that was moved to another tree is kept for ever."""
 
 STEPS = 7
-"""A group's time without members is noted this many times in a retention."""
+"""How many times in one retention the time without members is noted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +32,12 @@ class Retention:
     """The time for which coordinators have seen one group without members."""
 
     retention_ms: int = RETENTION_MS
-    _since_ms: int | None = None  # what was noted before it, is in `_noted_ms`; None: members, or a request
+    _since_ms: int | None = None  # time before it is in `_noted_ms`; None: there are members or a request
     _noted_ms: int = 0
-    offsets_kept: bool = False  # it was looked: there are offsets
+    offsets_kept: bool = False  # True if the group was found to have offsets
 
     def seen(self, view: GroupView, now_ms: int) -> Retention:
-        """The group as it is now."""
+        """The retention for this view of the group."""
         record = view.record
         if view.members or record.requests or record.adoption is not None or record.moved is not None:
             return Retention(self.retention_ms)
@@ -44,15 +45,15 @@ class Retention:
         return Retention(self.retention_ms, since_ms, view.state.empty_ms, self.offsets_kept or bool(view.offsets))
 
     def empty_ms(self, now_ms: int) -> int:
-        """How long it has been empty; 0 while it is not."""
+        """ms for which the group has been empty; 0 while it is not."""
         return 0 if self._since_ms is None else self._noted_ms + now_ms - self._since_ms
 
     def past(self, now_ms: int) -> bool:
-        """True when it may go, unless it has offsets."""
+        """True when the group may be removed, unless it has offsets."""
         return self._since_ms is not None and self.empty_ms(now_ms) >= self.retention_ms
 
     def note(self, view: GroupView, now_ms: int) -> int | None:
-        """The time to note in the state now; None: nothing is to be noted."""
+        """The time to note in the state now. None: nothing is to be noted."""
         if view.members:
             return 0 if view.state.empty_ms or view.state.deleted else None
         empty_ms = self.empty_ms(now_ms)
@@ -60,23 +61,23 @@ class Retention:
         return empty_ms if due and not self.past(now_ms) else None
 
     def wake_at_ms(self, now_ms: int) -> int | None:
-        """When the next step is due; None: nothing is waited for."""
+        """When the next step is due. None: nothing is waited for."""
         if self._since_ms is None or self.past(now_ms):
             return None
         return self._since_ms + min(self.retention_ms // STEPS, self.retention_ms - self._noted_ms)
 
 
 def asks_for_offsets(view: GroupView, retention: Retention, now_ms: int) -> bool:
-    """True while it must be known whether the group has offsets: what was known for an earlier reason is forgotten."""
+    """True while it must be known whether the group has offsets. An earlier answer is forgotten."""
     if not view.answerable:
         return False
     return deleting(view) or (retention.past(now_ms) and not retention.offsets_kept)
 
 
 def clear(view: GroupView, retention: Retention, before: Sequence[Decision], now_ms: int) -> list[Decision]:
-    """Remove the group, or note its time, if it is due; `before`: the earlier decisions of the same step.
+    """Remove the group, or note its time, if that is due. `before` are the earlier decisions of the same step.
 
-    Of a group that has members again `empty_ms` is 0, and the group does not count as deleted any more.
+    When the group has members again, `empty_ms` becomes 0, and the group does not count as deleted any more.
     """
     if deleting(view):
         request = view.record.requests[DELETE]

@@ -1,4 +1,4 @@
-"""How bad it is what the doctor or the audit has found."""
+"""How bad a finding of the doctor or the audit is."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Severity(IntEnum):
-    """How bad a finding is; a larger one is worse. For programs it is its name."""
+    """How bad a finding is; a larger value is worse. Programs see its name."""
 
     OK = 0
     INFO = 1

@@ -1,4 +1,4 @@
-"""The group state as a value: a coordinator leaves it to the next one. `tree.state` is its codec."""
+"""The group state as a value. A coordinator leaves it to the next one. `tree.state` is its codec."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from zkcoord.core.model import TopicPartition
 
 
 class Announced(NamedTuple):
-    """A range that a member was about to process, with the generation of its start, and the number of the topic's
-    incarnation (0: untold). See `core.replay`."""
+    """A range that a member was about to process, the generation of its start, and the number of the topic's
+    incarnation (0: not told). See `core.replay`."""
 
     start: int
     end: int
@@ -21,7 +21,8 @@ class Announced(NamedTuple):
 
 
 class Quarantine(NamedTuple):
-    """Why a partition is given to nobody, and the newest member's czxid then: a newer one is given a try."""
+    """Why a partition is given to nobody, and the czxid of the newest member at that time: a newer member is given a
+    try."""
 
     why: str
     czxid: int
@@ -29,7 +30,7 @@ class Quarantine(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why the group was given up, and in which generation. In JSON `{"error":…,"since_generation":…}`."""
+    """Why the group was given up, and in which generation. In JSON it is `{"error":…,"since_generation":…}`."""
 
     error: str
     since_generation: int
@@ -37,21 +38,22 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupState:
-    """The state as the coordinator wrote it last. `tree.plan` sets `incarnations` when it removes marks."""
+    """The state that the coordinator wrote last. `tree.plan` sets `incarnations` when it removes marks."""
 
     generation: int = 0
     target: str = ""  # the digest of this generation's assignment
-    stopping: bool = False  # eager: everybody stops, nobody is granted anything yet
+    stopping: bool = False  # eager: all members stop, and nobody is granted anything yet
     refused: Mapping[str, str] = field(default_factory=dict)  # consumer id or partition -> why it is left out
     failed: Failure | None = None
     quarantined: Mapping[TopicPartition, Quarantine] = field(default_factory=dict)  # given to nobody
     replay: Mapping[TopicPartition, Announced] = field(default_factory=dict)  # ranges that no channel holds any more
-    incarnations: int = 0  # the highest number in a mark that was removed
-    until: TopicPartition | None = None  # moves that count stop here, see `core.budget`
-    mode: Mode = Mode.COORDINATED  # as noted; the next coordinator renews marks when it finds the group coordinated
-    problem: str | None = None  # why the assignment is not what was asked for
-    empty_ms: int = 0  # how long coordinators have seen it without members
-    deleted: bool = False  # it was deleted, its offsets were kept, and no member has been seen since
-    brokers: Mapping[int, str] = field(default_factory=dict)  # the racks that the target was made of, by broker id
+    incarnations: int = 0  # the highest number in a removed mark
+    until: TopicPartition | None = None  # the last partition that may move, see `core.budget`
+    mode: Mode = Mode.COORDINATED
+    # the mode when it was last written; a coordinator renews marks when it finds the group coordinated again
+    problem: str | None = None  # why the assignment differs from the requested one
+    empty_ms: int = 0  # ms without members, as far as coordinators saw
+    deleted: bool = False  # True if it was deleted with its offsets kept, and no member has been seen since
+    brokers: Mapping[int, str] = field(default_factory=dict)  # broker id -> rack, from which the target was computed
     forgiven: Mapping[str, str] = field(default_factory=dict)
-    # by a request: consumer -> what it refused up to this sequence of its channel, while that stands in its status
+    # by a request: consumer -> highest sequence of its forgiven refusals, while one is in its status

@@ -1,10 +1,11 @@
-"""The group's offset store: who can use it, who is told to, and when a step to another one is done.
+"""The group's offset store: which members can use it, which members are told to, and when a step to another store is
+done.
 
-The group's record names the store and the number of the step that led to it. Each member is told both by an
-`offset-store`, and says in its status what it obeyed last. Whatever stands in a member's channel it obeys first: so a
-member has *come to* a store when its status says so, or its last outstanding `offset-store`.
+The group's record names the store, and the number of the step that led to it. Each member is told both by an
+`offset-store`, and says in its status which one it obeyed last. A member first obeys everything in its channel. So it
+has *come to* a store when its status names the store, or the last `offset-store` in its channel does.
 
-A member that was never told uses ZooKeeper. So in a group that was never moved nobody is told anything.
+A member that was never told uses ZooKeeper. So in a group that was never moved, nobody is told anything.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from zkcoord.core.record import ZOOKEEPER, GroupRecord
 from zkcoord.core.view import OFFSET_STORE, REJECT, START, Channel, GroupView, Member
 from zkcoord.core.words import some
 
-"""Members that a problem names one by one."""
+"""Number of members that a problem names one by one."""
 
 
 class StoreStep(NamedTuple):
@@ -29,14 +30,14 @@ class StoreStep(NamedTuple):
 
 
 def can_use(member: Member, store: str) -> bool:
-    """True when a member can keep its offsets there. One that says nothing can use ZooKeeper alone."""
+    """True when a member can keep its offsets there. A member that names no store can use only ZooKeeper."""
     if store not in (member.stores or (ZOOKEEPER,)):
         return False
     return store == ZOOKEEPER or OFFSET_STORE in member.offers
 
 
 def come_to(channel: Channel) -> StoreStep:
-    """The store that its consumer uses once it has obeyed what stands in its channel."""
+    """The store that the consumer uses once it has obeyed everything in its channel."""
     for command in reversed(channel.commands):
         if command.option == OFFSET_STORE and command.error is None:
             return StoreStep(command.store_name, command.store_step)
@@ -50,12 +51,13 @@ def _is_there(record: GroupRecord, known: StoreStep) -> bool:
 
 
 def may_start(view: GroupView, consumer_id: str) -> bool:
-    """True when a start that names the record's store finds its receiver at that store."""
+    """True when the receiver of a start will be at the record's store when it obeys the start."""
     return _is_there(view.record, come_to(view.channels[consumer_id]))
 
 
 def store_changes(view: GroupView, timeouts: AckTimeouts, now_ms: int) -> list[ChangeStore]:
-    """Tell members to use the record's store: those that can and were not told yet; one such command at a time."""
+    """Tell members to use the record's store: those that can use it and were not told yet. A member has one such
+    command at a time."""
     record = view.record
     found = []
     for consumer_id in sorted(view.members.keys() & view.channels.keys()):
@@ -73,10 +75,10 @@ def store_changes(view: GroupView, timeouts: AckTimeouts, now_ms: int) -> list[C
 
 
 def lagging(view: GroupView) -> dict[str, str]:
-    """Members that have not come to the record's store, each with the reason; none: the step to it is done.
+    """The members that have not come to the record's store, each with the reason. Empty: the step to it is done.
 
-    A member that cannot use the store is given nothing. So it counts only while it may still read. Old members never
-    do: beside them no step is taken.
+    A member that cannot use the store is given nothing, so it counts only while it may still read. Old members never
+    come to a store: beside them no step is made.
     """
     found = {}
     for consumer_id, member in sorted(view.members.items()):
@@ -109,7 +111,7 @@ def _may_read(view: GroupView, member: Member, channel: Channel | None) -> bool:
 
 
 def store_problem(view: GroupView) -> str | None:
-    """The members that are given nothing since they cannot use the group's store, and who must act."""
+    """The members that are given nothing because they cannot use the group's store, and who must act."""
     store = view.record.store_name
     unable = sorted(c for c in view.members.keys() & view.channels.keys() if not can_use(view.members[c], store))
     if not unable:

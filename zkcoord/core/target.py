@@ -1,4 +1,4 @@
-"""The assignment that the coordinator wants, asked for again when what it depends on has changed."""
+"""The assignment that the coordinator wants. The assignor is asked again when one of its inputs has changed."""
 
 from __future__ import annotations
 
@@ -19,43 +19,46 @@ from zkcoord.core.view import STOP, GroupView, Instance, Member
 Digest = Callable[[Mapping[TopicPartition, str]], str]
 
 PROBLEM_CHARS_MAX = 1_000
-"""Characters of a problem in the group's state: an exception's text may be of any length."""
+"""Characters of a problem in the group's state. The limit is needed since an exception's text may have any length."""
 
 SHOWN_MAX = 10
-"""Partitions that a problem names one by one."""
+"""Number of partitions that a problem names one by one."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Invariant: `wanted` and its digest are the answer to `_key`: all that was asked about, without the owners.
+    """Invariant: `wanted` and its digest are the answer to `_key`, which holds all inputs except the owners.
 
-    Owners are left out since a stable assignor answers the same at every tree on the way to its target
+    Owners are left out because a stable assignor gives the same answer on every tree on the way to its target
     (`assignors/sticky/sticky.py`).
 
-    `assignment` is what is to be reached now: `wanted`, less what a budget of moves leaves for later (`waiting`).
+    `assignment` is what is to be reached now: `wanted`, except for moves that a budget leaves for later (`waiting`).
     """
 
     assignment: Mapping[TopicPartition, str] = field(default_factory=dict)
     topics: frozenset[str] = frozenset()  # of the assignment
     digest: str = ""
     instances: Mapping[str, Instance] = field(default_factory=dict)  # the static members that the state must remember
-    problem: str | None = None  # why the assignment is not what was asked for
-    unanswered: bool = False  # by the assignor: the last target stands, and the generation with it
+    problem: str | None = None  # why the assignment differs from the requested one
+    unanswered: bool = False  # the assignor gave no valid answer: the last target and the generation stay
     until: TopicPartition | None = None
-    waiting: Mapping[TopicPartition, str] = field(default_factory=dict)  # to be moved by a later raise: present thread
+    waiting: Mapping[TopicPartition, str] = field(default_factory=dict)
+    # partition that a later raise moves -> present thread
     wanted: Mapping[TopicPartition, str] = field(default_factory=dict)
-    reserved: Mapping[TopicPartition, str] = field(default_factory=dict)  # beside `wanted`: shares of absent members
-    from_owners: KeptDifference = field(default_factory=KeptDifference)  # to `wanted`, while the group has a budget
+    reserved: Mapping[TopicPartition, str] = field(default_factory=dict)
+    # in addition to `wanted`: shares of absent members
+    from_owners: KeptDifference = field(default_factory=KeptDifference)
+    # difference from the owners to `wanted`, while the group has a budget
     _wanted_digest: str = ""
     _static: Mapping[str, str] = field(default_factory=dict)  # consumer id of a static member -> instance
-    _limited: object = None  # the inputs of `assignment` and `digest` under a budget
+    _limited: object = None  # inputs of `assignment` and `digest` under a budget
     _key: object = None
     _asked: Sequence[Member] = ()
-    _subscribers: tuple[Subscriber, ...] = ()  # invariant: those of `_asked`
-    _name: str = ""  # of the assignor that was asked last
+    _subscribers: tuple[Subscriber, ...] = ()  # invariant: made from `_asked`
+    _name: str = ""  # name of the assignor that was asked last
 
     def forgotten(self) -> Target:
-        """Return a copy that asks the assignor again at the next step, even if nothing has changed."""
+        """Return a copy that asks the assignor again at the next step, even if no input has changed."""
         return fast_replace(self, _key=None)
 
     def asked(
@@ -68,11 +71,11 @@ class Target:
         away: Sequence[Member] = (),
         barred: Exclusions = Exclusions(),
     ) -> Target:
-        """The target of this view. The assignor is asked again unless everything that it was asked about still holds:
-        a step costs its change.
+        """The target of this view. The assignor is asked again only if an input has changed, so a step costs only its
+        changes.
 
-        `away`: static members whose share waits for them. They are asked for like the others, and given nothing else.
-        `barred`: what goes to somebody else than the assignor says, or to nobody.
+        `away` are static members whose share waits for them. The assignor is asked for them, too, and they are given
+        nothing else. `barred` names partitions that must go to another member than the assignor says, or to nobody.
         """
         members = sorted([*eligible, *away], key=lambda m: m.consumer_id)
         subscribers = self._subscribers if members == self._asked else tuple(map(_subscriber, members))
@@ -133,7 +136,7 @@ class Target:
         return fast_replace(answered, _wanted_digest=answered._digest(wanted, digest))
 
     def _not_waited_for(self, eligible: Sequence[Member]) -> str | None:
-        """Static members of which more would have to be remembered than the state takes."""
+        """The static members whose shares have no room in the state."""
         names = sorted(
             {m.instance for m in eligible if m.instance is not None and is_static(m)} - self.instances.keys()
         )
@@ -144,12 +147,13 @@ class Target:
         )
 
     def _digest(self, assignment: Mapping[TopicPartition, str], digest: Digest) -> str:
-        """The digest of an assignment and of the shares that wait for absent members, with stable names of threads."""
+        """The digest of an assignment and of the shares that wait for absent members. Threads have stable names in
+        it."""
         whole = {**assignment, **self.reserved} if self.reserved else assignment
         return digest({p: stable_name(t, self._static) for p, t in whole.items()} if self._static else whole)
 
     def within_budget(self, view: GroupView, until: TopicPartition | None, digest: Digest) -> Target:
-        """Return a copy that leaves partitions behind `until` where they are, if the record limits the moves."""
+        """Return a copy that leaves partitions after `until` where they are, if the record limits the moves."""
         if not limited(view):
             until, left, from_owners = None, {}, self.from_owners
         else:
@@ -174,7 +178,7 @@ class Target:
         )
 
     def next_moves(self, view: GroupView, digest: Digest, *, at_rest: bool) -> Target:
-        """Return a copy with what a raise may move now: the next `max_moves` when at rest, else nothing."""
+        """Return a copy with the moves that a raise may make now: the next `max_moves` when at rest, else none."""
         misplaced = self.from_owners.between(view.owners, self.wanted).value.misplaced
         moving = list(moves(view, self.wanted, misplaced))[: view.record.policy.max_moves if at_rest else 0]
         return self.within_budget(view, moving[-1] if moving else None, digest)
@@ -182,7 +186,7 @@ class Target:
     def _last_answer(
         self, view: GroupView, given: AssignorInput, barred: Exclusions, joined: Mapping[str, int]
     ) -> Target:
-        """The last target where its thread can still have the partition; else the next thread that an outstanding stop
+        """The last target's thread, if it can still have the partition; else the next thread that an outstanding stop
         names; else the present owner; else nobody ("")."""
         stopping = _stopping(view)
         threads = {s.consumer_id: s.threads for s in given.subscribers}
@@ -219,7 +223,7 @@ def _subscriber(member: Member) -> Subscriber:
 
 
 def _joined(eligible: Iterable[Member]) -> dict[str, int]:
-    """Consumer -> the czxid of its registration, of members that can be given work."""
+    """Consumer -> the czxid of its registration, for members that can be given partitions."""
     return {m.consumer_id: m.czxid for m in eligible}
 
 
@@ -228,7 +232,7 @@ def _question(
 ) -> AssignorInput:
     """The group as an assignor sees it: partitions of outstanding stops count as free (docs/protocol.md, section 8).
 
-    `known`: what counts as owned where nobody of them owns it.
+    `known` holds what counts as owned where none of the subscribers owns the partition.
     """
     wanted = {topic for s in subscribers for topic in s.threads}
     topics = {topic: ids for topic, ids in view.topics.items() if topic in wanted}
@@ -247,9 +251,9 @@ def _question(
 
 
 def _stopping(view: GroupView) -> dict[TopicPartition, str]:
-    """The partitions of outstanding stops: partition -> the thread that is to have it next, "" for none.
+    """The partitions of outstanding stops: partition -> the thread that is meant to have it next, "" for none.
 
-    Without partitions that another member owns by now: their former owner has released them before the rest.
+    Partitions that another member owns by now are left out: their former owner has released them before the rest.
     """
     found: dict[TopicPartition, str] = {}
     for consumer_id, channel in view.channels.items():

@@ -44,7 +44,7 @@ class KafkaCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitOutcome:
-    """What became of each partition of one commit.
+    """The outcome of each partition of one commit.
 
     `refused`: Kafka did not take it. `unknown`: Kafka did not answer in time, and the commit may still arrive late.
     """
@@ -54,25 +54,25 @@ class CommitOutcome:
     unknown: Mapping[TopicPartition, ZkcoordError] = field(default_factory=dict)
 
     def error(self) -> ZkcoordError | None:
-        """Return the error of the first partition that is not done, None if all are."""
+        """Return the error of the first partition that is not done. None: all are done."""
         failed = {**self.refused, **self.unknown}
         return failed[min(failed)] if failed else None
 
 
 class OffsetNode(NamedTuple):
-    """A partition's offset node: `offset` None when it holds none (empty, negative or unreadable)."""
+    """A partition's offset node. `offset` is None when it holds no offset (empty, negative or unreadable)."""
 
     offset: int | None
     mzxid: int
 
 
 class Rule(Enum):
-    """How the two stores of one group are read."""
+    """How offsets are read from the two stores of one group."""
 
     ZOOKEEPER = "zookeeper"  # Kafka is not read
     TENURE = "tenure"  # the stores `dual` and `kafka` of zkcoord
-    OLD_IN_KAFKA = "old-kafka"  # others had the group, and committed to Kafka alone: a foreign commit is theirs
-    OLD_DUAL = "old-dual"  # old members alone, which commit to both and start at the larger offset
+    OLD_IN_KAFKA = "old-kafka"  # others had the group and committed only to Kafka: a foreign commit is theirs
+    OLD_DUAL = "old-dual"  # only old members, which commit to both and start at the larger offset
 
 
 class Source(Enum):
@@ -84,7 +84,7 @@ class Source(Enum):
 
 
 class Counted(NamedTuple):
-    """The offset that counts, and where it stands; None: the reset policy decides."""
+    """The offset that counts, and its store. None: the reset policy decides."""
 
     offset: int | None
     source: Source
@@ -106,7 +106,7 @@ def in_tenure(node: OffsetNode | None, commit: KafkaCommit, tree: str) -> bool:
 def counted(
     rule: Rule, node: OffsetNode | None, commit: KafkaCommit | None, *, tree: str = "", incarnation: int = 0
 ) -> Counted:
-    """Return the offset that counts. `node` None: there is no node; `commit` None: Kafka knows none.
+    """Return the offset that counts. `node` None: there is no node. `commit` None: Kafka has no commit.
 
     `tree` is the id of this tree, `incarnation` the number of the topic's present incarnation (0: not known).
     """
@@ -129,11 +129,11 @@ def _larger(found: Counted) -> tuple[int, bool]:
 
 
 class Foreign(Enum):
-    """What an owner in the store `kafka` does about a commit that it finds in Kafka before its own."""
+    """What an owner in the store `kafka` does about a commit that it finds in Kafka before it commits."""
 
-    IGNORE = "ignore"  # its own, or the same offset
+    IGNORE = "ignore"  # an own commit, or the same offset
     ADOPT = "adopt"  # a rewind: read again from there, and write the node at once
-    OVERWRITE = "overwrite"  # ahead: following it would skip what nobody has processed
+    OVERWRITE = "overwrite"  # ahead: following it would skip records that nobody has processed
 
 
 def foreign(position: int, commit: KafkaCommit | None) -> Foreign:

@@ -1,4 +1,4 @@
-"""What a member's status tells of the times of its last commands. For people only: no decision depends on it."""
+"""What a member's status tells about the times of its last commands. For people only: no decision depends on it."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from typing import NamedTuple
 from zkcoord.core.model import TopicPartition
 
 Bounds = tuple[tuple[int, int], ...]
-"""Partition numbers as ranges: lowest and highest of each, ascending."""
+"""Ranges of partition numbers, ascending: (lowest, highest) of each."""
 
 Ranges = tuple[tuple[str, Bounds], ...]
-"""Partitions as ranges, by topic, ascending. It can be hashed: what is made of it is kept by it."""
+"""Partitions as ranges, by topic, ascending. It is hashable, so values made from it can be cached by it."""
 
 
 class Timing(NamedTuple):
-    """A part of one command. Ages are in ms, counted back from the moment when the status was written; None: not told.
+    """A part of one command. Ages are in ms, counted back from the moment at which the status was written. None: not
+    told.
 
-    `seen_ms`: the member had read the command; `stopped_ms`: its application read nothing of these any more;
-    `committed_ms`: no commit held their release back any more, and it was sent; `first_record_ms`: the application was
-    handed the first record of these.
+    `seen_ms`: the member had read the command. `stopped_ms`: its application did not read these partitions any more.
+    `committed_ms`: no commit delayed their release any more, and it was sent. `first_record_ms`: the application was
+    handed the first record of them.
     """
 
     sequence: str  # ten digits

@@ -1,4 +1,4 @@
-"""What Kafka may be asked about its topics and brokers, and what it answers."""
+"""What a coordinator may ask Kafka about its topics and brokers, and Kafka's answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Partitions = Mapping[int, tuple[int, ...]]
 
 
 class Kind(Enum):
-    """What may be asked."""
+    """The kinds of questions."""
 
     LIST = "list"  # all topics: names and partitions, without ids
     DESCRIBE = "describe"  # these topics, with their ids
@@ -26,7 +26,7 @@ class Question(NamedTuple):
 
 
 class Broker(NamedTuple):
-    """Where a broker listens, and its rack if it has one."""
+    """A broker's address, and its rack if it has one."""
 
     host: str
     port: int
@@ -34,7 +34,8 @@ class Broker(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """All topics of a cluster: name -> `shape_of` its partitions. `whole`: a controller and brokers were named, too."""
+    """All topics of a cluster: name -> `shape_of` its partitions. `whole`: the answer also named a controller and
+    brokers."""
 
     cluster_id: str
     brokers: frozenset[int]
@@ -43,7 +44,8 @@ class Listed(NamedTuple):
 
 
 class Told(NamedTuple):
-    """One topic as told by name. `missing`: the broker knows no such topic. `partitions` None: it told nothing."""
+    """One topic that was asked for by name. `missing`: the broker knows no such topic. `partitions` None: it told
+    none."""
 
     topic_id: str | None = None
     partitions: Partitions | None = None
@@ -57,7 +59,7 @@ class Described(NamedTuple):
 
 
 class Cluster(NamedTuple):
-    """The brokers that are there."""
+    """The brokers that are up."""
 
     cluster_id: str
     brokers: Mapping[int, Broker]
@@ -74,7 +76,7 @@ Answer = Listed | Described | Cluster | Silent
 
 
 def shape_of(partitions: Partitions) -> str:
-    """The partitions and replicas as a short text, to see that something of them changed.
+    """The partitions and replicas as a short text. A comparison of two texts shows whether something changed.
 
     >>> shape_of({1: (2, 3), 0: (1,)})
     '0:1;1:2,3'

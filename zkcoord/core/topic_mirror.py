@@ -1,20 +1,20 @@
 """Decides which of Kafka's answers change the tree's mirror of its topics.
 
-Answers may come late, from a broker that lags, from another cluster, or with less than all. So what stands in the
-mirror is replaced only by what was confirmed:
+Answers may come late, from a broker that lags, from another cluster, or may be incomplete. So the mirror changes only
+by what was confirmed:
 
 * Only topics that were asked for by name change the mirror: a list tells which names to ask for.
-* Another id of a topic counts when a second answer says the same CONFIRM_MS later, and a list of this cluster came
-  between the two. An absence counts when all answers, also the lists, say so for ABSENT_MS. One that says otherwise
-  starts the time anew.
-* The id of a topic that was replaced or deleted counts again only when it was so by mistake. All answers must say so:
-  of the last topic of a name, while none is mirrored, for ABSENT_MS; of any other one for RETURN_MS.
-* While topics are known, a list without any counts only when lists have been so for EMPTY_MS.
-* An answer without an id changes nothing: it may be of another topic of that name. A new topic without an id is not
+* A new id of a topic counts when a second answer names it CONFIRM_MS later, and a list of this cluster came between
+  the two. An absence counts when all answers, also the lists, say so for ABSENT_MS. A contrary answer starts the time
+  again.
+* The id of a topic that was replaced or deleted counts again only if that was a mistake. All answers must name this id:
+  for ABSENT_MS if it is the last id of its name, and none is mirrored now; else for RETURN_MS.
+* While topics are known, a list without topics counts only when lists have been empty for EMPTY_MS.
+* An answer without an id changes nothing: it may be about another topic of that name. A new topic without an id is not
   mirrored.
-* A description names no cluster, so a new topic, and another id, count only with the partitions and replicas of the
-  last list: a broker of another cluster may answer between two lists of this one.
-* Under one id partitions only grow.
+* A description names no cluster, and a broker of another cluster may answer between two lists of this one. So a new
+  topic or a new id counts only if its partitions and replicas are those of the last list.
+* Under one id the number of partitions never shrinks.
 """
 
 from __future__ import annotations
@@ -37,31 +37,33 @@ from zkcoord.core.topic_answers import (
 )
 
 CONFIRM_MS = 1_000
-"""How much later the second answer must come that confirms another id: a broker that lags behind the
-controller for longer is taken out of service by it."""
+"""ms after which a second answer confirms another id. A broker that lags behind the controller for longer is taken out
+of service by the controller."""
 
 ABSENT_MS = 10_000
-"""How long all answers must say that there is no such topic. A broker that is cut off from its controller answers on,
-with what it knew before: of twenty answers in a row some come from others. Nobody misses anything meanwhile."""
+"""ms for which all answers must say that there is no such topic. A broker that is cut off from its controller goes
+on answering with what it knew before, but some of twenty answers in a row come from other brokers. The delay harms
+nobody."""
 
 RETURN_MS = 600_000
-"""How long all answers must say that a topic is one that was replaced. A broker that is cut off tells such ids, and
-while a network is split nobody else may answer. After this time the mirror is what is wrong: it must not stay so."""
+"""ms for which all answers must say that a topic is one that was replaced. A broker that is cut off tells such ids, and
+while a network is split no other broker may answer. After this time the mirror must be wrong, and must not stay so."""
 
 EMPTY_MS = 300_000
-"""So long lists without any topic count for nothing while some are known. A controller with ZooKeeper tells brokers
-that have started of each other at once, and of topics when it has elected their leaders: after a restart of all brokers
-of a large cluster that takes long."""
+"""ms for which lists without any topic are ignored while some topics are known. A controller with ZooKeeper tells
+brokers about each other as soon as they have started, but about topics only when it has elected their leaders. After a
+restart of all brokers of a large cluster that takes long."""
 
 DESCRIBE_MAX = 500
-"""Topics in one question: what a broker answers in some milliseconds, and librdkafka takes in within 150 ms of CPU."""
+"""Topics in one question. A broker answers that in some milliseconds, and librdkafka takes the answer in within 150 ms
+of CPU."""
 
 AS_KNOWN = "topics stay as they are known"
 
 NO_TOPICS = f"Kafka names no topic at all, as brokers do that have just started; {AS_KNOWN}"
 
 OVER_MAX = 1_000
-"""Ids that are remembered as over, the latest: a broker does not lag by a thousand deletions."""
+"""Number of ended ids that are remembered, newest ones. No broker lags by a thousand deletions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +76,10 @@ class Topic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mirror:
-    """The mirror as it stands in the tree. `over`: topic and id of those that were replaced or deleted, oldest first.
+    """The mirror as it is in the tree. `over` holds topic and id of those that were replaced or deleted, oldest first.
 
-    `whole`: every topic of the cluster was mirrored once. Before that nothing may be concluded from a missing topic.
+    `whole`: every topic of the cluster has been mirrored once. Before that, nothing may be concluded from a missing
+    topic.
     """
 
     cluster_id: str = ""  # "": not known yet
@@ -88,7 +91,7 @@ class Mirror:
 
 
 class PutTopic(NamedTuple):
-    """Write this topic. `replaces`: the id of the one that stood there, if it is another one."""
+    """Write this topic. `replaces` is the id of the mirrored topic that it replaces, if that is another one."""
 
     name: str
     topic: Topic
@@ -110,7 +113,7 @@ class PutBroker(NamedTuple):
 
 
 class RemoveBroker(NamedTuple):
-    """Remove this broker: it is away, and has no replica."""
+    """Remove this broker: it is down, and has no replica."""
 
     number: int
 
@@ -142,21 +145,23 @@ class Suspect(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What was asked and answered in this term. `due`: topics to be asked for by name next."""
+    """What was asked and answered in this term. `due` are the topics to ask for by name next."""
 
     suspects: Mapping[str, Suspect] = field(default_factory=dict)
-    lists: int = 0  # of this cluster
-    since_ms: int = 0  # when the first of them came
+    lists: int = 0  # number of lists of this cluster
+    since_ms: int = 0  # when the first list came
     empty_since_ms: int | None = None  # since when lists name no topic; None: the last one named some
-    shapes: Mapping[str, str] | None = None  # by the last of them
+    shapes: Mapping[str, str] | None = None  # by the last list
     due: frozenset[str] = frozenset()
-    left_out: frozenset[str] = frozenset()  # the last answer told nothing of them that counts: asking again can wait
+    left_out: frozenset[str] = frozenset()
+    # topics of which the last answer told nothing that counts: asking again can wait
     nameless: frozenset[str] = frozenset()  # topics without an id
-    checked: str = ""  # the last name of the running check of all ids
-    named: str = ""  # the last name of the running turn through the topics that groups name
+    checked: str = ""  # the last name in the running check of all ids
+    named: str = ""  # the last name in the running round over the topics that groups name
     last: Kind = Kind.DESCRIBE
-    cluster_ms: int | None = None  # when the brokers were last told; None: ask
-    problems: Mapping[Kind, str] = field(default_factory=dict)  # what is wrong with answers of a kind, and who must act
+    cluster_ms: int | None = None  # when the brokers were last told; None: ask for them
+    problems: Mapping[Kind, str] = field(default_factory=dict)
+    # kind of answers -> what is wrong with them, and who must act
 
     @property
     def urgent(self) -> bool:
@@ -165,7 +170,7 @@ class Memory:
 
     @property
     def problem(self) -> str | None:
-        """What is wrong with Kafka's answers, and who must act; None: nothing."""
+        """What is wrong with Kafka's answers, and who must act. None: nothing."""
         if self.problems:
             return next(iter(self.problems.values()))
         if not self.nameless:
@@ -177,13 +182,13 @@ class Memory:
         )
 
     def with_problem(self, kind: Kind, why: str | None) -> Memory:
-        """The same with this problem of this kind of answers; None: with none."""
+        """Return a copy with this problem for this kind of answers; with None without one."""
         others = {each: text for each, text in self.problems.items() if each is not kind}
         return replace(self, problems=others if why is None else {kind: why, **others})
 
 
 def take(mirror: Mirror, memory: Memory, answer: Answer, now_ms: int) -> tuple[Memory, tuple[Change, ...]]:
-    """Take in an answer; return the changes that it makes to the mirror."""
+    """Take in an answer. Return the changes that it makes to the mirror."""
     match answer:
         case Silent(kind, why):
             asked_ms = now_ms if kind is Kind.CLUSTER else memory.cluster_ms  # lists must not wait for it
@@ -210,7 +215,7 @@ def take(mirror: Mirror, memory: Memory, answer: Answer, now_ms: int) -> tuple[M
 
 
 def another_cluster(found: str, wanted: str) -> str:
-    """Say that the brokers are those of another cluster."""
+    """Say that the brokers belong to another cluster."""
     return (
         f"the brokers are of the cluster {found!r}, this tree's topics are of {wanted!r}: give --bootstrap-servers of "
         f"that cluster; {AS_KNOWN}"
@@ -218,7 +223,7 @@ def another_cluster(found: str, wanted: str) -> str:
 
 
 def strangers(found: str, beside: str) -> str:
-    """Say that a new tree takes no topics from a cluster that is not the one of its ZooKeeper."""
+    """Say that a new tree takes no topics from a cluster other than that of its ZooKeeper."""
     return (
         f"the brokers are of the cluster {found!r}, and /cluster/id beside this tree names {beside!r}: give "
         "--bootstrap-servers of that cluster, or correct ZooKeeper's address and chroot; no topic is taken from it"
@@ -247,7 +252,7 @@ def _listed(mirror: Mirror, memory: Memory, answer: Listed, now_ms: int) -> tupl
         cluster_ms=None if fresh else memory.cluster_ms,
     ).with_problem(Kind.LIST, None)
     confirmed = memory.lists > 0 and now_ms >= memory.since_ms + CONFIRM_MS
-    lacking = (names | before.keys()) - mirror.topics.keys()  # one list may be of a broker that lags
+    lacking = (names | before.keys()) - mirror.topics.keys()  # a single list may come from a broker that lags
     if not mirror.whole and confirmed and not lacking and after.cluster_ms is not None:
         return after, (Complete(),)
     return after, ()
@@ -267,7 +272,7 @@ def _cluster(mirror: Mirror, memory: Memory, answer: Cluster, now_ms: int) -> tu
 
 
 def _described(mirror: Mirror, memory: Memory, answer: Described, now_ms: int) -> tuple[Memory, tuple[Change, ...]]:
-    if memory.shapes is None:  # nothing of this cluster was seen yet
+    if memory.shapes is None:  # no list of this cluster was seen yet
         return memory, ()
     judge, changes, asked = _Judge(mirror, memory, memory.shapes, now_ms), list[Change](), answer.topics.keys()
     left_out = set(memory.left_out - asked)
@@ -293,20 +298,22 @@ def _described(mirror: Mirror, memory: Memory, answer: Described, now_ms: int) -
 
 
 class _Judge:
-    """Judges topics that were told by name. `suspects`: what is said against the mirror, this answer included."""
+    """Judges topics that were asked for by name. `suspects` holds what is said against the mirror, including this
+    answer."""
 
     def __init__(self, mirror: Mirror, memory: Memory, shapes: Mapping[str, str], now_ms: int) -> None:
         self.suspects = dict(memory.suspects)
         self._shapes, self._lists, self._now_ms = shapes, memory.lists, now_ms
-        self._over, self._last_over = frozenset(mirror.over), dict(mirror.over)  # the latter: name -> its latest id
+        self._over, self._last_over = frozenset(mirror.over), dict(mirror.over)  # name -> its latest id
 
     def added(self, name: str, told: Told) -> Change | None:
-        """Return the topic that is not mirrored yet; None: there is none, or not all is told that a topic needs."""
+        """Return the change that adds a topic that is not mirrored. None: there is no such topic, or the answer lacks a
+        part."""
         topic = None
         if told.partitions and told.topic_id is not None and not told.missing:
             topic = Topic(topic_id=told.topic_id, partitions=told.partitions)
             if (name, topic.topic_id) in self._over:
-                if name in self._shapes:  # its end may be a mistake
+                if name in self._shapes:  # its end may have been a mistake
                     within_ms = ABSENT_MS if self._last_over[name] == topic.topic_id else RETURN_MS
                     return PutTopic(name, topic) if self._confirmed(name, topic.topic_id, within_ms) else None
                 topic = None
@@ -316,7 +323,7 @@ class _Judge:
         return None if topic is None else PutTopic(name, topic)
 
     def changed(self, name: str, known: Topic, told: Told) -> Change | None:
-        """Return what becomes of a topic that is mirrored; None: it stays."""
+        """Return the change to a mirrored topic. None: it stays."""
         if told.missing:
             if name not in self._shapes:
                 return RemoveTopic(name, known.topic_id) if self._confirmed(name, "", ABSENT_MS) else None
@@ -345,11 +352,11 @@ class _Judge:
 
 
 def _as_listed(told: Told, shape: str | None) -> bool:
-    """True when the topic is told as the last list has it: then both brokers know of its last change."""
+    """True when the answer agrees with the last list: then both brokers know the topic's last change."""
     return told.missing if shape is None else told.partitions is not None and shape_of(told.partitions) == shape
 
 
 def over_with(over: tuple[tuple[str, str], ...], ended: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """The ids that are over, with these as the latest."""
+    """The ended ids, with these as the newest."""
     fresh = tuple(dict.fromkeys(ended))
     return (*(one for one in over if one not in fresh), *fresh)[-OVER_MAX:]

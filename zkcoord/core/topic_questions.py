@@ -1,4 +1,4 @@
-"""Decides what Kafka is asked next, so that the mirror of its topics keeps up."""
+"""Decides the next question to Kafka, so that the mirror of its topics stays up to date."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from zkcoord.core.topic_answers import Kind, Question
 from zkcoord.core.topic_mirror import DESCRIBE_MAX, Memory, Mirror
 
 RETRIED_MAX = 100
-"""Topics in one question because their last answer told nothing that counts. More of them are asked for in turn."""
+"""Topics in one question that are asked for again because their last answer told nothing that counts. If there are
+more, they take turns."""
 
 NAMED_MAX = 200
-"""Topics in one question between two others: librdkafka takes them in within 50 ms of CPU. Of more topics that groups
-name each poll asks for the next ones."""
+"""Topics in one small question between two others. librdkafka takes the answer in within 50 ms of CPU. If groups name
+more topics, each poll asks for the next ones."""
 
 CLUSTER_MS = 30_000
-"""How often brokers and their racks are asked for. A new broker is asked for at once."""
+"""ms between two questions for brokers and their racks. A new broker is asked for at once."""
 
 
 def next_question(mirror: Mirror, memory: Memory, now_ms: int) -> tuple[Question, Memory]:
-    """Return what to ask now. Lists alternate with a check of the ids of some topics, all of them in turn."""
+    """Return the next question. Lists alternate with a check of the ids of some topics, which covers all topics in
+    turn."""
     if memory.lists and (memory.cluster_ms is None or now_ms >= memory.cluster_ms + CLUSTER_MS):
         return Question(Kind.CLUSTER), memory
     if memory.last is Kind.LIST or memory.urgent:
@@ -36,10 +38,11 @@ def next_question(mirror: Mirror, memory: Memory, now_ms: int) -> tuple[Question
 
 
 def question_between(memory: Memory, named: Set[str]) -> tuple[Question, Memory] | None:
-    """Return what to ask while the next question of `next_question` waits, as it does for long in a large cluster.
+    """Return a small question to ask while the next question of `next_question` waits, which takes long in a large
+    cluster.
 
-    That is about few topics: those with news, then those that groups name (`named`), all of them in turn. None: nothing
-    of this cluster was seen yet, or there is no such topic. The order of the other questions is as if it was not asked.
+    It is about few topics: those with news, then those that groups name (`named`), all of them in turn. None: no list
+    of this cluster was seen yet, or there is no such topic. It does not affect the order of the other questions.
     """
     if memory.shapes is None:
         return None

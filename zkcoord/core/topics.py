@@ -1,11 +1,12 @@
 """Drops a group's owners and offsets of a topic that was deleted, or deleted and created again.
 
-A mark says which topic of that name they belong to. When the topic is another one, its readers are stopped. When no
-member can read or commit any more, the rest is dropped, in pieces; a coordinator may die after any of them:
+A mark says to which topic of that name the owners and offsets belong. When the topic is another one, its readers are
+stopped. When no member can read or commit any more, the remaining nodes are removed in several steps; a coordinator may
+die after any of them:
 
     stop, release  ->  look up what is left  ->  owners emptied, offsets dropped  ->  the mark: another one, or none
 
-The rest of a deleted topic is dropped only after a while: people delete a topic and create it again to empty it.
+The nodes of a deleted topic are removed only after a while: people delete a topic and create it again to empty it.
 """
 
 from __future__ import annotations
@@ -18,44 +19,45 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import GroupView, Owner, TopicChange
 
 DELETED_MS = 60_000
-"""From this coordinator's first sight of a deleted topic to the removal of its owners, offsets and mark."""
+"""ms from this coordinator's first sight of a deleted topic to the removal of its owners, offsets and mark."""
 
 DROPS_MAX = 20
-"""Topics that one group drops in one step: thousands may be deleted at once."""
+"""Number of topics that one group drops in one step. Thousands may be deleted at once."""
 
 Available = Callable[[Owner | None], bool]
-"""`core.ownership.available` at this moment."""
+"""`core.ownership.available` for the present moment."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicMemory:
-    """First sights of deleted topics."""
+    """The first sights of deleted topics."""
 
     deleted: Mapping[str, int] = field(default_factory=dict)  # topic -> first sight, monotonic ms
 
     def seen(self, view: GroupView, now_ms: int) -> TopicMemory:
-        """Return a copy with topics first seen deleted now, and without those that are not deleted any more."""
+        """Return a copy with the topics that are first seen deleted now, and without those that are not deleted any
+        more."""
         gone = [topic for topic, change in view.changed.items() if change is TopicChange.DELETED]
         return TopicMemory({topic: self.deleted.get(topic, now_ms) for topic in gone})
 
     def wake_at_ms(self, now_ms: int) -> int | None:
-        """When the next deleted topic is to be dropped."""
+        """When the next deleted topic must be dropped."""
         return min((t for seen in self.deleted.values() if (t := seen + DELETED_MS) > now_ms), default=None)
 
 
 def recreated(view: GroupView) -> frozenset[str]:
-    """Topics that were deleted and created again: no member may read on, or start, before the old nodes are dropped."""
+    """Topics that were deleted and created again. No member may read on, or start, before the old nodes are dropped."""
     return frozenset(topic for topic, change in view.changed.items() if change is TopicChange.RECREATED)
 
 
 def withheld(view: GroupView) -> frozenset[str]:
-    """Topics of which nothing is granted: as above, and those whose mark nobody can read."""
+    """Topics of which nothing is granted: the recreated ones, and those with an unreadable mark."""
     waiting = (TopicChange.RECREATED, TopicChange.UNREADABLE)
     return frozenset(topic for topic, change in view.changed.items() if change in waiting)
 
 
 def dropped(view: GroupView, partition: TopicPartition) -> bool:
-    """True when its topic is gone, and the group's nodes of it, too: nobody will be granted it."""
+    """True when the partition's topic is gone, together with the group's nodes for it: nobody will be granted it."""
     known = (view.topics, view.incarnations, view.changed)
     return not any(partition.topic in topics for topics in known)
 
@@ -94,7 +96,7 @@ def drops(
 def _drained(
     view: GroupView, topics: Collection[str], available: Available, astray: Collection[TopicPartition]
 ) -> list[str]:
-    """The topics that no member reads or will read: every owner is available, no command names a partition."""
+    """The topics that no member reads or will read: every owner is available, and no command names a partition."""
     if not topics:
         return []
     busy, asked = {partition.topic for partition in astray}, frozenset(topics)

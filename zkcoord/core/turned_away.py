@@ -1,5 +1,5 @@
-"""Consumers that were rejected while nobody takes part: their registrations are gone between two attempts, and the
-group looks as if nobody had tried."""
+"""Remembers consumers that were rejected while nobody takes part. Between two attempts their registrations are gone,
+and the group would look as if nobody had tried to join."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 NAMES_MAX = 100
-"""Consumers that are remembered: a group in which everybody is wrong has one reason, not a thousand."""
+"""Number of consumers that are remembered. If all are wrong, one reason is enough."""
 
 PROBLEM_CHARS_MAX = 600
 
 
 @dataclass(frozen=True, slots=True)
 class TurnedAway:
-    """A value; lost at a failover, and known again after the next attempt, of which there is one in 300 s at least."""
+    """An immutable value. It is lost at a failover, and known again after the next attempts, which come at least every
+    300 s."""
 
-    _why: Mapping[str, str] = field(default_factory=dict)  # consumer without what each registration adds -> the reason
+    _why: Mapping[str, str] = field(default_factory=dict)
+    # consumer id without the parts that change with each registration -> the reason
 
     def seen(self, rejected: Mapping[str, str], *, anybody: bool) -> TurnedAway:
-        """With these rejections, by consumer id; `anybody` takes part: then each is told by itself, and none here."""
+        """Return a copy with these rejections, by consumer id. If `anybody` takes part, other reports name them, and
+        none is kept here."""
         if anybody:
             return TurnedAway() if self._why else self
         new = {consumer_id.rsplit("-", 2)[0]: why for consumer_id, why in sorted(rejected.items())}
@@ -31,7 +34,7 @@ class TurnedAway:
 
     @property
     def problem(self) -> str | None:
-        """What people are told, None when nobody was turned away.
+        """What people are told. None: nobody was turned away.
 
         >>> TurnedAway().seen({"g_h-1-aa": "too old", "g_i-2-bb": "too old"}, anybody=False).problem
         'nobody takes part: 2 consumers were rejected (g_h, g_i: too old)'

@@ -1,4 +1,4 @@
-"""How many things are told in a sentence."""
+"""Texts that tell numbers of things."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def some(things: Collection[object], most: int = 5) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """The text in `most` characters: what is left out of its middle is told by an ellipsis.
+    """The text in `most` characters. An ellipsis stands for the part that is left out of its middle.
 
     >>> shortened("abcdefgh", 5), shortened("abc", 5)
     ('ab…gh', 'abc')

@@ -1,7 +1,7 @@
-"""The input of every assignor, and the rules for its answer. An assignor is a pure function; nothing else decides
-shares.
+"""The input of every assignor, and the rules for its answer. An assignor is a pure function, and only assignors decide
+who is given which partitions.
 
-`check_assignment` checks every answer, also of the project's own assignors, before anybody acts on it.
+`check_assignment` checks every answer before it is used, also the answers of the project's own assignors.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from zkcoord.core.model import Subscriber, TopicPartition, consumer_of
 class AssignorInput:
     """A group as an assignor sees it.
 
-    `subscribers` in any order, each consumer id once. `partitions`: topic to partition ids, ascending; a topic that
-    nobody subscribed may be listed. `owned`: partition to the thread that holds it now; only threads of living
-    members, but the member may have lost its interest and the partition may be gone (both count as free).
-    `weights`: partition to its weight, 1 where none is given. `racks`: partition to the racks in which it is read well:
-    its replicas', or the one that the group's record says. Both may name partitions that are not there.
+    `subscribers` come in any order, each consumer id once. `partitions` maps a topic to its partition ids, ascending;
+    it may hold topics that nobody subscribes to. `owned` maps a partition to the thread that holds it now. Its threads
+    belong to living members, but the member may have lost interest in the topic, or the partition may be gone: then the
+    partition counts as free. `weights` maps a partition to its weight; a missing one weighs 1. `racks` maps a partition
+    to the racks in which it is read well: those of its replicas, or the one that the group's record names. `owned`,
+    `weights` and `racks` may name partitions that do not exist.
     """
 
     subscribers: tuple[Subscriber, ...]
@@ -33,22 +34,23 @@ class AssignorInput:
 
 
 Assignor = Callable[[AssignorInput], dict[TopicPartition, str]]
-"""Every partition that somebody subscribed, once, to a thread of a subscriber. The order of the items means nothing.
+"""Maps every subscribed partition, once, to a thread of a subscriber. The order of the items has no meaning.
 
-Only a partition for which no subscriber has room may be left out: none whose `capacity`, less the weights of what it is
-given, is at least the partition's weight.
+A partition may be left out only if no subscriber has room for it. A subscriber has room if its `capacity`, less the
+weights of its partitions, is at least the partition's weight.
 """
 
 
 class AssignmentError(ValueError):
-    """An assignor's answer breaks the contract. It is not used; the group stays as it is."""
+    """An assignor's answer breaks the contract. The answer is not used, and the group stays as it is."""
 
 
 def ask(assignor: Assignor, given: AssignorInput) -> dict[TopicPartition, str]:
-    """Return the assignor's answer, checked; AssignmentError if it breaks the contract, and for whatever it raises."""
+    """Return the assignor's checked answer. Raises AssignmentError if the answer breaks the contract or the assignor
+    raises."""
     try:
         answer = assignor(given)
-    except Exception as error:  # a user's own assignor may raise anything, and only its group may suffer
+    except Exception as error:  # a user's assignor may raise anything, and must harm only its own group
         raise AssignmentError(f"it raised {type(error).__name__}: {error}") from error
     if not isinstance(answer, Mapping):
         raise AssignmentError(f"it answered {type(answer).__name__}, not a mapping from partition to thread")
@@ -64,7 +66,7 @@ def ask(assignor: Assignor, given: AssignorInput) -> dict[TopicPartition, str]:
 
 
 def check_assignment(given: AssignorInput, answer: Mapping[TopicPartition, str]) -> None:
-    """Raise AssignmentError unless `answer` holds the subscribed partitions, each once, with a subscribed thread.
+    """Raise AssignmentError unless `answer` maps every subscribed partition, once, to a subscribed thread.
 
     A partition may be left out only if no subscriber has room for it.
     """
@@ -89,9 +91,9 @@ def check_assignment(given: AssignorInput, answer: Mapping[TopicPartition, str])
 def threads_by_topic(
     subscribers: Iterable[Subscriber], partitions: Mapping[str, tuple[int, ...]]
 ) -> dict[str, frozenset[str]]:
-    """Return topic -> the threads that may read it, for each topic in `partitions` that somebody subscribed."""
+    """Return topic -> the threads that may read it, for each topic in `partitions` that somebody subscribes to."""
     groups = alike(subscribers)
-    of_topic: dict[str, list[tuple[int, int]]] = {}  # topic -> (place among the groups, threads)
+    of_topic: dict[str, list[tuple[int, int]]] = {}  # topic -> (index of the group, number of threads)
     for place, (threads, _) in enumerate(groups):
         for topic, count in threads.items():
             if count > 0 and topic in partitions:
@@ -134,7 +136,7 @@ def _check_no_room(given: AssignorInput, answer: Mapping[TopicPartition, str], l
     for partition, thread in answer.items():
         consumer = consumer_of(thread)
         loads[consumer] = loads.get(consumer, 0) + given.weights.get(partition, 1)
-    room: dict[str, int | None] = {}  # topic -> the most room that a subscriber has, None: no limit
+    room: dict[str, int | None] = {}  # topic -> the most room that a subscriber has; None: no limit
     for topic in {partition.topic for partition in left}:
         members = [member for member in given.subscribers if member.threads.get(topic, 0)]
         limits = [m.capacity - loads.get(m.consumer_id, 0) for m in members if m.capacity is not None]

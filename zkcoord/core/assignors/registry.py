@@ -1,4 +1,4 @@
-"""The assignors by the name that registrations offer and groups agree on."""
+"""The assignors, by the names that registrations offer and groups use."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""One member, as it sees itself: what was read and what its application does, and what to do next. Pure."""
+"""One member, as it sees itself: from what was read and what its application does, decide what to do next. Pure."""

@@ -1,7 +1,7 @@
-"""Announcements: the ranges of a batch stand in the member's status before any of it is processed.
+"""Announcements: the ranges of a batch are in the member's status before any of the batch is processed.
 
-So whoever comes after a death, or after a stop in the middle of a batch, is given exactly these ranges. The write is
-the status in one multi with the fence; one that does not stand afterwards is made again.
+So the next owner, after a death or after a stop in the middle of a batch, is given exactly these ranges. The write sets
+the status in one multi with the fence. If it did not take effect, it is repeated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from zkcoord.errors import FencedError, UnavailableError, UsageError, ZkcoordErr
 
 
 def announced(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
-    """See what became of the announcement that was sent."""
+    """Find out what became of the announcement that was sent."""
     sent = memory.announcement
     if sent is None or not view.settled or view.writing:
         return [], memory
@@ -33,7 +33,7 @@ def announced(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]
 
 
 def announcements(view: MemberView, memory: Memory, sizes: Sizes) -> tuple[list[Decision], Memory]:
-    """Send the first announcement that is asked for."""
+    """Send the first requested announcement."""
     if not view.requests or not view.may_write or not at_rest(view, memory):
         return [], memory
     for number, request in view.requests:
@@ -52,7 +52,8 @@ def _announce(
         size = sizes.status_bytes(status)
         if size <= ANNOUNCED_BYTES_MAX:
             return [Announce(status=status)], fast_replace(memory, announcement=Announcement(number, status))
-        if all(new.get(p) == memory.batch.get(p) for p in request.ranges):  # handed on, by several members perhaps
+        # all are announced already; other members may have handed them on
+        if all(new.get(p) == memory.batch.get(p) for p in request.ranges):
             return [AnswerRequest(number=number)], memory
         wrong, memory = _no_room(view, memory, request.ranges, size, sizes)
     decisions = lose(view, memory, _strayed(view, memory, request))
@@ -64,7 +65,7 @@ def _status(view: MemberView, memory: Memory, batch: Batch) -> MemberStatus:
 
 
 def _with(memory: Memory, ranges: Ranges) -> Batch:
-    """What stands announced with these ranges of held partitions."""
+    """All announced ranges, with these ranges of held partitions."""
     new = {
         p: Announced(start, end, mine.generation, mine.incarnation)
         for p, (start, end) in ranges.items()
@@ -76,7 +77,7 @@ def _with(memory: Memory, ranges: Ranges) -> Batch:
 def _no_room(
     view: MemberView, memory: Memory, ranges: Ranges, size: int, sizes: Sizes
 ) -> tuple[tuple[type[ZkcoordError], str], Memory]:
-    """Why there is no room for these: they are too many, or others stand in the status that will leave it."""
+    """Why there is no room for these ranges: they are too many, or others in the status must leave it first."""
     new = _with(memory, ranges)
     alone = sizes.status_bytes(_status(view, memory, {p: new[p] for p in ranges}))
     allowed = f"{ANNOUNCED_BYTES_MAX} are allowed"
@@ -90,12 +91,12 @@ def _no_room(
         f" stand in it: {held} of partitions held here, which this program must process first, and {len(left)} that it"
         " left unfinished, which stay until somebody else is given their partitions"
     )
-    return (UnavailableError, why), fast_replace(memory, short_of_room=True)  # what is over leaves the status
+    return (UnavailableError, why), fast_replace(memory, short_of_room=True)  # ranges that are over leave the status
 
 
 def _strayed(view: MemberView, memory: Memory, request: AnnounceRequest) -> list[TopicPartition]:
-    """Those of which the program believes that another offset is committed, as after a commit that it gave up: it is
-    told where they stand by another start."""
+    """The partitions for which the program assumes another committed offset, for example after a commit that it gave
+    up. Another start tells it the committed one."""
     running, held = view.application.running, memory.held
     return [
         p
@@ -105,7 +106,8 @@ def _strayed(view: MemberView, memory: Memory, request: AnnounceRequest) -> list
 
 
 def _wrong(view: MemberView, memory: Memory, request: AnnounceRequest) -> tuple[type[ZkcoordError], str] | None:
-    """Why these cannot be announced now: not held, started again since, or not from the committed offset on."""
+    """Why these ranges cannot be announced now: not held, started again since, or not beginning at the committed
+    offset."""
     running = view.application.running
     for partition, (start, _) in sorted(request.ranges.items()):
         mine = memory.held.get(partition)

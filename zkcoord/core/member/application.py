@@ -1,4 +1,4 @@
-"""What the application behind a member was asked, what it answered, and what it runs therefore."""
+"""What the application of a member was asked, what it answered, and which partitions it runs."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ class Call(NamedTuple):
 
     name: str
     partitions: Partitions
-    number: int = 0  # of a start: all calls `start` of this consumer are counted from 1 on
-    resumes: bool = False  # a start of what is held already
+    number: int = 0  # of a start: the calls `start` of this consumer are numbered from 1
+    resumes: bool = False  # True for a start of partitions that are held already
 
 
 class FirstRecords(NamedTuple):
-    """The first record of each of these since its start was handed out at this time. `starts`: partition -> the number
-    of that start."""
+    """The first record of each of these partitions since its start was handed out at this time. `starts` maps a
+    partition to the number of that start."""
 
     starts: Mapping[TopicPartition, int]
     at_ms: int
 
 
 class Answer(NamedTuple):
-    """What the application answered: a value, or an error; `part`: it is still at the rest."""
+    """The application's answer: a value or an error. `part`: the rest of the call is still being worked on."""
 
     call: Call
     value: Any = None
@@ -40,20 +40,20 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Application:
-    """One registration's application. `running`: what it was told to start, and not to stop, with the number of the
-    start."""
+    """The application of one registration. `running` maps each partition that it was told to start, and not to stop, to
+    the number of its start."""
 
     running: Mapping[TopicPartition, int] = field(default_factory=dict)
-    calls: Mapping[int, Call] = field(default_factory=dict)  # by token: without an answer
-    answers: tuple[Answer, ...] = ()  # that no decision has seen
-    full: bool = False  # so many calls wait that nothing may be begun that makes more
+    calls: Mapping[int, Call] = field(default_factory=dict)  # token -> call without an answer
+    answers: tuple[Answer, ...] = ()  # answers that no decision has seen
+    full: bool = False  # True while so many calls wait that nothing may begin that makes more
 
     def asked(self, token: int, call: Call) -> Application:
-        """With this call under way."""
+        """Return a copy with this call under way."""
         return fast_replace(self, calls={**self.calls, token: call})
 
     def answered(self, token: int, value: Any, error: BaseException | None, *, part: bool) -> Application:
-        """With the answer to a call; without a change when nobody waits for it any more."""
+        """Return a copy with the answer to a call. It is unchanged if the call is not awaited any more."""
         call = self.calls.get(token)
         if call is None:
             return self
@@ -67,15 +67,15 @@ class Application:
         return fast_replace(self, running=running, calls=calls, answers=answers)
 
     def lost(self, partitions: Iterable[TopicPartition], *, resuming: bool, stopping: bool = False) -> Application:
-        """With these not running any more. `resuming`: the answer to a start of what is held does not count either;
-        `stopping`: nor does that to a stop."""
+        """Return a copy in which these partitions do not run. `resuming`: ignore the answer to a start of held
+        partitions, too. `stopping`: ignore the answer to a stop, too."""
         calls = {t: call for t, call in self.calls.items() if not call.resumes} if resuming else self.calls
         if stopping:
             calls = {t: call for t, call in calls.items() if call.name != "stop"}
         return fast_replace(self, running=_without(self.running, partitions), calls=calls)
 
     def heard(self) -> Application:
-        """With all answers seen."""
+        """Return a copy in which all answers are seen."""
         return fast_replace(self, answers=()) if self.answers else self
 
     def waits_for(self, name: str, *, resumes: bool = False) -> bool:
@@ -84,7 +84,7 @@ class Application:
 
     @property
     def resuming(self) -> Partitions:
-        """What the application is starting again."""
+        """The partitions that the application is starting again."""
         return next((call.partitions for call in self.calls.values() if call.resumes), ())
 
 

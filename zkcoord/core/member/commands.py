@@ -1,7 +1,8 @@
-"""Which command of the channel comes next, and how it is obeyed. A ping waits behind nothing: it is answered at once.
+"""Which command of the channel comes next, and how it is obeyed. A ping does not wait for others: it is answered at
+once.
 
-Everything else is taken in the order of writing. A command that cannot be understood is refused, not obeyed and not
-deleted; what was refused is passed over.
+All other commands are taken in the order of writing. A command that cannot be understood is refused: it is neither
+obeyed nor deleted, and later passed over.
 """
 
 from __future__ import annotations
@@ -18,25 +19,26 @@ from zkcoord.core.member.status import ACKNOWLEDGED_BYTES_MAX, Sizes
 from zkcoord.core.member.view import ANNOUNCED, MemberView, Received
 
 NO_ROOM_MS = 5_000
-"""So long a start waits for room in the status: far below any rebalance timeout."""
+"""ms for which a start waits for room in the status. It is far below any rebalance timeout."""
 
 Step = tuple[list[Decision], Memory]
 
 
 def answer_ping(view: MemberView, memory: Memory) -> Step:
-    """Acknowledge a ping that stands, with the status in the same multi."""
+    """Acknowledge a ping in the channel, with the status in the same multi."""
     if not view.commands or not view.may_write:
         return [], memory
     for sequence, received in sorted(view.commands.items()):
         if received is not None and received.asks(Option.PING):
-            memory = fast_replace(memory, pinged=sequence, short_of_room=True)  # who asks may lack room
+            memory = fast_replace(memory, pinged=sequence, short_of_room=True)  # the sender may need room in the status
             status, memory = memory.saying(view)
             return [AnswerPing(commands={sequence: received.version}, status=status)], memory
     return [], memory
 
 
 def sent_away(view: MemberView, memory: Memory) -> str | None:
-    """Why this consumer must not register again by itself: a final reject was obeyed, or stands; else None."""
+    """Why this consumer must not register again by itself: a final reject was obeyed or is in its channel. None: it
+    may."""
     standing = [received.command for received in view.commands.values() if received is not None]
     found = (command for command in (memory.rejected, *standing) if command is not None)
     return next((command.reason or "" for command in found if command.final), None)
@@ -48,7 +50,8 @@ def wake_at_ms(memory: Memory) -> int | None:
 
 
 def take_next(view: MemberView, memory: Memory, sizes: Sizes, now_ms: int) -> Step:
-    """Take up the next command that can be obeyed now, or begin to leave, while nothing else is obeyed."""
+    """Take up the next command that can be obeyed now, or begin to leave. It does nothing while another command is
+    being obeyed."""
     if memory.start is not None or memory.stop is not None or memory.switch is not None or memory.cleaning:
         return [], memory
     if not view.channel_read or view.writing or view.application.resuming:
@@ -69,7 +72,7 @@ def take_next(view: MemberView, memory: Memory, sizes: Sizes, now_ms: int) -> St
             continue  # not read, answered at once, or refused
         if wrong := _not_understood(view, memory, received):
             if view.refused_mark:
-                continue  # its mark tells of one at a time
+                continue  # the mark shows one refusal at a time
             return [RefuseCommand(sequence=sequence, why=wrong)] if view.may_write else [], memory
         decisions, memory = _take(view, memory, received, sizes, now_ms)
         if decisions or not (memory.start is None and memory.stop is None and memory.switch is None):
@@ -78,17 +81,17 @@ def take_next(view: MemberView, memory: Memory, sizes: Sizes, now_ms: int) -> St
 
 
 def _not_understood(view: MemberView, memory: Memory, received: Received) -> str:
-    """Why a command is refused; "" for one that is obeyed."""
+    """Why a command is refused; "" if it is obeyed."""
     return received.error if received.command is None else switching.why_refused(view, memory, received.command)
 
 
 def _take(view: MemberView, memory: Memory, received: Received, sizes: Sizes, now_ms: int) -> Step:
-    """Begin to obey a command; nothing while it must wait."""
+    """Begin to obey a command. It does nothing while the command must wait."""
     command, sequence = received.command, received.sequence
     if command is None:
         return [], memory
     if memory.waiting and command.option is Option.STOP_FETCHER and command.ownership is None:
-        return [], memory  # it is about what waits, too
+        return [], memory  # it also concerns the starts that wait
     if command.option is Option.START_FETCHER:
         return _take_starts(view, memory, sequence, command, sizes, now_ms)
     memory = fast_replace(memory, generation=max(memory.generation, command.generation))
@@ -108,7 +111,8 @@ def _take(view: MemberView, memory: Memory, received: Received, sizes: Sizes, no
 
 
 def _take_starts(view: MemberView, memory: Memory, sequence: str, command: Command, sizes: Sizes, now_ms: int) -> Step:
-    """Begin to obey a start, with those that wait right behind it; nothing while its acknowledgement has no room."""
+    """Begin to obey a start, together with the starts right behind it. It does nothing while their acknowledgement has
+    no room."""
     found = {sequence: command, **starts.starts_behind(view, sequence, command, sizes)}
     if _too_large(view, memory, found, sizes):
         found = {sequence: command}
@@ -126,8 +130,8 @@ def _too_large(view: MemberView, memory: Memory, found: Mapping[str, Command], s
 
 
 def _await_room(view: MemberView, memory: Memory, sequence: str, size: int, now_ms: int) -> Step:
-    """A start whose acknowledgement is too large for now: what is committed meanwhile makes room. After NO_ROOM_MS
-    it is refused as a whole, so that the coordinator keeps its ranges."""
+    """Let a start wait whose acknowledgement is too large for now: commits make room. After NO_ROOM_MS it is refused as
+    a whole, so that the coordinator keeps its ranges."""
     why = (
         f"its acknowledgement would take {size} bytes, {ACKNOWLEDGED_BYTES_MAX} are allowed: what it hands on and"
         " the announced ranges in the status are too many. The program must commit some; whoever runs the"

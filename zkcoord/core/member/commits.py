@@ -1,7 +1,7 @@
-"""Commits of a member's offsets: fenced by the registration, guarded by each offset's version.
+"""Commits of a member's offsets. They are fenced by the registration, and guarded by each offset's version.
 
-What is asked for while one commit is under way goes with the next. What became of one is seen in the offsets: what is
-not written yet is sent again, without those that were taken away, or set by somebody else, meanwhile.
+Requests that come while a commit is under way go with the next one. The offsets show what became of a commit: unwritten
+offsets are sent again, except those that were taken away, or set by somebody else, meanwhile.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Requests = Mapping[int, CommitRequest]
 
 
 def commits(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decision], Memory]:
-    """Send what is asked for and not yet so, once it is certain what became of the last commit."""
+    """Send the requested offsets that are not written yet, once the outcome of the last commit is certain."""
     commit = memory.commit
     if not view.requests and commit is None:
         return [], memory
@@ -43,8 +43,9 @@ def commits(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decisio
         decisions.append(AnswerRequest(number=number, error=FencedError, why=why))
     left = tuple(n for n in commit.requests if n not in failed)
     named = {p for n in failed for p in asked[n].offsets}
-    # by a multi of a commit that failed in another: who is told so does not know where they stand now. One
-    # that does not run is started again where it stands, or is being so: losing it then would leave it without a reader
+    # These were moved by one multi of a commit that failed in another multi. The program is told so, and does not know
+    # these offsets. A partition that does not run is started again at its offset, or is about to be: losing it then
+    # would leave it without a reader
     moved = [
         p
         for p, before in commit.before.items()
@@ -55,7 +56,7 @@ def commits(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decisio
 
 
 def restore(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
-    """Write over what an old consumer committed late, of partitions that it had before."""
+    """Overwrite late commits of an old consumer, for partitions that it had before."""
     if not memory.restoring or not view.may_write or not at_rest(view, memory):
         return [], memory
     held = memory.held
@@ -71,7 +72,7 @@ def _spoiled(commit: Commit, request: CommitRequest) -> list[TopicPartition]:
 
 
 def _send(view: MemberView, memory: Memory, active: Requests, now_ms: int) -> tuple[list[Decision], Memory]:
-    """Commit what these ask for; who names a partition that does not run any more is told."""
+    """Commit these requests. A request that names a partition which does not run any more is answered with an error."""
     running, readable = view.application.running, memory.readable
     refused: list[Decision] = []
     for number, (offsets, starts) in active.items():
@@ -103,7 +104,7 @@ def _send(view: MemberView, memory: Memory, active: Requests, now_ms: int) -> tu
             offsets = untaken or offsets
         mine = {p: held[p] for p in offsets}
         status: MemberStatus | None = None
-        if view.channel_read and memory.times.untold(view):  # it has no write of its own
+        if view.channel_read and memory.times.untold(view):  # an acknowledgement without a write of its own
             status, memory = memory.saying(view)
         memory = fast_replace(memory, commit=sent, writing=offsets)
         return [CommitOffsets(held=mine, offsets=offsets, status=status)], memory

@@ -1,9 +1,9 @@
-"""What was read of partitions that are held, compared with what was known of them.
+"""Compares what was read of held partitions with what was known of them.
 
-An own value at the next version was the own write. A lower one may be the late commit of an old consumer that had the
-partition before: it is written over. Any other value at another version is foreign: it becomes the partition's
-position, what was processed beyond it is not committed, and it is reported. An owner that is no longer this thread in
-this version means that the partition is released, or lost (docs/protocol.md, section 7, "Committing").
+An own value at the next version is the member's own write. A lower offset may be the late commit of an old consumer
+that had the partition before: it is overwritten. Any other value at another version is foreign: it becomes the
+partition's position, work beyond it is not committed, and it is reported. An owner node that does not name this thread
+in the known version means that the partition was released or lost (docs/protocol.md, section 7, "Committing").
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError
 
 DELETED = -1
-"""In place of an offset whose node somebody deleted: a held partition has one."""
+"""Stands for an offset whose node somebody deleted. A held partition always has an offset."""
 
 
 class Compared(NamedTuple):
-    """What has become of partitions that were held."""
+    """What became of held partitions."""
 
     gone: set[TopicPartition]
     foreign: dict[TopicPartition, int]  # offsets that somebody else wrote
-    moved: dict[TopicPartition, Held]  # as they are now, when that is something else
-    late: dict[TopicPartition, int]  # what an earlier owner's late commit overwrote
+    moved: dict[TopicPartition, Held]  # changed partitions, as they are now
+    late: dict[TopicPartition, int]  # offsets that an earlier owner's late commit overwrote
 
 
 def compare(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decision], Memory]:
-    """Take in what was read of partitions that are held."""
+    """Take in what was read of held partitions."""
     touched = view.fresh & memory.held.keys() if view.fresh else frozenset()
     if not touched:
         return [], _certain(view, memory)
@@ -63,7 +63,7 @@ def _compared(view: MemberView, memory: Memory, touched: Collection[TopicPartiti
         known = memory.held[partition]
         owner, at = view.owners.get(partition), view.positions.get(partition)
         if owner is not None and owner != known.owner:
-            found.gone.add(partition)  # should it name this consumer again, that is another grant
+            found.gone.add(partition)  # an owner that names this consumer again is another grant
         elif at is None:
             continue
         elif at.version is None:
@@ -82,8 +82,9 @@ def _compared(view: MemberView, memory: Memory, touched: Collection[TopicPartiti
 
 
 def lost(view: MemberView, memory: Memory, spoiled: Set[TopicPartition]) -> list[Decision]:
-    """The application must not read these any more. One call that starts them again is lost as a whole, since it names
-    offsets of before; what is still held of it is started once more."""
+    """Tell the application that it must not read these any more. If a call that resumes partitions names one of
+    them, the whole call is lost, since it names earlier offsets; partitions of it that are still held are started
+    once more."""
     running, resuming = view.application.running, view.application.resuming
     read = {p for p in spoiled if p in running}
     if spoiled.isdisjoint(resuming):
@@ -92,14 +93,14 @@ def lost(view: MemberView, memory: Memory, spoiled: Set[TopicPartition]) -> list
 
 
 def _certain(view: MemberView, memory: Memory) -> Memory:
-    """Nothing is under way once all that is held is as read: a later value is not the own write."""
+    """No own write is under way once everything held is known as it was read: a later value is somebody else's."""
     if memory.writing and not view.writing and at_rest(view, memory):
         return fast_replace(memory, writing={})
     return memory
 
 
 def at_rest(view: MemberView, memory: Memory) -> bool:
-    """True when what is known of all that is held is as read: no multi has an outcome that nobody knows."""
+    """True when everything held is known as it was read: no multi has an unknown outcome."""
     if not view.settled or view.writing:
         return False
     if not view.unread:
@@ -109,7 +110,8 @@ def at_rest(view: MemberView, memory: Memory) -> bool:
 
 
 def _foreign(view: MemberView, memory: Memory, found: Compared) -> list[Decision]:
-    """Report what somebody else wrote under the program's work; what rests here starts there in any case."""
+    """Report offsets that somebody else set while the program works on the partitions. (A partition at rest starts at
+    the new offset in any case.)"""
     working = {*view.application.running, *view.application.resuming}
     if memory.stop is not None:
         working |= memory.stop.left
@@ -124,7 +126,7 @@ def _foreign(view: MemberView, memory: Memory, found: Compared) -> list[Decision
 
 
 def let_go(memory: Memory, gone: Set[TopicPartition]) -> tuple[list[Decision], Memory]:
-    """These are not held any more; of those under a stop it is told where each was left."""
+    """These partitions are not held any more. For those under a stop, report where each was left."""
     if not gone:
         return [], memory
     decisions: list[Decision] = []
@@ -147,8 +149,8 @@ def lose(
     resuming: bool = False,
     stopping: bool = False,
 ) -> list[Decision]:
-    """The application must not read these any more: what it asked for before does not count, even should they be
-    started again, from what is committed, while it waits."""
+    """The application must not read these any more. Its earlier requests for them do not count, even if they are
+    started again, from the committed offset, while a request waits."""
     if not partitions:
         return []
     decisions: list[Decision] = [

@@ -1,7 +1,7 @@
-"""What a member does next: view and memory in, decisions and the next memory out.
+"""What a member does next: it takes view and memory, and returns decisions and the next memory.
 
-Here stands the order in which everything is asked; each part decides in a module of its own. The first part that has
-something to decide ends the step: it changes the view, and the member decides again, until nothing is left.
+This module holds the order of the parts; each part decides in a module of its own. The first part that decides
+something ends the step, since that changes the view. Then the member decides again, until nothing is left.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ GONE = "the registration or the channel is gone: evicted, or removed by somebody
 class Decided(NamedTuple):
     """One step of a member."""
 
-    decisions: Sequence[Decision]  # in the order of carrying out
+    decisions: Sequence[Decision]  # in the order in which they are carried out
     memory: Memory  # for the next step
-    wake_at_ms: int | None = None  # when to decide again at the latest (monotonic)
+    wake_at_ms: int | None = None  # monotonic time at which to decide again at the latest
 
 
 def decide(view: MemberView, memory: Memory, now_ms: int, sizes: Sizes) -> Decided:
-    """What to do now. Nothing that is handed in changes: the same again gives the same."""
+    """What to do now. No argument is changed: the same arguments give the same answer."""
     if view.gone:
         return Decided(decisions=(Rejoin(why=GONE),), memory=memory)
     decisions, memory = _take_in(view, memory, now_ms)
@@ -44,7 +44,7 @@ def decide(view: MemberView, memory: Memory, now_ms: int, sizes: Sizes) -> Decid
 
 
 def _take_in(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decision], Memory]:
-    """What was read and answered, and whether the lease has ended."""
+    """Take in what was read and answered, and whether the lease has ended."""
     decisions: list[Decision] = []
     times = memory.times.seeing(view, now_ms)
     if view.firsts:
@@ -76,7 +76,7 @@ def _take_in(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decisi
 
 
 def _act(view: MemberView, memory: Memory, now_ms: int, sizes: Sizes) -> tuple[list[Decision], Memory]:
-    """What can be done now. A write is decided on only while no other is under way."""
+    """What can be done now. A write is decided on only while no other write is under way."""
     decisions: list[Decision] = []
     if view.commands:
         decisions, memory = commands.answer_ping(view, memory)
@@ -90,7 +90,7 @@ def _act(view: MemberView, memory: Memory, now_ms: int, sizes: Sizes) -> tuple[l
         decisions, memory = stops.advance(view, memory, now_ms)
     if not decisions and (view.commands or view.leaving or memory.short_of_room or memory.waiting):
         decisions, memory = commands.take_next(view, memory, sizes, now_ms)
-        if not decisions and memory.stop is not None:  # one that asks nothing of the application
+        if not decisions and memory.stop is not None:  # a stop that asks nothing of the application
             decisions, memory = stops.advance(view, memory, now_ms)
     if not decisions and memory.switch is not None:
         decisions, memory = switching.advance(view, memory, sizes)

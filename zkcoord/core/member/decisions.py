@@ -1,6 +1,6 @@
-"""What a member decides, in the imperative. A closed union: match it with `assert_never`.
+"""A member's decisions, named in the imperative. A closed union: match it with `assert_never`.
 
-At most one decision of a step writes: the multis of one such decision are under way at a time.
+At most one decision of a step writes. The multis of one such decision may be under way together.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from zkcoord.errors import ZkcoordError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookUp:
-    """Read the offsets of these partitions, and the owners that are not known, and follow them from now on.
+    """Read the offsets of these partitions, and the owners that are not known. Follow both from now on.
 
-    `known`: owners that need not be read. One without a thread is free, and will be claimed: the partition's offset is
-    read behind the claim. `parents`: read what stands above the offsets, too.
+    `known` holds owners that need not be read. An owner without a thread is free and will be claimed: the partition's
+    offset is read after the claim. With `parents` also read the nodes above the offsets.
     """
 
     name: str
@@ -34,7 +34,7 @@ class LookUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadAgain:
-    """Read owners and offsets of these partitions once more; with `parents` also what stands above the offsets."""
+    """Read owners and offsets of these partitions again; with `parents` also the nodes above the offsets."""
 
     partitions: Partitions
     parents: bool = False
@@ -42,7 +42,7 @@ class ReadAgain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchOffsets:
-    """Watch the offset nodes of these partitions from now on, or (`watch` False) no more."""
+    """Watch the offset nodes of these partitions from now on, or (with `watch` False) stop watching them."""
 
     partitions: Partitions
     watch: bool = True
@@ -50,7 +50,7 @@ class WatchOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetGo:
-    """Follow these partitions no more; with `parents` nor what stands above any offset."""
+    """Stop following these partitions; with `parents` also the nodes above any offset."""
 
     partitions: Partitions
     parents: bool = False
@@ -58,7 +58,7 @@ class LetGo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadStatuses:
-    """Read what the other consumers of the group announced."""
+    """Read the ranges that the other consumers of the group announced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class AskReset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskCommits:
-    """Ask Kafka for the group's commits of these partitions; `starting`: the number of a start's question, else 0."""
+    """Ask Kafka for the group's commits of these partitions. `starting` is the number of a start's question, else 0."""
 
     partitions: Partitions
     starting: int = 0
@@ -78,32 +78,32 @@ class AskCommits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitToKafka:
-    """Commit these to Kafka, each under its tenure."""
+    """Commit these to Kafka, each with its tenure."""
 
     commits: Mapping[TopicPartition, KafkaCommit]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskStart:
-    """Have the application start these, at these offsets; what was announced from there on comes first."""
+    """Have the application start these partitions at these offsets. Ranges announced from there on come first."""
 
     positions: Mapping[TopicPartition, int]
-    incarnations: Mapping[TopicPartition, int]  # of their topics, 0: untold
+    incarnations: Mapping[TopicPartition, int]  # of their topics; 0: not told
     replay: Ranges = field(default_factory=dict)
-    resumes: bool = False  # they are held already
+    resumes: bool = False  # True if they are held already
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskStop:
-    """Have the application stop these, and say their final offsets."""
+    """Have the application stop these partitions, and answer with their final offsets."""
 
     partitions: Partitions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LosePartitions:
-    """The application must not read these any more. `resuming`: nor what it is starting again. `stopping`: its
-    answer to a stop does not count any more."""
+    """The application must not read these any more. `resuming`: this includes partitions that it is starting again.
+    `stopping`: its answer to a stop does not count any more."""
 
     partitions: Partitions
     resuming: bool = False
@@ -112,7 +112,8 @@ class LosePartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimPartitions:
-    """Make the owner nodes of these partitions, where consumers make them; then read them and their offsets."""
+    """Create the owner nodes of these partitions (in a layout where consumers create them). Then read them and their
+    offsets."""
 
     partitions: Mapping[TopicPartition, str]  # partition -> thread
 
@@ -121,35 +122,36 @@ class Versions(NamedTuple):
     """Versions of a partition's nodes, as read."""
 
     owner: int
-    offset: int | None  # None: there is no node
+    offset: int | None  # None: the node does not exist
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcknowledgeStarts:
-    """Acknowledge starts: set offsets, give back what cannot be started, delete the commands.
+    """Acknowledge starts: set offsets, give back partitions that cannot be started, delete the commands.
 
-    `first`: the partitions whose offset is set, and to what: those without one, or all (`core.member.ownership`).
+    `first` holds the partitions whose offset is set, with the offset: those without one, or all
+    (`core.member.ownership`).
     """
 
     commands: Mapping[str, int]  # sequence -> version, in their order
     first: Mapping[TopicPartition, tuple[int, Versions]]
-    refused: Mapping[TopicPartition, Versions]  # what cannot be started
+    refused: Mapping[TopicPartition, Versions]  # partitions that cannot be started
     status: MemberStatus
-    record_version: int | None = None  # of the record that must still stand, where no command does
+    record_version: int | None = None  # version that the record must still have, if there is no command
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReleasePartitions:
-    """Write final offsets and release; with `commands` acknowledge the stop.
+    """Write final offsets and release partitions; with `commands` also acknowledge the stop.
 
-    With a status and no commands the stop stands on, and who watches the channel is told to look. `tenured`: offsets
-    are set even to what they are, so that a new tenure begins.
+    With a status and without commands the stop goes on, and the write makes the watcher of the channel look. `tenured`:
+    offsets are set even to their present value, so that a new tenure begins.
     """
 
     held: Mapping[TopicPartition, Held]
     offsets: Mapping[TopicPartition, int]
     commands: Mapping[str, int] = field(default_factory=dict)
-    status: MemberStatus | None = None  # None: the session's end tells of it
+    status: MemberStatus | None = None  # None: the session's end shows it
     tenured: bool = False
 
 
@@ -163,7 +165,7 @@ class AnswerPing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefuseCommand:
-    """Say in a command that it cannot be understood."""
+    """Write into a command that it cannot be understood."""
 
     sequence: str
     why: str
@@ -171,7 +173,7 @@ class RefuseCommand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitOffsets:
-    """Set offsets of held partitions; with a status, say that in the same multi (the last one)."""
+    """Set offsets of held partitions. A status, if given, is written in the last multi."""
 
     held: Mapping[TopicPartition, Held]
     offsets: Mapping[TopicPartition, int]
@@ -180,7 +182,7 @@ class CommitOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchStore:
-    """Set offsets of held partitions, to what they are, and acknowledge the change of the offset store."""
+    """Set offsets of held partitions to their present value, and acknowledge the change of the offset store."""
 
     held: Mapping[TopicPartition, Held]
     offsets: Mapping[TopicPartition, int]
@@ -190,14 +192,14 @@ class SwitchStore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announce:
-    """Write the status with ranges that are about to be processed."""
+    """Write the status with the ranges that are about to be processed."""
 
     status: MemberStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerRequest:
-    """Answer what the program asked: it was done, or why not."""
+    """Answer a request of the program: it was done, or why not."""
 
     number: int
     error: type[ZkcoordError] | None = None
@@ -206,7 +208,7 @@ class AnswerRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Report an event. `sequence`: of the command that it is about."""
+    """Report an event. `sequence` is the command that it is about."""
 
     event: str
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -215,7 +217,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejoin:
-    """Give registration and session up, and register afresh."""
+    """Give up registration and session, and register again."""
 
     why: str
 

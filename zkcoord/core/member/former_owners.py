@@ -1,7 +1,7 @@
-"""What old members had, and until when they may still commit it: they do so without a fence.
+"""Which partitions old members had, and until when they may still commit them. They commit without a fence.
 
-The plan that everybody follows says what an old member has. Nobody tells a member what was before its own time: so
-whatever it holds in the beginning may have been an old member's.
+The plan that all members follow shows what an old member has. A member cannot know what was before its first look. So
+every partition that it holds in the beginning may have been an old member's.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from zkcoord.core.model import TopicPartition, consumer_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormerOwners:
-    """Times are of the member's own clock."""
+    """Times are ms of the member's own clock."""
 
-    owned: frozenset[TopicPartition] = frozenset()  # by old members, as the last plan says
-    until_ms: Mapping[TopicPartition, int] = field(default_factory=dict)  # of what they had, and have no more
-    unknown_until_ms: int = 0  # of everything: as long as what was before the first look may matter
+    owned: frozenset[TopicPartition] = frozenset()  # partitions of old members, by the last plan
+    until_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
+    # partition that an old member had -> until when that member may commit it
+    unknown_until_ms: int = 0  # until when any partition may have been an old member's before the first look
 
     def after(self, mode: GroupMode, seen_ms: int, late_ms: int) -> FormerOwners:
-        """With the group's mode as it was seen then. `late_ms`: so long an old member may commit what it had.
+        """Return a copy with the group's mode as it was seen at `seen_ms`. `late_ms`: how long an old member may still
+        commit a partition that it had.
 
         >>> p = TopicPartition("t", 0)
         >>> former = FormerOwners(owned=frozenset({p})).after(GroupMode(), 5_000, 90_000)
@@ -38,5 +40,5 @@ class FormerOwners:
         return FormerOwners(owned=owned, until_ms=until_ms | left, unknown_until_ms=self.unknown_until_ms)
 
     def may_commit(self, partition: TopicPartition, now_ms: int) -> bool:
-        """True while an old member that had the partition, or is to have it next, may commit it."""
+        """True while an old member that had the partition, or will have it next, may commit it."""
         return partition in self.owned or now_ms < max(self.until_ms.get(partition, 0), self.unknown_until_ms)

@@ -1,7 +1,7 @@
-"""How a member commits to Kafka what it is about to release, where old members read offsets in Kafka alone.
+"""How a member commits to Kafka before it releases partitions, where old members read offsets only in Kafka.
 
-They do not see the node that a release sets. So final offsets are committed to Kafka before the partitions are free:
-once, and only as long as old members wait. What Kafka has not taken by then is read again by the next owner.
+Old members do not see the node that a release sets. So final offsets are committed to Kafka before the partitions are
+free: once, and only as long as old members wait. The next owner reads again what Kafka has not taken by then.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import KAFKA
 
 AFTER_STOP_MS = EARLY_MS // 2
-"""An old member waits on for EARLY_MS when the application must have stopped: half of that is for the release."""
+"""ms between the application's last moment to stop and the release. Old members wait EARLY_MS longer than the
+application has: half of it is for the release."""
 
 
 def hand_over(
     view: MemberView, memory: Memory, released: Collection[TopicPartition], now_ms: int
 ) -> tuple[bool, list[Decision], Memory]:
-    """Commit these to Kafka before their release. True: the release waits for Kafka."""
+    """Commit these partitions to Kafka before their release. True: the release waits for Kafka."""
     stop, mirror = memory.stop, memory.mirror
     if stop is None or not view.neighbours.old_in_kafka or memory.store.name != KAFKA or over(view, memory, now_ms):
         return False, [], memory
@@ -41,13 +42,13 @@ def hand_over(
 
 
 def over(view: MemberView, memory: Memory, now_ms: int) -> bool:
-    """True when old members would give up what they wait for: its release waits for Kafka no longer."""
+    """True when old members would give up waiting: the release waits for Kafka no longer."""
     ends_ms = wake_at_ms(view, memory)
     return ends_ms is not None and now_ms >= ends_ms
 
 
 def wake_at_ms(view: MemberView, memory: Memory) -> int | None:
-    """When the release of what the plan gives to others waits for Kafka no longer."""
+    """When the release of partitions that the plan gives to others stops waiting for Kafka."""
     stop, neighbours = memory.stop, view.neighbours
     if stop is None or not neighbours.planned or stop.left <= (neighbours.share or {}).keys():
         return None

@@ -1,7 +1,8 @@
-"""The group's commits in Kafka, as one member deals with them: what it asked there, and what was answered.
+"""The group's commits in Kafka, as one member uses them: its calls, and their answers.
 
-This is a third party beside ZooKeeper and the application. Calls: `read` takes partitions and answers their commits
-(those without one are left out); `commit` takes commits and answers what became of each (`core.tenure.CommitOutcome`).
+Kafka is a third party beside ZooKeeper and the application. The call `read` takes partitions and answers their commits
+(without those that have none). The call `commit` takes commits and answers the outcome of each
+(`core.tenure.CommitOutcome`).
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member.application import Partitions
 
 CHECKPOINT_MS = 3_600_000
-"""So old a tenure becomes, far below any retention of offsets in Kafka: a day was the default before Kafka 2.0."""
+"""ms: the age at which a tenure's commit in Kafka is committed again. It is far below any retention of offsets in Kafka
+(one day was the default before Kafka 2.0)."""
 
 
 class LogCall(NamedTuple):
-    """A call to Kafka. `starting`: the number of a start's question; 0: it is about what is held."""
+    """A call to Kafka. `starting` is the number of a start's question; 0: it is about held partitions."""
 
     name: str
     partitions: Partitions
@@ -26,7 +28,7 @@ class LogCall(NamedTuple):
 
 
 class LogAnswer(NamedTuple):
-    """What was answered: a value, or an error."""
+    """The answer to a call: a value or an error."""
 
     call: LogCall
     value: Any = None
@@ -35,20 +37,20 @@ class LogAnswer(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class CommitLog:
-    """One registration's calls."""
+    """The calls of one registration."""
 
     tree: str = ""  # the tree's id, which tenures carry
-    patience_ms: int = 20_000  # so long an answer is waited for
+    patience_ms: int = 20_000  # how long an answer is waited for
     checkpoint_ms: int = CHECKPOINT_MS
-    calls: Mapping[int, LogCall] = field(default_factory=dict)  # by token: without an answer
-    answers: tuple[LogAnswer, ...] = ()  # that no decision has seen
+    calls: Mapping[int, LogCall] = field(default_factory=dict)  # token -> call without an answer
+    answers: tuple[LogAnswer, ...] = ()  # answers that no decision has seen
 
     def asked(self, token: int, call: LogCall) -> CommitLog:
-        """With this call under way."""
+        """Return a copy with this call under way."""
         return fast_replace(self, calls={**self.calls, token: call})
 
     def answered(self, token: int, value: Any, error: BaseException | None) -> CommitLog:
-        """With the answer to a call; without a change when it is another registration's."""
+        """Return a copy with the answer to a call. It is unchanged if the call is another registration's."""
         call = self.calls.get(token)
         if call is None:
             return self
@@ -56,9 +58,9 @@ class CommitLog:
         return fast_replace(self, calls=calls, answers=(*self.answers, LogAnswer(call, value, error)))
 
     def heard(self) -> CommitLog:
-        """With all answers seen."""
+        """Return a copy in which all answers are seen."""
         return fast_replace(self, answers=()) if self.answers else self
 
     def waits_for(self, *, starting: bool) -> bool:
-        """True while a call, for a start or another one, has no answer."""
+        """True while a call has no answer. `starting`: a call for a start; else another call."""
         return any(bool(call.starting) is starting for call in self.calls.values())

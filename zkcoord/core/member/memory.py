@@ -1,4 +1,5 @@
-"""What a member remembers between two steps: what it held as last read, what it is about, what it wants to say."""
+"""What a member remembers between two steps: what it held as last read, what it is doing, and what its status must
+say."""
 
 from __future__ import annotations
 
@@ -17,72 +18,77 @@ from zkcoord.core.tenure import KafkaCommit
 from zkcoord.core.view import Refusal
 
 PLANNED = "plan"
-"""In place of a sequence, of what no command asked for: the plan of a mixed group did (`core.member.sharing`)."""
+"""Stands in place of a command's sequence for what the plan of a mixed group asks for (`core.member.sharing`)."""
 
 
 class Grant(NamedTuple):
-    """What a start says of one partition."""
+    """What a start says about one partition."""
 
     thread: str
     sequence: str
     generation: int
-    incarnation: int  # of its topic, 0: the command does not say
+    incarnation: int  # of its topic; 0: the command does not say
 
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """Starts that are obeyed as one: no two commands of a channel name the same partition."""
+    """Starts that are obeyed together. No two commands of a channel name the same partition."""
 
     commands: Mapping[str, Command]  # sequence -> start, in their order
     grants: Mapping[TopicPartition, Grant]  # sorted
-    first: Mapping[TopicPartition, int] = field(default_factory=dict)  # what the reset policy answered
-    told: Mapping[TopicPartition, int] = field(default_factory=dict)  # where the application was told to start
-    refused: Mapping[TopicPartition, str] = field(default_factory=dict)  # why it cannot be started
-    acknowledged: bool = False  # the acknowledgement was sent
-    said: MemberStatus | None = None  # of a planned one: the status that was sent with it
+    first: Mapping[TopicPartition, int] = field(default_factory=dict)  # offsets that the reset policy answered
+    told: Mapping[TopicPartition, int] = field(default_factory=dict)
+    # offsets at which the application was told to start
+    refused: Mapping[TopicPartition, str] = field(default_factory=dict)  # why a partition cannot be started
+    acknowledged: bool = False  # True once the acknowledgement was sent
+    said: MemberStatus | None = None  # of a planned start: the status that was sent with it
     begun_ms: int = 0
-    looked: bool = False  # of a planned one: what others announced was asked for
-    commits: Mapping[TopicPartition, KafkaCommit | None] = field(default_factory=dict)  # as Kafka told them
-    asking: int = 0  # the number of the question for them that is open; 0: none is
+    looked: bool = False  # of a planned start: other members' announced ranges were asked for
+    commits: Mapping[TopicPartition, KafkaCommit | None] = field(default_factory=dict)  # commits, as Kafka told them
+    asking: int = 0  # number of the open question for the commits; 0: none is open
     asked_ms: int = 0
 
     @property
     def planned(self) -> bool:
-        """True when the plan of a mixed group asks for it, no command."""
+        """True when the plan of a mixed group asks for it, and not a command."""
         return PLANNED in self.commands
 
     @property
     def name(self) -> str:
-        """Of its look-up."""
+        """The name of its look-up."""
         return next(iter(self.commands))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stop:
-    """A stop that is obeyed. `sequence` None: nothing asked for it (leaving, or sent away); PLANNED: the plan did."""
+    """A stop that is being obeyed. `sequence` is None if no command asked for it (leaving, or sent away), and PLANNED
+    if the plan did."""
 
     sequence: str | None
-    left: frozenset[TopicPartition]  # what is still to be released
-    early: frozenset[TopicPartition] = frozenset()  # of these: stopped already, in the middle of the call
+    left: frozenset[TopicPartition]  # partitions that are still to be released
+    early: frozenset[TopicPartition] = frozenset()
+    # those of `left` that were stopped already, in the middle of the call
     finals: Mapping[TopicPartition, int] = field(default_factory=dict)
-    rested: Mapping[TopicPartition, int] = field(default_factory=dict)  # since when the application has stopped each
-    answered: bool = False  # the application has stopped all
-    committed: frozenset[TopicPartition] = frozenset()  # to Kafka, or tried, before their release
-    released: bool = False  # something of it was written
+    rested: Mapping[TopicPartition, int] = field(default_factory=dict)  # partition -> when the application stopped it
+    answered: bool = False  # True once the application has stopped all
+    committed: frozenset[TopicPartition] = frozenset()
+    # partitions that were committed to Kafka, or that this was tried for, before their release
+    released: bool = False  # True once part of it was written
 
 
 @dataclass(frozen=True, kw_only=True)
 class Commit:
     """A commit that was sent."""
 
-    requests: tuple[int, ...]  # whose offsets they are
+    requests: tuple[int, ...]  # numbers of the requests whose offsets these are
     offsets: Mapping[TopicPartition, int]
     before: Mapping[TopicPartition, int]  # the offsets when it was sent
-    spoiled: frozenset[TopicPartition] = frozenset()  # taken away, or set by somebody else, meanwhile
+    spoiled: frozenset[TopicPartition] = frozenset()
+    # partitions that were taken away, or set by somebody else, meanwhile
 
 
 class Switch(NamedTuple):
-    """A change of the offset store that is obeyed. `before`: the tenures that it ends."""
+    """A change of the offset store that is being obeyed. `before` holds the tenures that it ends."""
 
     sequence: str
     store: Store
@@ -90,7 +96,7 @@ class Switch(NamedTuple):
 
 
 class Announcement(NamedTuple):
-    """An announcement that was sent: the request's number, and the status that was to say it."""
+    """An announcement that was sent: the request's number, and the status that contains it."""
 
     request: int
     status: MemberStatus
@@ -98,52 +104,55 @@ class Announcement(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """A value: each step has the next one. It ends with the registration."""
+    """An immutable value: each step makes the next one. It ends with the registration."""
 
-    held: Mapping[TopicPartition, Held] = field(default_factory=dict)  # acknowledged and not released, as read last
-    readable: frozenset[TopicPartition] = frozenset()  # what is held and runs
-    idle: frozenset[TopicPartition] = frozenset()  # what is held and does not run
-    turns: int = 0  # how often the keys of `held` changed
-    counted: tuple[int, object] = (-1, None)  # the turn, and what ran, when these sets were made
+    held: Mapping[TopicPartition, Held] = field(default_factory=dict)  # acknowledged and not released, as last read
+    readable: frozenset[TopicPartition] = frozenset()  # held partitions that run
+    idle: frozenset[TopicPartition] = frozenset()  # held partitions that do not run
+    turns: int = 0  # number of changes of the keys of `held`
+    counted: tuple[int, object] = (-1, None)  # `turns`, and the running partitions, when these two sets were made
     writing: Mapping[TopicPartition, int] = field(default_factory=dict)  # offsets that the multis under way set
-    overwritten: frozenset[TopicPartition] = frozenset()  # somebody else set their offset since their start
-    batch: Batch = field(default_factory=dict)  # announced, here or by whom a partition came from
+    overwritten: frozenset[TopicPartition] = frozenset()  # partitions whose offset somebody else set since their start
+    batch: Batch = field(default_factory=dict)  # announced ranges, by this member or by an earlier owner
     refused: Mapping[TopicPartition, Refusal] = field(default_factory=dict)  # partitions that could not be started
     pinged: str = ""  # the sequence of the last ping that was answered
-    short_of_room: bool = False  # in the status: what is left over there is to be looked up
-    cleaning: bool = False  # it is being looked up
+    short_of_room: bool = False  # True when the status has no room: leftover ranges must be looked up
+    cleaning: bool = False  # True while they are being looked up
     start: Start | None = None
     stop: Stop | None = None
-    rejected: Command | None = None  # the reject that was taken up: nothing comes after it
+    rejected: Command | None = None  # the reject that is being obeyed: no command comes after it
     commit: Commit | None = None
     announcement: Announcement | None = None
     store: Store = IN_ZOOKEEPER  # the offset store of all that is held
     switch: Switch | None = None
-    mirror: Mirror = NO_MIRROR  # of what Kafka has
-    questions: int = 0  # asked of Kafka by starts
-    waiting: Mapping[str, int] = field(default_factory=dict)  # starts that wait for room: sequence -> since when
-    unknown: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)  # to Kafka: first and last try
-    put_off: Mapping[TopicPartition, int] = field(default_factory=dict)  # not claimed before this time
-    restoring: Mapping[TopicPartition, int] = field(default_factory=dict)  # overwritten by an old member's late commit
+    mirror: Mirror = NO_MIRROR  # what Kafka has
+    questions: int = 0  # number of questions that starts have asked of Kafka
+    waiting: Mapping[str, int] = field(default_factory=dict)  # sequence of a start that waits for room -> since when
+    unknown: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    # unknown to Kafka -> (first try, last try)
+    put_off: Mapping[TopicPartition, int] = field(default_factory=dict)  # partition -> not claimed before this time
+    restoring: Mapping[TopicPartition, int] = field(default_factory=dict)
+    # offsets that an old member's late commit overwrote
     generation: int = 0  # the highest among the commands taken up
-    times: Times = NO_TIMES  # of its commands
+    times: Times = NO_TIMES  # times of its commands, for the status
 
     def counting(self, view: MemberView) -> Memory:
-        """With `readable` and `idle` as they are now: they change with the keys of what is held and runs only."""
+        """Return a copy with `readable` and `idle` up to date. They change only with the keys of `held`, and with what
+        runs."""
         running = view.application.running
         if self.turns == self.counted[0] and running is self.counted[1]:
             return self
         held = frozenset(self.held)
-        idle = held.difference(running)  # of a dict it needs no hash anew: there are many
+        idle = held.difference(running)  # a dict's hashes are used as they are: there are many
         readable = held - idle if idle else held
         return fast_replace(self, readable=readable, idle=idle, counted=(self.turns, running))
 
     def holding(self, fresh: Mapping[TopicPartition, Held]) -> Memory:
-        """With these held, too."""
+        """Return a copy in which these are held, too."""
         return fast_replace(self, held={**self.held, **fresh}, turns=self.turns + 1)
 
     def without(self, partitions: Iterable[TopicPartition]) -> Memory:
-        """With these not held any more; those that are not held do not count."""
+        """Return a copy in which these are not held. Partitions that are not held anyway are ignored."""
         held, gone = dict(self.held), list(partitions)
         for partition in gone:
             held.pop(partition, None)
@@ -151,18 +160,19 @@ class Memory:
         return fast_replace(self, held=held, turns=self.turns + 1, mirror=mirror)
 
     def finals(self) -> dict[TopicPartition, int]:
-        """The final offsets that the application answered to the stop. One that somebody else has set since stays."""
+        """The final offsets that the application answered to the stop, without those that somebody else has set
+        since."""
         finals = self.stop.finals if self.stop is not None else {}
         return {p: offset for p, offset in finals.items() if p not in self.overwritten}
 
     def left_over(self) -> set[TopicPartition]:
-        """What was announced, and is not held any more."""
+        """The partitions with announced ranges that are not held any more."""
         return self.batch.keys() - self.held.keys() if self.batch else set()
 
     def saying(
         self, view: MemberView, held: Mapping[TopicPartition, Held] | None = None
     ) -> tuple[MemberStatus, Memory]:
-        """The status once `held` is what is held, and memory with only those ranges that still count."""
+        """Return the status once `held` is held, and the memory with only those ranges that still count."""
         known = self.held if held is None else {**self.held, **held}
         memory = fast_replace(self, batch=standing(known, self.batch))
         return memory.status(view, self.held if held is None else held), memory

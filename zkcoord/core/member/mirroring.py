@@ -1,11 +1,11 @@
-"""How Kafka is given a member's offsets, in the stores `dual` and `kafka` (docs/offsets.md).
+"""How a member's offsets get into Kafka, in the stores `dual` and `kafka` (docs/offsets.md).
 
-Kafka should have, of every held partition, what is committed, under the partition's present tenure. Whenever it lacks
-something, and no commit is under way, it is sent. In `dual` the node was written first, and this follows. In `kafka`
-this is the commit itself: what a stranger committed there is looked at before, and the program is answered after it.
+For every held partition Kafka should have the committed offset, with the partition's present tenure. Whenever Kafka
+lacks something, and no commit is under way, it is sent. In `dual` the node was written first, and Kafka follows. In
+`kafka` this is the commit itself: a stranger's commit is looked for before it, and the program is answered after it.
 
-What Kafka does not take is committed to the node (in `kafka`, too), which begins a new tenure: so it counts, whatever
-lands late in Kafka. One partition is then tried again from time to time, and all once that one is taken.
+What Kafka does not take is committed to the node (in `kafka`, too). That begins a new tenure, so the node counts
+whatever lands late in Kafka. Then one partition is tried from time to time, and all once that one is taken.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Targets = Mapping[TopicPartition, Target]
 
 
 def take_in(view: MemberView, memory: Memory, now_ms: int) -> Step:
-    """What Kafka answered, and what it did not answer in time."""
+    """Take in Kafka's answers, and note calls that were not answered in time."""
     log, decisions = view.log, list[Decision]()
     if log is None:
         return decisions, memory
@@ -51,12 +51,13 @@ def take_in(view: MemberView, memory: Memory, now_ms: int) -> Step:
 
 
 def _given_up_ms(log: CommitLog) -> int:
-    """So long after its asking no answer is waited for any more: the call may have waited behind a start's question."""
+    """ms after a call from which its answer is not waited for any more. The call may have waited behind a start's
+    question, hence twice the patience."""
     return 2 * log.patience_ms
 
 
 def wake_at_ms(view: MemberView, memory: Memory, now_ms: int) -> int | None:
-    """When something is due that waits for the time alone."""
+    """When something is due that waits only for the time."""
     if view.log is None:
         return None
     mirror, times = memory.mirror, list[int]()
@@ -72,21 +73,21 @@ def wake_at_ms(view: MemberView, memory: Memory, now_ms: int) -> int | None:
 
 
 def unsettled(memory: Memory) -> set[TopicPartition]:
-    """Held partitions of which it is open what is committed: a commit to Kafka is under way, or a tenure must end."""
+    """Held partitions whose committed offset is open: a commit to Kafka is under way, or a tenure must end."""
     mirror, held = memory.mirror, memory.held
     return committing(memory) | {p for p, mzxid in mirror.doubtful.items() if p in held and held[p].mzxid == mzxid}
 
 
 def awaited(view: MemberView, memory: Memory, now_ms: int) -> set[TopicPartition]:
-    """Those of them whose release waits for the outcome: no longer than the patience. What is set then ends the tenure,
-    so whatever lands later does not count."""
+    """Those of them whose release waits for the outcome, but no longer than the patience. The release then sets the
+    node and ends the tenure, so that a late commit does not count."""
     exchange, log = memory.mirror.exchange, view.log
     late = exchange is None or log is None or now_ms >= exchange.since_ms + log.patience_ms
     return set() if late else committing(memory)
 
 
 def committing(memory: Memory) -> set[TopicPartition]:
-    """Held partitions of which more than what is committed is being committed to Kafka."""
+    """Held partitions for which a new offset is being committed to Kafka."""
     exchange, held = memory.mirror.exchange, memory.held
     targets = exchange.targets if exchange is not None else {}
     return {
@@ -95,19 +96,19 @@ def committing(memory: Memory) -> set[TopicPartition]:
 
 
 def commit(view: MemberView, memory: Memory, offsets: Mapping[TopicPartition, int], now_ms: int) -> Step:
-    """Commit these to Kafka, in the store `kafka`, with whatever else it lacks."""
+    """In the store `kafka`: commit these offsets to Kafka, together with everything else that it lacks."""
     lacking, memory = _lacking(view, memory, now_ms)
     wanted = {p: Target(offset, memory.held[p].mzxid) for p, offset in offsets.items()}
     return _begin(view, memory, {**lacking, **wanted}, now_ms)
 
 
 def free(view: MemberView, memory: Memory) -> bool:
-    """True when nothing is under way with Kafka, so that a commit can be sent."""
+    """True when no call to Kafka is under way, so that a commit can be sent."""
     return view.log is not None and memory.mirror.exchange is None and not view.log.waits_for(starting=False)
 
 
 def renew(view: MemberView, memory: Memory, now_ms: int) -> Step:
-    """Set nodes to what is committed, in the store `kafka`, where a tenure must end, or a checkpoint is due."""
+    """In the store `kafka`: set nodes to the committed offsets, where a tenure must end or a checkpoint is due."""
     mirror = memory.mirror
     if memory.store.name != KAFKA or mirror.exchange is not None or view.log is None:
         return [], memory
@@ -121,8 +122,8 @@ def renew(view: MemberView, memory: Memory, now_ms: int) -> Step:
         ended |= {
             p for p, a in mirror.acked.items() if a.since_ms <= before_ms and p in held and held[p].mzxid == a.mzxid
         }
-    ended = {p for p in ended if not view.deleted(p)}  # only a start can make its node
-    if memory.commit is not None:  # what is committed to its node next is set by that
+    ended = {p for p in ended if not view.deleted(p)}  # only a start can create its node
+    if memory.commit is not None:  # the offset that is committed to its node next sets the node, too
         ended -= memory.commit.offsets.keys() & mirror.failing & memory.readable
     elif not ended:
         return [], fast_replace(memory, mirror=_swept(view, memory, now_ms))
@@ -134,7 +135,7 @@ def renew(view: MemberView, memory: Memory, now_ms: int) -> Step:
 
 
 def follow(memory: Memory) -> Step:
-    """Watch the nodes of all that is held while commits go to Kafka: nothing else tells that somebody set one."""
+    """Watch the nodes of everything held while commits go to Kafka: nothing else shows that somebody set one."""
     mirror, store = memory.mirror, memory.store.name
     chosen = memory.turns, store
     if mirror.followed == chosen or (store != KAFKA and not mirror.watched):
@@ -146,7 +147,7 @@ def follow(memory: Memory) -> Step:
 
 
 def mirror(view: MemberView, memory: Memory, now_ms: int) -> Step:
-    """Commit to Kafka what it lacks, while nothing is under way with it."""
+    """Commit to Kafka what it lacks, while no call to it is under way."""
     if not memory.store.tenured or memory.switch is not None or not free(view, memory):
         return [], memory
     lacking, memory = _lacking(view, memory, now_ms)
@@ -158,12 +159,12 @@ def _checkpoint_ms(view: MemberView) -> int:
 
 
 def _soon_due_ms(view: MemberView, now_ms: int) -> int:
-    """What was committed first before this time goes with the checkpoint of something that is due."""
+    """Offsets first committed before this time go together with a checkpoint that is due."""
     return now_ms - _checkpoint_ms(view) // 2
 
 
 def _swept(view: MemberView, memory: Memory, now_ms: int) -> Mirror:
-    """With no doubt about what is over, and the time of the next checkpoint."""
+    """Return a copy without doubts that are over, and with the time of the next checkpoint."""
     mirror, held = memory.mirror, memory.held
     doubtful = {p: mzxid for p, mzxid in mirror.doubtful.items() if p in held and held[p].mzxid == mzxid}
     times = [a.since_ms + _checkpoint_ms(view) for a in mirror.acked.values()]
@@ -196,8 +197,8 @@ def _lacking(view: MemberView, memory: Memory, now_ms: int) -> tuple[Targets, Me
 
 
 def _begin(view: MemberView, memory: Memory, targets: Targets, now_ms: int) -> Step:
-    """Send these. In `kafka` first look at what stands there, but not while Kafka takes no commits: what stands there
-    then is the doing of who keeps it from that, or is to be followed once it takes some."""
+    """Send these. In `kafka` read the present commits first. But do not read them while Kafka takes no commits: either
+    somebody who keeps Kafka from taking them wrote these commits, or they are followed once Kafka takes some."""
     mirror, looks = memory.mirror, memory.store.name == KAFKA
     unseen = targets.keys() if mirror.away else mirror.failing
     seen = sorted(p for p in targets if p not in unseen or p in mirror.unfollowed) if looks else []
@@ -230,7 +231,7 @@ def _answered(view: MemberView, memory: Memory, exchange: Exchange, answer: LogA
 
 
 def _unanswered(view: MemberView, memory: Memory, exchange: Exchange, error: BaseException, now_ms: int) -> Step:
-    """Nothing is known of what was sent; a question that failed has changed nothing."""
+    """The outcome of what was sent is unknown. A question that failed has changed nothing."""
     if not exchange.sent:
         every = not isinstance(error, UnknownPartitionError)
         return _failed(memory, exchange.targets, now_ms, str(error), every=every)
@@ -241,7 +242,7 @@ def _unanswered(view: MemberView, memory: Memory, exchange: Exchange, error: Bas
 def _read(
     view: MemberView, memory: Memory, exchange: Exchange, found: Mapping[TopicPartition, Any], now_ms: int
 ) -> Step:
-    """Judge what stands in Kafka, and commit over the rest."""
+    """Judge the commits in Kafka, and commit over the rest."""
     targets = {p: goal for p, goal in exchange.targets.items() if _stands(memory, p, goal)}
     strange = {p: found[p].offset for p in sorted(targets.keys() & found.keys())}
     again = memory.mirror.unfollowed
@@ -249,7 +250,7 @@ def _read(
         p: foreign(targets[p].offset, KafkaCommit(offset=o) if again.get(p) == o else found[p])
         for p, o in strange.items()
     }
-    if view.neighbours.old_in_kafka:  # a lower one may be the late commit of an old member
+    if view.neighbours.old_in_kafka:  # a lower offset may be the late commit of an old member
         verdicts = {p: v for p, v in verdicts.items() if not view.neighbours.former.may_commit(p, now_ms)}
     ahead = [p for p, verdict in verdicts.items() if verdict is Foreign.OVERWRITE]
     decisions: list[Decision] = [_told("offset_overwritten", p, strange[p], targets[p].offset) for p in ahead]
@@ -265,8 +266,8 @@ def _told(event: str, partition: TopicPartition, offset: int, own: int) -> Repor
 
 
 def _stands(memory: Memory, partition: TopicPartition, goal: Target) -> bool:
-    """True while this may be committed: in its tenure, and if it is more than was committed, read by the application,
-    or its final offset."""
+    """True while this may be committed: in its tenure, and, if it goes beyond the committed offset, read by the
+    application or its final offset."""
     mine = memory.held.get(partition)
     if mine is None or mine.mzxid != goal.mzxid:
         return False
@@ -274,8 +275,8 @@ def _stands(memory: Memory, partition: TopicPartition, goal: Target) -> bool:
 
 
 def _adopt(view: MemberView, memory: Memory, exchange: Exchange, outcome: CommitOutcome) -> Step:
-    """Take over what somebody else committed, as an offset that somebody else set in ZooKeeper; the tenure ends. Not
-    while Kafka refuses commits: then it would be there again and again."""
+    """Take over what somebody else committed, like an offset that somebody else set in ZooKeeper. The tenure ends. Do
+    not do so while Kafka refuses commits: then the same commit would be found again and again."""
     mirror, strange = memory.mirror, {p: exchange.targets[p] for p in exchange.adopted}
     taken = [p for p in _in_tenure(memory, strange) if p in outcome.done or _new(memory, p, outcome)]
     adopted = {p: strange[p].offset for p in sorted(taken)}
@@ -299,16 +300,16 @@ def _adopt(view: MemberView, memory: Memory, exchange: Exchange, outcome: Commit
 
 
 def _new(memory: Memory, partition: TopicPartition, outcome: CommitOutcome) -> bool:
-    """True if a stranger's commit came after an own one of this tenure, so nobody has followed it yet. (Another one may
-    have been followed by an earlier owner whose commit in its place Kafka did not take, either.)"""
+    """True if a stranger's commit came after an own commit of this tenure, so that nobody has followed it yet. (Any
+    other may have been followed already, by an earlier owner whose commit in its place Kafka did not take either.)"""
     known = memory.mirror.acked.get(partition)
     in_tenure = known is not None and known.mzxid == memory.held[partition].mzxid
     return in_tenure and partition not in outcome.refused
 
 
 def follow_unanswered(view: MemberView, memory: Memory, released: Collection[TopicPartition]) -> Step:
-    """Take over what strangers committed of these, though it is open whether Kafka takes the own commits in its place:
-    their release waits no longer."""
+    """Take over strangers' commits of these partitions, though it is open whether Kafka takes the own commits in their
+    place: their release waits no longer."""
     exchange = memory.mirror.exchange
     if exchange is None or exchange.adopted.keys().isdisjoint(released):
         return [], memory
@@ -322,12 +323,12 @@ def follow_unanswered(view: MemberView, memory: Memory, released: Collection[Top
 def _doubting(memory: Memory, partitions: Collection[TopicPartition]) -> Mirror:
     mirror, held = memory.mirror, memory.held
     if memory.store.name != KAFKA:
-        return mirror  # the node is what counts in any case
+        return mirror  # the node counts in any case
     return fast_replace(mirror, doubtful={**mirror.doubtful, **{p: held[p].mzxid for p in partitions if p in held}})
 
 
 def _committed(view: MemberView, memory: Memory, exchange: Exchange, outcome: CommitOutcome, now_ms: int) -> Step:
-    """Take in what became of a commit. An answer counts for the tenure in which it was sent."""
+    """Take in the outcome of a commit. An answer counts for the tenure in which the commit was sent."""
     targets, held, known = exchange.targets, memory.held, memory.mirror.acked
     checkpoint_ms, soon_ms = _checkpoint_ms(view), _soon_due_ms(view, now_ms)
     in_kafka = memory.store.name == KAFKA
@@ -376,7 +377,7 @@ def _in_tenure(memory: Memory, targets: Targets) -> list[TopicPartition]:
 
 
 def _failed(memory: Memory, targets: Targets, now_ms: int, why: str, *, every: bool) -> Step:
-    """Kafka did not take these. `every`: not for what they are, so nothing else is tried there either."""
+    """Kafka did not take these. `every`: the reason is not these partitions, so nothing else is tried now either."""
     before = memory.mirror
     failed = [p for p in (memory.held if every else targets) if p in memory.held]
     mirror = fast_replace(before.failed(failed, now_ms), exchange=None, away=before.away or every)

@@ -1,4 +1,4 @@
-"""What a member knows of the others of its group, where these may be old consumers. `member.neighbourhood` reads it."""
+"""What a member knows of the other members of a group that may have old consumers. `member.neighbourhood` reads it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.record import KAFKA, ZOOKEEPER
 
 EARLY_MS = 1_000
-"""An old member that joins makes its last attempt when its patience is over: what is its own is free so long before."""
+"""ms before the end of an old member's patience at which its partitions must be free: a joining old member makes its
+last attempt at the end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,19 +20,19 @@ class Neighbours:
     """The group's mode, and a member's own share of the plan of a mixed group."""
 
     mode: GroupMode = COORDINATED
-    share: Mapping[TopicPartition, str] | None = None  # the plan's partitions of this member, with its threads
+    share: Mapping[TopicPartition, str] | None = None  # the plan's partitions of this member -> thread
     since_ms: int = 0  # when the group was seen to be mixed
     moved_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
-    # when the plan was seen to give a partition of the share to others, for those that it did not give back
+    # partition that was in the share -> when the plan was seen to give it to others; until it is given back
     joined_ms: Mapping[str, int] = field(default_factory=dict)  # when each registration was seen first
-    free: frozenset[TopicPartition] = frozenset()  # of the share: nobody has claimed them
+    free: frozenset[TopicPartition] = frozenset()  # partitions of the share that nobody has claimed
     incarnations: Mapping[str, int] = field(default_factory=dict)  # topic -> the number in its mark
     record_version: int = 0  # of the record that has the adoption
-    store: str = ZOOKEEPER  # where the record says that offsets are kept
-    old_store: str = ZOOKEEPER  # where the adoption says that old members keep theirs
-    stores: tuple[str, ...] = (ZOOKEEPER,)  # what this consumer can use
+    store: str = ZOOKEEPER  # the offset store in the record
+    old_store: str = ZOOKEEPER  # the offset store of old members, by the adoption
+    stores: tuple[str, ...] = (ZOOKEEPER,)  # offset stores that this consumer can use
     former: FormerOwners = field(default_factory=FormerOwners)  # what old members had, and may still commit
-    patience_ms: int | None = None  # of the old members that the adoption tells of, also while none is there
+    patience_ms: int | None = None  # patience of the old members in the adoption, also while there are none
 
     @property
     def planned(self) -> bool:
@@ -40,7 +41,7 @@ class Neighbours:
 
     @property
     def obstacle(self) -> str | None:
-        """Why no consumer of ours registers here now; None: it may."""
+        """Why no zkcoord consumer registers here now. None: it may."""
         if not self._shares_offsets:
             return (
                 f"its offsets are kept in the store {self.store!r}, and its old consumers keep theirs in "
@@ -58,23 +59,23 @@ class Neighbours:
 
     @property
     def _shares_offsets(self) -> bool:
-        """True when consumers of ours and old ones go on where the other left off, as far as such are there."""
+        """True when zkcoord's consumers and old ones continue where the other left off, or no old ones are there."""
         if self.mode.coordinated or self.store == self.old_store:
             return True
         return self.store == ZOOKEEPER and not self.old_in_kafka
 
     @property
     def old_in_kafka(self) -> bool:
-        """True when old members commit to Kafka alone, as the adoption says."""
+        """True when old members commit only to Kafka, by the adoption."""
         return self.old_store == KAFKA
 
     @property
     def stop_within_ms(self) -> int | None:
-        """How long an application has to stop what goes to an old member; None: no old member can be there."""
+        """ms that an application has to stop partitions that go to an old member. None: there can be no old member."""
         return None if self.patience_ms is None else _given_ms(self.patience_ms)
 
     def too_hasty(self, stop_needs_ms: int) -> str | None:
-        """Why an application that needs so long to stop does not register beside these old members; None: it may."""
+        """Why an application that needs so long to stop does not register beside these old members. None: it may."""
         within_ms = self.stop_within_ms
         if not self.planned or within_ms is None or within_ms >= stop_needs_ms:
             return None
@@ -85,14 +86,15 @@ class Neighbours:
         )
 
     def stopped_by_ms(self, partitions: Iterable[TopicPartition]) -> int:
-        """When those of the partitions that the plan gives to others must be free, whatever the application is at."""
+        """When those of the partitions that the plan gives to others must be free, whatever the application is
+        doing."""
         share = self.share or {}
         return min((self._stopped_by_ms(p) for p in partitions if p not in share), default=self.since_ms)
 
     def _stopped_by_ms(self, partition: TopicPartition) -> int:
-        """From the event on that gave the partition to others; from the join of an old member that receives it, if that
-        is still in its first attempts. A join after its own gives it no more of them, and its program ends with the
-        last."""
+        """Counts from the event that gave the partition to others. If the old member that receives it is still in its
+        first attempts, it counts from that member's join instead: a later join of another member gives it no more
+        attempts, and its program ends with the last one."""
         given_ms = _given_ms(self.mode.patience_ms)
         moved_ms = self.moved_ms.get(partition, self.since_ms)
         joined_ms = self.joined_ms.get(consumer_of((self.mode.plan or {}).get(partition, "")), moved_ms)
@@ -100,7 +102,7 @@ class Neighbours:
 
 
 def _given_ms(patience_ms: int) -> int:
-    """So much of the old members' patience an application has to stop."""
+    """ms of the old members' patience that an application has to stop."""
     return max(patience_ms - EARLY_MS, patience_ms // 2)
 
 

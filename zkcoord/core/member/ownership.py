@@ -1,9 +1,10 @@
-"""How a member comes to own what it was given, in each layout. Nothing else in `core.member` asks for that.
+"""How a member comes to own what it was given, in each layout. No other module of `core.member` distinguishes the
+layouts.
 
-Where owners are persistent nodes, the grant has set them, and the start tells their versions. Where owners are claims,
-the ephemeral nodes of their consumers, a claim comes before the application is told: whoever has the node is the owner,
-and only one can have it. It is the first of two multis. The second acknowledges it, and sets the partition's offset, by
-its version: so the writes of whoever had an earlier claim are refused from then on.
+Where owners are persistent nodes, the grant has set them, and the start tells their versions. Where owners are claims
+(ephemeral nodes of their consumers), the claim comes before the application is told. Only one consumer can have the
+node, and that consumer is the owner. The claim is the first of two multis. The second one acknowledges the start, and
+sets the partition's offset by its version: so later writes of anybody with an earlier claim are refused.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ Threads = Mapping[TopicPartition, str]
 
 
 def known_owners(view: MemberView, start: Start) -> dict[TopicPartition, Owner]:
-    """The owners that need not be read: those that the grant has set, as its command tells them.
+    """The owners that need not be read: the grant has set them, and its command tells them.
 
-    Where owners are claims every partition counts as free. Nothing is read before the claim, which fails if another
-    consumer has made one.
+    Where owners are claims, every partition counts as free. Nothing is read before the claim, which fails if another
+    consumer has claimed the partition.
     """
     if view.claims:
         return dict.fromkeys(start.grants, NOBODY)
@@ -37,8 +38,9 @@ def known_owners(view: MemberView, start: Start) -> dict[TopicPartition, Owner]:
 
 
 def claim(view: MemberView, memory: Memory, start: Start) -> tuple[list[Decision] | None, Start]:
-    """Return the decisions that make the member the owner of what the start names, and the start. None: it owns all
-    that the start does not refuse. In the start that is returned, what another consumer has claimed is refused."""
+    """Return the decisions that make the member the owner of the start's partitions, and the start. None for the
+    decisions: the member owns everything that the start does not refuse. In the returned start, partitions that another
+    consumer has claimed are refused."""
     if not view.claims:
         return None, start
     wanted = {p: grant.thread for p, grant in start.grants.items() if p not in start.refused}
@@ -51,16 +53,16 @@ def claim(view: MemberView, memory: Memory, start: Start) -> tuple[list[Decision
 
 
 def sets_offset(view: MemberView, memory: Memory, at: Position) -> bool:
-    """True when the acknowledgement of a start sets the partition's offset: there is none, or earlier owners must be
-    fenced, in a store with tenures and where owners are claims. The same value has another version, too: so what they
-    still write is refused."""
+    """True when the acknowledgement of a start sets the partition's offset. There is no offset, or earlier owners must
+    be fenced: in a store with tenures, or where owners are claims. Setting the same value also changes the version, so
+    later writes of earlier owners are refused."""
     return at.offset is None or memory.store.tenured or view.claims
 
 
 def freed_by_session(view: MemberView, memory: Memory) -> bool:
     """True when a member that leaves gives nothing back: its claims go with the session, together with the
-    registration. If they went before, it would look as if they were taken from a member that reads on. (A tenure must
-    be ended: there the member gives all back.)"""
+    registration. If they went earlier, it would look as if they were taken from a member that reads on. (In a store
+    with tenures the tenure must be ended, so the member gives everything back.)"""
     return view.claims and not memory.store.tenured
 
 
@@ -70,7 +72,7 @@ def _unclaimed(view: MemberView, wanted: Threads) -> dict[TopicPartition, str]:
 
 
 def _taken(view: MemberView, wanted: Threads) -> dict[TopicPartition, str]:
-    """Those of them that another consumer has claimed, with the words of the refusal."""
+    """Those of these partitions that another consumer has claimed, each with the reason of the refusal."""
     owners = {p: view.owners.get(p, NOBODY) for p in wanted}
     return {
         p: f"{TAKEN}: {owners[p].thread or 'another session'} has claimed it"

@@ -1,4 +1,4 @@
-"""What a program asks of its membership: commits and announcements."""
+"""What a program asks its membership to write: commits and announcements."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ Starts = Mapping[TopicPartition, int]
 
 
 class CommitRequest(NamedTuple):
-    """Next offsets to commit. `starts`: by which start each of these partitions ran when the application decided on
-    them: the number of that call `start`, all of this consumer counted from 1 on. So no number comes twice, and nothing
-    is to be remembered of a partition that does not run."""
+    """Next offsets to commit. `starts` maps each partition to the number of the start by which it ran when the
+    application decided on the offset. All calls `start` of this consumer are numbered from 1. So no number comes twice,
+    and nothing must be remembered of a partition that does not run."""
 
     offsets: Mapping[TopicPartition, int]
     starts: Starts
 
 
 class AnnounceRequest(NamedTuple):
-    """Ranges to announce. `starts`: as of a commit."""
+    """Ranges to announce. `starts` is as in a commit."""
 
     ranges: Ranges
     starts: Starts
 
 
 class Asked(NamedTuple):
-    """A request that is not answered yet; its number tells it from others."""
+    """A request that is not answered yet, with a number of its own."""
 
     number: int
     request: CommitRequest | AnnounceRequest

@@ -1,6 +1,6 @@
-"""What is held but does not run starts again from its offset: the lease had ended, or somebody set the offset.
+"""Held partitions that do not run are started again at their offset: the lease had ended, or somebody set the offset.
 
-A command that is obeyed and changes some of it comes first.
+A command that is being obeyed and concerns some of them comes first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from zkcoord.core.member.view import MemberView
 
 
 def lease_ended(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
-    """Stop reading at once, and keep what is held."""
+    """Stop reading at once, and keep the partitions."""
     application = view.application
     if view.leased or not (application.running or application.resuming):
         return [], memory
@@ -26,14 +26,14 @@ def lease_ended(view: MemberView, memory: Memory) -> tuple[list[Decision], Memor
 
 
 def resume(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
-    """Have the application start what rests, while nothing else is being done with it."""
+    """Have the application start the partitions that do not run, while nothing else is being done with them."""
     application = view.application
     if not memory.idle or not view.leased or view.leaving or application.resuming or application.full:
         return [], memory
     if not at_rest(view, memory):
         return [], memory
     stopping = memory.stop.left if memory.stop is not None else ()
-    idle = sorted(p for p in memory.idle if p not in stopping)  # what a start names is not held
+    idle = sorted(p for p in memory.idle if p not in stopping)  # partitions that a start names are not held
     deleted = [str(p) for p in idle if view.deleted(p)]
     if deleted:  # only a start can apply the reset policy
         return [Rejoin(why=f"somebody deleted the offsets of {', '.join(deleted[:5])}")], memory
@@ -45,7 +45,7 @@ def resume(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
 
 
 def answered(memory: Memory, answer: Answer) -> tuple[list[Decision], Memory]:
-    """The application has started them, or could not."""
+    """The application has started the partitions, or could not."""
     if answer.error is not None:
         return [Rejoin(why=f"could not start again what it holds: {answer.error}")], memory
     offsets = {p: memory.held[p].offset for p in answer.call.partitions if p in memory.held}

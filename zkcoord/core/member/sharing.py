@@ -1,8 +1,9 @@
-"""How a member follows the plan of a mixed group (layout `legacy`): old members take no orders, so nobody gives any.
+"""How a member follows the plan of a mixed group (layout `legacy`). Old members do not read commands, so a coordinator
+sends none there.
 
-Each member computes the old members' plan by itself. It keeps what does not move, releases what the plan gives to
-others, and claims its own share as that comes free: by the same steps as a stop and a start, without a command. It
-needs no coordinator for that.
+Each member computes the old members' plan by itself. It keeps the partitions that do not move, releases those that the
+plan gives to others, and claims those of its own share as they come free. The steps are those of a stop and a start,
+without a command. No coordinator is needed for that.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ Step = tuple[list[Decision], Memory]
 
 
 def follow_plan(view: MemberView, memory: Memory, sizes: Sizes, now_ms: int) -> Step:
-    """Release what is held against the plan, or claim what comes free of the own share, while nothing is obeyed."""
+    """Release partitions that are held against the plan, or claim free partitions of the own share. It does nothing
+    while a command is being obeyed."""
     neighbours = view.neighbours
     if not neighbours.planned or view.leaving or memory.rejected is not None:
         return [], memory
@@ -44,14 +46,14 @@ def follow_plan(view: MemberView, memory: Memory, sizes: Sizes, now_ms: int) -> 
         incarnations={topic: number for topic, number in neighbours.incarnations.items() if topic in topics},
     )
     if not memory.held and neighbours.store in STORES and view.log is not None:
-        memory = fast_replace(memory, store=Store(neighbours.store, memory.store.step))  # nobody else names it
+        memory = fast_replace(memory, store=Store(neighbours.store, memory.store.step))  # nobody else names the store
     decisions, memory = starts.begin(view, memory, {PLANNED: command})
     start = memory.start
     return decisions, memory if start is None else fast_replace(memory, start=fast_replace(start, begun_ms=now_ms))
 
 
 def wake_at_ms(view: MemberView, memory: Memory, now_ms: int) -> int | None:
-    """When something is due that waits for the time alone."""
+    """When something is due that waits only for the time."""
     if not view.neighbours.planned:
         return None
     times = list(memory.put_off.values())

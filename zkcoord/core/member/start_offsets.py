@@ -1,4 +1,4 @@
-"""Where a member starts a partition: at the offset that counts, by the store that its start names."""
+"""Where a member starts a partition: at the offset that counts, by the store that the start names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zkcoord.errors import UnavailableError
 
 
 def committed(view: MemberView, memory: Memory, start: Start, partition: TopicPartition, at: Position) -> int | None:
-    """The committed offset; None: there is none."""
+    """The committed offset. None: there is none."""
     if memory.store.name == ZOOKEEPER or view.log is None:
         return at.offset
     node = None if at.version is None else OffsetNode(at.offset, at.mzxid)
@@ -36,7 +36,7 @@ def known(view: MemberView, memory: Memory, start: Start, partition: TopicPartit
 def next_offsets(
     view: MemberView, memory: Memory, start: Start, granted: Mapping[TopicPartition, Position]
 ) -> dict[TopicPartition, int]:
-    """The next offset to read of each; -1: nobody knows."""
+    """The next offset to read of each partition. -1: it is unknown."""
     first = start.first
     if memory.store.name == ZOOKEEPER:  # there are many
         return {p: first.get(p, -1) if at.offset is None else at.offset for p, at in granted.items()}
@@ -45,7 +45,8 @@ def next_offsets(
 
 
 def ask(memory: Memory, start: Start, partitions: Collection[TopicPartition], now_ms: int) -> tuple[AskCommits, Memory]:
-    """Ask Kafka for the commits of these. Each question has a number, so that no late answer is taken for another."""
+    """Ask Kafka for the commits of these. Each question has a number, so that a late answer is not taken for another
+    one's."""
     number = memory.questions + 1
     start = fast_replace(start, asking=number, asked_ms=now_ms)
     memory = fast_replace(memory, start=start, questions=number)
@@ -53,7 +54,7 @@ def ask(memory: Memory, start: Start, partitions: Collection[TopicPartition], no
 
 
 def answered(memory: Memory, answer: LogAnswer) -> Memory:
-    """Take in the commits that Kafka told. Without them these cannot be started."""
+    """Take in the commits that Kafka told. If Kafka gave an error, these partitions cannot be started."""
     start, call = memory.start, answer.call
     if start is None or call.starting != start.asking:
         return memory
@@ -65,7 +66,7 @@ def answered(memory: Memory, answer: LogAnswer) -> Memory:
 
 
 def overdue(view: MemberView, memory: Memory, now_ms: int) -> Memory:
-    """Wait no longer for what Kafka does not tell."""
+    """Stop waiting for Kafka's answer when the patience is over."""
     start, log = memory.start, view.log
     if start is None or not start.asking or log is None or now_ms < start.asked_ms + log.patience_ms:
         return memory

@@ -1,6 +1,7 @@
-"""How a member obeys starts: looks offsets up, tells the application, acknowledges; what cannot start is refused there.
+"""How a member obeys starts: it looks offsets up, tells the application, and acknowledges. Partitions that cannot start
+are refused in the acknowledgement.
 
-Starts that wait one behind the other are obeyed as one: no two commands of a channel name the same partition. A
+Starts that wait one behind the other are obeyed together: no two commands of a channel name the same partition. A
 partition is the application's exactly from the acknowledgement of its start to the multi that releases it (rule 3).
 """
 
@@ -38,27 +39,29 @@ from zkcoord.core.view import Refusal
 from zkcoord.errors import UnavailableError, UnknownPartitionError, ZkcoordError
 
 UNKNOWN_MS = 60_000
-"""So long a partition that Kafka does not know may be new, and refusing it is nobody's fault; then somebody must act.
-(By then the coordinator has tried it five times; a topic that is gone for good is dropped as long after.)"""
+"""ms for which a partition that Kafka does not know may be a new one, so that refusing it counts against nobody. After
+that somebody must act. (By then the coordinator has tried it five times. A topic that is gone for good is dropped after
+the same time.)"""
 
 UNKNOWN_AGAIN_MS = 120_000
-"""A partition that Kafka does not know is tried each half a minute at least (`core.ack_timeouts`): what comes later
-than this has nothing to do with the last time."""
+"""ms after which an earlier refusal of a partition that Kafka does not know is unrelated. Such a partition is tried
+again at least every half a minute (`core.ack_timeouts`)."""
 
 PUT_OFF_MS = 1_000
-"""What could not be started by the plan of a mixed group is claimed again so long after it was begun."""
+"""ms after the beginning of a start by the plan of a mixed group. Partitions that could not be started are claimed
+again then."""
 
 STARTS_MAX = 100
-"""Acknowledged in one multi: so deleting them takes little of its size, whatever else it holds."""
+"""Number of starts that are acknowledged in one multi. So deleting them takes little of the multi's size."""
 
 
 def starts_behind(view: MemberView, first: str, command: Command, sizes: Sizes) -> dict[str, Command]:
-    """The starts that wait right behind one (sequence -> start), as far as one acknowledgement has room for them."""
+    """The starts right behind the first one (sequence -> start), as far as one acknowledgement has room for them."""
     found: dict[str, Command] = {}
     for sequence in sorted(sequence for sequence in view.commands if sequence > first):
         received = view.commands[sequence]
         if received is not None and received.asks(Option.PING):
-            continue  # answered by itself, behind nothing
+            continue  # answered at once, independently of others
         if received is None or received.command is None or not received.asks(Option.START_FETCHER):
             break
         if len(found) + 1 == STARTS_MAX or received.command.offsets != command.offsets:
@@ -76,8 +79,8 @@ def starts_behind(view: MemberView, first: str, command: Command, sizes: Sizes) 
 
 
 def begin(view: MemberView, memory: Memory, starts: Mapping[str, Command]) -> tuple[list[Decision], Memory]:
-    """Take up starts (sequence -> start, in their order): look up what they name. It was free when they were written:
-    what is held of it is another grant's."""
+    """Take up starts (sequence -> start, in their order), and look their partitions up. They were free when the starts
+    were written: a partition of them that is held belongs to another grant."""
     grants = {
         partition: Grant(thread, sequence, command.generation, command.incarnations.get(partition.topic, 0))
         for sequence, command in starts.items()
@@ -105,7 +108,8 @@ def begin(view: MemberView, memory: Memory, starts: Mapping[str, Command]) -> tu
 
 
 def cleaned(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
-    """Forget what is left over and was passed by a commit, or is somebody else's now; the next status says so."""
+    """Forget leftover ranges that a commit has passed, or whose partition somebody else owns now. The next status shows
+    it."""
     if ANNOUNCED in view.unread:
         return [], memory
     named = memory.start.grants.keys() if memory.start is not None else set[TopicPartition]()
@@ -119,7 +123,7 @@ def cleaned(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
 
 
 def answered(view: MemberView, memory: Memory, answer: Answer, now_ms: int) -> Memory:
-    """Take in what the application answered: offsets for a reset, nothing or an error for a start."""
+    """Take in the application's answer: offsets for a reset; nothing or an error for a start."""
     start, call = memory.start, answer.call
     if start is None:
         return memory
@@ -135,11 +139,12 @@ def answered(view: MemberView, memory: Memory, answer: Answer, now_ms: int) -> M
 
 
 def _refused(memory: Memory, start: Start, answer: Answer, now_ms: int) -> Memory:
-    """These cannot be started; of what Kafka does not know only that, the rest is asked for without it."""
+    """These cannot be started. If Kafka does not know some of them, only those are refused, and the rest is asked for
+    again."""
     partitions, error = answer.call.partitions, answer.error
     kind = "" if isinstance(error, ZkcoordError) else f"{type(error).__name__}: "
     reason = f"{answer.call.name}: {kind}{error}"
-    away = isinstance(error, UnavailableError)  # Kafka: nobody's fault, and tried again here
+    away = isinstance(error, UnavailableError)  # Kafka is away: that counts against nobody, and is tried again here
     unknown = set[TopicPartition]()
     tried = dict(memory.unknown)
     if isinstance(error, UnknownPartitionError):
@@ -157,7 +162,7 @@ def _refused(memory: Memory, start: Start, answer: Answer, now_ms: int) -> Memor
 
 
 def advance(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decision], Memory]:
-    """Do what can be done now for the starts that are obeyed."""
+    """Do what can be done now for the starts that are being obeyed."""
     start = memory.start
     if start is None or start.name in view.unread or memory.cleaning or start.asking:
         return [], memory
@@ -166,12 +171,12 @@ def advance(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decisio
         return [], memory
     stands = start.planned or not start.commands.keys().isdisjoint(view.commands)
     if start.acknowledged and stands and not (view.channel_read and at_rest(view, memory)):
-        return [], memory  # what became of the acknowledgement is not known yet
+        return [], memory  # the outcome of the acknowledgement is not known yet
     granted = _granted(view, start)
     standing = {s: received.version for s in start.commands if (received := view.commands.get(s)) is not None}
     if _done(view, memory, start, granted):
         return _finish(view, memory, start, granted)
-    if start.acknowledged:  # refused, or unknown and not done
+    if start.acknowledged:  # the acknowledgement was refused, or its outcome was unknown and it did not happen
         again = ReadAgain(partitions=tuple(start.grants), parents=True)
         return [again], fast_replace(memory, start=fast_replace(start, acknowledged=False))
     if start.planned and not start.looked:
@@ -191,7 +196,7 @@ def advance(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decisio
         start = fast_replace(start, refused={**start.refused, **wrong})
         memory = fast_replace(memory, start=start)
     over = [p for p, at in granted.items() if p in memory.batch and not known(view, memory, start, p, at)]
-    if over:  # its topic was dropped, or its offset: that ends what was announced
+    if over:  # its topic or its offset was dropped, which ends the announced range
         memory = fast_replace(memory, batch={p: r for p, r in memory.batch.items() if p not in over})
     able = next_offsets(view, memory, start, _not_refused(start, granted))
     unknown = tuple(p for p, offset in able.items() if offset < 0)
@@ -203,19 +208,19 @@ def advance(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decisio
     starting = {p: o for p, o in able.items() if p not in running or start.told.get(p, o) != o}
     if starting:
         if not view.leased or application.full:
-            return [], memory  # the application would be told that it is lost, at once: the next lease has it started
+            return [], memory  # the application would be told at once that it is lost; the next lease has it started
         memory = fast_replace(memory, start=fast_replace(start, told={**start.told, **starting}))
         return [ask_start(memory, starting, {p: start.grants[p].incarnation for p in starting})], memory
     if not view.may_write or not at_rest(view, memory):
         return [], memory
-    if start.planned and not granted:  # others have claimed all of it: there is nothing to acknowledge
+    if start.planned and not granted:  # others have claimed everything: there is nothing to acknowledge
         return _finish(view, memory, start, granted)
     return _acknowledge(view, memory, start, granted, standing)
 
 
 def _done(view: MemberView, memory: Memory, start: Start, granted: Mapping[TopicPartition, Position]) -> bool:
-    """True once it is acknowledged. Its commands are gone then; of a planned one the status stands that was sent with
-    it, and what was refused is given back."""
+    """True once the start is acknowledged. Its commands are gone then. For a planned start the status that was sent
+    with it must be in the channel, and refused partitions must be given back."""
     if not start.planned:
         return not start.commands.keys() & view.commands.keys()
     if not start.acknowledged or not view.channel_read or not at_rest(view, memory):
@@ -230,13 +235,14 @@ def ask_start(
     *,
     resumes: bool = False,
 ) -> AskStart:
-    """Have the application start these; what was announced from these offsets on comes first."""
+    """Have the application start these. Ranges announced from these offsets on come first."""
     replay = {p: (r.start, r.end) for p, r in sorted(memory.batch.items()) if positions.get(p) == r.start}
     return AskStart(positions=positions, incarnations=incarnations, replay=replay, resumes=resumes)
 
 
 def _taking_over(view: MemberView, memory: Memory, start: Start, offsets: Mapping[TopicPartition, int]) -> Memory:
-    """With the ranges that others announced from these offsets on: they come first, and stand in the own status."""
+    """Return the memory with the ranges that others announced from these offsets on. They are processed first, and are
+    in the own status, too."""
     batch = dict(memory.batch)
     for partition, offset in offsets.items() if view.announced else ():
         number = start.grants[partition].incarnation
@@ -252,8 +258,8 @@ def _taking_over(view: MemberView, memory: Memory, start: Start, offsets: Mappin
 
 
 def _granted(view: MemberView, start: Start) -> dict[TopicPartition, Position]:
-    """Where those stand whose owner is the thread that their start names. What is another's was not granted, or is not
-    any more."""
+    """The positions of the partitions whose owner is the thread that their start names. The others were not granted, or
+    are not granted any more."""
     owners, positions = view.owners, view.positions
     return {
         p: positions.get(p, NOWHERE)
@@ -326,8 +332,8 @@ def _holds(
 def _finish(
     view: MemberView, memory: Memory, start: Start, granted: Mapping[TopicPartition, Position]
 ) -> tuple[list[Decision], Memory]:
-    """They are acknowledged. What has no offset now cannot be read: only a start can give it one, and nobody sends
-    another to who owns it."""
+    """The starts are acknowledged. A partition that has no offset now cannot be read: only a start can give it one, and
+    nobody sends another start to its owner."""
     mine = _not_refused(start, granted)
     without = [str(p) for p, at in mine.items() if at.offset is None]
     if without:
@@ -344,9 +350,9 @@ def _finish(
         put_off = {p: at_ms for p, at_ms in memory.put_off.items() if at_ms > start.begun_ms and p not in holds}
         put_off |= dict.fromkeys(start.refused, again_ms)
         memory = fast_replace(memory, put_off=put_off)
-    # somebody else set the offset right behind the acknowledgement: it is started again from there
+    # somebody else set the offset right after the acknowledgement: the partition is started again there
     strayed = [p for p, held in holds.items() if start.told.get(p, held.offset) != held.offset and p in running]
-    # told to start, and taken away before the acknowledgement: a topic that was dropped
+    # told to start, and taken away before the acknowledgement: its topic was dropped
     gone = [p for p in start.grants if p not in holds and p in running]
     decisions = lose(view, memory, [*strayed, *gone])
     decisions.append(LetGo(partitions=tuple(p for p in start.grants if p not in holds), parents=True))
@@ -361,13 +367,13 @@ def _started(holds: Mapping[TopicPartition, Held]) -> list[Report]:
 
 
 def fetch_started(offsets: Mapping[TopicPartition, int], generation: int) -> Report:
-    """Report what may be read from now on, while the lease holds."""
+    """Report the partitions that may be read from now on, while the lease holds."""
     fields = {"partitions": sorted(offsets), "offsets": dict(offsets), "generation": generation}
     return Report(event="fetch_started", fields=fields)
 
 
 def _start_refused(start: Start) -> list[Report]:
-    by_reason: dict[str, list[TopicPartition]] = {}  # often one is that of them all
+    by_reason: dict[str, list[TopicPartition]] = {}  # one reason is often that of them all
     for partition in start.grants:
         if partition in start.refused:
             by_reason.setdefault(start.refused[partition], []).append(partition)
@@ -378,7 +384,7 @@ def _start_refused(start: Start) -> list[Report]:
 
 
 def started(application: Application, memory: Memory) -> set[TopicPartition]:
-    """All that the application was told to start and may be reading, or be about to."""
+    """All partitions that the application was told to start, and may be reading or be about to read."""
     named = set(application.running).union(application.resuming)
     if memory.start is not None and (application.waits_for("start") or application.waits_for("reset")):
         named |= memory.start.grants.keys()

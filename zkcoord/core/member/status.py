@@ -1,7 +1,7 @@
-"""What a member says of itself in its channel, and which announced ranges stand there.
+"""What a member's status in its channel says, and which announced ranges it contains.
 
-An announced range counts while its start is the committed offset. What is not held any more stays, since nobody else
-may have it, until the offset or the owner says that it is somebody else's.
+An announced range counts while its start is the committed offset. The range of a partition that is not held any more
+stays, since nobody else may have it, until offset or owner shows that somebody else has it.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from zkcoord.core.state import Announced
 from zkcoord.core.view import Refusal
 
 ANNOUNCED_BYTES_MAX = 256 * 1024
-"""Of a status with an announcement: with the rest of its multi far below 1 MiB."""
+"""Bytes of a status with an announcement. With the rest of its multi it is far below ZooKeeper's limit of 1 MiB."""
 
 ACKNOWLEDGED_BYTES_MAX = 960 * 1024
-"""Of the multi that acknowledges starts: below the server's 1 MiB by what a chroot adds to each path, and the server
-itself."""
+"""Bytes of the multi that acknowledges starts. The difference to the server's limit of 1 MiB is for what a chroot adds
+to each path, and for the server itself."""
 
 Batch = Mapping[TopicPartition, Announced]
 
 
 class Store(NamedTuple):
-    """The offset store that a member uses, and the number of the change that named it."""
+    """The offset store that a member uses, and the number of the change that introduced it."""
 
     name: str = ZOOKEEPER
     step: int = 0
@@ -45,7 +45,7 @@ IN_ZOOKEEPER = Store()
 class Held(NamedTuple):
     """A partition between its start's acknowledgement and its release, with the versions that guard its writes.
 
-    `offset`: what is committed, wherever it is. In the store `kafka` the node may hold an older one.
+    `offset` is the committed offset, wherever it is kept. In the store `kafka` the node may hold an older one.
     """
 
     thread: str
@@ -53,23 +53,23 @@ class Held(NamedTuple):
     offset: int
     offset_version: int
     generation: int
-    incarnation: int = 0  # of the topic, by the start; 0: untold
-    mzxid: int = 0  # of the offset node: the tenure
+    incarnation: int = 0  # of the topic, by the start; 0: not told
+    mzxid: int = 0  # of the offset node; it is the tenure
 
     @property
     def owner(self) -> tuple[str, int]:
-        """The owner node as it is held; equal to an Owner that says the same."""
+        """The owner node as the member holds it. It equals an Owner with the same content."""
         return self[:2]
 
     @property
     def position(self) -> tuple[int, int]:
-        """Offset and version of the offset node, as it is held."""
+        """Offset and version of the offset node, as the member holds them."""
         return self[2:4]
 
 
 @dataclass(frozen=True, kw_only=True)
 class MemberStatus:
-    """The status, as values."""
+    """The status as a value."""
 
     held: Mapping[TopicPartition, Held] = field(default_factory=dict)
     batch: Batch = field(default_factory=dict)
@@ -77,39 +77,40 @@ class MemberStatus:
     pinged: str = ""  # the sequence of the last ping that was answered
     said: tuple[int, int] | None = None  # progress and lag, as the application reported them
     store: str = ZOOKEEPER  # "" before the first start
-    step: int = 0  # of the store's change
+    step: int = 0  # number of the store's change
     timing: tuple[Told, ...] = field(default=(), compare=False)  # for people: no decision depends on it
 
 
 class Sizes(Protocol):
-    """How much the member's nodes and multis take: the tree knows."""
+    """How many bytes the member's nodes and multis take. The package `tree` implements it."""
 
     def status_bytes(self, status: MemberStatus) -> int:
-        """Of the status as the channel's data."""
+        """Bytes of the status as the channel's data."""
 
     def room(self, partitions: list[TopicPartition]) -> int:
-        """How many of these, from the first on, one multi can acknowledge or release."""
+        """How many of these partitions, from the first on, one multi can acknowledge or release."""
 
     def acknowledgement_bytes(
         self, starts: Mapping[str, Command], command_bytes: int, held: Mapping[TopicPartition, Held], batch: Batch
     ) -> int:
-        """Of the multi that acknowledges these starts (by sequence), at most, if that is too much; else 0.
+        """The most bytes of the multi that acknowledges these starts (by sequence), if it is too large; else 0.
 
-        `command_bytes`: of their data; `batch`: what stands announced.
+        `command_bytes` are the bytes of their data. `batch` holds the announced ranges.
         """
 
 
 def standing(held: Mapping[TopicPartition, Held], batch: Batch) -> Batch:
-    """Those of these announced ranges that no commit has passed, as far as is known of what is held."""
+    """Those announced ranges that no commit has passed, as far as `held` shows."""
     if not batch:
         return {}
     return {p: r for p, r in sorted(batch.items()) if p not in held or held[p].offset == r.start}
 
 
 def handed_on(batch: Batch, command: Command) -> Batch:
-    """With what a start hands on: it is announced here from its acknowledgement on, also of what is refused there.
+    """Return the ranges with those that a start hands on. From its acknowledgement on they are announced here, also for
+    partitions that it refuses.
 
-    What was announced of an earlier incarnation of its topics is over: it would be replayed of another log.
+    Ranges of an earlier incarnation of a topic are over: they would be replayed from another log.
     """
     new = dict(batch)
     for partition in (command.ownership or ()) if command.replay or batch else ():

@@ -1,7 +1,7 @@
-"""How a member obeys stops, and leaves: the application stops, then final offsets and releases are written, and the
-command is deleted.
+"""How a member obeys stops, and how it leaves: the application stops, then final offsets and releases are written, and
+the command is deleted.
 
-What the application has stopped while it is still at the rest is released at once: the command stands on.
+When the application has stopped a part, that part is released at once, and the command stays.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from zkcoord.core.model import TopicPartition
 def begin(
     view: MemberView, memory: Memory, sequence: str | None, named: Collection[TopicPartition] | None
 ) -> tuple[list[Decision], Memory]:
-    """Take up a stop. `sequence` None: no command asked for it; `named` None: everything that is held."""
+    """Take up a stop. `sequence` None: no command asked for it. `named` None: everything held."""
     left = frozenset(memory.held) if named is None else frozenset(p for p in named if p in memory.held)
     running = tuple(sorted(p for p in left if p in view.application.running))
     memory = fast_replace(memory, stop=Stop(sequence=sequence, left=left, answered=not running))
@@ -32,12 +32,13 @@ def begin(
 
 
 def answered(memory: Memory, answer: Answer, now_ms: int) -> tuple[list[Decision], Memory]:
-    """The application stopped, all or a part, with final offsets; one that raised keeps what was committed."""
+    """The application stopped all or a part, with final offsets. If it raised, the committed offsets stay."""
     stop = memory.stop
     if stop is None:
         return [], memory
     stopped, offsets = answer.value if answer.part else (stop.left, answer.value)
-    mine = stop.left.intersection(stopped, answer.call.partitions)  # of what it was not asked it knows nothing
+    # it knows nothing of partitions that it was not asked about
+    mine = stop.left.intersection(stopped, answer.call.partitions)
     finals = {p: offset for p, offset in dict(offsets or {}).items() if p in mine}
     stop = fast_replace(
         stop,
@@ -55,8 +56,8 @@ def answered(memory: Memory, answer: Answer, now_ms: int) -> tuple[list[Decision
 
 
 def overdue(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decision], Memory]:
-    """Wait no longer for the application where old members would give up: what it stops now is released without a
-    commit, and its later answer does not count."""
+    """Stop waiting for the application when old members would give up. Partitions that it stops later are released
+    without a commit, and its later answer does not count."""
     stop, neighbours = memory.stop, view.neighbours
     if stop is None or stop.answered or not neighbours.planned or now_ms < neighbours.stopped_by_ms(stop.left):
         return [], memory
@@ -71,15 +72,16 @@ def overdue(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decisio
 
 
 def advance(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decision], Memory]:
-    """Write what can be written now of the stop that is obeyed, or end it."""
+    """Write what can be written now of the stop that is being obeyed, or end it."""
     late, memory = overdue(view, memory, now_ms)
     stop = memory.stop
     if late or stop is None or not view.may_write or not at_rest(view, memory):
         return late, memory
-    early = stop.early if stop.sequence is not None else frozenset()  # leaving, the session's end tells of all
+    # when leaving, the session's end releases everything
+    early = stop.early if stop.sequence is not None else frozenset()
     if not (stop.answered or early):
         return [], memory
-    if stop.released:  # what was released, and given back: that owner's node may be another one, at the same version
+    if stop.released:  # after a release and a new grant the owner node may be another one, at the same version
         given_back = stop.left & view.granted()
         if given_back:
             return let_go(memory, given_back)
@@ -97,7 +99,7 @@ def advance(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decisio
     finals = {p: offset for p, offset in memory.finals().items() if p in held}
     if stop.sequence is None and freed_by_session(view, memory):
         return _write_finals(memory, stop, finals)
-    if stop.sequence is None:  # an unfinished range: the session's end frees it, at which the status is read
+    if stop.sequence is None:  # an unfinished range: the session's end frees it, and then the status is read
         unfinished = standing(memory.held, memory.batch)
         held = {p: mine for p, mine in held.items() if p not in unfinished or finals.get(p, mine.offset) != mine.offset}
         finals = {p: offset for p, offset in finals.items() if p in held}

@@ -1,7 +1,7 @@
-"""How a member changes its offset store: every held partition's node is set, so that each begins a new tenure.
+"""How a member changes its offset store: it sets every held partition's node, so that each begins a new tenure.
 
-What was committed to Kafka before, or lands there late, is of an earlier tenure then. All partitions of a member have
-one store at a time. The last multi acknowledges the command, and its status names the store.
+Then earlier or late commits in Kafka belong to an earlier tenure. All partitions of a member use one store at a time.
+The last multi acknowledges the command, and its status names the store.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def store_of(command: Command) -> Store:
 
 
 def why_refused(view: MemberView, memory: Memory, command: Command) -> str:
-    """Why a command is refused for the store that it names; "" for one that is not."""
+    """Why a command is refused because of the store that it names; "" if it is not."""
     name = store_of(command).name
     if command.option is Option.OFFSET_STORE:
         if view.log is None:
@@ -47,14 +47,14 @@ def why_refused(view: MemberView, memory: Memory, command: Command) -> str:
 
 
 def begin(memory: Memory, sequence: str, command: Command) -> Memory:
-    """Take up an `offset-store`. One whose change is done sets nothing."""
+    """Take up an `offset-store`. If the change is already done, no node is set."""
     store = store_of(command)
     before = {} if store == memory.store else {p: held.mzxid for p, held in sorted(memory.held.items())}
     return fast_replace(memory, switch=Switch(sequence, store, before))
 
 
 def advance(view: MemberView, memory: Memory, sizes: Sizes) -> Step:
-    """Set what is not set yet; then acknowledge."""
+    """Set the nodes that are not set yet; then acknowledge."""
     switch, held = memory.switch, memory.held
     if switch is None or memory.mirror.exchange is not None or not view.may_write or not at_rest(view, memory):
         return [], memory

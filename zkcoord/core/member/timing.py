@@ -1,4 +1,4 @@
-"""When a member saw its commands, and what came of them: told in its status. No decision depends on any of it."""
+"""When a member saw its commands, and their outcomes. The status tells these times. No decision depends on them."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from zkcoord.core.member.view import MemberView
 from zkcoord.core.model import TopicPartition
 
 COMMANDS_MAX = 32
-"""So many parts of commands are told, the last ones: some 100 bytes each. A coordinator reads the status behind each
-acknowledgement, and a member has one under way at a time. It may be about several starts, and a stop may be released in
-parts."""
+"""Number of parts of commands in the status, newest ones, about 100 bytes each. A coordinator reads the status after
+each acknowledgement, and a member has one under way at a time. It may be about several starts, and a stop may be
+released in parts."""
 
 FIRSTS_MAX, FIRSTS_MS = 64, 10
-"""So many entries about first records are told, the last ones. Those of one start within FIRSTS_MS share an entry."""
+"""Number of entries about first records in the status, newest ones; ms within which first records of one start share an
+entry."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Times:
-    """What a member remembers of its commands' times: a value."""
+    """The times of a member's commands, as an immutable value."""
 
-    seen: Mapping[str, int] = field(default_factory=dict)  # commands that stand: sequence -> first seen at
-    told: tuple[Told, ...] = ()  # of commands, oldest first; then first records, likewise
-    started: Mapping[TopicPartition, Named] = field(default_factory=dict)  # what is held -> the start that granted it
+    seen: Mapping[str, int] = field(default_factory=dict)  # sequence -> when first seen, of commands in the channel
+    told: tuple[Told, ...] = ()  # entries about commands, oldest first; then those about first records, oldest first
+    started: Mapping[TopicPartition, Named] = field(default_factory=dict)  # held partition -> the start that granted it
 
     def seeing(self, view: MemberView, now_ms: int) -> Times:
-        """With the commands that stand; the same object when none came or went."""
+        """Return a copy with the commands that are in the channel; the same object when none came or went."""
         commands, seen = view.commands, self.seen
         if not commands and not seen:
             return self
@@ -39,10 +40,11 @@ class Times:
     def stopped(
         self, view: MemberView, sequence: str, rested: Mapping[TopicPartition, int | None], now_ms: int
     ) -> Times:
-        """With partitions whose release is sent now. `rested`: when each was stopped; None: nothing of it ran."""
+        """Return a copy with partitions whose release is sent now. `rested` maps each to when it was stopped; None: it
+        did not run."""
         command, seen_ms = self._named(view, sequence), self.seen.get(sequence)
         parts: dict[int | None, list[TopicPartition]] = {}
-        for partition, at_ms in sorted(rested.items()):  # what is written must not follow the order of a set
+        for partition, at_ms in sorted(rested.items()):  # the order of a set must not decide what is written
             parts.setdefault(seen_ms if at_ms is None else at_ms, []).append(partition)
         return self._telling(
             Told(
@@ -57,7 +59,8 @@ class Times:
         )
 
     def acknowledged(self, view: MemberView, granted: Mapping[str, Iterable[TopicPartition]]) -> Times:
-        """With starts that are acknowledged now: sequence -> what is held by it."""
+        """Return a copy with starts that are acknowledged now. `granted` maps a sequence to the partitions held by
+        it."""
         return self._telling(
             Told(
                 command=self._named(view, sequence),
@@ -69,7 +72,8 @@ class Times:
         )
 
     def holding(self, told: Iterable[str], held: Iterable[TopicPartition]) -> Times:
-        """With what is held from these starts on, by what was told of them; what is not held any more is forgotten."""
+        """Return a copy with the partitions that are held by these starts, as `told` names them. Partitions that are
+        not held any more are forgotten."""
         sequences = set(told)
         fresh = {
             partition: each.command
@@ -83,7 +87,8 @@ class Times:
         return fast_replace(self, started={p: started[p] for p in held if p in started})
 
     def reading(self, view: MemberView, firsts: Iterable[FirstRecords]) -> Times:
-        """With the first records that were handed out, as far as they are of the start by which a partition runs."""
+        """Return a copy with the first records that were handed out, if they belong to the start by which the partition
+        runs."""
         running, found = view.application.running, dict[tuple[Named, int], tuple[int, list[TopicPartition]]]()
         for starts, at_ms in firsts:
             for partition, number in starts.items():
@@ -98,7 +103,7 @@ class Times:
         )
 
     def untold(self, view: MemberView) -> bool:
-        """True while the status, as it was read or written, does not say all that is known of first records."""
+        """True while the status, as it was read or written, lacks a known first record."""
         said = view.status.timing if view.status is not None else ()
         return said is not self.told and any(each.first and each not in said for each in self.told)
 
@@ -107,7 +112,8 @@ class Times:
         return Named(sequence, 0 if received is None else received.made_ms)
 
     def _telling(self, entries: Iterable[Told]) -> Times:
-        """With these told last. What was told before of the same part of a command is replaced: it is written again."""
+        """Return a copy with these entries last. An earlier entry about the same part of a command is replaced, since
+        the status is written again."""
         told = self.told
         for new in entries:
             told = (*[each for each in told if not new.replaces(each)], new)

@@ -1,4 +1,4 @@
-"""What a member's status tells of the times of one command."""
+"""What a member's status tells about the times of one command."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Named(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What became of a part of a command. Times are the member's monotonic clock, in ms."""
+    """The outcome of a part of a command. Times are ms of the member's monotonic clock."""
 
     command: Named
     stops: bool
@@ -27,7 +27,7 @@ class Told:
     stopped_ms: int | None = None
     committed_ms: int | None = None
     first_record_ms: int | None = None
-    bounds: Ranges = field(init=False, compare=False)  # the partitions as each status tells them
+    bounds: Ranges = field(init=False, compare=False)  # the partitions, as ranges
     last_ms: int = field(init=False, compare=False)  # the latest of its times; 0: it has none
 
     def __post_init__(self) -> None:
@@ -37,10 +37,10 @@ class Told:
 
     @property
     def first(self) -> bool:
-        """True when it is about first records."""
+        """True for an entry about first records."""
         return self.first_record_ms is not None
 
     def replaces(self, other: Told) -> bool:
-        """True when it tells anew of what the other one tells."""
+        """True when this entry is a newer one about the same thing."""
         same = self.command.sequence == other.command.sequence and self.first is other.first
         return same and not self.partitions.isdisjoint(other.partitions)

@@ -1,6 +1,7 @@
-"""One member as it sees itself: its registration, channel and partitions as read, its application, what is asked of it.
+"""One member as it sees itself: its registration, channel and partitions as they were read, its application, and the
+requests to it.
 
-Built by `tree.member_view` and the member's role, never changed.
+`tree.member_view` and the member's role build it. It is never changed.
 """
 
 from __future__ import annotations
@@ -24,16 +25,17 @@ NOBODY = Owner("", -1)
 """The owner of a partition without an owner node."""
 
 STATUSES = "statuses"
-"""The name of the look-up of what others announced."""
+"""The name of the look-up of other members' announced ranges."""
 
 ANNOUNCED = "announced"
-"""The name of the look-up of announced ranges. Every other look-up has the name of its first start's sequence."""
+"""The name of the look-up of own announced ranges. Every other look-up is named by the sequence of its first start."""
 
 
 class Position(NamedTuple):
-    """An offset node as read: `offset` None = none there; `version` None = no node; `problem`: why it is unreadable.
+    """An offset node as it was read. `offset` None: it holds no offset. `version` None: there is no node. `problem`:
+    why it cannot be read.
 
-    `mzxid`: the transaction that wrote it last, which is the partition's tenure (`core.tenure`).
+    `mzxid` is the transaction that wrote it last; it is the partition's tenure (`core.tenure`).
     """
 
     offset: int | None
@@ -47,40 +49,42 @@ NOWHERE = Position(None, None)
 
 @dataclass(frozen=True, kw_only=True)
 class Received:
-    """A command that stands in the channel."""
+    """A command in the channel."""
 
     sequence: str  # ten digits
     version: int = 0
     command: Command | None = None  # None: it cannot be understood, or was refused
-    error: str = ""  # why it cannot be understood; of a refused one empty
-    size: int = 0  # of its data, in bytes
+    error: str = ""  # why it cannot be understood; empty for a refused command
+    size: int = 0  # bytes of its data
     made_ms: int = 0  # when it was written, by ZooKeeper's clock; for people only
 
     def asks(self, option: Option) -> bool:
-        """True when it asks for this."""
+        """True when the command has this option."""
         return self.command is not None and self.command.option is option
 
 
 @dataclass(frozen=True, kw_only=True)
 class MemberView:
-    """All that decisions of one member depend on."""
+    """Everything that the decisions of one member depend on."""
 
     # what was read
-    missing: frozenset[str] = frozenset()  # own registration and channel, when they were seen not to be there
-    evicted: bool = False  # the mark of an eviction stands
-    refused_mark: bool = False  # the mark of a refused command stands
+    missing: frozenset[str] = frozenset()  # own registration and channel, if they were seen to be missing
+    evicted: bool = False  # the mark of an eviction exists
+    refused_mark: bool = False  # the mark of a refused command exists
     commands: Mapping[str, Received | None] = field(default_factory=dict)  # by sequence; None: listed, not read yet
-    claims: bool = False  # owners are claims, made by their consumers
+    claims: bool = False  # True in a layout where consumers create their owner nodes
     status_version: int = 0
-    status: MemberStatus | None = None  # what the channel says; None: not what this registration said last
-    owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)  # of what is followed, but for what is held
+    status: MemberStatus | None = None  # the status in the channel; None: not the one that this registration wrote last
+    owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)
+    # owners of followed partitions, except for held ones that were read as they are held
     # and was read as it is held
     positions: Mapping[TopicPartition, Position] = field(default_factory=dict)  # the same
-    fresh: frozenset[TopicPartition] = frozenset()  # of which something was read since the last decision
-    unread: frozenset[str] = frozenset()  # look-ups of which something is still to be read
-    channel_read: bool = True  # nothing of registration, channel and commands is still to be read
+    fresh: frozenset[TopicPartition] = frozenset()  # partitions of which something was read since the last decision
+    unread: frozenset[str] = frozenset()  # look-ups with nodes that are still to be read
+    channel_read: bool = True  # False while registration, channel or a command is still to be read
     neighbours: Neighbours = ALONE
-    announced: Mapping[TopicPartition, tuple[Announced, ...]] = field(default_factory=dict)  # by others
+    announced: Mapping[TopicPartition, tuple[Announced, ...]] = field(default_factory=dict)
+    # ranges that others announced
     # how things are
     settled: bool = True  # the link is up, and what was read is current
     writing: bool = False  # multis of this member are under way
@@ -95,31 +99,33 @@ class MemberView:
 
     @property
     def gone(self) -> bool:
-        """True once the own registration, or the channel, was seen to be gone, or the mark of an eviction to stand.
+        """True once the own registration or channel was seen to be gone, or the mark of an eviction was seen.
 
-        None of these is ever taken back, so it counts whatever else is still to be read, or cannot be.
+        None of these can be undone, so this counts whatever else is still to be read or cannot be read.
         """
         return bool(self.missing) or self.evicted
 
     def deleted(self, partition: TopicPartition) -> bool:
-        """True when the offset node of a partition that is followed was read, and is not there."""
+        """True when the offset node of a followed partition was read, and does not exist."""
         at = self.positions.get(partition)
         return at is not None and at.version is None
 
     @property
     def may_write(self) -> bool:
-        """True when a multi may be sent, decided from registration, channel and commands. Asked while settled."""
+        """True when a multi may be sent, as far as registration, channel and commands go. Call it only while
+        settled."""
         return self.channel_read and not self.writing and self.ready
 
     def taken_in(self, held: Mapping[TopicPartition, Held]) -> MemberView:
-        """With nothing fresh: a decision has seen all. What is held, and was read as it is held, is not kept twice."""
+        """Return a copy in which nothing is fresh, since a decision has seen everything. Owners and positions that
+        `held` contains are not kept twice."""
         owners = {p: owner for p, owner in self.owners.items() if p not in held or owner != held[p].owner}
         positions = {p: at for p, at in self.positions.items() if p not in held or at[:2] != held[p].position}
         return fast_replace(self, fresh=frozenset(), owners=owners, positions=positions)
 
     def granted(self) -> set[TopicPartition]:
-        """What the starts that stand name. Each was free when it was written. Meaningful only when the channel is
-        read."""
+        """The partitions that the starts in the channel name. Each was free when its start was written. Meaningful only
+        when the channel has been read."""
         starts: Iterable[Command] = (
             received.command
             for received in self.commands.values()

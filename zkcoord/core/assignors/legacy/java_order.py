@@ -1,7 +1,9 @@
-"""The orders that decide an old member's plan where partitions tie: Java's string hash, and how its maps iterate.
+"""The orders that decide an old member's plan where partitions tie: Java's string hash, and the iteration order of its
+maps.
 
-Old members go through topics in the order of Scala's hash maps (2.10 to 2.12), which no sort hides when two partitions
-have equal hashes; and through members in the order in which a ZooKeeper server lists children, a Java hash set's.
+Old members go through topics in the order of Scala's hash maps (2.10 to 2.12). No sort hides this order when two
+partitions have equal hashes. They go through members in the order in which a ZooKeeper server lists children, which is
+that of a Java hash set.
 """
 
 from __future__ import annotations
@@ -12,12 +14,12 @@ from zkcoord.core.model import Subscriber
 
 _MASK = 0xFFFFFFFF
 _MUTABLE_SIZE = 16  # buckets of a new mutable.HashMap; it doubles when it is more than three quarters full
-_MUTABLE_SEED = 4  # the bits of its first size; growing does not change it
+_MUTABLE_SEED = 4  # number of bits of its first size; growing does not change it
 _SET_SIZE = 8  # buckets of a new list of children in ZooKeeper's server
 
 
 def java_hash(text: str, start: int = 0) -> int:
-    """Java's `String.hashCode`, signed; `start` is the hash of what stands before the text.
+    """Java's `String.hashCode`, signed. `start` is the hash of the part before the text.
 
     >>> java_hash("[events,0]"), java_hash("events-10"), java_hash("10", java_hash("events-"))
     (-670581339, 32279379, 32279379)
@@ -34,7 +36,8 @@ def java_hash(text: str, start: int = 0) -> int:
 
 
 def immutable_order(keys: Iterable[str]) -> list[str]:
-    """The keys as an immutable Scala map iterates: up to four as they came, more as a trie over their hashes.
+    """The keys in the iteration order of an immutable Scala map: up to four as they came, more as a trie over their
+    hashes.
 
     >>> immutable_order(["b", "a"]), immutable_order(["t0", "t1", "t2", "t3", "t4", "t5"])[0]
     (['b', 'a'], 't4')
@@ -53,9 +56,9 @@ def _trie_place(key: str) -> tuple[int, ...]:
 
 
 def mutable_order(keys: Iterable[str]) -> list[str]:
-    """The keys as a mutable Scala hash map iterates that they were put into one after the other.
+    """The keys in the iteration order of a mutable Scala hash map into which they were put one after the other.
 
-    It goes from its last bucket to its first; in a bucket the newest key stands first, and growing turns that around.
+    The map iterates from its last bucket to its first. In a bucket the newest key comes first; growing reverses that.
 
     >>> mutable_order(["Aa", "BB"])
     ['BB', 'Aa']
@@ -82,9 +85,10 @@ def _mutable_bucket(key: str, size: int) -> int:
 
 
 def children_order(names: Iterable[str]) -> list[str]:
-    """Names of nodes as a ZooKeeper server lists them, unless the list was once much longer: as a Java hash set.
+    """The names in the order in which a ZooKeeper server lists children: that of a Java hash set. (The order differs if
+    the list was once much longer.)
 
-    Names of one bucket stand in the order in which they were made, here that of `names`.
+    Names in one bucket come in the order in which they were created, here the order of `names`.
 
     >>> children_order(["g_b", "g_a"])
     ['g_a', 'g_b']
@@ -101,10 +105,10 @@ def _spread(value: int) -> int:
 
 
 def topics_of_all(subscribers: Iterable[Subscriber]) -> list[str]:
-    """The topics in the order in which a member of 0.10.2 or later goes through them: those of all members.
+    """All topics of all members, in the order in which a member of 0.10.2 or later goes through them.
 
-    `subscribers` in the order in which they registered, as far as it is known: it counts where a server does not order
-    them by itself (`children_order`).
+    `subscribers` come in the order in which they registered, as far as it is known. That order counts where the
+    server's own order ties (`children_order`).
     """
     members = {member.consumer_id: member for member in subscribers}
     listed = (topic for name in children_order(members) for topic in mutable_order(_listed(members[name].threads)))
@@ -112,7 +116,7 @@ def topics_of_all(subscribers: Iterable[Subscriber]) -> list[str]:
 
 
 def topics_of_one(member: Subscriber) -> list[str]:
-    """The topics in the order in which a member of 0.8.2 to 0.10.1 goes through them: its own."""
+    """The member's own topics, in the order in which a member of 0.8.2 to 0.10.1 goes through them."""
     return mutable_order(mutable_order(mutable_order(_listed(member.threads))))
 
 

@@ -1,7 +1,8 @@
 """The range assignor of the old high-level consumer (Kafka 0.8 to 1.1), bit for bit: old members compute it too.
 
-Topic by topic: partitions in numeric order, threads in string order of their ids (UTF-16 code units, as Java compares;
-so `c-10` stands before `c-2`). The first `partitions mod threads` threads get one more than the others.
+Each topic is shared by itself. Partitions are in numeric order, and threads in string order of their ids (Java compares
+UTF-16 code units, so `c-10` comes before `c-2`). The first `partitions mod threads` threads get one more than the
+others.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from zkcoord.core.model import TopicPartition
 
 
 def assign_range(given: AssignorInput) -> dict[TopicPartition, str]:
-    """Share each topic by itself in contiguous ranges; who owns what now changes nothing."""
+    """Share each topic by itself in contiguous ranges. Present owners change nothing."""
     readers = threads_by_topic(given.subscribers, given.partitions)
     ordered: dict[frozenset[str], list[str]] = {}  # topics with equal subscribers share one sorted list
     answer: dict[TopicPartition, str] = {}
@@ -35,7 +36,8 @@ def utf16_units(text: str) -> bytes:
 
 
 def _holders(threads: list[str], partitions: int) -> chain[str]:
-    """One thread a partition, in order: quotient each, and one more for the first `remainder` threads."""
+    """Yield one thread for each partition, in order: `quotient` partitions for each thread, and one more for the first
+    `remainder` threads."""
     quotient, remainder = divmod(partitions, len(threads))
     return chain.from_iterable(
         repeat(thread, quotient + (1 if index < remainder else 0)) for index, thread in enumerate(threads)

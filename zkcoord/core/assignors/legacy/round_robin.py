@@ -1,8 +1,9 @@
-"""How the old high-level consumer deals partitions out, round robin. Versions differ in the partitions' order alone.
+"""How the old high-level consumer deals partitions out round robin. Versions differ only in the order of the
+partitions.
 
-Partitions stand in the order of a signed 32-bit Java hash of their names. Where hashes are equal (topics `Aa` and `BB`,
-for instance) they stand in the order in which Scala's maps go through the topics: that of 0.10.2 and later here.
-Members of 0.8.2 to 0.10.1 that list the topics differently disagree there among themselves, and can never settle.
+Partitions are ordered by the signed 32-bit Java hash of their names. Where hashes are equal (topics `Aa` and `BB`, for
+instance) the order is that in which Scala's maps go through the topics; this module uses that of 0.10.2 and later.
+Members of 0.8.2 to 0.10.1 that list the topics differently compute different plans there, and can never settle.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ def deal(
 ) -> dict[TopicPartition, str]:
     """Deal partitions, in the order of the hashes of `<before><topic><after…>`, to threads in string order.
 
-    `before` is what stands before the topic in a partition's name; `after` stands between topic and number and, from
-    its second character on, behind the number: "[" and ",]" make `[clicks,0]`. `topics`: the order of all topics where
-    hashes are equal (None: that of 0.10.2 and later, if members registered in the order of their ids). A thread that
-    does not read a partition's topic loses its turn. Who owns what now changes nothing.
+    `before` is the part before the topic in a partition's name. The first character of `after` comes between topic and
+    number, the rest after the number: "[" and ",]" make `[clicks,0]`. `topics` is the order of all topics where hashes
+    are equal; None is the order of 0.10.2 and later for members that registered in the order of their ids. A thread
+    that does not read a partition's topic loses its turn. Present owners change nothing.
     """
     readers = threads_by_topic(given.subscribers, given.partitions)
     threads = sorted(frozenset().union(*readers.values()), key=utf16_units)
@@ -48,7 +49,7 @@ def deal(
 
 
 def ties(given: AssignorInput, before: str, after: str) -> list[list[TopicPartition]]:
-    """The partitions with equal hashes, together, in order; `before` and `after` as in `deal`."""
+    """The lists of partitions with equal hashes, sorted. `before` and `after` are as in `deal`."""
     readers = threads_by_topic(given.subscribers, given.partitions)
     alike = groupby(sorted(_hashed(given, readers, before, after)), key=itemgetter(0))
     found = [[partition for _, partition in group] for _, group in alike]
@@ -58,7 +59,7 @@ def ties(given: AssignorInput, before: str, after: str) -> list[list[TopicPartit
 def _in_order(
     given: AssignorInput, hashed: list[tuple[int, TopicPartition]], topics: Sequence[str] | None
 ) -> list[TopicPartition]:
-    """All partitions by hash; where hashes are equal by topic, in that order, then by number."""
+    """All partitions, ordered by hash, then by topic in the order of `topics`, then by number."""
     if len({value for value, _ in hashed}) == len(hashed):
         return [partition for _, partition in sorted(hashed)]
     order = topics_of_all(sorted(given.subscribers, key=lambda m: m.consumer_id)) if topics is None else topics
@@ -67,7 +68,7 @@ def _in_order(
 
 
 def _hashed(given: AssignorInput, readers: Iterable[str], before: str, after: str) -> list[tuple[int, TopicPartition]]:
-    """All partitions of these topics, each with the hash of its name."""
+    """All partitions of these topics, each with the hash of its name before it."""
     found: list[tuple[int, TopicPartition]] = []
     for topic in readers:
         start = java_hash(f"{before}{topic}{after[0]}")

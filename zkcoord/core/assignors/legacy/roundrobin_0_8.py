@@ -1,7 +1,7 @@
 """Round robin as the old high-level consumer of Kafka 0.8.2 to 0.11 computes it: a partition's name is `[topic,0]`.
 
-0.8.2 to 0.10.1 refuse to rebalance unless all members subscribe to the same topics with the same numbers of threads;
-what later versions answer then is answered here always.
+0.8.2 to 0.10.1 refuse to rebalance unless all members subscribe to the same topics with the same numbers of threads.
+This module always answers as later versions do.
 """
 
 from __future__ import annotations
@@ -12,5 +12,5 @@ from zkcoord.core.model import TopicPartition
 
 
 def assign_roundrobin_0_8(given: AssignorInput) -> dict[TopicPartition, str]:
-    """Deal partitions in the order of `"[topic,partition]".hashCode`; who owns what now changes nothing."""
+    """Deal partitions in the order of `"[topic,partition]".hashCode`. Present owners change nothing."""
     return deal(given, "[", ",]")

@@ -1,6 +1,7 @@
 """Round robin as the old high-level consumer of Kafka 1.0 and 1.1 computes it: a partition's name is `topic-0`.
 
-KAFKA-5822 changed the name, and with it nearly every share; so members from both sides of it cannot share a group.
+KAFKA-5822 changed the name, and with it nearly every share. So members from before and after that change cannot share a
+group.
 """
 
 from __future__ import annotations
@@ -11,5 +12,5 @@ from zkcoord.core.model import TopicPartition
 
 
 def assign_roundrobin_1_0(given: AssignorInput) -> dict[TopicPartition, str]:
-    """Deal partitions in the order of `"topic-partition".hashCode`; who owns what now changes nothing."""
+    """Deal partitions in the order of `"topic-partition".hashCode`. Present owners change nothing."""
     return deal(given, "", "-")

@@ -1,8 +1,8 @@
-"""Gives partitions one by one, each to a consumer that has room for it: the few that the levels leave.
+"""Gives the few partitions that the levels leave, one by one, each to a consumer that has room for it.
 
-Stable without a scheme: earlier partitions are given the same in every tree on the way to a target, and so are the
-rooms. An owner with room keeps its partition; one without room is passed over, whether it still owns it or has released
-it.
+The answer is stable without the scheme of `sticky`: in every tree on the way to a target, earlier partitions are given
+in the same way, and so the rooms are the same. An owner with room keeps its partition. An owner without room is passed
+over, whether it still owns the partition or has released it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ def give_singly(
     rooms: dict[str, int],
     loads: list[int],
 ) -> list[int | None]:
-    """Return each partition's thread: its owner if that has room, else one of the consumer with the most; None: no
-    room.
+    """Return each partition's thread: its owner if the owner has room, else a thread of the consumer with the most
+    room. None: nobody has room.
 
-    `left`: (weight, part, owner) of each partition, the heaviest first; `readers`: by part its threads; `consumers`,
-    `loads` of each thread; `rooms` of each consumer that reads. Rooms and loads are changed to what is left.
+    `left` holds (weight, part, owner) of each partition, the heaviest first. `readers` holds the threads of each part,
+    `consumers` and `loads` the consumer and the load of each thread, `rooms` the room of each consumer that reads.
+    `rooms` and `loads` are updated.
     """
     threads: dict[int, dict[str, list[int]]] = {}  # part -> consumer -> its threads
-    heaps: dict[int, list[tuple[int, str]]] = {}  # part -> (-room as it was once, consumer)
+    heaps: dict[int, list[tuple[int, str]]] = {}  # part -> (-room when it was last read, consumer)
     answer: list[int | None] = []
     for weight, part, owner in left:
         if part not in threads:
@@ -48,8 +49,8 @@ def give_singly(
 
 
 def _with_most_room(heap: list[tuple[int, str]], rooms: Mapping[str, int]) -> str:
-    """Return the consumer with the most room. Rooms only shrink: an outdated entry stands too high, and is corrected
-    when it comes up."""
+    """Return the consumer with the most room. Rooms only shrink, so an outdated entry is too high in the heap, and is
+    corrected when it comes to the top."""
     while True:
         known, consumer = heap[0]
         if -known == rooms[consumer]:

@@ -1,4 +1,5 @@
-"""Groups threads by what they may read, and defines the canonical order of partitions, for both sticky paths."""
+"""Groups threads by the topics that they may read, and defines the canonical order of partitions, for all paths of
+`sticky`."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from zkcoord.core.model import Subscriber, TopicPartition
 class ThreadClass:
     """Threads that may read exactly the same topics. They are interchangeable, so they share evenly.
 
-    `topics` in string order, only such that have partitions, never empty; `threads` by number, then consumer id.
+    `topics` is never empty, in string order, and holds only topics that have partitions. `threads` are ordered by
+    number, then consumer id.
     """
 
     topics: tuple[str, ...]
@@ -22,7 +24,8 @@ class ThreadClass:
 
 
 def alike(subscribers: Iterable[Subscriber]) -> list[tuple[Mapping[str, int], list[str]]]:
-    """Return (threads by topic, the consumers with just these) for each choice of them, in the order given."""
+    """Return (threads by topic, the consumers that subscribe to exactly these) for each different subscription, in the
+    given order."""
     found: dict[tuple[str | int, ...], tuple[Mapping[str, int], list[str]]] = {}
     for threads, members in groupby(subscribers, attrgetter("threads")):  # comparing is cheaper than a signature
         _, consumers = found.setdefault((*threads, *threads.values()), (threads, []))
@@ -31,7 +34,7 @@ def alike(subscribers: Iterable[Subscriber]) -> list[tuple[Mapping[str, int], li
 
 
 def classes_of(subscribers: Iterable[Subscriber], partitions: Mapping[str, tuple[int, ...]]) -> list[ThreadClass]:
-    """Return the classes of a group, in order of their topics. Threads that may read nothing that exists are in
+    """Return the classes of a group, ordered by their topics. Threads that may read no existing partition belong to
     none."""
     streams: dict[tuple[int, tuple[str, ...]], list[str]] = {}  # (number, topics) -> consumers
     for threads, consumers in alike(subscribers):
@@ -47,13 +50,13 @@ def classes_of(subscribers: Iterable[Subscriber], partitions: Mapping[str, tuple
 
 
 def canonical(topics: Iterable[str], partitions: Mapping[str, tuple[int, ...]]) -> list[tuple[str, int]]:
-    """Return all partitions of `topics` in canonical order (by number, then topic), as plain tuples: they cost a
-    third."""
+    """Return all partitions of `topics` in canonical order (by number, then topic), as plain tuples, which cost a third
+    of TopicPartition."""
     return list(canonical_pairs(topics, partitions))
 
 
 def canonical_pairs(topics: Iterable[str], partitions: Mapping[str, tuple[int, ...]]) -> Iterable[tuple[str, int]]:
-    """Yield the same one by one, for callers that make something else of each and keep no tuple alive."""
+    """Yield the same partitions one by one. Callers that convert each of them keep no tuple alive."""
     names = sorted(topics)
     numbers = partitions[names[0]] if names else ()
     if all(partitions[name] == numbers for name in names):
@@ -73,7 +76,7 @@ def canonical_key(pair: tuple[str, int]) -> tuple[int, str]:
 def owned_among(
     owned: Mapping[TopicPartition, str], classes: Iterable[ThreadClass], partitions: Mapping[str, tuple[int, ...]]
 ) -> dict[TopicPartition, str]:
-    """Return `owned` without partitions that the classes do not read and without threads that are in none of them."""
+    """Return `owned` without partitions that the classes do not read, and without threads that belong to no class."""
     threads = {thread for group in classes for thread in group.threads}
     numbers = {topic: set(partitions[topic]) for topic in {topic for group in classes for topic in group.topics}}
     return {

@@ -1,8 +1,8 @@
 """Computes how many partitions of each topic each class of threads reads, so that loads are as even as possible.
 
-Loads are as even as possible when no chain of classes can pass a partition along from a thread to another with at least
-two fewer. The sorted loads are then the smallest there are (a convex flow without an improving cycle is optimal). That
-is stronger than Kafka's sticky balance, which looks at chains of length one.
+Loads are as even as possible when no chain of classes can pass a partition from one thread to another that has at least
+two fewer. The sorted loads are then the smallest possible (a convex flow without an improving cycle is optimal). That
+is stronger than Kafka's sticky balance, which considers only chains of length one.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from zkcoord.core.assignors.sticky.classes import ThreadClass
 
 
 class Flow:
-    """Partitions on their way from topics to classes. A class's load is spread evenly over its threads.
+    """Partitions assigned from topics to classes. A class's load is spread evenly over its threads.
 
-    `shares` by class: topic to number of its partitions; `readers`: topic to the classes that may read it, ascending.
+    `shares` maps, for each class, a topic to its number of partitions. `readers` maps a topic to the classes that may
+    read it, ascending.
     """
 
     def __init__(self, classes: list[ThreadClass], sizes: Mapping[str, int]) -> None:
@@ -43,16 +44,18 @@ class Flow:
 
         From an empty flow the result depends on classes and sizes alone.
         """
-        for topic in sorted(self.sizes, key=lambda name: (len(self.readers[name]), name)):  # least choice first
+        # topics with the fewest readers first
+        for topic in sorted(self.sizes, key=lambda name: (len(self.readers[name]), name)):
             here = sum(self.shares[index][topic] for index in self.readers[topic])
             self._pour(topic, self.sizes[topic] - here)
         self._improve()
         return self
 
     def settled_from(self, held: list[dict[str, int]], givers: list[int]) -> Flow:
-        """Return another most even flow, near to what each class holds: `held` by class, topic to number of partitions.
+        """Return another most even flow, near to what each class holds. `held` maps, for each class, a topic to its
+        number of partitions.
 
-        Of equal choices the classes first in `givers`, and of a class the topics first in `held`, give first.
+        Of equal choices, the classes first in `givers` give first; within a class, the topics first in `held`.
         """
         flow = Flow(self._classes, self.sizes)
         flow._givers = givers
@@ -62,7 +65,7 @@ class Flow:
         return flow.settle()
 
     def copy(self) -> Flow:
-        """Return the same flow, free to change."""
+        """Return an independent copy of this flow."""
         flow = Flow(self._classes, self.sizes)
         flow.shares = [dict(shares) for shares in self.shares]
         flow.load = list(self.load)
@@ -87,10 +90,10 @@ class Flow:
                 count -= amount
 
     def _improve(self) -> None:
-        """Pass partitions along chains until none leads from a thread to one with at least two fewer."""
+        """Pass partitions along chains until no chain leads from a thread to one with at least two fewer."""
         classes = range(len(self.load))
         top = max(map(self.top, classes))
-        even: set[int | str] = set()  # nothing leads out of it: chains that do not begin there never come there
+        even: set[int | str] = set()  # no arc leads out of this set: a chain that does not begin in it never enters it
         while top > min(map(self.bottom, classes)) + 1:
             sources = [index for index in self._givers if self.top(index) == top and index not in even]
             if not _Phase(self, sources, top, even).run():
@@ -99,10 +102,7 @@ class Flow:
                 top = max(self.top(index) for index in classes if self.top(index) <= top)
 
     def push(self, chain: list[tuple[int, str, int]]) -> None:
-        """Move as much along `chain` as still takes from a thread with at least two more than the taker's.
-
-        A chain is a list of (giving class, topic, taking class).
-        """
+        """Move the largest amount along `chain` that still goes from a thread with at least two more than the taker."""
         first, last = chain[0][0], chain[-1][2]
         low, high = 1, min(self.shares[giver][topic] for giver, topic, _ in chain)
         while low < high:
@@ -121,19 +121,18 @@ class Flow:
 
 
 class _Phase:
-    """All chains of the shortest length from threads at `top` to threads with at least two fewer (as Dinic's
-    algorithm).
+    """One phase of Dinic's algorithm: all shortest chains from threads at `top` to threads with at least two fewer.
 
-    Distances are measured once, breadth first. Every chain that follows them is pushed. A node that leads nowhere any
-    more is never visited again, so a phase costs one visit of each share, plus what it moves.
+    Distances are measured once, breadth first. Every chain along them is pushed. A node that leads nowhere is never
+    visited again. So a phase costs one visit of each share, plus the moves.
 
-    `even`: nodes that are not visited. When no possible taker is in reach, all that is in reach is added to it: it is
-    as even as possible, and stays so.
+    `even` holds nodes that are not visited. When no possible taker is in reach, all reached nodes are added to it:
+    their loads are as even as possible, and stay so.
     """
 
     def __init__(self, flow: Flow, sources: list[int], top: int, even: set[int | str]) -> None:
         self._flow, self._sources, self._top, self._even = flow, sources, top, even
-        self._arcs: dict[int | str, Iterator[int | str]] = {}  # those that were not tried yet
+        self._arcs: dict[int | str, Iterator[int | str]] = {}  # arcs that were not tried yet
         self._now: dict[int | str, int | str | None] = {}  # the arc that is in use
         self._distance: dict[int | str, int] = dict.fromkeys(sources, 0)
 
@@ -152,7 +151,7 @@ class _Phase:
         return pushed
 
     def _measure(self) -> bool:
-        """Measure the distances; True if a possible taker is in reach."""
+        """Measure the distances. True if a possible taker is in reach."""
         shares, readers, distance, even = self._flow.shares, self._flow.readers, self._distance, self._even
         queue: list[int | str] = list(self._sources)
         for node in queue:  # grows while it is walked
@@ -170,8 +169,7 @@ class _Phase:
         return False
 
     def _chain(self, source: int) -> list[tuple[int, str, int]]:
-        """Return the next chain from `source`, walking depth first along the distances; empty when there is none
-        left."""
+        """Return the next chain from `source`, walking depth first along the distances. Empty: there is none left."""
         nodes: list[int | str] = [source]
         while nodes:
             node = nodes[-1]
@@ -190,7 +188,7 @@ class _Phase:
         return []
 
     def _step(self, node: int | str) -> int | str | None:
-        """Return the node that the current arc leads to, or the next arc's; None when no arc is left."""
+        """Return the node at the end of the current arc, or of the next one. None: no arc is left."""
         shares, readers, further = self._flow.shares, self._flow.readers, self._distance[node] + 1
         if node not in self._arcs:
             self._arcs[node] = iter(readers[node] if isinstance(node, str) else shares[node])

@@ -1,16 +1,16 @@
 """Sticky shares for a group whose threads may read different topics.
 
-A distribution is allowed if its loads are the most even there are (`max_flow`). Owners keep their partitions, in
-canonical order, as long as an allowed distribution holds all that is kept (`residual_graph`). The rest goes to classes
-by numbers that follow from what is kept, and within topic and class along canonical rows.
+A distribution is allowed if its loads are the most even ones possible (`max_flow`). Owners keep their partitions, in
+canonical order, as long as an allowed distribution contains everything that is kept (`residual_graph`). The rest goes
+to classes by numbers that follow from what is kept, and within topic and class along canonical rows.
 
-Holds: the loads are the most even there are; every tree on the way to a target yields the target; no owned partition
-that moves could have stayed beside all that stays. Movement is minimal in that sense: nothing can be added to what
-stays. It is not always the least number, because one partition that stays may send two others away (in random tiny
+Guarantees: the loads are the most even ones possible; every tree on the way to a target yields the target; no owned
+partition that moves could have stayed beside all that stay. So nothing can be added to the partitions that stay. But
+their number is not always the largest possible, because one that stays may force two others to move (in random tiny
 groups 0.7 % more moves than the least).
 
-Cost: the partitions, plus work on the graph of classes and topics. A few hundred different subscriptions cost nothing
-beside the partitions. 1,000 members with a different subscription each cost 0.2 s, many thousands cost seconds.
+Cost: the partitions, plus work on the graph of classes and topics. A few hundred different subscriptions cost little
+beside the partitions. 1,000 members with a different subscription each cost 0.2 s; many thousands cost seconds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from zkcoord.core.model import TopicPartition, as_partitions
 
 
 def assign_mixed(classes: list[ThreadClass], given: AssignorInput) -> dict[TopicPartition, str]:
-    """Return the most even loads there are, then little movement (see above)."""
+    """Return the most even loads with little movement (see above)."""
     sizes = {topic: len(given.partitions[topic]) for group in classes for topic in group.topics}
     base = Flow(classes, sizes).settle()
     order = canonical(sizes, given.partitions)
@@ -48,9 +48,9 @@ def assign_mixed(classes: list[ThreadClass], given: AssignorInput) -> dict[Topic
 def _held(
     classes: list[ThreadClass], order: list[tuple[str, int]], owners: list[str | None]
 ) -> tuple[list[dict[str, int]], list[int]]:
-    """Return (by class: topic to the number of partitions that its threads hold and may read; the classes).
+    """Return (for each class, topic -> the number of partitions that its threads hold and may read; the classes).
 
-    Topics and classes stand in the order in which the walk reaches the last of their partitions, the last first. Most
+    Topics and classes are ordered by when the walk reaches the last of their partitions, the latest first. Most
     partitions to give up are there, so a first witness that takes from there needs few detours.
     """
     class_of: dict[str | None, int] = {thread: index for index, group in enumerate(classes) for thread in group.threads}
@@ -70,7 +70,7 @@ def _held(
 
 
 def _parts(rooms: list[dict[str, int]], pool: list[TopicPartition]) -> list[list[TopicPartition]]:
-    """Lay `pool` (in canonical order) along the room that classes have; each part is in canonical order."""
+    """Lay `pool` (in canonical order) along the rooms of the classes. Each returned part is in canonical order."""
     open_at: dict[str, list[tuple[int, int]]] = {}  # topic -> (class, room), the classes in order
     for index, room in enumerate(rooms):
         for topic, count in room.items():
@@ -83,7 +83,7 @@ def _parts(rooms: list[dict[str, int]], pool: list[TopicPartition]) -> list[list
 
 
 def _places(loads: Mapping[str, int], count: int) -> Iterator[str]:
-    """Return the threads of a class in canonical order, each as often as it takes one of `count` more partitions."""
+    """Yield the threads of a class in canonical order, each once for every partition that it takes of `count` more."""
     quotient, remainder = divmod(sum(loads.values()) + count, len(loads))
     remainder -= sum(load > quotient for load in loads.values())
     for thread, load in loads.items():

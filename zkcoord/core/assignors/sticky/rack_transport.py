@@ -1,12 +1,13 @@
-"""Computes how many partitions of each kind go to which rack, so that as many as possible are in a rack of theirs.
+"""Computes how many partitions of each kind go to which rack, so that as many as possible are in one of their own
+racks.
 
-The table's sums are fixed: a row's is the number of partitions of the kind, a column's the places of the threads in the
-rack. One more column and row stand for misplaced ones. FAR takes the partitions that are read in no rack of theirs (or
-by nobody, when places are short); ELSEWHERE stands for the places that are left to them. The cell where the two meet is
-the number of partitions that are read well.
+The sums of the table are fixed: a row's sum is the number of partitions of the kind, a column's sum the number of
+places of the threads in the rack. One more column and row take misplaced partitions. The column FAR takes partitions
+that are read in none of their racks (or by nobody, when places are short). The row ELSEWHERE takes the places that are
+left to them. The cell where the two meet is the number of partitions that are read well.
 
-A cell may have one more beside all that is kept if numbers can be passed on along a closed way. As in `residual_graph`,
-only the existence of a way counts.
+A cell can get one more, beside all that is kept, if numbers can be passed on along a closed way. As in
+`residual_graph`, only the existence of such a way counts.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ Kind = tuple[int, ...]
 
 
 class Table:
-    """Invariant: the sums hold, and nothing is below what is kept of it. Once settled, no table reads more well."""
+    """Invariant: the sums hold, and no cell is below its kept number. Once settled, no other table has more partitions
+    that are read well."""
 
     def __init__(self, kinds: Sequence[Kind], counts: Sequence[int], places: Sequence[int]) -> None:
         self._far, self._elsewhere = len(places), len(kinds)
@@ -36,7 +38,8 @@ class Table:
         self._choice = any(len(kind) > 1 for kind in kinds)  # else nothing can be passed on
 
     def settle(self, held: Mapping[tuple[int, int], int]) -> None:
-        """Read as many well as possible, for good. `held` (cell -> number) is the start, and changes no answer."""
+        """Choose the largest number of well-read partitions, for good. `held` (cell -> number) is the starting point,
+        and changes no answer."""
         number, far, elsewhere = self._number, self._far, self._elsewhere
         free = {(row, column): number[elsewhere][column] for row in range(elsewhere) for column in number[row]}
         for wanted in (held, free):
@@ -48,7 +51,7 @@ class Table:
         self.keep(elsewhere, far, sum(number[elsewhere].values()))
 
     def keep(self, row: int, column: int, wanted: int) -> int:
-        """Keep so many more in a cell, or the most that fit beside what is kept; return how many."""
+        """Keep `wanted` more in a cell, or as many as fit beside all that is kept. Return the number."""
         most, kept = 0, self._kept[row]
         while most < wanted:
             free = min(self._number[row][column] - kept[column], wanted - most)
@@ -60,7 +63,7 @@ class Table:
         return most
 
     def keep_far(self, row: int, column: int, wanted: int) -> int:
-        """Keep so many of a kind in a rack that is none of theirs; return how many."""
+        """Keep `wanted` partitions of a kind in a rack that is none of theirs, or as many as fit. Return the number."""
         low, high, middle = 0, wanted, wanted
         while low < high:
             if self._keep_both(row, column, middle, for_good=False):
@@ -80,7 +83,8 @@ class Table:
         return come == wanted
 
     def _raise(self, row: int, column: int, wanted: int) -> int:
-        """Put at most so many more into a cell that is kept whole, along one closed way; 0: there is none."""
+        """Put up to `wanted` more into a cell of which everything is kept, along one closed way. Return the number; 0:
+        there is no way."""
         way = self._way(row, column) if self._choice else []
         if not way:
             return 0
@@ -92,8 +96,8 @@ class Table:
         return amount
 
     def _way(self, row: int, column: int) -> list[int]:
-        """Find a way from a column that has too many to a row. A column, by number, gives to the row behind it (~row),
-        which takes in the column behind that. Breadth first; empty when there is none."""
+        """Find a way from a column that has too many to a row, breadth first. In the way a column (its number) gives to
+        the next row (~row), which takes from the next column. Empty: there is none."""
         number, kept = self._number, self._kept
         before, queue, goal = {column: column}, [column], ~row
         for node in queue:  # grows while it is walked

@@ -1,12 +1,13 @@
-"""Chooses the partitions that are read in a rack of theirs: as many as the threads' shares allow, owned ones first.
+"""Chooses the partitions that are read in one of their own racks: as many as the threads' shares allow, owned ones
+first.
 
 A partition is read well in several racks, those of its replicas (KIP-392, KIP-881). Partitions with the same racks are
-one *kind*. A table (`rack_transport`), whose sums partitions and shares fix, says how many of each kind go to each
-rack.
+one *kind*. A table (`rack_transport`) says how many of each kind go to each rack. Its sums follow from the partitions
+and the shares.
 
-By `sticky`'s scheme the allowed shapes are the tables with the most partitions in a rack of theirs, and pairs of
-partition and thread are taken greedily: owned ones first, those in a rack of theirs before the others; then the rest,
-kind by kind and rack by rack, both laid along in canonical order; then what is left.
+By `sticky`'s scheme the allowed shapes are the tables with the most partitions in one of their own racks. Pairs of
+partition and thread are taken greedily: first owned partitions, those in their own racks before the others; then the
+rest, kind by kind and rack by rack, both in canonical order; then whatever is left.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from zkcoord.core.assignors.sticky.rack_transport import Kind, Table
 Racks = frozenset[str]
 
 CELLS_MAX = 400
-"""The kinds times their racks, at about 0.3 ms each: three replicas in eight racks make 168. Above it one rack of each
-partition counts."""
+"""The largest number of kinds times their racks, at about 0.3 ms each; three replicas in eight racks make 168. Above
+this limit only one rack of each partition counts."""
 
 
 def racks_that_count(given: AssignorInput) -> dict[Racks, Racks]:
-    """Keep, of each partition's racks, those with a member; empty when all partitions are alike."""
+    """Keep, of each partition's racks, those that have a member. Empty when all partitions are alike."""
     used = {member.rack for member in given.subscribers if member.rack is not None}
     if not used or not given.racks:
         return {}
@@ -43,11 +44,11 @@ def racks_that_count(given: AssignorInput) -> dict[Racks, Racks]:
 def fill_near(
     racks: Sequence[Racks], owners: Sequence[int | None], racks_here: Sequence[str | None], shares: Sequence[int]
 ) -> list[int | None]:
-    """Return each partition's thread; None where the shares are full. Partitions and threads by place, in canonical
+    """Return each partition's thread; None where the shares are full. Partitions and threads are indices, in canonical
     order.
 
-    `racks`, `owners`: of each partition, its owner a thread's place; `racks_here`, `shares`: of each thread, its rack
-    and the number of partitions that it takes.
+    `racks` and `owners` hold the racks and the owner (a thread's index) of each partition. `racks_here` and `shares`
+    hold the rack of each thread, and the number of partitions that it takes.
     """
     names = sorted({rack for rack in racks_here if rack is not None})
     column: dict[str | None, int] = {rack: index for index, rack in enumerate(names)}
@@ -68,17 +69,17 @@ def _rows_of(kinds: Iterable[Kind]) -> dict[Kind, int]:
 
 
 def _one_rack_each(kinds: Sequence[Kind]) -> list[Kind]:
-    """Choose one rack of each partition's, in turn."""
+    """Choose one rack of each partition, in turn."""
     return [kind[place % len(kind) :][:1] if kind else kind for place, kind in enumerate(kinds)]
 
 
 def laid_along(threads: Iterable[int], opens: Iterable[int]) -> Iterator[int]:
-    """Repeat each thread's place once for every partition that it may still take."""
+    """Repeat each thread's index once for every partition that it may still take."""
     return chain.from_iterable(starmap(repeat, compress(zip(threads, opens, strict=False), opens)))
 
 
 class _Filling:
-    """Invariant: `opens` is the rest of the threads' shares beside `taken`, and the table keeps what was taken."""
+    """Invariant: `opens` is what is left of the threads' shares after `taken`, and the table keeps what was taken."""
 
     def __init__(
         self,
@@ -99,7 +100,7 @@ class _Filling:
         self._table.settle({(row, column): len(held) for (far, row, column), held in self._held.items() if not far})
 
     def fill(self) -> list[int | None]:
-        """Give the owned ones, then those that can be read in their rack, then the others."""
+        """Give the owned partitions, then those that can be read in one of their racks, then the others."""
         for (far, row, column), held in sorted(self._held.items()):
             self._keep(held, row, column, far=far)
         pools: list[list[int]] = [[] for _ in self._kinds]
@@ -120,7 +121,7 @@ class _Filling:
         return self._taken
 
     def _holdings(self) -> dict[tuple[bool, int, int], list[int]]:
-        """Return (not in a rack of theirs, kind, where they are) -> the owned partitions, in canonical order."""
+        """Return (not in one of its racks, kind, column of its rack) -> the owned partitions, in canonical order."""
         found = [defaultdict[int, list[int]](list) for _ in self._kinds]
         at = self._column
         for place, (row, n) in enumerate(zip(self._rows, self._owners, strict=True)):
@@ -133,7 +134,7 @@ class _Filling:
         }
 
     def _keep(self, held: Iterable[int], row: int, column: int, *, far: bool) -> None:
-        """Leave these where they are, as far as their threads' shares and the table allow; take the others away."""
+        """Leave these partitions with their owners, as far as the shares and the table allow. Take the others away."""
         opens, taken, owners = self._opens, self._taken, cast(Sequence[int], self._owners)
         able = []
         for place in held:

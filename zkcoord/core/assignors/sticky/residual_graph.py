@@ -1,13 +1,14 @@
-"""Maintains one most even distribution that contains all that was kept so far: it proves that the walk can be
-completed.
+"""Maintains one most even distribution that contains everything kept so far. It proves that the walk can be completed.
 
-A thread may keep one more partition if such a distribution *exists*, so the answer must not depend on the witness at
-hand. When that has no room, a *detour* is searched: a cycle in its residual graph that changes no thread's load level,
-so that the result is again a most even distribution. If none is found, there is none.
+A thread may keep one more partition if any such distribution *exists*, so the answer must not depend on the
+distribution at hand (the witness). When the witness has no room, a *detour* is searched: a cycle in its residual graph
+that changes no thread's load level, so that the result is again a most even distribution. If no detour is found, no
+such distribution exists.
 
 The graph has three kinds of nodes. A class (int) gives back a partition of a topic that is not kept, or takes one more
-in all, which lifts one of its threads to level L. A topic (str) goes to any class that reads it. A level (a tuple with
-the number L) lets any class lose a thread of that level. So a gain at L is always paid by a loss at L.
+partition, which lifts one of its threads to level L. A topic (str) goes to any class that reads it. A level (a tuple
+with the number L) lets any class lose a partition from a thread of that level. So a gain at L is always paid by a loss
+at L.
 """
 
 from __future__ import annotations
@@ -33,16 +34,19 @@ class Witness:
             thread: index for index, group in enumerate(classes) for thread in group.threads
         }
         self._at = [{0: len(group.threads)} for group in classes]  # by class: kept load -> number of threads
-        self._givers = {topic: dict.fromkeys(readers) for topic, readers in self.flow.readers.items()}  # or more
-        self._refused: set[tuple[str, int, int]] = set()  # what was kept only grows, so a refusal is for good
-        self._lead: dict[_Node, dict[_Node, _Node]] = {}  # topic: all from where ways led to it, once one had none
+        self._givers = {topic: dict.fromkeys(readers) for topic, readers in self.flow.readers.items()}
+        # topic -> classes that may give one back; a superset
+        self._refused: set[tuple[str, int, int]] = set()  # what is kept only grows, so a refusal is final
+        self._lead: dict[_Node, dict[_Node, _Node]] = {}
+        # goal -> the nodes from which ways led to it, once a start had none
 
     def walk(self, order: Iterable[tuple[str, int]], owners: Iterable[str | None]) -> list[tuple[str, int]]:
-        """Keep every partition with its owner, one after the other, where that is possible; return the others, in
+        """Keep each partition with its owner, one after the other, where that is possible. Return the others, in
         order."""
         class_of = self._class_of
         load, all_kept, all_shares = self._load, self._kept, self.flow.shares
-        easy = [self.flow.bottom(index) - 1 for index in range(len(all_kept))]  # below, only the topic can refuse
+        # below this level only the topic can refuse
+        easy = [self.flow.bottom(index) - 1 for index in range(len(all_kept))]
         pool = []
         for pair, owner in zip(order, owners, strict=True):
             index = class_of.get(owner)
@@ -51,7 +55,7 @@ class Witness:
                 continue
             topic, level, kept = pair[0], load[owner] + 1, all_kept[index]
             if level < easy[index] and topic in kept and kept[topic] < all_shares[index][topic]:
-                kept[topic] += 1  # `_at` is not kept for such levels: nobody asks
+                kept[topic] += 1  # `_at` is not maintained for such levels, since nothing reads it there
             elif not self._keep(topic, index, level):
                 pool.append(pair)
                 continue
@@ -63,7 +67,8 @@ class Witness:
         return {thread: self._load[thread] for thread in self._classes[index].threads}
 
     def _keep(self, topic: str, index: int, level: int) -> bool:
-        """Keep one partition of `topic` with a thread of the class that then has `level` of them, if that is possible.
+        """Keep one partition of `topic` with a thread of the class, which then has `level` partitions, if that is
+        possible.
 
         It is possible if some most even distribution holds it and all that was kept before.
         """
@@ -99,10 +104,11 @@ class Witness:
         return True
 
     def complete(self, base: Flow) -> list[dict[str, int]]:
-        """Return by class: topic to the number of partitions that it is still given; a function of what was kept alone.
+        """Return, for each class, topic -> the number of partitions that it is still given. It depends only on what was
+        kept.
 
-        Of all most even distributions with what was kept this is the one that, pair after pair of topic and class,
-        first comes nearest to `base` from below, then has the most. It uses `_kept` up.
+        Of all most even distributions that contain what was kept, this is the one that, pair by pair of topic and
+        class, first comes nearest to `base` from below, then has the most. It uses up `_kept`.
         """
         given = [dict(counts) for counts in self._kept]
         loose = dict(self.flow.sizes)
@@ -123,7 +129,7 @@ class Witness:
         ]
 
     def _fix(self, topic: str, index: int, most: int) -> int:
-        """Raise the lower bound of a share as far as it goes, but not above `most`; return by how much it rose."""
+        """Raise the lower bound of a share as far as possible, up to `most`. Return by how much it rose."""
         kept, shares = self._kept[index], self.flow.shares[index]
         before = kept[topic]
         kept[topic] = max(before, min(shares[topic], most))
@@ -136,7 +142,7 @@ class Witness:
         return kept[topic] - before
 
     def _raise_share(self, topic: str, index: int, most: int) -> bool:
-        """Let a class have more of `topic`, towards `most`; False if no most even distribution gives it one more."""
+        """Let a class have more of `topic`, towards `most`. False: no most even distribution gives it one more."""
         ways = self._ways_to(topic, index)
         if index not in ways:
             return False
@@ -146,7 +152,7 @@ class Witness:
         return True
 
     def _raise_load(self, index: int) -> bool:
-        """Let a class have one partition more in all; False if no most even distribution gives it one more."""
+        """Let a class have one partition more in total. False: no most even distribution gives it one more."""
         level = (self.flow.bottom(index) + 1,)
         ways = self._ways_to(index, level)
         if level not in ways:
@@ -155,11 +161,11 @@ class Witness:
         return True
 
     def _ways_to(self, goal: _Node, start: _Node) -> dict[_Node, _Node]:
-        """Return nodes from which the residual graph leads to `goal`, each with the next one on a way there. If there
-        is a way from `start`, it is among them.
+        """Return the nodes from which the residual graph leads to `goal`, each with the next node on a way there. If
+        there is a way from `start`, it is among them.
 
-        Walks backwards from the goal, breadth first, until it meets `start`, or a class that can take from it. A start
-        that once had no way has none for good, as what was refused.
+        The search walks backwards from the goal, breadth first, until it meets `start`, or a class that can take from
+        `start`. A start that once had no way never gets one, as with refusals.
         """
         if start not in self._lead.get(goal, (start,)):
             return {}
@@ -189,7 +195,7 @@ class Witness:
         return ways
 
     def _into_class(self, index: int, ways: Mapping[_Node, _Node]) -> list[_Node]:
-        """Return the topics and the level with an arc to a class, that are not in `ways`."""
+        """Return the topics and the level with an arc to the class that are not in `ways`."""
         steps: list[_Node] = [topic for topic in self._kept[index] if topic not in ways]
         level = (self.flow.top(index),)
         if level not in ways and self._can_lose(index) > 0:
@@ -197,12 +203,13 @@ class Witness:
         return steps
 
     def _spare(self, index: int) -> list[str]:
-        """Return the topics of which a class can give a partition back."""
+        """Return the topics of which the class can give a partition back."""
         kept = self._kept[index]
         return [topic for topic, share in self.flow.shares[index].items() if share > kept[topic]]
 
     def _givers_of(self, topic: str) -> list[int]:
-        """Return the classes that can give a partition of a topic back. Those that cannot are not asked again."""
+        """Return the classes that can give a partition of the topic back. Those that cannot are not considered
+        again."""
         shares, kept, givers = self.flow.shares, self._kept, self._givers[topic]
         found = [index for index in givers if shares[index][topic] > kept[index][topic]]
         if len(found) < len(givers):
@@ -210,17 +217,17 @@ class Witness:
         return found
 
     def _below(self, level: int) -> list[int]:
-        """Return the classes of which a thread can be lifted to a level."""
+        """Return the classes that have a thread which can be lifted to this level."""
         threads = self.flow.threads
         return [n for n, load in enumerate(self.flow.load) if load // threads[n] == level - 1]
 
     def _can_lose(self, index: int) -> int:
-        """Return how many threads of a class may come down from its top level with what they keep."""
+        """Return how many threads of a class may come down from its top level and still hold what they keep."""
         threads, top = self.flow.threads[index], self.flow.top(index)
         return self.flow.load[index] - threads * (top - 1) - self._at[index].get(top, 0) if top else 0
 
     def _follow(self, start: _Node, goal: _Node, ways: dict[_Node, _Node], wanted: int) -> int:
-        """Move as much along the way from `start` to `goal` as it carries, at most `wanted`; return how much."""
+        """Move as much along the way from `start` to `goal` as it carries, up to `wanted`. Return the amount."""
         arcs, node = [], start
         while node != goal:
             arcs.append((node, ways[node]))

@@ -1,24 +1,24 @@
-"""Least movement, evenly spread, and stable: the assignor that groups use unless they ask for another.
+"""Even loads, then least movement, and stable: the assignor of groups that ask for no other.
 
-Threads that may read the same topics form a *class*; a group with one class is uniform. `uniform`, `mixed` and,
-with weights, capacities or racks, `weighted` follow one scheme, which is what makes the answer stable:
+Threads that may read the same topics form a *class*. A group with one class is uniform. `uniform`, `mixed` and, with
+weights, capacities or racks, `weighted` follow one scheme, which makes the answer stable:
 
-1. The shapes that an answer may have are fixed by subscribers and partitions alone, never by who owns what.
-2. Pairs (partition, thread) are taken greedily, first the owned ones, then any others, both in a canonical order; a
-   pair is taken when some answer of an allowed shape contains it and all that was taken before.
+1. Subscribers and partitions alone fix the shapes that an answer may have. Owners never do.
+2. Pairs (partition, thread) are taken greedily: first the owned ones, then any others, both in a canonical order. A
+   pair is taken if some answer of an allowed shape contains it together with all pairs taken before.
 
-A tree on the way to the target differs from the first tree in two ways: pairs of the target have moved up in the order
-(granted), and owned pairs outside of it have vanished (released). A pair that was refused before is still preceded by
-the pairs that refused it, and the target's pairs never exclude each other, so the walk takes the same pairs again. In
-particular the target itself yields the target.
+A tree on the way to the target differs from the first tree in two ways: some pairs of the target are owned now
+(granted), and some owned pairs outside of it are gone (released). A pair that was refused before still comes after the
+pairs that refused it, and pairs of the target never exclude each other. So the walk takes the same pairs again. In
+particular, the target itself yields the target.
 
-The thread that an outstanding stop names is not asked for, and must not be: a partition whose stop was acknowledged and
-that was not granted yet has no such thread any more, and that tree has to yield the same target as the one before. The
-thread that a stop of this target names is found again without it.
+The thread that an outstanding stop names is no input, and must not be one. After the stop is acknowledged and before
+the partition is granted, no node names that thread; that tree must yield the same target as the one before. The thread
+that a stop of this target names is found again without it.
 
-Partitions are ordered by number, then topic, so that a share mixes topics; threads by number, then consumer, so that
-what does not divide evenly goes to different consumers. The former owner of a released partition is unknown, so an
-answer that looked at it could not be stable: a partition that must move is not drawn to its consumer's other threads.
+Partitions are ordered by number, then topic, so that a share mixes topics. Threads are ordered by number, then
+consumer, so that a remainder goes to different consumers. The former owner of a released partition is unknown, so an
+answer that used it could not be stable: a partition that must move does not prefer other threads of its old consumer.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from zkcoord.core.model import TopicPartition
 
 
 def assign_sticky(given: AssignorInput) -> dict[TopicPartition, str]:
-    """Balance first, then least movement; `uniform`, `mixed` and `weighted` say what that means.
+    """Balance first, then least movement. `uniform`, `mixed` and `weighted` define what that means.
 
     Deterministic: the order of subscribers, topics and owners, and the hash seed, change nothing.
     """
@@ -49,6 +49,6 @@ def assign_sticky(given: AssignorInput) -> dict[TopicPartition, str]:
 
 
 def _weighted(given: AssignorInput) -> bool:
-    """True when partitions or consumers differ: by weights, or by capacities."""
+    """True when partitions or consumers differ in weight or capacity."""
     weights = set(given.weights.values()) - {1}
     return bool(weights) or any(member.capacity is not None for member in given.subscribers)

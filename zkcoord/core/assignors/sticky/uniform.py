@@ -1,12 +1,13 @@
-"""Sticky shares for a group whose threads may all read the same topics: the minimum of movement, proven.
+"""Sticky shares for a group whose threads may all read the same topics. The movement is provably the least.
 
-P partitions and N threads make quotas of P div N, and P mod N threads get one more: first those that hold more than P
-div N already, then the others, each in canonical order. A thread keeps the canonically first of what it holds, up to
-its quota. So the moves are the surplus above the quotas, and what no thread of the group holds; no choice of quotas
-makes that smaller. The rest is laid along the open places, both in canonical order: taking a matched pair out of two
-such rows matches the rest as before.
+With P partitions and N threads each thread has a quota of P div N, and P mod N threads get one more: first those that
+already hold more than P div N, then the others, each in canonical order. A thread keeps the canonically first of its
+partitions, up to its quota. So the moves are the surplus above the quotas, plus the partitions that no thread of the
+group holds; no other choice of quotas makes fewer. The rest is matched with the open places, both in canonical order:
+without one matched pair, the other pairs stay the same.
 
-Written in passes of built-in functions, because a Python statement per partition costs more than all the rest.
+The code consists of passes of built-in functions, because a Python statement for each partition would cost more than
+everything else.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from zkcoord.core.model import TopicPartition, as_partitions
 
 
 def assign_uniform(group: ThreadClass, given: AssignorInput) -> dict[TopicPartition, str]:
-    """Let counts of any two threads differ by at most one; the fewest owned partitions change their thread."""
+    """Counts of any two threads differ by at most one, and the fewest owned partitions change their thread."""
     answer, held, pool = _holdings(group, given)
     quotas = _quotas(held, len(answer) + len(pool))
     over = {thread: quota for thread, number, quota in zip(group.threads, held, quotas, strict=True) if number > quota}
@@ -45,8 +46,8 @@ def assign_uniform(group: ThreadClass, given: AssignorInput) -> dict[TopicPartit
 def _holdings(
     group: ThreadClass, given: AssignorInput
 ) -> tuple[dict[TopicPartition, str], list[int], list[TopicPartition]]:
-    """Return (what threads of the group hold of its partitions, how many each thread holds, what nobody holds, in
-    order)."""
+    """Return (the partitions that threads of the group hold, the number that each thread holds, the partitions that
+    nobody holds, in order)."""
     if not given.owned:
         return {}, [0] * len(group.threads), as_partitions(canonical_pairs(group.topics, given.partitions))
     total = sum(len(given.partitions[topic]) for topic in group.topics)
@@ -59,7 +60,7 @@ def _holdings(
         free = _free(group, given.partitions, owned)
     if len(free) <= total // 8:
         free.sort(key=canonical_key)
-    else:  # a walk over all is cheaper than sorting by a key
+    else:  # one walk over all is cheaper than a sort by a key
         free = list(filterfalse(owned.__contains__, canonical(group.topics, given.partitions)))
     return owned, held, as_partitions(free)
 
@@ -67,7 +68,7 @@ def _holdings(
 def _free(
     group: ThreadClass, partitions: Mapping[str, tuple[int, ...]], owned: Mapping[TopicPartition, str]
 ) -> list[tuple[str, int]]:
-    """Return the partitions that are not in `owned`, by topic, then number."""
+    """Return the partitions that are not in `owned`, ordered by topic, then number."""
     pairs = chain.from_iterable(zip(repeat(topic), partitions[topic], strict=False) for topic in group.topics)
     return list(filterfalse(owned.__contains__, pairs))
 
@@ -86,7 +87,8 @@ def _quotas(held: list[int], partitions: int) -> list[int]:
 
 
 def _surplus(owned: Mapping[TopicPartition, str], over: Mapping[str, int]) -> list[TopicPartition]:
-    """Return what threads hold above their quotas (`over`: thread to quota): of each the canonically last."""
+    """Return the partitions that threads hold above their quotas (`over`: thread -> quota): of each thread the
+    canonically last."""
     holdings: dict[str, list[TopicPartition]] = {thread: [] for thread in over}
     for pair in compress(owned, map(over.__contains__, owned.values())):
         holdings[owned[pair]].append(pair)

@@ -1,6 +1,6 @@
 """Computes how many partitions of one weight each thread gets: arithmetic on loads, as if water were poured over them.
 
-Threads are places in a list, and partitions are numbers, without names.
+Threads are indices in a list, and partitions are only counted.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import compress, islice
 
 
 def rounded(weight: int, bits: int) -> int:
-    """Round a weight down to so many leading bits.
+    """Round a weight down to its `bits` leading bits.
 
     >>> [rounded(weight, 2) for weight in (1, 3, 5, 100)]
     [1, 3, 4, 96]
@@ -22,7 +22,7 @@ def rounded(weight: int, bits: int) -> int:
 
 
 def rounded_up(weight: int, bits: int) -> int:
-    """Round a weight up to so many leading bits.
+    """Round a weight up to its `bits` leading bits.
 
     >>> [rounded_up(weight, 2) for weight in (1, 3, 5, 100)]
     [1, 3, 6, 128]
@@ -32,7 +32,8 @@ def rounded_up(weight: int, bits: int) -> int:
 
 
 def water_line(numbers: Mapping[int, int], below: int) -> int:
-    """Return the whole part of the level of `below`, poured over the loads (load -> number of threads).
+    """Return the whole part of the water level when the amount `below` is poured over the loads (load -> number of
+    threads).
 
     >>> water_line({0: 2, 5: 1}, 4), water_line({0: 2, 5: 1}, 16)
     (2, 7)
@@ -48,7 +49,7 @@ def water_line(numbers: Mapping[int, int], below: int) -> int:
 
 
 def risen(line: int, count: int, weight: int, loads: Sequence[int], limits: Sequence[int]) -> int:
-    """Return the lowest line, from `line` on, under which `count` places begin that the limits allow."""
+    """Return the lowest line, from `line` on, below which at least `count` places begin that the limits allow."""
     numbers = Counter(zip(loads, limits, strict=True))
 
     def enough(line: int) -> bool:
@@ -65,16 +66,16 @@ def risen(line: int, count: int, weight: int, loads: Sequence[int], limits: Sequ
 
 
 def _places(line: int, weight: int, load: int) -> int:
-    """How many partitions a thread may have until it is above the line."""
+    """How many partitions a thread may take until it is above the line."""
     return (line - load) // weight + 1 if load <= line else 0
 
 
 def under(
     line: int, weight: int, loads: Sequence[int], numbers: Iterable[int], limits: Sequence[int] | None
 ) -> tuple[list[int], list[int]]:
-    """Return (how many fit under the line at each place, the places where one more may stand out of it).
+    """Return (how many partitions fit under the line at each thread, the threads at which one more may rise above it).
 
-    `numbers`: the loads that occur.
+    `numbers` are the loads that occur.
     """
     able = [n for n, load in enumerate(loads) if load <= line]
     if line - min(numbers) < weight:
@@ -90,9 +91,9 @@ def under(
 def spread(
     over: int, base: list[int], able: list[int], loads: Sequence[int], weight: int, *, first: Iterable[int] = ()
 ) -> list[int]:
-    """Return `base`, with one more at so many of the `able` places: first those in `first`, then the emptiest.
+    """Return `base` with one more at `over` of the `able` threads: first those in `first`, then the emptiest.
 
-    Both are in ascending order. All that are able get one when there are too few.
+    `able` and `first` are in ascending order. If there are too few, every thread in `able` gets one.
     """
     shares = list(base)
     chosen: set[int] = set()
@@ -108,7 +109,7 @@ def spread(
 
 
 def _lowest(wanted: int, places: list[int], heights: list[int]) -> list[int]:
-    """Return so many of the places, by height (each its own), then number, in no order."""
+    """Return `wanted` of the places, the lowest first (`heights`), then by number. The result is in no order."""
     begun = 0
     for line, number in sorted(Counter(heights).items()):
         if begun + number >= wanted:
@@ -119,7 +120,7 @@ def _lowest(wanted: int, places: list[int], heights: list[int]) -> list[int]:
 
 
 def emptiest(count: int, opens: list[int], loads: Sequence[int], weight: int) -> list[int]:
-    """Give `count` of the open places, each time the one with the least load below it; return how many of each
+    """Fill `count` of the open places, each time the one with the least load below it. Return the number for each
     thread."""
     if count >= sum(opens):
         return list(opens)
@@ -129,7 +130,7 @@ def emptiest(count: int, opens: list[int], loads: Sequence[int], weight: int) ->
     here = [n for n, free in enumerate(opens) if free]
     numbers = Counter((loads[n], opens[n]) for n in here)
     low, high = min(load for load, _ in numbers), max(load + free * weight for load, free in numbers)
-    while low < high:  # the highest line below which no more than `count` places begin
+    while low < high:  # find the highest line below which at most `count` places begin
         middle = (low + high + 1) // 2
         begun = sum(min(free, -((load - middle) // weight)) * n for (load, free), n in numbers.items() if load < middle)
         if begun <= count:

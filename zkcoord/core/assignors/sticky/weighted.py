@@ -1,33 +1,34 @@
 """Sticky shares for a group with weights, capacities or racks: level by level, the heaviest partitions first.
 
-A *level* is all partitions of one weight that the same threads may read. At each level every thread has a load, the
-weight that it was given at earlier levels, and the same in every tree on the way to a target, by induction over levels.
-So all that is fixed by loads alone is stable, and the rest of a level follows the scheme of `sticky`:
+A *level* is all partitions of one weight that the same threads may read. At each level every thread has a load: the
+weight that it was given at earlier levels. By induction over the levels, the loads are the same in every tree on the
+way to a target. So everything that follows from loads alone is stable, and the rest of a level follows the scheme of
+`sticky`:
 
-1. From loads alone follow a water line, and from it for each thread what fits under it (`base`), and whether one more
-   may stand out of it. When all of a level fits, `base` is the most that a thread keeps of what it owns; else each
-   takes `base`, and the rest stand out: first at threads that own more, then at the emptiest.
-2. Threads keep what they own, up to that, in canonical order. The rest is laid along the open places, the lowest
-   loads first, both in canonical order: taking a matched pair out of two such rows matches the rest as before.
+1. The loads fix a water line. The line fixes, for each thread, how many partitions fit under it (`base`), and whether
+   one more may rise above it. When the whole level fits, `base` is the most that a thread keeps of its partitions.
+   Else each thread takes `base`, and the rest rise above: first at threads that own more, then at the emptiest.
+2. Threads keep the partitions that they own, up to that number, in canonical order. The rest is matched with the open
+   places, the lowest loads first, both in canonical order: without one matched pair, the other pairs stay the same.
 
-The water line is where the partitions of this level would stand, poured over the loads. When all threads read the
-same, it is raised by one partition a thread if lighter ones can even that out: then more can stay. A thread is never
-above the line by as much as its last partition. With capacities a line rises until all fits; what no consumer has room
-for is left out.
+The water line is the level at which the partitions of this level would stand when poured over the loads. When all
+threads read the same topics, the line is raised by one partition for each thread if lighter ones can even that out:
+then more partitions can stay. A thread is never above the line by as much as its last partition. With capacities the
+line rises until everything fits; partitions for which no consumer has room are left out.
 
-With racks the number for each thread follows from loads alone, nobody's owning counts; then threads are filled so that
-as many partitions as possible are in a rack of theirs, owned ones first (`racks`). So racks never cost evenness, and
-count more than staying, as in Kafka's own assignors (KIP-881).
+With racks the number for each thread follows from loads alone, and owners do not count. Then the threads are filled so
+that as many partitions as possible are in one of their own racks, owned ones first (`racks`). So racks never cost
+evenness, and count more than staying, as in Kafka's own assignors (KIP-881).
 
-Each level costs time, and moves of its own when the number of threads changes. So without capacities weights are
-rounded down to their BITS_MAX leading bits (up to 15 they are exact, above by less than an eighth), to fewer if levels
-times threads would exceed WORK_MAX. Shares are then off by what was cut off: a few per cent, for it evens itself out.
-With capacities weights are exact unless that exceeds WORK_MAX: then they are rounded up, and what finds no room so,
-always the canonically last of a level, is given one by one by its own weight (`best_fit`).
+Each level costs time, and causes moves of its own when the number of threads changes. So without capacities weights are
+rounded down to their BITS_MAX leading bits (up to 15 they are exact, above by less than an eighth), and to fewer bits
+if levels times threads would exceed WORK_MAX. Rounding makes shares uneven by a few per cent, since most of it cancels
+out. With capacities weights are exact unless that exceeds WORK_MAX. Then they are rounded up, and partitions that find
+no room because of it, always the canonically last of a level, are given one by one by their own weight (`best_fit`).
 
-Cost: some ten passes over the partitions, and for each level ten over its threads; with different subscriptions for
-each level and topic. `benchmarks/assignors.py` measures it: 10,000 members with 100,000 partitions take 0.1 s, with 20
-different subscriptions and four weights 0.17 s.
+Cost: some ten passes over the partitions, and for each level ten passes over its threads; with different subscriptions,
+for each level and set of topics. `benchmarks/assignors.py` measures it: 10,000 members with 100,000 partitions take 0.1
+s; with 20 different subscriptions and four weights they take 0.17 s.
 """
 
 from __future__ import annotations
@@ -48,10 +49,11 @@ from zkcoord.core.assignors.sticky.water_filling import emptiest, risen, rounded
 from zkcoord.core.model import TopicPartition, as_partitions, consumer_of, number_of
 
 BITS_MAX = 4
-"""With all bits of weights from 1 to 1,000 an eleventh member's join moved 229 of 1,000 partitions, with 4 bits 121."""
+"""Number of leading bits of a weight that count. With all bits of weights from 1 to 1,000 the join of an eleventh
+member moved 229 of 1,000 partitions, with 4 bits 121."""
 
 WORK_MAX = 200_000
-"""Levels times threads, about 60 ms."""
+"""The largest number of levels times threads. This much work takes about 60 ms."""
 
 Pair = tuple[str, int]
 NONE: Racks = frozenset()
@@ -62,18 +64,18 @@ def assign_weighted(
 ) -> dict[TopicPartition, str]:
     """Even loads first, then racks, then little movement. A partition for which nobody has room is left out.
 
-    `near`: the racks that count (`racks_that_count`), empty when none do.
+    `near` maps racks to those of them that count (`racks_that_count`). It is empty when none do.
     """
     return _Levels(classes, given, near).assign()
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The topics that the same threads read, with their partitions, in canonical order as everywhere here.
+    """The topics that the same threads read, with their partitions, in canonical order.
 
-    Threads are named by their place among those of the part, partitions by theirs, without a tuple for either. `here`:
-    each thread's number among all. `owners`, `racks`, `taken`: each partition's owner, the racks with a member, and the
-    thread that it is given to.
+    Threads and partitions are indices into this part, without a tuple for each. `here` holds each thread's index among
+    all threads. `owners`, `racks` and `taken` hold, for each partition, its owner, its racks that have a member, and
+    the thread that it is given to.
     """
 
     topics: list[str]
@@ -87,7 +89,7 @@ class _Part:
 class _Levels:
     """Invariant: `load`, `room` and every part's `taken` follow from the levels that are done.
 
-    `met`: how many of the owned partitions stand in the parts. `singly`: weights are rounded up.
+    `met` is the number of owned partitions that are in the parts. `singly` is True if weights are rounded up.
     """
 
     def __init__(self, classes: list[ThreadClass], given: AssignorInput, near: Mapping[Racks, Racks]) -> None:
@@ -102,7 +104,7 @@ class _Levels:
         self._met = 0
 
     def assign(self) -> dict[TopicPartition, str]:
-        """Give all levels, one after the other."""
+        """Give all levels, one after the other, and return the assignment."""
         readers: dict[str, list[int]] = defaultdict(list)  # topic -> classes
         for n, group in enumerate(self._classes):
             for topic in group.topics:
@@ -150,7 +152,8 @@ class _Levels:
         return _Part(topics, here, names, owners, racks, [None] * count)
 
     def _table(self, work: int, work_of_room: int) -> dict[int, int]:
-        """Return weight to the weight that counts; `work` of a level: without capacities, and with them."""
+        """Return weight -> the weight that counts. `work` and `work_of_room` are the work of one level without and with
+        capacities."""
         numbers = set(self._given.weights.values()) | {1}
         cut, bits = rounded, BITS_MAX
         if self._room:
@@ -162,7 +165,7 @@ class _Levels:
         return {weight: cut(weight, bits) for weight in numbers}
 
     def _by_weight(self, part: _Part, table: Mapping[int, int]) -> Mapping[int, Sequence[int]]:
-        """Return the partitions' places by the weight that counts; a partition without a weight weighs 1."""
+        """Return weight that counts -> the partitions' indices. A partition without a weight weighs 1."""
         if len(table) == 1:
             return {1: range(len(part.taken))}
         found: dict[int, list[int]] = defaultdict(list)
@@ -176,7 +179,7 @@ class _Levels:
         return map(weights.get, canonical_pairs(part.topics, self._given.partitions), repeat(1))
 
     def _give_left(self, parts: list[_Part]) -> None:
-        """Give partitions without room by rounded weights to consumers with room for their own weight."""
+        """Give partitions that found no room by rounded weights to consumers that have room for their own weight."""
         rooms = {m.consumer_id: m.capacity for m in self._given.subscribers if m.capacity is not None}
         left = []
         for number, part in enumerate(parts):
@@ -197,8 +200,8 @@ class _Levels:
                 parts[number].taken[place] = bisect_left(parts[number].here, thread)
 
     def _answer(self, parts: list[_Part]) -> dict[TopicPartition, str]:
-        """Return the owned partitions with the moves. Most keys stay the same objects, which costs a fraction of making
-        them."""
+        """Return the owned partitions with the moves. Most keys stay the same objects, which costs a fraction of new
+        ones."""
         owned, partitions = self._given.owned, self._given.partitions
         answer = dict(owned) if len(owned) == self._met else owned_among(owned, self._classes, partitions)
         for part in parts:
@@ -214,7 +217,7 @@ class _Levels:
         return answer
 
     def _level(self, part: _Part, at: Sequence[int], weight: int, below: int) -> None:
-        """Give the partitions at these places, which have one weight, to the readers."""
+        """Give the partitions at these indices, which have one weight, to the readers."""
         loads = list(map(self._load.__getitem__, part.here))
         limits = self._limits(part.here, loads, weight, len(at))
         count, numbers = len(at), Counter(loads)
@@ -260,7 +263,7 @@ class _Levels:
                 self._room[self._consumers[here[n]]] -= number * weight
 
     def _limits(self, here: list[int], loads: list[int], weight: int, most: int) -> list[int] | None:
-        """Return how many each thread may have at this level by its consumer's capacity; None: there are no
+        """Return how many partitions each thread may take at this level by its consumer's capacity. None: there are no
         capacities."""
         if not self._room:
             return None
@@ -291,7 +294,7 @@ def _in_order(classes: list[ThreadClass]) -> tuple[list[str], list[str]]:
 
 
 def _keep(owners: list[int | None], most: list[int]) -> tuple[list[int | None], list[int]]:
-    """Return (owners that stay, open places): a thread keeps the canonically first of its partitions, up to `most`."""
+    """Return (owners that stay, open places). A thread keeps the canonically first of its partitions, up to `most`."""
     left = list(most)
     if owners.count(None) == len(owners):
         return list(owners), left
