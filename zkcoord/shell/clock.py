@@ -1,4 +1,4 @@
-"""The loop's clock. What decides gets moments as arguments; the simulated world gives the loop another clock."""
+"""The loop's clock. Decisions get times as arguments; the simulated world gives the loop another clock."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from zkcoord.clock import mono_ms
 
 
 class MonotonicClock:
-    """Milliseconds that never go back, since an arbitrary moment."""
+    """Milliseconds since an arbitrary moment. They never go back."""
 
     def now_ms(self) -> int:
         """The present moment."""

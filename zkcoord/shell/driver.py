@@ -1,7 +1,8 @@
-"""Runs a loop on a thread: takes what waits in the inbox, steps, and sleeps until the next input or moment.
+"""Runs a loop on a thread: it takes the inputs in the inbox, steps, and sleeps until the next input or the next wake-up
+time.
 
-A consumer's steps are short, so they run where its inputs arrive: on the thread of its store's connection, and on those
-that run its application's functions, behind each of them. One thread steps at a time.
+A consumer's steps are short. So they run on the threads on which its inputs arrive: the thread of its store's
+connection, and the threads that run its application's functions, after each function. Only one thread steps at a time.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from zkcoord.shell.ports import Callbacks, CallDone, Input, Request, StoreFactor
 from zkcoord.shell.role import Events
 
 ENDING_MS = 10_000
-"""How long the end of a loop waits for its threads; they are daemons, so a stuck one cannot keep a process alive."""
+"""ms for which the end of a loop waits for its threads. They are daemons, so a stuck one cannot keep a process
+alive."""
 
 
 class Driver:
-    """One loop, its inbox and its thread. `events` is where its role reports, past the journal if there is one."""
+    """One loop, its inbox and its thread. The role reports to `events`, through the journal if there is one."""
 
     def __init__(
         self,
@@ -34,16 +36,18 @@ class Driver:
         *,
         tells: bool = False,
     ) -> None:
-        """`calls`: who answers the role's calls, past the journal as `self.calls`. `tells`: the stores call `told`."""
+        """`calls` answers the role's calls, which go through `self.calls` and the journal. `tells`: the stores call
+        `told`."""
         self.clock = MonotonicClock()
         self.inbox = ThreadInbox(self.clock)
         put = self.inbox.add if tells else self.inbox.put
         self.loop, self.events, self._step, self.calls = make_loop(journal, open_session, put, events, calls)
-        self._stepping = threading.Lock()  # held for a step; the loop's own thread waits for it, the others do not
-        self._runs = False  # `run` was called: nobody steps before
+        self._stepping = threading.Lock()  # held during a step; only the loop's own thread waits for it
+        self._runs = False  # True once `run` was called: nobody steps before
         self._wake_at_ms: int | None = None  # when the loop must step again at the latest
-        self._waits_ms: int | None = None  # until when its own thread waits
-        self._raised: tuple[BaseException, Sequence[Input]] | None = None  # by a step, and what it was given
+        self._waits_ms: int | None = None  # until when the loop's own thread waits
+        self._raised: tuple[BaseException, Sequence[Input]] | None = None
+        # an error of a step, and the inputs of that step
         self.ended = threading.Event()
         self._at_end: list[Callable[[], None]] = []
         self._thread = threading.Thread(target=self.run, name=name, daemon=True)
@@ -54,17 +58,17 @@ class Driver:
         self.inbox.put(item)
 
     def answered(self, done: CallDone) -> None:
-        """Take in an answer of the application on the thread that gives it, which has nothing else to do. (Behind a
-        part it goes on.)"""
+        """Take in an answer of the application on the thread that gives it, which has nothing else to do. (After a
+        partial answer it goes on working.)"""
         self.inbox.add(done)
         self.told(not done.part)
 
     def told(self, here: bool) -> None:
-        """Take in what a store has put. With `here` on this thread, which then has nothing else to do: a thread that
-        must be woken first costs more than a consumer's step.
+        """Take in what a store has put into the inbox. With `here` this thread takes it in, and must have nothing else
+        to do: waking another thread costs more than a consumer's step.
 
-        When another thread steps right now, the loop's own one takes in what is left. It takes in everything that came
-        before it ran.
+        If another thread steps right now, the loop's own thread takes in the rest. That thread takes in everything that
+        came before it ran.
         """
         if not here or not self._runs or not self._stepping.acquire(blocking=False):
             self.inbox.wake()
@@ -85,15 +89,15 @@ class Driver:
             self._raised = error, inputs
 
     def at_end(self, action: Callable[[], None]) -> None:
-        """Call this on the loop's thread when the loop has ended, for whatever reason."""
+        """Call `action` on the loop's thread when the loop has ended, for whatever reason."""
         self._at_end.append(action)
 
     def measured_by(self, around: Callable[[Step], Step]) -> None:
-        """Put something around each step of the loop; before it runs."""
+        """Wrap each step of the loop in `around`. Call it before the loop runs."""
         self._step = around(self._step)
 
     def ask(self, name: str, argument: Any = None) -> Future[None]:
-        """Make a request to the role. The future ends with its answer, or with an error when the loop ends first."""
+        """Make a request to the role. The future ends with the answer, or with an error if the loop ends first."""
         future: Future[None] = Future()
         self.put(Request(name, argument, future))
         if self.ended.is_set():
@@ -101,11 +105,11 @@ class Driver:
         return future
 
     def start(self) -> None:
-        """Run on an own thread."""
+        """Run the loop on a thread of its own."""
         self._thread.start()
 
     def run(self) -> None:
-        """Run on this thread until the loop has finished."""
+        """Run the loop on this thread until it has finished."""
         self._runs = True
         try:
             self._run()
@@ -128,11 +132,12 @@ class Driver:
         except BaseException as error:  # the main thread is interrupted
             self._raised = self._raised or (error, ())
         if self._raised is not None:
-            with self._stepping:  # for good: nobody else steps any more
+            with self._stepping:  # for good: nobody steps after this
                 self._give_up(*self._raised)
 
     def _give_up(self, error: BaseException, inputs: Sequence[Input]) -> NoReturn:
-        """A bug ended the loop: tell its role and all waiting callers, then close the session when it may be."""
+        """A bug ended the loop: tell its role and all waiting callers, then close the session when the role allows
+        it."""
         self.loop.fail(error, self.clock.now_ms())
         refuse_requests(inputs)
         wake_at_ms: int | None = self.clock.now_ms()
@@ -142,12 +147,12 @@ class Driver:
         raise error
 
     def join(self) -> None:
-        """Wait for the own thread to end."""
+        """Wait for the loop's own thread to end."""
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(ENDING_MS / 1000)
 
     def raise_exit(self) -> None:
-        """Raise once the SystemExit (or its like) by which the application ended the loop."""
+        """If the application ended the loop with a SystemExit (or another such error), raise it, once."""
         fatal = self.loop.fatal
         if fatal is not None and not isinstance(fatal, Exception) and not self._exit_raised:
             self._exit_raised = True
@@ -155,5 +160,5 @@ class Driver:
 
 
 def _earlier(one_ms: int | None, other_ms: int | None) -> bool:
-    """Compare times; None is never."""
+    """True if the first time comes before the second. None is never."""
     return one_ms is not None and (other_ms is None or one_ms < other_ms)

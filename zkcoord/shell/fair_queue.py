@@ -1,7 +1,8 @@
-"""A queue in lanes. A request that cannot take all takes a share of every lane, the oldest first.
+"""A queue in lanes. A request that has no room for all keys takes an equal share of every lane, oldest first.
 
-So nobody waits for the end of a long lane (a group of thousands) (F10). Each request, and each lane, goes in the order
-of adding. A patient lane asks for no request of its own for a while: it goes along with the next one.
+So no lane waits for the end of a long one, for example that of a group with thousands of nodes (F10). Keys in a request
+and in a lane are in the order in which they were added. A patient lane makes no request of its own for a while: its
+keys go with the next request of another lane.
 """
 
 from __future__ import annotations
@@ -12,23 +13,24 @@ from operator import itemgetter
 from zkcoord.tree.snapshot import Key
 
 PATIENCE_MS = 100
-"""So long a patient lane waits for a request to go along with: as long as most hand-overs take."""
+"""ms for which a patient lane waits for another request. Most hand-overs take about as long."""
 
 _DUE = -1
 
 
 class FairQueue:
-    """Keys, each once. A group's scope is a lane of its own; all paths (topics, for example) share one."""
+    """A set of keys in lanes. A group's scope is a lane of its own. All paths (for example topics) share one lane."""
 
     __slots__ = ("_added", "_lanes", "_patient")
 
     def __init__(self) -> None:
-        self._patient: dict[str, int | None] = {}  # lane -> until when it waits; None: that was not asked yet
-        self._lanes: dict[str, dict[Key, int]] = {}  # invariant: none is empty; a key's number tells when it was added
+        self._patient: dict[str, int | None] = {}  # patient lane -> until when it waits; None: not computed yet
+        self._lanes: dict[str, dict[Key, int]] = {}
+        # invariant: no lane is empty; a key's number is its place in the order of adding
         self._added = 0
 
     def add(self, key: Key, scope: str) -> None:
-        """Add a key, unless it waits already."""
+        """Add a key, unless it is in the queue already."""
         lane = _lane(scope)
         keys = self._lanes.get(lane)
         if keys is None:
@@ -40,23 +42,24 @@ class FairQueue:
             keys[key] = self._added
 
     def discard(self, key: Key, scope: str) -> None:
-        """Remove a key, if it waits."""
+        """Remove a key, if it is in the queue."""
         lane = _lane(scope)
         keys = self._lanes.get(lane)
         if keys is not None and keys.pop(key, None) is not None and not keys:
             del self._lanes[lane]
 
     def patient(self, scope: str, *, patient: bool) -> None:
-        """Let the keys of a scope wait for a request to go along with, or no more."""
+        """Make the lane of a scope patient, or end that."""
         if not patient:
             self._patient.pop(_lane(scope), None)
         else:
             self._patient.setdefault(_lane(scope), None)
 
     def due_ms(self, now_ms: int) -> list[int]:
-        """When patient lanes that wait ask for a request of their own. Those whose time has come do so from now on."""
+        """When waiting patient lanes make a request of their own. Lanes whose time has come make requests from now
+        on."""
         times: list[int] = []
-        for lane, until_ms in self._patient.items():  # no lane, as a rule
+        for lane, until_ms in self._patient.items():  # usually empty
             if lane not in self._lanes or until_ms == _DUE:
                 continue
             until_ms = self._patient[lane] = now_ms + PATIENCE_MS if until_ms is None else until_ms
@@ -67,7 +70,7 @@ class FairQueue:
         return times
 
     def __bool__(self) -> bool:
-        """True while anything asks for a request."""
+        """True while a lane wants a request."""
         if not self._patient:
             return bool(self._lanes)
         return any(self._patient.get(lane, _DUE) == _DUE for lane in self._lanes)
@@ -93,7 +96,7 @@ class FairQueue:
         return [key for _, key in sorted(taken)]
 
     def _take_each(self, share: int, count: int) -> list[tuple[int, Key]]:
-        """Take up to `share` keys of every lane, together up to `count`."""
+        """Take up to `share` keys of every lane, up to `count` in total."""
         taken: list[tuple[int, Key]] = []
         for lane, keys in list(self._lanes.items()):
             first = list(islice(keys.items(), min(share, count - len(taken))))

@@ -1,8 +1,8 @@
 """Decides when a server has been silent for too long. Plain arithmetic on monotonic ms.
 
-kazoo's heartbeats cannot tell while requests are made: kazoo takes any request for one, so it never notices a server
-that takes requests and answers none. They can tell while nothing is asked. Answers to reads behind a sync
-or a transaction without an answer cannot tell either (`SessionState.overtakes`).
+kazoo's heartbeats do not work while requests are made: any request counts as a heartbeat for kazoo, so it never notices
+a server that accepts requests and answers none. They work while nothing is requested. Answers to reads that were sent
+after an unanswered sync or transaction do not count as a sign of life, either (`SessionState.overtakes`).
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from zkcoord.shell.ports import CommitDone, Link, LinkChanged, ReadDone, StoreIn
 
 @dataclass(slots=True)
 class Hearing:
-    """News of the server on the present link."""
+    """When the server was heard on the present link."""
 
-    timeout_ms: int = 0  # of the session
-    heard_ms: int = 0  # when something came last
-    asked_ms: int | None = None  # since when an answer is awaited and nothing came; None: none is awaited
+    timeout_ms: int = 0  # session timeout
+    heard_ms: int = 0  # when the server was last heard
+    asked_ms: int | None = None  # since when an answer is awaited with nothing heard; None: no answer is awaited
 
     def heard(self, now_ms: int) -> None:
-        """Note that the server has said something."""
+        """Note that the server was heard."""
         self.heard_ms, self.asked_ms = now_ms, None
 
     def leave_at_ms(self, now_ms: int, *, awaits: bool) -> int | None:
-        """Return when to leave this server unless something comes: two thirds of the timeout after its last word, but
-        not before half of it after the question (a role may ask rarely). None: it owes no answer."""
+        """Return when to leave this server unless something comes: two thirds of the timeout after it was last heard,
+        but not before half of the timeout after the question (a role may ask rarely). None: no answer is awaited."""
         if not awaits:
             self.asked_ms = None
             return None
@@ -35,12 +35,12 @@ class Hearing:
         return max(self.heard_ms + self.timeout_ms * 2 // 3, self.asked_ms + self.timeout_ms // 2)
 
     def left(self, now_ms: int) -> None:
-        """Note that the connection was dropped. It takes as long again before that is repeated."""
+        """Note that the connection was dropped. It is not dropped again before the same time has passed."""
         self.heard_ms = self.asked_ms = now_ms
 
 
 def says_something(item: StoreInput) -> bool:
-    """True when this input comes from the server, not from the client that lost its connection."""
+    """True when this input comes from the server, and not from the client because it lost its connection."""
     match item:
         case SyncDone():
             return item.ok

@@ -1,4 +1,4 @@
-"""The inbox of a loop: any thread puts, the loop takes all that waits at once."""
+"""The inbox of a loop. Any thread adds inputs; the loop takes all of them at once."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from queue import Empty, SimpleQueue
 from zkcoord.shell.ports import Clock, Input
 
 LOOK_SECONDS = 1.0
-"""No wait is longer. A machine may be suspended, and a wait counts only the time that it runs. And Python handles a
-signal between two waits of the main thread: one that comes right before that thread sleeps, or that the system hands to
-another thread, does not wake it."""
+"""s: the longest single wait. First, a machine may be suspended, and a wait counts only the time in which the machine
+runs. Second, Python handles a signal between two waits of the main thread. A signal that comes right before that thread
+sleeps, or that the system hands to another thread, does not wake it."""
 
 
 class ThreadInbox:
-    """Inputs in the order of putting. It needs no limit of its own. Each input answers the loop, or is an event of a
-    one-shot watch or of the session's link, or is a request whose thread waits for the answer or its timeout. So the
-    loop's requests and the program's threads are the bound."""
+    """Inputs in the order in which they were added. The inbox needs no limit of its own: each input answers the loop,
+    or is an event of a one-shot watch or of the session's link, or is a request whose thread waits for the answer or a
+    timeout. So the loop's requests and the program's threads limit it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -24,22 +24,23 @@ class ThreadInbox:
         self._wakes: SimpleQueue[None] = SimpleQueue()
 
     def put(self, item: Input) -> None:
-        """Add an input, and wake whoever waits; never blocks."""
+        """Add an input, and wake the waiting thread. Never blocks."""
         self._items.append(item)
         self._wakes.put(None)
 
     def add(self, item: Input) -> None:
-        """Add an input, and wake nobody."""
+        """Add an input, and wake no thread."""
         self._items.append(item)
 
     def wake(self) -> None:
-        """Let whoever waits take what is there, if only nothing."""
+        """Wake the waiting thread, even if there is no input."""
         self._wakes.put(None)
 
     def wait(self, until_ms: int | None) -> None:
-        """Return when somebody wakes, or has since the last wait; else when the clock shows `until_ms` (None: never).
+        """Return when somebody wakes this thread, or has done so since the last wait; else when the clock shows
+        `until_ms` (None: never).
 
-        One at a time may wait.
+        Only one thread may wait at a time.
         """
         while True:
             left_s = LOOK_SECONDS if until_ms is None else max(0, until_ms - self._clock.now_ms()) / 1000
@@ -54,10 +55,10 @@ class ThreadInbox:
             return
 
     def take(self) -> list[Input]:
-        """Return all inputs that are there."""
+        """Remove and return all inputs."""
         items: list[Input] = []
         try:
             while True:
                 items.append(self._items.popleft())
-        except IndexError:  # another thread may take, too
+        except IndexError:  # another thread may take inputs at the same time
             return items

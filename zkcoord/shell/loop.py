@@ -1,8 +1,8 @@
-"""Runs one role: takes inputs in, reads what is dirty, lets the role decide, sends its transactions, waits.
+"""Runs one role: it takes inputs in, reads dirty nodes, lets the role decide, sends its transactions, and waits.
 
-One loop serves one role (a coordinator or a consumer). It owns the session. A lost session is thrown away with
-everything that was read in it, and a new one is opened (rule 6). Nothing here knows groups, commands or offsets, and
-nothing blocks. The role hears an outcome; it learns by reading what the write did.
+One loop serves one role (a coordinator or a consumer) and owns its session. A lost session is discarded with everything
+that was read in it, and a new one is opened (rule 6). The loop knows nothing of groups, commands or offsets, and never
+blocks. The role is told the outcome of a write; it learns the effect by reading.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ from zkcoord.tree.paths import parents
 from zkcoord.tree.writes import Transaction
 
 REOPEN_MS = 250
-"""How long a loop waits before it opens a session in place of a lost one, so that a flap is no storm."""
+"""ms that a loop waits before it opens a new session after a lost one, so that a flapping network makes no storm."""
 
 REFUSALS_FREE, REFUSED_MS, REFUSED_MS_MAX = 3, 20, 5_000
-"""So many refusals in a row are ordinary racing; then the lane waits, doubling, since reading again did not help: a
-missing right, for example, which somebody must grant."""
+"""After this many refusals in a row, which are ordinary races, the lane waits: ms of the first wait, which doubles, and
+of the longest. More refusals mean that reading again did not help, for example because of a missing right."""
 
 WHO_ACTS = {
     "NoAuth": ": an operator must grant this user the right to write there (ACL)",
     TOO_LARGE: ": an operator must make smaller what stands there",
 }
-"""Of refusals that reading again will never help."""
+"""Reasons of refusals that reading again will never mend -> what somebody must do."""
 
 UNREADABLE_MS, UNREADABLE_BREAKING_MS = 30_000, 300_000
-"""When a node that cannot be read is asked for again: once a right is granted, that heals it. Later when each attempt
-costs the connection, after which everything is read again."""
+"""ms after which a node that cannot be read is read again, since somebody may have granted the right. The second value
+is for a node whose reading breaks the connection, after which everything is read again."""
 
 
 class Loop:
-    """Runs one role over its sessions. `step` is the whole flow; a driver calls it with what waits in the inbox."""
+    """Runs one role over its sessions. `step` is the whole flow. A driver calls it with the inputs of the inbox."""
 
     def __init__(self, open_session: StoreFactory, put: Callable[[Input], None]) -> None:
         self._open_session = open_session
@@ -65,14 +65,15 @@ class Loop:
         self._sessions = 0
         self._token = 0
         self._steps = 0
-        self._reopen_at_ms: int | None = 0  # invariant: None exactly while there is a session, or when finished
+        self._reopen_at_ms: int | None = 0
+        # invariant: None exactly while there is a session, or when the loop has finished
         self._report: Events = lambda name, fields: None
         self.finished = False
         self.fatal: BaseException | None = None
-        self._failed_ms: int | None = None  # since when the loop has only waited until it may close its session
+        self._failed_ms: int | None = None  # since when the loop only waits until it may close its session
 
     def run_role(self, role: Role, events: Events | None = None) -> None:
-        """Set the role, and the receiver of events; once, before the first step."""
+        """Set the role, and the receiver of events. Call it once, before the first step."""
         self._role, self._report = role, events or self._report
 
     @property
@@ -90,17 +91,17 @@ class Loop:
 
     @property
     def connected(self) -> bool:
-        """True while the current session's link is up."""
+        """True while the current session is connected."""
         return self._session is not None and self._session.connected
 
     @property
     def settled(self) -> bool:
-        """True when the link is up and no sync holds the reads back: clean nodes are then also current."""
+        """True when the session is connected, and no sync delays the reads: then clean nodes are also current."""
         return self._session is not None and self._session.connected and self._session.gate is None
 
     @property
     def commits_in_flight(self) -> int:
-        """How many transactions have no outcome yet."""
+        """Number of transactions without an outcome."""
         return len(self._session.commits) if self._session else 0
 
     def ready(self, lane: str, now_ms: int) -> bool:
@@ -109,7 +110,7 @@ class Loop:
         return known is None or now_ms >= known.until_ms
 
     def commit(self, transaction: Transaction, tag: Any, now_ms: int, lane: str = "") -> None:
-        """Send one multi. All nodes that it touches are dirty from now on. `lane` groups the refusals that count
+        """Send one multi. All nodes that it touches are dirty from now on. Refusals in the same `lane` are counted
         together."""
         session = self._current()
         token = self._next_token()
@@ -118,14 +119,14 @@ class Loop:
         session.store.commit(token, transaction)
 
     def sync(self, now_ms: int) -> None:
-        """Ask the leader, to extend a lease."""
+        """Send a sync to the leader, to extend a lease."""
         session = self._current()
         token = self._next_token()
         session.syncs[token] = now_ms
         session.store.sync(token)
 
     def end_session(self, now_ms: int, *, reopen_in_ms: int | None) -> None:
-        """Close the session and forget it; a new one is opened after `reopen_in_ms` (None: the loop is finished)."""
+        """Close the session and forget it. A new one is opened after `reopen_in_ms`; None: the loop is finished."""
         if self._session is not None:
             self._session.store.close()
             self._session = None
@@ -133,7 +134,8 @@ class Loop:
         self.finished = reopen_in_ms is None
 
     def fail(self, error: BaseException, now_ms: int) -> None:
-        """End the loop for good with an error that somebody must act on, as soon as the role lets the session go."""
+        """End the loop for good with an error that somebody must act on, as soon as the role allows the session's
+        end."""
         self.fatal = self.fatal or error
         self._failed_ms = now_ms if self._failed_ms is None else self._failed_ms
         self._end(self._failed_ms, now_ms)
@@ -141,7 +143,7 @@ class Loop:
     # the flow
 
     def step(self, inputs: Sequence[Input], now_ms: int) -> int | None:
-        """Take inputs in, decide, send. Returns when to step again at the latest (None: only with an input)."""
+        """Take inputs in, decide, send. Returns when to step again at the latest. None: only when an input comes."""
         role = self._role
         if role is None or self.finished:
             return None
@@ -176,10 +178,10 @@ class Loop:
         return min(times, default=None)
 
     def _end(self, failed_ms: int, now_ms: int) -> int | None:
-        """Close the session for good once the role lets it go. Returns when to ask the role again."""
+        """Close the session for good once the role allows it. Returns when to ask the role again."""
         try:
             wake_at_ms = self._role.ended(now_ms) if self._role is not None else None
-        except Exception:  # after a bug the role may be in any state: what it reads, it reads for a lease at most
+        except Exception:  # after a bug the role may be in any state: it reads for one lease at most
             timeout_ms = self._session.hearing.timeout_ms if self._session is not None else 0
             wake_at_ms = failed_ms + timeout_ms * 2 // 3
         if wake_at_ms is None or wake_at_ms <= now_ms:
@@ -188,7 +190,7 @@ class Loop:
         return wake_at_ms
 
     def _leave_silent_server(self, now_ms: int) -> int | None:
-        """Make the client look for another server, in the same session, when this one owes an answer for too long.
+        """Make the client look for another server in the same session when this one has not answered for too long.
         Returns when that is due."""
         session = self._session
         if session is None or not session.connected:
@@ -216,7 +218,7 @@ class Loop:
                 self._serve(role, item, now_ms)
 
     def _serve(self, role: Role, request: Request, now_ms: int) -> None:
-        """Hand a request to the role. A broken request fails alone, unless it shows a bug."""
+        """Hand a request to the role. A bad request fails alone, unless it shows a bug."""
         try:
             role.requested(request, now_ms)
         except InvariantError:
@@ -254,7 +256,7 @@ class Loop:
                 role.read(fresh, now_ms)
 
     def _put_off(self, session: SessionState, token: int, refused: Unreadable, now_ms: int) -> None:
-        """Skip what needs this node, and tell once who must act. Everything else goes on."""
+        """Skip this node for a while, and report once who must act. Everything that does not need it goes on."""
         wait_ms = UNREADABLE_BREAKING_MS if refused.breaks_link else UNREADABLE_MS
         session.tracker.put_off(token, refused.path, refused.kind, now_ms + wait_ms)
         if session.unreadable.get(refused.path, ("", ""))[1] != refused.why:
@@ -281,12 +283,12 @@ class Loop:
         role.committed(sent.tag, done, sent.sent_ms, now_ms)
 
     def _refused(self, session: SessionState, sent: Sent, done: CommitDone, now_ms: int) -> None:
-        """Read what the refusal was about. When that does not help, wait, and tell who might help."""
+        """Read the nodes that the refusal was about. If that does not help, wait, and report who can help."""
         path = sent.transaction.writes[done.failed_at].path
-        for changed in (path, *parents(path)):  # a parent may have gone with all that was below it
+        for changed in (path, *parents(path)):  # a parent may have gone with everything below it
             session.tracker.refused(done.token, changed)
         lane = session.lanes.setdefault(sent.lane, Lane())
-        if lane.step == sent.step:  # one cause: all behind a refused raise are refused with it
+        if lane.step == sent.step:  # one cause: everything behind a refused raise is refused with it
             return
         lane.step = sent.step
         lane.refused += 1

@@ -1,4 +1,4 @@
-"""What a loop needs from the role that it runs, a coordinator's or a consumer's."""
+"""The interface that a loop needs from its role, a coordinator's or a consumer's."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ Events = Callable[[str, Mapping[str, Any]], None]
 
 
 class Role(Protocol):
-    """What a loop needs from a coordinator or a consumer. Every method runs on the loop's thread and returns at
-    once."""
+    """The methods that a loop calls. Every method runs on the loop's thread and returns at once."""
 
     def session_opened(self, session_id: int, session_timeout_ms: int, now_ms: int) -> None:
         """A new session is connected: want the first nodes."""
 
     def session_resumed(self, session_timeout_ms: int, now_ms: int) -> None:
-        """The same session is connected again, perhaps with another timeout. All wanted nodes are read anew."""
+        """The same session is connected again, perhaps with another timeout. All wanted nodes are read again."""
 
     def session_suspended(self, now_ms: int) -> None:
-        """The link broke. The tree is unknown until it is back."""
+        """The link broke. What the tree holds is unknown until the link is back."""
 
     def session_lost(self, now_ms: int) -> None:
-        """The session is over, and all that was read is void: start afresh."""
+        """The session is over, and everything that was read is void: begin again."""
 
     def read(self, nodes: Sequence[Node], now_ms: int) -> None:
         """Take in nodes, in the order in which the server answered."""
@@ -38,14 +37,14 @@ class Role(Protocol):
         """Note that the leader answered a sync that was sent at `sent_ms`."""
 
     def called(self, done: CallDone, now_ms: int) -> None:
-        """Take in the return of a callback of the application."""
+        """Take in the outcome of a callback of the application."""
 
     def requested(self, request: Request, now_ms: int) -> None:
-        """Take a request of the program around the loop. The role ends its future sooner or later."""
+        """Take in a request of the program around the loop. The role completes its future sooner or later."""
 
     def ended(self, now_ms: int) -> int | None:
-        """The loop was abandoned or failed; only `called` follows. Returns when to ask again whether the session may be
-        closed; None: it may, and every caller has got an answer."""
+        """The loop has ended or failed; only `called` follows. Returns when to ask again whether the session may be
+        closed. None: it may be closed, and every caller has an answer."""
 
     def decide(self, now_ms: int) -> int | None:
-        """Decide from what is known. Returns when to decide again at the latest, or None."""
+        """Decide. Returns when to decide again at the latest, or None."""

@@ -1,4 +1,4 @@
-"""The state of a loop's present session: requests under way, and the link."""
+"""The state of a loop's present session: its requests under way, and its link."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Sent:
     tag: Any
     lane: str
     sent_ms: int
-    step: int  # of the loop: what was sent together is refused together
+    step: int  # number of the loop's step: transactions of one step are refused together
     transaction: Transaction
-    touched: list[Key]  # what it touches that was wanted
-    tells: bool  # some want is left to the reply
+    touched: list[Key]  # the wanted nodes that it touches
+    tells: bool  # True if a want relies on the reply
 
 
 @dataclass(slots=True)
@@ -30,7 +30,7 @@ class Lane:
     """Transactions whose refusals are counted together."""
 
     refused: int = 0  # in a row
-    step: int = 0  # in which the last of them was sent
+    step: int = 0  # step in which the last refused one was sent
     until_ms: int = 0
 
 
@@ -46,23 +46,25 @@ class SessionState:
     connected: bool = False
     opened: bool = False
     lanes: dict[str, Lane] = field(default_factory=dict)
-    unreadable: dict[str, tuple[Kind, str]] = field(default_factory=dict)  # path -> what of it, why: told of
-    gate: int | None = None  # reads wait for the answer to this sync (0: it was not sent yet), since the link was
+    unreadable: dict[str, tuple[Kind, str]] = field(default_factory=dict)  # path -> (kind, reason), as reported
+    gate: int | None = None
+    # reads wait for the answer to this sync (0: it was not sent yet), because the link broke or an outcome is unknown
     # broken, or an outcome is unknown
     hearing: Hearing = field(default_factory=Hearing)
 
     @property
     def awaits(self) -> bool:
-        """True while the server owes an answer."""
+        """True while an answer of the server is awaited."""
         return bool(self.commits or self.syncs or self.tracker.oldest is not None)
 
     def overtakes(self, item: StoreInput) -> bool:
-        """True for an answer to a read that was sent after a sync or transaction without an answer.
+        """True for an answer to a read that was sent after a sync or transaction that has no answer yet.
 
-        A server answers in order, so this is none that will answer those: a follower that has lost its leader, say.
+        A server answers in order. So such a server will not answer those, for example a follower that has lost its
+        leader.
         """
         if not (self.syncs or self.commits) or not isinstance(item, (ReadDone, Heard)):
             return False
-        # a part of an answer is one of the oldest that is awaited
+        # a part of an answer belongs to the oldest awaited read
         answers = item.token if isinstance(item, ReadDone) else self.tracker.oldest
         return answers is not None and answers > min((*self.syncs, *self.commits))

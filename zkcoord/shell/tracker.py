@@ -5,9 +5,9 @@ an own transaction touches is dirty from its sending on. A watch event makes its
 event may have come before or after it). A broken link makes everything dirty.
 
 With `by_writes` the reply to an own multi may answer a want: the reply of a committed multi counts as a read right
-behind it, unless something touches the node in between. A touched node with a watch is read when the event of the own
-write comes: one read serves both. A list that only the own multi has changed is not read. A node that cannot be read
-stays dirty and keeps its scope back. It is asked for again after a while, or when it is touched.
+after it, unless something touches the node in between. A touched node with a watch is read when the event of the own
+write comes, so that one read serves both. A list that only the own multi has changed is not read. A node that cannot be
+read stays dirty, and its scope is not decided on. It is read again after a while, or when it is touched.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from zkcoord.tree.reading import Want
 from zkcoord.tree.snapshot import LIST, Key, Kind, Node, Read, key_of, path_and_kind
 
 READS_PER_REQUEST_MAX = 2_000
-"""Bounds what one step asks for after a reconnection (F30); the rest goes with the next step."""
+"""Reads in one request: it limits what one step asks for after a reconnection (F30). The rest goes with the next."""
 
 
 FEW_READS = 100
-"""Fewer do not go behind a request without an answer: acknowledgements come in bursts, and each request costs."""
+"""Fewer reads than this wait for an open request: acknowledgements come in bursts, and each request costs time."""
 
 
 class Tracker:
@@ -33,22 +33,23 @@ class Tracker:
 
     def __init__(self) -> None:
         self._wants: dict[Key, Wanted] = {}
-        self._dirty: set[Key] = set()  # wants to be read (again, when being read)
-        self._reading: dict[Key, int] = {}  # wants under a request -> its token
+        self._dirty: set[Key] = set()  # wants that must be read, or read again
+        self._reading: dict[Key, int] = {}  # wants in a request -> the request's token
         self._queue = FairQueue()
         # invariant: the queue holds exactly the wants that are dirty, not being read, not expected to fire, not put off
         self._expecting = Expected()
-        self._put_off: dict[Key, int] = {}  # what cannot be read -> when it is asked for again
+        self._put_off: dict[Key, int] = {}  # unreadable wants -> when they are read again
         self._unclean: dict[str, int] = {}  # invariant: scope -> wants that are dirty or reading, never 0
-        self._under_way: dict[int, int] = {}  # token of a request without an answer -> how many reads it has
+        self._under_way: dict[int, int] = {}  # token of a request without an answer -> number of its reads
 
     def want(
         self, path: str, kind: Kind = Kind.DATA, *, watch: bool = False, scope: str = "", by_writes: bool = False
     ) -> None:
-        """Read this node, and keep it known. Wanted again, it is read again only when something makes it dirty.
+        """Read this node, and keep it known. A wanted node is read again only when something makes it dirty.
 
-        `by_writes`: for data, only data and version count, and an own multi's reply tells them; for a list, the reply
-        tells the nodes that an own multi made in it with a sequence, and the list where nobody else has changed it.
+        `by_writes`: for data, only data and version count, and an own multi's reply tells them. For a list, the reply
+        tells the nodes that an own multi created in it with a sequence, and the list itself if nobody else has changed
+        it.
         """
         key = key_of(path, kind)
         if key in self._wants:
@@ -59,18 +60,18 @@ class Tracker:
         self._count(scope, 1)
 
     def want_all(self, wants: Iterable[Want], scope: str) -> None:
-        """Know these nodes, as `want` does."""
+        """Want these nodes, as `want` does."""
         for path, kind, watch, by_writes in wants:
             self.want(path, kind, watch=watch, scope=scope, by_writes=by_writes)
 
     def want_later(self, paths: Iterable[str], scope: str, *, by_writes: bool = False) -> None:
-        """Know the data of these nodes from the first change on, and read it no sooner. `by_writes`: as `want`."""
+        """Know the data of these nodes from their first change on, and read it no sooner. `by_writes`: as in `want`."""
         want = Wanted(scope, by_writes)
         for path in paths:
             self._wants.setdefault(path, want)
 
     def want_data(self, paths: Iterable[str], scope: str, *, by_writes: bool = False) -> None:
-        """Read the data of these nodes, again if they were wanted before. There may be many. `by_writes`: as `want`."""
+        """Want the data of these nodes. If it was wanted before, read it again. `by_writes` is as in `want`."""
         fresh, want = 0, Wanted(scope, by_writes)
         for path in paths:
             if path in self._wants:
@@ -84,7 +85,7 @@ class Tracker:
             self._count(scope, fresh)
 
     def watch(self, path: str, kind: Kind, watch: bool) -> None:
-        """Watch a wanted node from now on, or read it without a watch again. To begin to watch, it is read anew."""
+        """Watch a wanted node from now on, or stop watching it. To begin, it is read again."""
         key = key_of(path, kind)
         want = self._wants.get(key)
         if want is None or want.watch is watch:
@@ -94,29 +95,29 @@ class Tracker:
             self._soil(key)
 
     def read_beside(self, path: str, kind: Kind, beside: Iterable[str]) -> None:
-        """Make these nodes' data dirty when a stranger changes this node: one round of reads for both, the node itself
-        first."""
+        """When somebody else changes this node, make the data of the nodes in `beside` dirty, too. So one round of
+        reads serves both; this node is read first."""
         key = key_of(path, kind)
         want = self._wants.get(key)
         if want is not None:
             self._wants[key] = Wanted(want.scope, want.by_writes, want.watch, want.armed, tuple(beside), want.listed)
 
     def unwant(self, path: str, kind: Kind = Kind.DATA) -> None:
-        """Forget this node, and drop an answer under way."""
+        """Stop wanting this node, and drop an answer under way."""
         key = key_of(path, kind)
         want = self._wants.pop(key, None)
         if want is not None and self._forget(key, want.scope):
             self._count(want.scope, -1)
 
     def unwant_data(self, paths: Iterable[str]) -> None:
-        """Forget the data of these, as `unwant` does."""
+        """Stop wanting the data of these nodes, as `unwant` does."""
         for path in paths:
             want = self._wants.pop(path, None)
             if want is not None and self._forget(path, want.scope):
                 self._count(want.scope, -1)
 
     def unwant_scope(self, scope: str) -> None:
-        """Forget every node of a scope."""
+        """Stop wanting every node of a scope."""
         unclean = 0
         for key in [key for key, want in self._wants.items() if want.scope == scope]:
             del self._wants[key]
@@ -125,7 +126,7 @@ class Tracker:
             self._count(scope, -unclean)
 
     def _forget(self, key: Key, scope: str) -> bool:
-        """Forget how a want stands that is gone; True when it was not clean."""
+        """Forget the state of a want that is gone. True if the want was not clean."""
         if key not in self._dirty and key not in self._reading:
             return False
         self._queue.discard(key, scope)
@@ -136,21 +137,21 @@ class Tracker:
         return True
 
     def touch(self, path: str, kind: Kind = Kind.DATA) -> None:
-        """Make a node dirty: another one says that it changed."""
+        """Make a node dirty: another node shows that it changed."""
         self._soil(key_of(path, kind))
 
     def refused(self, token: int, path: str) -> None:
-        """Make a node and its list dirty: a multi that was sent as `token` was refused about them. What was asked for
-        behind it answers why."""
+        """Make a node and its list dirty, because the multi `token` was refused about them. Later reads show the
+        reason."""
         for key in (path, LIST + path):
             if self._reading.get(key, 0) < token:
                 self._soil(key)
 
     def written(self, token: int, touched: Iterable[Key]) -> tuple[list[Key], bool]:
-        """Note that an own multi which touches these was sent as `token`: they are dirty. Where a watch stands, its
-        event starts the read; where the reply may answer, only the reply does (`told`).
+        """Note that an own multi which touches these was sent as `token`: they are dirty. A node with a watch is read
+        when the watch's event comes. A node that the reply may answer is answered only by the reply (`told`).
 
-        Returns those of them that are wanted, and whether anything waits for the reply.
+        Returns those of them that are wanted, and whether a want relies on the reply.
         """
         wanted: list[Key] = []
         tells = False
@@ -182,8 +183,8 @@ class Tracker:
         return wanted, tells
 
     def told(self, token: int, nodes: Sequence[Node], made: Collection[str]) -> list[Node]:
-        """Take in the reply of a committed own multi, as `answered` does. Nodes that it made with a sequence are wanted
-        from now on where their list is."""
+        """Take in the reply of a committed own multi, as `answered` does. Nodes that it created with a sequence are
+        wanted if their list is."""
         for path in made:
             listed = self._wants.get(key_of(path.rpartition("/")[0], Kind.CHILDREN))
             if listed is not None and listed.by_writes and path not in self._wants:
@@ -193,7 +194,7 @@ class Tracker:
         return self.answered(token, nodes)
 
     def alone(self, token: int, lists: Iterable[str], changed: Callable[[Node], Node]) -> list[Node]:
-        """Take in lists that nobody but an own multi has changed (`CommitDone.alone`); returns them, as `answered`."""
+        """Take in lists that only an own multi has changed (`CommitDone.alone`). Returns them, as `answered` does."""
         found = []
         for key in (LIST + path for path in lists):
             want = self._wants.get(key)
@@ -207,7 +208,7 @@ class Tracker:
         return found
 
     def settled(self, token: int, touched: Iterable[Key]) -> None:
-        """Take in that the write has an outcome. Events that are still expected will not come; a node that the reply
+        """Take in that the write has an outcome. Events that are still expected will not come. A node that the reply
         did not answer must be read."""
         for key in touched:
             want = self._wants.get(key)
@@ -220,7 +221,7 @@ class Tracker:
                 self._unread(key, want.scope)
 
     def _unread(self, key: Key, scope: str) -> None:
-        """A want's request has not answered it: it is to be read."""
+        """A want's request has not answered it: it must be read."""
         del self._reading[key]
         self._dirty.add(key)
         self._queue.add(key, scope)
@@ -237,7 +238,7 @@ class Tracker:
             if key in self._expecting:
                 if self._expecting.fired(key):
                     self._queue.add(key, want.scope)
-            elif want.watch:  # else what it tells is not asked for any more
+            elif want.watch:  # else a watch that is not wanted any more has fired
                 self._soil(key)
                 for other in want.beside:
                     self._soil(other)
@@ -248,8 +249,8 @@ class Tracker:
             self._soil(key)
 
     def touch_all(self) -> None:
-        """Make every node dirty: the link broke, with every watch and every answer under way. They are read again in
-        the order of wanting: a node wanted behind a list (a status) is read behind it."""
+        """Make every node dirty: the link broke, with every watch and answer under way. They are read again in the
+        order of wanting: a node wanted after a list (a status) is read after it."""
         self._queue.clear()
         self._under_way.clear()
         for key, want in self._wants.items():
@@ -270,12 +271,12 @@ class Tracker:
 
     @property
     def asks(self) -> bool:
-        """True while there is something to read, and room for a request."""
+        """True while there is something to read, and a request has room."""
         return bool(self._queue) and not self._full()
 
     def take(self, token: int) -> list[Read]:
         """Return the reads to send as request `token` (not 0), at most READS_PER_REQUEST_MAX: the oldest wants of every
-        scope, oldest first. None while more than that is under way: a new want stands behind no more than two requests
+        scope, oldest first. Empty while more than that are under way, so that a new want waits for at most two requests
         (F10)."""
         reads: list[Read] = []
         for key in self._queue.take(READS_PER_REQUEST_MAX) if self.asks else ():
@@ -288,13 +289,14 @@ class Tracker:
         return reads
 
     def _full(self) -> bool:
-        """True when an answer must come before the next question. While the loop takes one in, the server has another
-        to do; a few reads wait, and take along what becomes dirty meanwhile."""
+        """True when an answer must come before the next request. While the loop takes an answer in, the server has
+        another request to work on. A few reads wait, and go together with whatever becomes dirty meanwhile."""
         under_way = sum(self._under_way.values())
         return under_way > READS_PER_REQUEST_MAX or (under_way > 0 and len(self._queue) < FEW_READS)
 
     def answered(self, token: int, nodes: Iterable[Node]) -> list[Node]:
-        """Take in the answers to request `token`. Returns those still wanted and not dirty again, in their order."""
+        """Take in the answers to request `token`. Returns those that are still wanted and not dirty again, in their
+        order."""
         self._under_way.pop(token, None)
         fresh = []
         clean: dict[str, int] = {}  # scope -> wants that have become so
@@ -319,15 +321,15 @@ class Tracker:
         return fresh
 
     def unanswered(self, token: int) -> None:
-        """Note that request `token` is over without an answer, as after a broken link: ask for the same again."""
+        """Note that request `token` ended without an answer, for example with the link: its reads are repeated."""
         if self._under_way.pop(token, None) is None:
             return
         for key in [key for key, of in self._reading.items() if of == token]:
             self._unread(key, self._wants[key].scope)
 
     def put_off(self, token: int, path: str, kind: Kind, until_ms: int) -> None:
-        """Note that this node cannot be read, as request `token` (or an earlier one) told. It is not read before
-        `until_ms`, unless something says that it changed, or said so meanwhile."""
+        """Note that this node cannot be read, as request `token` (or an earlier one) showed. It is not read before
+        `until_ms`, unless something shows that it changed, or has shown so meanwhile."""
         key = key_of(path, kind)
         want, under_way = self._wants.get(key), self._reading.get(key)
         if want is None or under_way not in (None, token):
@@ -348,18 +350,18 @@ class Tracker:
             self._put_off[key] = until_ms
 
     def put_aside(self, path: str, kind: Kind = Kind.DATA) -> bool:
-        """True while a node is not asked for because it cannot be read."""
+        """True while a node is not read because it cannot be read."""
         return key_of(path, kind) in self._put_off
 
     def resume(self, now_ms: int) -> int | None:
-        """Ask again for what was put off, or patient, until now. Returns when the next is due; None: there is none."""
+        """Make reads due that were put off, or patient. Returns when the next is due. None: there is none."""
         for key in [key for key, until_ms in self._put_off.items() if now_ms >= until_ms] if self._put_off else ():
             del self._put_off[key]
             self._queue.add(key, self._wants[key].scope)
         return min((*self._put_off.values(), *self._queue.due_ms(now_ms)), default=None)
 
     def patient(self, scope: str, *, patient: bool) -> None:
-        """Read what is dirty of a scope together with something else, if that comes soon; or at once, as ever."""
+        """With `patient`, reads of a scope go together with others that come soon. Without it, they go at once."""
         self._queue.patient(scope, patient=patient)
 
     def clean(self, scope: str) -> bool:
@@ -367,13 +369,13 @@ class Tracker:
         return scope not in self._unclean
 
     def watches(self, path: str, kind: Kind = Kind.DATA) -> bool:
-        """True while a node is as it was read: its watch stands, and nothing says that it changed."""
+        """True while a node is known as it was read: its watch is set, and nothing shows that it changed."""
         key = key_of(path, kind)
         want = self._wants.get(key)
         return want is not None and want.armed and key not in self._dirty and key not in self._reading
 
     def unclean(self) -> Set[str]:
-        """Return the scopes with something dirty or being read."""
+        """Return the scopes that have a dirty node, or one that is being read."""
         return self._unclean.keys()
 
     def _soil(self, key: Key) -> None:

@@ -1,16 +1,16 @@
 """The threads that run an application's functions, never the loop's thread (F16), and those that commit to Kafka.
 
 Callbacks run on one thread, in order, one at a time. A question (`reset`) changes nothing in the application, and may
-take as long as Kafka does. Questions have a thread of their own, so that no loss waits for an answer (F59). Where the
-group's offsets stand in Kafka, too, its commits have a third one: a commit that a callback waits for must get through.
+take as long as Kafka does. So questions have a thread of their own, and no `lost` waits for an answer (F59). If the
+group's offsets are in Kafka, too, its commits have a third thread: a commit that a callback waits for must get through.
 
-The callers bound the queue. A registration has one task, which waits for its answer before it asks again, and a
+The callers limit the queue. A registration has one task, which waits for its answer before it asks again, and a
 partition is told `lost` once for each start. While a callback hangs, each lease that ends and each registration adds a
-few calls, of no more partitions than commands name (1,000 each). At `member.session.CALLS_WAITING_MAX` calls their
-consumer begins nothing anew.
+few calls, with no more partitions than commands name (1,000 each). At `member.calls.CALLS_WAITING_MAX` calls the
+consumer begins nothing new.
 
 An exception of a callback is its answer. SystemExit and its like (every BaseException that is no Exception) end the
-program: they go to `end` first, then they are the call's answer, too.
+program: they go to `end` first, and are then the call's answer, too.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from zkcoord.shell.ports import CallDone
 
 Functions = Mapping[str, Callable[[Any], Any]]
 
-ANSWER_WAIT_SECONDS = 1.0  # at a stop, for a question or for Kafka; nobody needs the answer any more
+ANSWER_WAIT_SECONDS = 1.0  # seconds at a stop, for a question or for Kafka; nobody needs the answer any more
 
 
 class Worker:
-    """Implements the Callbacks port over plain functions, by name."""
+    """Implements the port Callbacks with plain functions, by name."""
 
     def __init__(
         self,
@@ -38,9 +38,9 @@ class Worker:
         end: Callable[[BaseException], object],
         log: Functions | None = None,
     ) -> None:
-        """`end` is given the SystemExit (or its like) of a function. Later calls are served all the same.
+        """`end` is called with the SystemExit (or its like) of a function. Later calls are served all the same.
 
-        `log`: what reads and commits the group's offsets in Kafka, if there is anything.
+        `log` holds the functions that read and commit the group's offsets in Kafka, if there are any.
         """
         self._answer = answer
         self._callbacks = Line("zkcoord-callbacks", callbacks, answer, end)
@@ -53,12 +53,13 @@ class Worker:
             line.start()
 
     def call(self, token: int, name: str, argument: Any) -> None:
-        """Queue a call; its CallDone comes through `answer`."""
+        """Queue a call. Its CallDone goes to `answer`."""
         line = next((line for line in (self._questions, *self._log) if name in line.functions), self._callbacks)
         line.call(token, name, argument)
 
     def answer_part(self, name: str, value: Any) -> bool:
-        """Answer a part of the call `name` that is being served on this very thread; False when there is none."""
+        """Give a partial answer to the call `name` that this thread is serving. Returns False if it serves no such
+        call."""
         at = self._callbacks.at if self._callbacks.is_this_thread else None
         if at is None or at[1] != name:
             return False
@@ -66,8 +67,8 @@ class Worker:
         return True
 
     def stop(self, timeout_seconds: float | None = None) -> None:
-        """Serve what is queued, then end the threads. For another thread. A hanging callback is left (its thread is a
-        daemon), and so is a question, or a commit, without an answer."""
+        """Serve the queued calls, then end the threads. Call it from another thread. It does not wait for a hanging
+        callback (its thread is a daemon), nor for a question or a commit without an answer."""
         for line in (self._callbacks, self._questions, *self._log):
             line.end()
         self._callbacks.join(timeout_seconds)
@@ -76,7 +77,7 @@ class Worker:
 
 
 class Line:
-    """A thread that serves calls in their order. Implements the Callbacks port by itself, too."""
+    """A thread that serves calls in order. It implements the port Callbacks by itself, too."""
 
     def __init__(
         self,
@@ -91,7 +92,7 @@ class Line:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def call(self, token: int, name: str, argument: Any) -> None:
-        """Queue a call; its CallDone comes through `answer`."""
+        """Queue a call. Its CallDone goes to `answer`."""
         self.calls.put((token, name, argument))
 
     @property
@@ -104,7 +105,7 @@ class Line:
         self._thread.start()
 
     def end(self) -> None:
-        """Serve what is queued, then end."""
+        """Serve the queued calls, then end."""
         self.calls.put(None)
 
     def join(self, timeout_seconds: float | None) -> None:
@@ -118,9 +119,9 @@ class Line:
             self.at = token, name
             try:
                 done = CallDone(token, self.functions[name](argument))
-            except Exception as error:  # whatever an application raises is an answer, and must not end the thread
+            except Exception as error:  # anything that an application raises is an answer, and must not end the thread
                 done = CallDone(token, None, error)
             except BaseException as error:
                 self._end(error)
-                done = CallDone(token, None, error)  # nothing is read by this call any more
+                done = CallDone(token, None, error)  # no record is read because of this call any more
             self._answer(done)

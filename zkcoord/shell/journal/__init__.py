@@ -1,1 +1,1 @@
-"""A coordinator's journal: records each step of its loop with inputs and outputs, and plays it again."""
+"""A coordinator's journal: it records each step of its loop with inputs and outputs, and can replay them."""

@@ -1,4 +1,4 @@
-"""Spells Kafka's answers in a journal's lines, and questions to it."""
+"""Writes questions to Kafka and Kafka's answers as a journal's JSON, and reads the answers back."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def of_done(done: CallDone) -> dict[str, Any]:
 
 
 def to_done(line: dict[str, Any]) -> CallDone:
-    """Return the outcome of a call in a line.
+    """Return the outcome of a call from a line.
 
     >>> done = CallDone(1, Listed("c", frozenset({1}), {"clicks": "0:1"}))
     >>> to_done(of_done(done)) == done

@@ -1,4 +1,5 @@
-"""Keeps a journal in numbered files of one folder: begins a new file when one is full, and removes the oldest."""
+"""Keeps a journal in numbered files of one folder. When a file is full it begins a new one, and it removes the
+oldest."""
 
 from __future__ import annotations
 
@@ -12,16 +13,17 @@ from typing import IO, Any
 from zkcoord.errors import UsageError
 
 FILE_BYTES_MAX = 64 * 1024 * 1024
-"""Of one file: some hours of a busy coordinator, and still quickly searched."""
+"""Bytes of one file: some hours of a busy coordinator, and still quickly searched."""
 
 FILES_MAX = 8
-"""Files kept: half a gigabyte is what a machine can be asked for without its owner's word."""
+"""Number of files. Half a gigabyte in total is what a machine can spare without its owner's consent."""
 
 PATTERN = "[0-9][0-9][0-9][0-9][0-9][0-9].jsonl"
 
 
 def files_of(paths: Iterable[Path]) -> list[Path]:
-    """Return these files, and those of each folder in their order. UsageError when there is none, or one is missing."""
+    """Return these files, and for each folder its files in order. Raises UsageError if there is none, or one does not
+    exist."""
     found: list[Path] = []
     asked = list(paths)
     for path in asked:
@@ -35,7 +37,7 @@ def files_of(paths: Iterable[Path]) -> list[Path]:
 
 
 class JournalFiles:
-    """The pages of one coordinator's journal. A full disk ends the journal, never the coordinator."""
+    """The files of one coordinator's journal. A full disk ends the journal, never the coordinator."""
 
     def __init__(
         self,
@@ -46,7 +48,7 @@ class JournalFiles:
         file_bytes_max: int = FILE_BYTES_MAX,
         files_max: int = FILES_MAX,
     ) -> None:
-        """UsageError when the folder cannot be written to, or another coordinator writes there."""
+        """Raises UsageError if the folder cannot be written to, or another coordinator writes there."""
         self._folder, self._version, self._problem = folder, version, problem
         self._bytes_max, self._files_max = file_bytes_max, files_max
         self._file: IO[str] | None = None
@@ -68,7 +70,7 @@ class JournalFiles:
         return not self._ended and (self._file is None or self._bytes >= self._bytes_max)
 
     def checkpoint(self, line: dict[str, Any]) -> None:
-        """Begin the next file, and remove the oldest when there are too many."""
+        """Begin the next file, and remove the oldest one if there are too many."""
         try:
             if self._file is not None:
                 self._file.close()
@@ -83,7 +85,7 @@ class JournalFiles:
         self.write({"journal": 1, "version": self._version, **line})
 
     def write(self, line: dict[str, Any]) -> None:
-        """Add a line, with the wall's time for people."""
+        """Add a line, with the wall clock's time for people."""
         if self._file is None or self._ended:
             return
         text = json.dumps({"time_ms": time.time_ns() // 1_000_000, **line}, separators=(",", ":")) + "\n"
@@ -95,7 +97,7 @@ class JournalFiles:
             self._end(error)
 
     def close(self) -> None:
-        """Write nothing more."""
+        """Stop writing."""
         self._ended = True
         if self._file is not None:
             self._file.close()

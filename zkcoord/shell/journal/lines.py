@@ -1,7 +1,7 @@
-"""The only place that spells a journal's lines: inputs and outputs of a loop's step as JSON values, and back.
+"""The only place that writes and reads a journal's lines: inputs and outputs of a loop's step as JSON values, and back.
 
-Bytes that are UTF-8 stand as text, others as `{"base64": ...}`. A question is `[path, kind, watch]`. A node is `[path,
-kind, stat, data, children]` with the fields of `Stat` in their order, or null if it does not exist.
+Bytes are text if they are UTF-8, else `{"base64": ...}`. A question is `[path, kind, watch]`. A node is `[path, kind,
+stat, data, children]` with the fields of `Stat` in their order, or null if it does not exist.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Tran
 
 
 def of_input(item: Input) -> dict[str, Any]:
-    """Return an input as JSON. A request has only its name: the journal does not hold who asked.
+    """Return an input as JSON. Of a request it has only the name: the journal does not record the caller.
 
     >>> of_input(FromStore(1, SyncDone(7, True)))
     {'session': 1, 'synced': 7, 'ok': True}
@@ -78,7 +78,7 @@ def _of_store(item: StoreInput) -> dict[str, Any]:
 
 
 def to_input(line: dict[str, Any]) -> Input:
-    """Return the input in a line; CorruptError when it holds none.
+    """Return the input of a line. Raises CorruptError if the line holds none.
 
     >>> to_input(of_input(FromStore(1, Heard())))
     FromStore(session=1, item=Heard())
@@ -110,12 +110,12 @@ def to_input(line: dict[str, Any]) -> Input:
 
 
 def of_reads(token: int, reads: Any) -> dict[str, Any]:
-    """Return a request for nodes as JSON, with the questions in their natural order. (Their order means nothing.)"""
+    """Return a request for nodes as JSON. The questions are sorted, since their order has no meaning."""
     return {"read": token, "nodes": sorted([read.path, read.kind.value, read.watch] for read in reads)}
 
 
 def of_commit(token: int, transaction: Transaction) -> dict[str, Any]:
-    """Return a multi as JSON: why, and each of its writes as `[verb, path, ...]`."""
+    """Return a multi as JSON: its reason, and each of its writes as `[verb, path, ...]`."""
     return {"commit": token, "why": transaction.why, "writes": [_of_write(write) for write in transaction.writes]}
 
 

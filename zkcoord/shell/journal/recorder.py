@@ -1,8 +1,8 @@
-"""Records a loop: all inputs and outputs of each step, and the loop itself now and then (a checkpoint).
+"""Records a loop: all inputs and outputs of each step, and now and then the loop itself (a checkpoint).
 
-A loop is a pure function of its inputs, so a checkpoint and the later inputs are everything: `replay` plays them again
-and must see the same outputs. A checkpoint leaves out the world around the loop (sessions, the inbox, the receiver of
-events); a replay supplies its own.
+A loop is a pure function of its inputs, so a checkpoint and the later inputs determine everything: `replay` plays them
+again, and must see the same outputs. A checkpoint leaves out the world around the loop (sessions, the inbox, the
+receiver of events). A replay supplies its own.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Pages(Protocol):
 
 
 class RecordedStore:
-    """Notes the requests of one session, and passes them on if there is a store behind it (a replay has none)."""
+    """Notes the requests of one session, and passes them on if it has a store (a replay has none)."""
 
     def __init__(self, number: int, outputs: list[dict[str, Any]], store: TreeStore | None = None) -> None:
         self.number, self._outputs, self._store = number, outputs, store
@@ -79,7 +79,7 @@ class RecordedStore:
 
 
 class RecordedCalls:
-    """Notes the calls of a loop, and passes them on if there is somebody to answer them."""
+    """Notes the calls of a loop, and passes them on if it has a receiver."""
 
     def __init__(self, outputs: list[dict[str, Any]], calls: Callbacks | None = None) -> None:
         self._outputs, self._calls = outputs, calls
@@ -92,7 +92,8 @@ class RecordedCalls:
 
 
 class Recorder:
-    """Stands around one loop: give it `open_session`, its role `event`, and call `step` in the loop's place."""
+    """Wraps one loop: give the loop `open_session`, give its role `event`, and call `step` instead of the loop's
+    step."""
 
     def __init__(
         self,
@@ -104,8 +105,8 @@ class Recorder:
     ) -> None:
         """Writes nothing without pages, and sends nothing without sessions: a replay only notes the outputs."""
         self._pages, self._sessions, self._events = pages, sessions, events
-        self.put = put  # the very object that the loop is given: a checkpoint knows it by identity
-        self.outputs: list[dict[str, Any]] = []  # of the step under way
+        self.put = put  # the same object that the loop was given: a checkpoint recognises it by identity
+        self.outputs: list[dict[str, Any]] = []  # outputs of the step under way
         self._stores = 0
         self._steps = 0
         self.calls = RecordedCalls(self.outputs, calls)
@@ -123,7 +124,8 @@ class Recorder:
         self._events(name, fields)
 
     def step(self, loop: Loop, inputs: Sequence[Input], now_ms: int) -> int | None:
-        """Make the loop's step and write its line, also when the step raises: just then it is needed."""
+        """Make the loop's step, and write its line. The line is written even if the step raises: then it is needed
+        most."""
         pages = self._pages
         if pages is not None and pages.turn:
             pages.checkpoint({**self.checkpoint(loop), "step": self._steps})
@@ -142,7 +144,7 @@ class Recorder:
                 pages.write(line if raised is None else {**line, "raised": raised})
 
     def checkpoint(self, loop: Loop) -> dict[str, Any]:
-        """Return the loop, with its role and all that they know, as text, and the fields of each class in it."""
+        """Return the loop with its role and everything that they know, as text, and the fields of each class in it."""
         data = io.BytesIO()
         pickler = _Pickler(data, self)
         pickler.dump((loop, self._stores))
@@ -150,9 +152,9 @@ class Recorder:
         return {"checkpoint": text, "fields": pickler.fields}
 
     def restore(self, line: Mapping[str, Any]) -> Loop:
-        """Return the loop of a checkpoint's line, with this recorder around it; CorruptError when it cannot be read.
+        """Return the loop of a checkpoint's line, wrapped in this recorder. Raises CorruptError if it cannot be read.
 
-        Only for journals that one trusts: a checkpoint is a pickle.
+        Use it only for journals that you trust: a checkpoint is a pickle.
         """
         try:
             data = io.BytesIO(zlib.decompress(b64decode(line["checkpoint"])))
@@ -180,7 +182,7 @@ Step = Callable[[Sequence[Input], int], int | None]
 
 
 class Made(NamedTuple):
-    """A loop, the receiver of its role's events, its step, and who answers its role's calls."""
+    """A loop, the receiver of its role's events, its step, and the receiver of its role's calls."""
 
     loop: Loop
     events: Events
@@ -195,7 +197,7 @@ def make_loop(
     events: Events,
     calls: Callbacks | None = None,
 ) -> Made:
-    """Make a loop and what stands around it; past a recorder if there are pages."""
+    """Make a loop with its surroundings; with a recorder if there are pages."""
     if pages is None:
         loop = Loop(open_session, put)
         return Made(loop, events, loop.step, calls)
@@ -205,7 +207,7 @@ def make_loop(
 
 
 def _fields_of(kind: type[Any]) -> list[str] | None:
-    """The fields of a class of values, in their order; None of another class. A pickle holds values by their order."""
+    """The names of a value class's fields, in order; None for any other class. A pickle stores values by that order."""
     if is_dataclass(kind):
         return [each.name for each in fields(kind)]
     named: tuple[str, ...] | None = getattr(kind, "_fields", None)
@@ -213,7 +215,7 @@ def _fields_of(kind: type[Any]) -> list[str] | None:
 
 
 class _Pickler(pickle.Pickler):
-    """Leaves out what belongs to the world around a loop."""
+    """Leaves out the parts that belong to the world around a loop."""
 
     def __init__(self, file: io.BytesIO, recorder: Recorder) -> None:
         super().__init__(file)
@@ -221,10 +223,10 @@ class _Pickler(pickle.Pickler):
         world["calls"] = recorder.calls
         self._outside = {id(known): name for name, known in world.items()}
         self._met: set[type[Any]] = set()
-        self.fields: dict[str, list[str]] = {}  # class -> the fields of its values
+        self.fields: dict[str, list[str]] = {}  # class -> the names of its fields
 
     def reducer_override(self, obj: Any) -> Any:
-        """Note the fields of a class that is met for the first time; everything is pickled as ever."""
+        """Note the fields of a class that is met for the first time. Everything is pickled as usual."""
         kind = type(obj)
         if kind not in self._met:
             self._met.add(kind)
@@ -233,7 +235,7 @@ class _Pickler(pickle.Pickler):
         return NotImplemented
 
     def persistent_id(self, obj: Any) -> Any:
-        """Return a name for what stays outside; None: to be written."""
+        """Return a name for an object that is left out. None: the object is written."""
         if isinstance(obj, RecordedStore):
             return ("store", obj.number)
         name = self._outside.get(id(obj))
@@ -241,15 +243,16 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    """Puts a recorder in place of what was left out."""
+    """Puts a recorder's parts in place of what was left out."""
 
     def __init__(self, file: io.BytesIO, recorder: Recorder, written: Mapping[str, list[str]]) -> None:
-        """`written`: the fields of classes when the pickle was written; of those left out nothing is known."""
+        """`written` holds the fields of classes when the pickle was written. Classes that are missing in it are not
+        checked."""
         super().__init__(file)
         self._recorder, self._written = recorder, written
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
-        """The class of a value; UnpicklingError when its fields are other ones now."""
+        """Return a class. Raises UnpicklingError if its fields have changed since."""
         kind = super().find_class(module_name, global_name)
         name = f"{module_name}.{global_name}"
         if name in self._written and self._written[name] != _fields_of(kind):
@@ -257,7 +260,7 @@ class _Unpickler(pickle.Unpickler):
         return kind
 
     def persistent_load(self, pid: Any) -> Any:
-        """Return what a name stands for."""
+        """Return the object that a name stands for."""
         name, number = pid
         if name == "store":
             return RecordedStore(number, self._recorder.outputs)

@@ -1,4 +1,4 @@
-"""Plays a journal again from its checkpoint, and compares what comes out."""
+"""Plays a journal again from its checkpoint, and compares the outputs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zkcoord.shell.role import Role
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """A step's output in the journal (`was`) and now (`now`). An error that ended it comes last."""
+    """The output of a step in the journal (`was`) and now (`now`). If an error ended the step, it comes last."""
 
     was: list[dict[str, Any]]
     now: list[dict[str, Any]]
@@ -24,27 +24,28 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """One step: its output, and the difference if the journal has another. The role is as it is after the step."""
+    """One step: its output, and the difference if the journal has another output. The role is in its state after the
+    step."""
 
     step: int
     mono_ms: int
-    time_ms: int  # of the wall clock, when the line was written; 0 if the line does not say
+    time_ms: int  # of the wall clock, when the line was written; 0 if the line has no time
     role: Role | None
     outputs: list[dict[str, Any]]
     difference: Difference | None
 
 
 def replay(journal: Iterable[str]) -> Iterator[Played]:
-    """Play each step of a file's lines. An incomplete last line is left out.
+    """Play each step of a file's lines. An incomplete last line is ignored.
 
-    Ends with the first difference: later steps would differ for that reason. CorruptError for a line that is none of a
-    journal's, or a checkpoint of another version.
+    It ends at the first difference, since later steps would differ for that reason. Raises CorruptError for a line that
+    is not a journal's, or for a checkpoint of another version.
     """
     recorder = Recorder(None)
     loop: Loop | None = None
     for number, text in enumerate(journal, 1):
         if not text.endswith("\n"):
-            return  # its writer was killed in the middle of it
+            return  # its writer was killed while writing it
         line = _parsed(number, text)
         if "checkpoint" in line:
             loop = recorder.restore(line)
@@ -75,7 +76,7 @@ def _play(recorder: Recorder, loop: Loop, line: dict[str, Any]) -> Played:
     raised = []
     try:
         recorder.step(loop, inputs, line["mono_ms"])
-    except Exception as error:  # whatever a broken role raises is what one wants to see
+    except Exception as error:  # the user wants to see whatever a broken role raises
         raised = [{"raised": repr(error)}]
     now = json.loads(json.dumps(recorder.outputs + raised))
     difference = Difference(was=was, now=now) if now != was else None

@@ -1,1 +1,1 @@
-"""ZooKeeper: the only package that imports kazoo. What others use: `store`, `blocking`, `config`."""
+"""ZooKeeper: the only package that imports kazoo. Other packages use `store`, `blocking` and `config`."""

@@ -1,4 +1,4 @@
-"""What the servers of one connect string can do, as found out; shared by the sessions of a factory."""
+"""The abilities of the servers of one connect string, as found out. The sessions of a factory share them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ _LOG = logging.getLogger("zkcoord.zk")
 
 
 class Abilities:
-    """Abilities of the servers, and what was said of them."""
+    """The servers' abilities, and what was logged about them."""
 
     def __init__(self) -> None:
-        self.multi_read: bool | None = None  # None: no server was asked yet
-        self.keeps_watches = True  # where there are multi-reads: they came with the same release
-        self.told_timeout_ms = 0  # another session timeout than was asked for; 0: none was told
-        self.told_unreachable = False  # it was logged, and none has accepted a session since
+        self.multi_read: bool | None = None  # None: not asked yet
+        self.keeps_watches = True  # only counts with multi-reads: both came with the same release
+        self.told_timeout_ms = 0  # the last other timeout that was logged; 0: none
+        self.told_unreachable = False  # True if it was logged, and no server has accepted a session since
 
     def no_kept_watches(self, hosts: str, why: str) -> None:
-        """Ask for no more watches that stay, and log so once. `why`: the server's error."""
+        """Ask for no more persistent watches, and log so once. `why` is the server's error."""
         told, self.keeps_watches = not self.keeps_watches, False
         if not told:
             _LOG.warning(

@@ -1,4 +1,4 @@
-"""Reads who may do what with nodes, for a tool that looks at a deployment. One short session of its own."""
+"""Reads nodes' ACLs, for a tool that looks at a deployment. It uses one short session of its own."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from zkcoord.shell.zk.config import EVERYTHING, ZooKeeperConfig
 def open_to_everybody(
     address: str, paths: Collection[str], config: ZooKeeperConfig, *, timeout_ms: int
 ) -> tuple[str, ...]:
-    """Return those of these nodes that are there and on which everybody has all rights.
+    """Return those of these nodes that exist and on which everybody has all rights.
 
-    Nodes whose ACL may not be read are left out. UnavailableError when ZooKeeper does not answer.
+    Nodes whose ACL cannot be read are left out. Raises UnavailableError if ZooKeeper does not answer.
     """
     client = KazooClient(hosts=address, read_only=True, **config.client_settings())
     try:

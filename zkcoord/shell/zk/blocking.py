@@ -1,4 +1,4 @@
-"""The store for programs that wait for each answer: command line, migrations, tests."""
+"""The store for programs that wait for each answer: the command line, migrations, tests."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ from zkcoord.tree.writes import Transaction
 
 CLOSE_WAIT_MS = 2_000
 REFUSED_WAIT_MS = 2_000
-"""How long a first connection is waited for while every server refuses it: nobody listens there, and waiting helps only
-while ZooKeeper starts. A server that is silent may still answer, and one that has served before may come back."""
+"""ms for which a first connection is tried while every server refuses it. Then nobody listens there, and waiting helps
+only while ZooKeeper starts. A server that is silent may still answer, and a server that has answered before may come
+back: these are waited for longer."""
 
 Answer = ReadDone | CommitDone | SyncDone
 T = TypeVar("T")
@@ -45,12 +46,12 @@ class _Question:
 
 
 class Tree:
-    """One session; each call waits, at most `deadline_ms`, and may be made from any thread.
+    """One session. Each call waits at most `deadline_ms`. Any thread may call.
 
-    UnavailableError: ZooKeeper was not reached or did not answer in time (after `refused_wait_ms` already when every
-    server refuses the first connection), or the session expired (make a new Tree).
-    UsageError: the address is wrong, or Kafka's, the chroot is missing, the credentials are refused; UnreadableError:
-    some nodes may not be read.
+    Raises UnavailableError if ZooKeeper was not reached or did not answer in time (after `refused_wait_ms` if every
+    server refuses the first connection), or if the session expired (make a new Tree). Raises UsageError if the address
+    is wrong or is Kafka's, the chroot is missing, or the credentials are refused. Raises UnreadableError if nodes may
+    not be read.
     """
 
     def __init__(
@@ -63,8 +64,8 @@ class Tree:
         refused_wait_ms: int = REFUSED_WAIT_MS,
         on_change: Callable[[str | None], None] | None = None,
     ) -> None:
-        """`on_change`: called on the session's thread when a watch fires, with its path; with None when all watches
-        are lost. It must not wait."""
+        """`on_change` is called on the session's thread: with a path when its watch fires, and with None when all
+        watches are lost. It must not block."""
         self._deadline_ms, self._refused_wait_ms = deadline_ms, refused_wait_ms
         self._on_change = on_change
         self._changed = threading.Condition()
@@ -81,20 +82,20 @@ class Tree:
 
     @property
     def session_id(self) -> int:
-        """The session's id, `ephemeral_owner` of its nodes; waits for the connection."""
+        """The session's id, the `ephemeral_owner` of its nodes. It waits for the connection."""
         self._ask(None)
         return self._session_id
 
     def read(self, reads: Sequence[Read]) -> tuple[Node, ...]:
-        """Return the nodes, in the order of `reads`; reads again when the connection breaks."""
+        """Return the nodes, in the order of `reads`. If the connection breaks, it reads again."""
         answer = self._ask(lambda token: self._store.read(token, reads)).answer
         if not isinstance(answer, ReadDone) or answer.nodes is None:
             raise self._silence()
         return answer.nodes
 
     def commit(self, transaction: Transaction) -> CommitDone:
-        """Commit, and return the outcome. Sent once: UNKNOWN when the connection broke or the deadline passed before
-        the answer."""
+        """Commit, and return the outcome. It is sent once: UNKNOWN if the connection broke or the deadline passed
+        before the answer."""
         question = self._ask(lambda token: self._store.commit(token, transaction))
         if isinstance(question.answer, CommitDone):
             return question.answer
@@ -103,12 +104,12 @@ class Tree:
         raise self._silence()
 
     def sync(self) -> None:
-        """Make later reads show all that anybody wrote before."""
+        """Make later reads show everything that anybody wrote before."""
         if self._ask(lambda token: self._store.sync(token)).answer is None:
             raise self._silence()
 
     def close(self) -> None:
-        """End the session; waits a moment for it. Idempotent."""
+        """End the session, and wait a moment for the end. Idempotent."""
         self._store.close()
         with self._changed:
             self._link = Link.LOST
@@ -139,8 +140,8 @@ class Tree:
         return question
 
     def _wait_for(self, settled: Callable[[], bool]) -> None:
-        """Wait until it holds or the deadline passes; UnavailableError when nobody listens at any address, UsageError
-        when brokers of Kafka do."""
+        """Wait until `settled` holds or the deadline passes. Raises UnavailableError if nobody listens at any address,
+        and UsageError if Kafka's brokers listen there."""
         first_ms = min(self._deadline_ms, self._refused_wait_ms)
         if self._changed.wait_for(settled, first_ms / 1000):
             return
@@ -209,9 +210,9 @@ class Tree:
 
 
 class LastingTree:
-    """The tree for programs that go on for long: a failure ends its session, and the next call opens another one.
+    """A tree for long-running programs: a failure ends its session, and the next call opens another.
 
-    Calls may be made from any thread, as of a `Tree`, and fail as there.
+    Any thread may call. Calls fail like those of a `Tree`.
     """
 
     def __init__(self, open_tree: Callable[[], Tree]) -> None:
@@ -220,19 +221,19 @@ class LastingTree:
         self._closed = False
 
     def read(self, reads: Sequence[Read]) -> tuple[Node, ...]:
-        """As of a `Tree`."""
+        """As for a `Tree`."""
         return self._ask(lambda tree: tree.read(reads))
 
     def commit(self, transaction: Transaction) -> CommitDone:
-        """As of a `Tree`: sent once."""
+        """As for a `Tree`: it is sent once."""
         return self._ask(lambda tree: tree.commit(transaction))
 
     def sync(self) -> None:
-        """As of a `Tree`."""
+        """As for a `Tree`."""
         self._ask(lambda tree: tree.sync())
 
     def close(self) -> None:
-        """End the session; no other one is opened. Idempotent."""
+        """End the session, and open no other. Idempotent."""
         with self._lock:
             self._closed = True
         self._forget(self._tree)
@@ -257,7 +258,7 @@ class LastingTree:
             raise
 
     def _forget(self, tree: Tree | None) -> None:
-        """Close this session, unless another thread has done so."""
+        """Close this session, unless another thread has closed it."""
         with self._lock:
             if tree is None or self._tree is not tree:
                 return

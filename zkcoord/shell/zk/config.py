@@ -1,4 +1,4 @@
-"""ZooKeeper's address and the login: the connect string `H:P[,H:P…][/chroot]` and the file `--zookeeper-config`."""
+"""ZooKeeper's address and login: the connect string `H:P[,H:P…][/chroot]` and the file `--zookeeper-config`."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Address(NamedTuple):
 
     @property
     def hosts_text(self) -> str:
-        """The hosts as kazoo and people read them, without the chroot."""
+        """The hosts as kazoo and people write them, without the chroot."""
         return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.hosts)
 
 
 class Acl(NamedTuple):
-    """The rights on a created node."""
+    """One entry of the ACL of created nodes."""
 
     permissions: int
     scheme: str
@@ -74,7 +74,8 @@ class ZooKeeperConfig:
         }
 
     def tls_context(self) -> ssl.SSLContext | None:
-        """Return how a connection is encrypted that is not kazoo's; None: it is not. OSError for unreadable files."""
+        """Return the TLS context for connections that kazoo does not make. None: no encryption. Raises OSError for
+        unreadable files."""
         if not self.tls:
             return None
         context = ssl.create_default_context(cafile=self.tls_ca or None)
@@ -86,12 +87,12 @@ class ZooKeeperConfig:
         return context
 
     def acl_bytes(self) -> bytes:
-        """Return the ACL as a create sends it."""
+        """Return the ACL in the form in which a create sends it."""
         return jute.acls(self.acl)
 
 
 def parse_connect(connect: str) -> Address:
-    """Split `H:P[,H:P…][/chroot]`; a port that is left out is 2181. UsageError says what is wrong.
+    """Split `H:P[,H:P…][/chroot]`. A missing port is 2181. Raises UsageError that says what is wrong.
 
     >>> parse_connect("zk1:2181,zk2/prod/kafka")
     Address(hosts=(('zk1', 2181), ('zk2', 2181)), chroot='/prod/kafka')
@@ -141,7 +142,7 @@ def _host(part: str, connect: str) -> tuple[str, int]:
 
 
 def load_config(path: Path | str) -> ZooKeeperConfig:
-    """Read a file of lines `key = value` (`#` begins a comment line); UsageError names the line that is wrong.
+    """Read a file of lines `key = value` (`#` begins a comment line). Raises UsageError that names the wrong line.
 
     digest = USER:PASSWORD              digest authentication
     sasl.mechanism = DIGEST-MD5         SASL (needs pure-sasl); sasl.username, sasl.password, sasl.service,

@@ -1,7 +1,7 @@
 """One session's socket: kazoo's connection handler with its own way of sending and reading.
 
 kazoo looks for a server, does TLS, SASL and heartbeats, and reconnects. This module replaces the traffic of an
-established connection: it sends waiting requests in one packet, reads everything that has arrived at once, and hands
+established connection: it sends queued requests in one packet, reads everything that has arrived at once, and hands
 replies and watch events over in the order of the socket, without kazoo's tables of watches. All of it runs on the
 connection's own thread.
 """
@@ -38,22 +38,24 @@ MARSHALLING: int = MarshallingError.code
 UNIMPLEMENTED: int = UnimplementedError.code
 SASL_REQUIRED: int = SessionClosedRequireSaslError.code
 PACKET_BYTES = 64 * 1024
-"""Requests sent in one write: more would keep the replies waiting."""
+"""Bytes of requests that are sent in one write. More would delay the replies."""
 CHUNK_BYTES = 64 * 1024
-"""Bytes read at once: more than this the allocator maps and unmaps at each read."""
+"""Bytes that are read at once. For more the allocator maps and unmaps memory at each read."""
 FRAME_BYTES_MAX = 64 * 1024 * 1024
-"""The largest reply that is taken: a list of 250,000 topics with the longest names, of two million with short ones.
-(The server has no limit for what it sends.) More costs the connection, and asking again would bring it again."""
+"""Bytes of the largest accepted reply: a list of 250,000 topics with the longest names, or of two million with short
+ones. (The server has no limit for what it sends.) A larger reply breaks the connection, and a repeated request would
+bring it again."""
 TOO_LARGE = 1
-"""The error code of a request whose reply is larger; ZooKeeper's own are not positive."""
+"""The error code of a request whose reply is too large. ZooKeeper's own codes are not positive."""
 
 CONNECT_WAIT_S = 3.0
-"""How long one server may take to answer the request for a session before the next is tried (doubled each time, up to
-kazoo's own limit, the session timeout divided by the servers): one whose port opens before it serves never answers."""
+"""s that one server may take to answer the request for a session before the next server is tried. It doubles each time,
+up to kazoo's own limit, the session timeout divided by the number of servers. A server whose port opens before it
+serves never answers."""
 REACH_WAIT_S = 1.5
-"""How long a TCP connection may take before the next server is tried (doubled each time that all were tried in vain): a
+"""s that a TCP connection may take before the next server is tried. It doubles each time that all servers failed. A
 machine that is gone does not even refuse, and kazoo would wait for it as long as a session lasts. A lost packet of the
-handshake is sent again after a second."""
+handshake is sent again after one second."""
 
 _HEAD = Struct("!iii")  # length, xid, opcode
 _XID_MAX = 2**31 - 1
@@ -62,9 +64,9 @@ _LOG = logging.getLogger("zkcoord.zk")
 
 
 class Call:
-    """One request on its way: `answer(error code, frame, offset)` is called once; 0 is no error.
+    """One request on its way. `answer(error code, frame, offset)` is called once; the code 0 is no error.
 
-    A connection that broke before the answer is an error code too (-4 ConnectionLoss, -112 SessionExpired), with an
+    A connection that broke before the answer is an error code, too (-4 ConnectionLoss, -112 SessionExpired), with an
     empty frame.
     """
 
@@ -76,7 +78,7 @@ class Call:
         self.answer = answer
 
     def serialize(self) -> bytes:
-        """Return the request without its header (kazoo asks for it)."""
+        """Return the request without its header (kazoo calls it)."""
         return self.body
 
     def set_exception(self, error: BaseException) -> None:
@@ -84,7 +86,7 @@ class Call:
         self.answer(getattr(error, "code", 0) or CONNECTION_LOSS, b"", 0)
 
     def reply(self, error: int, frame: bytes, offset: int) -> None:
-        """Hand over the server's reply. An unreadable one counts as none."""
+        """Hand over the server's reply. An unreadable reply counts as none."""
         try:
             self.answer(error, frame, offset)
         except Exception:
@@ -99,19 +101,19 @@ class Owner(Protocol):
         """The wake-up byte was read."""
 
     def wake(self) -> None:
-        """Have `_send_request` called again."""
+        """Cause `_send_request` to be called again."""
 
     def connected(self, session_timeout_ms: int) -> None:
-        """A server accepted the session, authentication included."""
+        """A server accepted the session and its authentication."""
 
     def fired(self, event: Event, path: str) -> None:
-        """A watch fired; `path` is as the server spells it."""
+        """A watch fired. `path` is as the server writes it."""
 
     def together(self) -> AbstractContextManager[None]:
-        """What is taken in meanwhile has come together."""
+        """Everything that is taken in inside this context arrived together."""
 
     def hears(self) -> None:
-        """A large reply is on its way, and more of it has come."""
+        """Another part of a large reply has arrived."""
 
     def no_multi_read(self) -> None:
         """The server does not know the multi-read."""
@@ -120,10 +122,10 @@ class Owner(Protocol):
         """One server could not be reached, or no name resolved."""
 
     def unreachable(self) -> None:
-        """All servers were tried, in vain."""
+        """All servers were tried without success."""
 
     def ended(self, error: BaseException | None) -> None:
-        """The connection's thread ends."""
+        """The connection's thread is ending."""
 
 
 class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annotations
@@ -138,14 +140,14 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
         self.handler.reach_wait_s = REACH_WAIT_S
         self._patience_s = CONNECT_WAIT_S
         self._reached = False
-        self._refusals: list[bool] = []  # of each server that was tried in this round: it refused the connection
-        self._named = True  # some name of the address has been resolved in this round
-        self.refused = False  # by every server, the last time that all were tried; so are names that have no address
-        self._write_wait_s = CONNECT_WAIT_S  # how long the present server may take no bytes
+        self._refusals: list[bool] = []  # for each server tried in this round: whether it refused the connection
+        self._named = True  # a name of the address has been resolved in this round
+        self.refused = False  # True if in the last complete round every server refused, or no name had an address
+        self._write_wait_s = CONNECT_WAIT_S  # seconds for which the present server may accept no bytes
         self._last: tuple[str, int] | None = None  # address of the server that accepted the session last
 
     def drop(self) -> None:
-        """Break the TCP connection, from any thread, also during a blocked write."""
+        """Break the TCP connection. Any thread may call it, also during a blocked write."""
         sock = self._socket
         if sock is not None:
             with contextlib.suppress(OSError):
@@ -167,13 +169,13 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
         if not found:
             self.client.trouble("no host name could be resolved")
         self._named = bool(found)
-        return sorted(found, key=lambda server: server[1:] == self._last)  # the one that was just lost comes last
+        return sorted(found, key=lambda server: server[1:] == self._last)  # the server that was just lost comes last
 
     def _connect_loop(self, retry: Any) -> Any:
         self._reached, self._refusals = False, []
         try:
             return super()._connect_loop(retry)
-        except ForceRetryError:  # kazoo's word for: once more, after a pause
+        except ForceRetryError:  # kazoo's signal to try once more, after a pause
             if not self._reached:
                 self.handler.reach_wait_s = (self.handler.reach_wait_s or REACH_WAIT_S) * 2
                 self.refused = all(self._refusals) and (bool(self._refusals) or not self._named)
@@ -190,12 +192,13 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
             self._refusals.append(isinstance(error.__context__, ConnectionRefusedError))
             self.client.trouble(f"{host}:{port}: {error}")
             raise
-        session_timeout_ms = round(read_timeout * 3 / 2)  # kazoo keeps two thirds of it only
+        session_timeout_ms = round(read_timeout * 3 / 2)  # kazoo keeps only two thirds of it
         self._reached, self.refused, self._patience_s = True, False, CONNECT_WAIT_S
         self._last, self.handler.reach_wait_s = (hostip, port), REACH_WAIT_S
         self._write_wait_s = connect_timeout / 1000
         with contextlib.suppress(OSError, AttributeError):  # Linux only
-            # Requests count as heartbeats for kazoo, so a busy client would never notice a link that swallows all.
+            # Requests count as heartbeats for kazoo, so a busy client would never notice a link that swallows
+            # everything.
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(read_timeout))
         self.client.connected(session_timeout_ms)
         return read_timeout, connect_timeout
@@ -203,7 +206,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
         if isinstance(request, Connect):
             timeout = min(timeout, self._patience_s)
-            self._patience_s *= 2  # until one answers
+            self._patience_s *= 2  # until a server answers
         return super()._invoke(timeout, request, xid)
 
     # traffic
@@ -214,13 +217,14 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
         self.send_queued()
 
     def send_queued(self) -> None:
-        """Send what is queued, at most a packet; on the connection's thread."""
+        """Send queued requests, at most one packet. It runs on the connection's thread."""
         queue, pending = self.client._queue, self.client._pending
         packet = bytearray()
         while queue and len(packet) < PACKET_BYTES:
             request, call = queue.popleft()
             self._xid = self._xid % _XID_MAX + 1
-            pending.append((request, call, self._xid))  # before it is sent: a broken connection answers what is here
+            # before it is sent: a broken connection answers everything in `pending`
+            pending.append((request, call, self._xid))
             body = request.serialize()
             packet += _HEAD.pack(len(body) + 8, self._xid, request.type) + body
         if queue:
@@ -234,7 +238,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
                 sent = self._socket.send(msg)
             except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 sent = 0
-        if sent < len(msg):  # there is no room for it now: kazoo waits for some
+        if sent < len(msg):  # there is no room for it now: kazoo waits until there is
             super()._write(msg[sent:], timeout)
 
     def _read_socket(self, read_timeout: float) -> Any:
@@ -274,7 +278,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
         return last
 
     def _refuse(self, size: int) -> None:
-        """Answer the request whose reply is too large; those behind it learn that the connection broke."""
+        """Answer the request whose reply is too large. The requests behind it are told that the connection broke."""
         pending = self.client._pending
         call = pending.popleft()[1] if pending else None
         what = _asked(call)
@@ -298,7 +302,8 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
             raise AuthFailedError("the server takes requests of nobody who has not logged in")
         pending = self.client._pending
         if not pending or pending[0][2] != xid:
-            if error == UNIMPLEMENTED:  # the one answer that overtakes: given where a request is received
+            # the one answer that comes before its turn: it is given where the request is received
+            if error == UNIMPLEMENTED:
                 self.client.no_multi_read()
             raise ConnectionDropped(f"the server answered request {xid}, which is not the next one")
         request, call, _ = pending.popleft()
@@ -310,7 +315,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
 
 
 def _asked(call: Call | None) -> str:
-    """Say to people what a request asked for."""
+    """Describe for people what a request asked for."""
     if call is not None and call.type in (Op.GET_DATA, Op.GET_CHILDREN):
         what = "data" if call.type == Op.GET_DATA else "children"
         return f"the {what} of {jute.read_text(call.body, 0)[0]}"

@@ -1,11 +1,11 @@
 """kazoo's threading handler with one queue and one worker for everything, and with poll(2) for waiting.
 
-kazoo's own handler has a queue and a thread each for watch events and replies, which loses their order. Here both stand
-in one queue, in the order in which the connection's thread read them. kazoo's own `select` also opens and closes an
+kazoo's own handler has a queue and a thread each for watch events and for replies, which loses their order. Here both
+are in one queue, in the order in which the connection's thread read them. kazoo's own `select` also opens and closes an
 epoll object at every wait.
 
 The queue has no limit of its own: no entry may be dropped, and its writer, the connection, must not block. It holds at
-most one entry for each request without an answer (the loop bounds those: reads by `READS_PER_REQUEST_MAX` a step, a
+most one entry for each request without an answer (the loop limits those: reads by `READS_PER_REQUEST_MAX` in a step, a
 group's decisions by `DECISIONS_MAX`), and one for each watch. A watch fires once, and only a read that the loop sends
 after the event sets it again. The worker's functions put into the inbox, and do not wait.
 """
@@ -29,7 +29,8 @@ _WRITABLE = select.POLLOUT | select.POLLHUP | select.POLLERR | select.POLLNVAL
 
 
 class OrderedHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no annotations
-    """Runs functions one after the other, in order, on one thread. An exception is logged, not fatal."""
+    """Runs functions one after the other, in order, on one thread. An exception is logged, and does not end the
+    thread."""
 
     _running: bool
 
@@ -38,10 +39,12 @@ class OrderedHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo 
         self._work: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
         self.callback_queue = self.completion_queue = self._work
         self._worker: threading.Thread | None = None
-        self.reach_wait_s: float | None = None  # at most so long for a TCP connection, whatever kazoo would wait
+        self.reach_wait_s: float | None = None
+        # at most this long for a TCP connection, even if kazoo would wait longer
 
     def create_connection(self, *args: Any, timeout: float, **kwargs: Any) -> Any:
-        """Return a connected socket, in `timeout` or `reach_wait_s` seconds; else raise OSError."""
+        """Return a connected socket within `timeout` or `reach_wait_s` seconds, whichever is shorter. Else raise
+        OSError."""
         wait_s = timeout if self.reach_wait_s is None else min(timeout, self.reach_wait_s)
         return super().create_connection(*args, timeout=wait_s, **kwargs)
 
@@ -53,7 +56,7 @@ class OrderedHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo 
         return thread
 
     def start(self) -> None:
-        """Start the worker; nothing if it runs."""
+        """Start the worker. It does nothing if the worker runs."""
         with self._state_change:
             if self._running:
                 return
@@ -61,14 +64,14 @@ class OrderedHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo 
             self._worker = self.spawn(self._run)
 
     def stop(self) -> None:
-        """Run what waits, then end the worker. The worker itself may call it, and then returns at once."""
+        """Run the queued work, then end the worker. The worker itself may call it; then it returns at once."""
         self.finish()
         worker = self._worker
         if worker is not None and worker is not threading.current_thread():
             worker.join()
 
     def finish(self) -> None:
-        """Let the worker end after what waits now; returns at once."""
+        """Have the worker end after the queued work. Returns at once."""
         with self._state_change:
             if not self._running:
                 return
@@ -76,7 +79,7 @@ class OrderedHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo 
             self._work.put(None)
 
     def join(self, timeout_ms: int) -> bool:
-        """Wait for the worker's end; True if it ended in time (or never ran, or is the caller)."""
+        """Wait for the worker's end. True if it ended in time, never ran, or is the caller."""
         worker = self._worker
         if worker is None or worker is threading.current_thread():
             return True
@@ -90,7 +93,8 @@ class OrderedHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo 
     def select(
         self, readers: Sequence[Any], writers: Sequence[Any], _errors: Sequence[Any], timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """Wait as `select.select` does, `timeout` in seconds; a closed socket is an OSError (a broken connection)."""
+        """Wait as `select.select` does, with `timeout` in seconds. A closed socket raises OSError (a broken
+        connection)."""
         wanted: dict[int, int] = {}
         for sockets, mask in ((readers, select.POLLIN | select.POLLPRI), (writers, select.POLLOUT)):
             for sock in sockets:
@@ -110,7 +114,7 @@ class OrderedHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo 
                 work()
             except Exception:
                 _LOG.exception("a callback of the ZooKeeper client failed")
-            del work  # not held while idle
+            del work  # so that it is not kept alive while idle
 
 
 def _those(sockets: Sequence[Any], ready: dict[int, int], mask: int) -> list[Any]:

@@ -1,7 +1,7 @@
-"""The only place that spells ZooKeeper's wire format: requests to bytes, replies to values.
+"""The only place that knows ZooKeeper's wire format: requests to bytes, replies to values.
 
-Bodies only: length, xid and opcode before a request stand in `connection`. Strings are UTF-8 after an int32 length,
--1 is null; all numbers are big-endian ("zookeeper.jute" in ZooKeeper's sources).
+It handles only bodies; `connection` adds length, xid and opcode before a request. Strings are UTF-8 after an int32
+length, -1 is null, and all numbers are big-endian ("zookeeper.jute" in ZooKeeper's sources).
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ class Event(IntEnum):
 
 
 def text(value: str) -> bytes:
-    """A string on the wire."""
+    """A string in the wire format."""
     raw = value.encode("utf-8")
     return INT.pack(len(raw)) + raw
 
 
 def buffer(value: bytes) -> bytes:
-    """Bytes on the wire."""
+    """Bytes in the wire format."""
     return INT.pack(len(value)) + value
 
 
@@ -68,18 +68,18 @@ def path_watch(path: str, watch: bool) -> bytes:
 
 
 def watches(zxid: int, there: Sequence[str], missing: Sequence[str]) -> bytes:
-    """The body of setWatches: leave a watch on the data of nodes that were seen as of `zxid`, there or missing."""
+    """The body of setWatches: leave a watch on the data of nodes that were seen at `zxid`, existing or missing."""
     data, exist = (INT.pack(len(paths)) + b"".join(map(text, paths)) for paths in (there, missing))
     return LONG.pack(zxid) + data + exist + INT.pack(0)
 
 
 def stays(path: str) -> bytes:
-    """The body of addWatch: a watch on this node, not on those below it, that stays."""
+    """The body of addWatch: a persistent watch on this node, and not on those below it."""
     return text(path) + INT.pack(0)
 
 
 def no_watch(path: str) -> bytes:
-    """The body of removeWatches: of whatever kind."""
+    """The body of removeWatches, for watches of any kind."""
     return text(path) + INT.pack(3)
 
 
@@ -95,7 +95,7 @@ def read_stat(frame: bytes, offset: int) -> Stat:
 
 
 def read_buffer(frame: bytes, offset: int) -> tuple[bytes, int]:
-    """Return the bytes at `offset` (null: empty), and where the next value begins."""
+    """Return the bytes at `offset` (null: empty), and the offset of the next value."""
     size = INT.unpack_from(frame, offset)[0]
     offset += INT.size
     if size < 0:
@@ -104,13 +104,13 @@ def read_buffer(frame: bytes, offset: int) -> tuple[bytes, int]:
 
 
 def read_text(frame: bytes, offset: int) -> tuple[str, int]:
-    """Return the string at `offset` (null: empty), and where the next value begins."""
+    """Return the string at `offset` (null: empty), and the offset of the next value."""
     raw, offset = read_buffer(frame, offset)
     return raw.decode("utf-8"), offset
 
 
 def read_data(frame: bytes, offset: int) -> tuple[bytes, Stat, int]:
-    """Decode a reply to getData: data, stat, and where the next value begins."""
+    """Decode a reply to getData: data, stat, and the offset of the next value."""
     data, offset = read_buffer(frame, offset)
     return data, read_stat(frame, offset), offset + STAT.size
 
@@ -122,7 +122,7 @@ def read_children(frame: bytes, offset: int) -> tuple[tuple[str, ...], Stat]:
 
 
 def read_names(frame: bytes, offset: int) -> tuple[tuple[str, ...], int]:
-    """Return the names of children, sorted, and where the next value begins."""
+    """Return the names of children, sorted, and the offset of the next value."""
     count = INT.unpack_from(frame, offset)[0]
     offset += INT.size
     names, size_at = [], INT.unpack_from
@@ -134,5 +134,5 @@ def read_names(frame: bytes, offset: int) -> tuple[tuple[str, ...], int]:
 
 
 def read_list_stat(frame: bytes, offset: int) -> Stat:
-    """Return the stat at `offset`, with how often the list of children has changed."""
+    """Return the stat at `offset`, including how often the list of children has changed."""
     return read_stat(frame, offset)._replace(child_changes=STAT.unpack_from(frame, offset)[5])

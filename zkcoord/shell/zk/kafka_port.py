@@ -1,7 +1,7 @@
-"""Recognises a broker of Kafka whose address was given as ZooKeeper's.
+"""Recognises a Kafka broker whose address was given as ZooKeeper's.
 
-It does not answer who asks for a session, or ends the connection. So does a ZooKeeper server that is not ready, or has
-too many clients: so the question is asked that only a broker answers.
+A broker does not answer a request for a session, or ends the connection. So does a ZooKeeper server that is not ready,
+or has too many clients. So this module sends a request that only a broker answers.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ import struct
 
 ANSWER_SECONDS = 0.5
 NUMBER = 0x7A6B636F
-"""Of the question, which a broker repeats in its answer: behind the answer's length."""
+"""The number of the request. A broker repeats it in its answer, after the answer's length."""
 API_VERSIONS = struct.pack("!ihhih", 10, 18, 0, NUMBER, -1)
-"""Length, kind and version of the question, its number, no client id. To a ZooKeeper server it is a request for a
-session that is cut off: it ends the connection."""
+"""Length, kind and version of the request, its number, no client id. For a ZooKeeper server it is a truncated request
+for a session: the server ends the connection."""
 
 
 def is_broker(host: str, port: int) -> bool:
-    """True if a broker answers there. (One that wants TLS, or a login before all else, is not recognised.)"""
+    """True if a broker answers there. (A broker that requires TLS, or a login before anything else, is not
+    recognised.)"""
     try:
         with socket.create_connection((host, port), ANSWER_SECONDS) as sock:
             sock.sendall(API_VERSIONS)

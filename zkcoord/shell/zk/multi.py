@@ -1,7 +1,7 @@
 """Encodes a transaction as one multi request, and decodes its reply.
 
 An error of an operation means that the server applied nothing: REFUSED. Every other incomplete answer (an error of the
-whole request, a broken connection, an expired session) is UNKNOWN, which is always the safe side.
+whole request, a broken connection, an expired session) is UNKNOWN, which is always safe.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from zkcoord.shell.zk.jute import Op
 from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Transaction, Write
 
 REQUEST_BYTES_MAX = 1024 * 1024 - 24 * 1024
-"""A request above `jute.maxbuffer` (1 MiB - 1 by default) makes the server close the connection: an endless
-ConnectionLoss; it is never sent. The headroom is for the server's own transaction, which adds a header and the
-creates' parents."""
+"""Bytes of the largest multi that is sent. A request above `jute.maxbuffer` (by default 1 MiB - 1) makes the server
+close the connection, which repeated requests would do for ever. The difference is for the server's own transaction,
+which adds a header and the creates' parents."""
 
 EPHEMERAL, SEQUENTIAL = 1, 2
 OPEN_ACL = jute.acls(OPEN)
@@ -32,7 +32,7 @@ _NAMES: dict[int, str] = {code: error.__name__.removesuffix("Error") for code, e
 
 
 def reason(code: int) -> str:
-    """Return the name of a ZooKeeper error code without "Error", or the number of one that kazoo does not know.
+    """Return the name of a ZooKeeper error code without "Error", or the number if kazoo does not know it.
 
     >>> reason(-103)
     'BadVersion'
@@ -41,7 +41,7 @@ def reason(code: int) -> str:
 
 
 def absolute(chroot: str, path: str) -> str:
-    """`path` below `chroot` ("" or "/a/b").
+    """The absolute path of `path` below `chroot` ("" or "/a/b").
 
     >>> absolute("/a", "/"), absolute("", "/b")
     ('/a', '/b')
@@ -52,7 +52,7 @@ def absolute(chroot: str, path: str) -> str:
 
 
 def encode(transaction: Transaction, chroot: str, acl: bytes = OPEN_ACL) -> bytes:
-    """The body of the multi, of whatever size."""
+    """The body of the multi, whatever its size."""
     return b"".join(_operation(write, chroot, acl) for write in transaction.writes) + jute.LAST_PART
 
 
@@ -78,7 +78,7 @@ def _operation(write: Write, chroot: str, acl: bytes) -> bytes:
 def decode(token: int, error: int, frame: bytes, offset: int, named: Collection[int] = ()) -> CommitDone:
     """Return the outcome of the multi. `error` is the code of the whole reply (0: look at the operations).
 
-    `named`: the writes whose created path is returned, as the server spells it.
+    `named` are the writes whose created path is returned, as the server writes it.
     """
     if error:
         return CommitDone(token, Outcome.UNKNOWN, reason=reason(error))

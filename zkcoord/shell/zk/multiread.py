@@ -1,8 +1,8 @@
 """ZooKeeper's multi-read: many getData and getChildren in one request (opcode 22, servers 3.6 and later).
 
-It leaves no watches. Its getChildren answers without a stat, so a list is asked for with the data behind it, which
-brings the stat. Servers before 3.6 answer error -6 and then close the connection; `session` finds that out once, before
-anything else is sent.
+It leaves no watches. Its getChildren answers without a stat, so a list is requested together with the node's data,
+which brings the stat. Servers before 3.6 answer error -6 and then close the connection. `session` finds that out once,
+before anything else is sent.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from zkcoord.shell.zk.jute import Op
 from zkcoord.tree.snapshot import Kind, Stat
 
 READS_MAX = 500
-"""Reads in one request. The sizes of the answers are unknown (an owner: 60 bytes, a member's status: up to 64 KiB), so
-this bounds the reply: 32 MiB at the worst, 100 KiB as a rule, and the time in which the server serves nobody else."""
+"""Reads in one request. The sizes of the answers are unknown (an owner: 60 bytes, a member's status: up to 64 KiB). So
+this number limits the reply (32 MiB at worst, usually 100 KiB), and the time in which the server serves nobody else."""
 
 REQUEST_BYTES_MAX = 512 * 1024
-"""Bytes in one request: half of what the server accepts (`jute.maxbuffer`, 1 MiB); a larger one ends the connection."""
+"""Bytes in one request: half of what the server accepts (`jute.maxbuffer`, 1 MiB). A larger request ends the
+connection."""
 
 
 class Answer(NamedTuple):
-    """One read's: its error code (0: none), and what stands there."""
+    """The answer to one read: its error code (0: none), and the node's content."""
 
     code: int
     stat: Stat | None = None
@@ -33,7 +34,7 @@ class Answer(NamedTuple):
 
 
 def chunks(reads: Sequence[tuple[str, Kind]]) -> Iterator[tuple[int, bytes]]:
-    """Split reads into requests: for each the number of reads in it, in order, and its body."""
+    """Split reads into requests. For each it yields the number of its reads, which are in order, and its body."""
     body, count = bytearray(), 0
     for path, kind in reads:
         asked = jute.path_watch(path, False)
@@ -75,7 +76,7 @@ def answers(frame: bytes, offset: int, kinds: Sequence[Kind]) -> list[Answer]:
 
 
 def _part(wanted: Op, frame: bytes, offset: int) -> tuple[int, int]:
-    """Return the error code of the part at `offset` (0: none), and where what it answers begins, or the next part."""
+    """Return the error code of the part at `offset` (0: none), and the offset of its content, or of the next part."""
     kind, _, _ = jute.PART.unpack_from(frame, offset)
     offset += jute.PART.size
     if kind == Op.ERROR:

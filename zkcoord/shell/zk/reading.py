@@ -1,8 +1,8 @@
-"""One question of a store: the requests for its reads, and what their answers say together.
+"""One `read` of a store: the requests for its nodes, and the combined result of their answers.
 
-Reads are executed in order; a run of plain ones is one multi-read. A read with a watch is plain where the server keeps
-the watch (`watches`). Where it does not, a few are asked for one by one; of many, a setWatches behind the multi-read
-leaves the watches, as of the state that was answered: the server tells at once of what has changed since.
+Reads are executed in order. A run of plain reads is one multi-read. A read with a watch is plain where the server keeps
+the watch (`watches`). Elsewhere a few such reads are sent one by one. For many, a setWatches after the multi-read
+leaves the watches, as of the answered state: the server reports at once whatever has changed since.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ from zkcoord.shell.zk.session import Session
 from zkcoord.tree.snapshot import Kind, Node, Read
 
 ROUNDS_MAX = 10
-"""How often a watched read looks again at a node that is deleted and created in between: then it counts as unread."""
+"""How often a watched read is repeated for a node that is deleted and created in between. Then the node counts as
+unread."""
 
 WATCHES_MIN = 4
-"""Watched reads of data that are asked for together: fewer are quicker one by one, which needs one round trip."""
+"""The smallest number of watched reads of data that are sent together. Fewer are quicker one by one, which needs only
+one round trip."""
 
 NO_NODE: int = NoNodeError.code
 _UNREADABLE = {
@@ -32,12 +34,12 @@ _UNREADABLE = {
     BadArgumentsError.code: "ZooKeeper refuses to let us read it (BadArguments): its path is none",
     TOO_LARGE: f"the answer is larger than {FRAME_BYTES_MAX} bytes: an operator must remove some of what is there",
 }
-"""Errors of a read that asking again does not mend, for people. (All others but NoNode are the connection's or the
-session's.)"""
+"""Errors of a read that a repetition does not mend -> text for people. (All others but NoNode concern the connection or
+the session.)"""
 
 
 class Reading:
-    """One `read` on its way. After it was sent everything here happens on the connection's thread."""
+    """One `read` on its way. After it is sent, everything here happens on the connection's thread."""
 
     __slots__ = (
         "_kept",
@@ -60,7 +62,7 @@ class Reading:
         self._watches = session.watches
         self._paths = [session.absolute(read.path) for read in reads]
         self._nodes: list[Node | None] = [None] * len(reads)
-        self._kept = [False] * len(reads)  # how each was asked for last
+        self._kept = [False] * len(reads)  # whether the server kept a watch when each was last requested
         self._left = len(reads)
         self._over = False
         self._rounds = 0
@@ -104,14 +106,14 @@ class Reading:
         return self._kept[index] or (read.kind is Kind.DATA and (together or not read.watch))
 
     def fail(self) -> None:
-        """Answer unread, once: the connection broke."""
+        """Answer once that nothing was read: the connection broke."""
         if not self._over:
             self._over = True
             self._session.post(ReadDone(self.token, None, tuple(self._unreadable.values())))
 
     def _added(self, error: int, frame: bytes, _offset: int) -> None:
-        """Take in whether the server keeps a watch. One with another watch manager answers MarshallingError, a busy one
-        may answer ThrottledOp: whatever it says, there is no watch."""
+        """Take in whether the server keeps a watch. A server with another watch manager answers MarshallingError, and a
+        busy one may answer ThrottledOp. With any error there is no watch."""
         if error:
             if frame:  # else the connection broke, and nothing is known of the server
                 self._session.no_kept_watches(multi.reason(error))
@@ -124,7 +126,7 @@ class Reading:
         return Call(op, jute.path_watch(path, read.watch and not kept), partial(self._answer, index))
 
     def _look(self, index: int) -> Call:
-        """Return the request that leaves a watch where nothing stands: a read that fails leaves none."""
+        """Return the request that leaves a watch on a missing node, since a read that fails leaves none."""
         if self._watches.kept(self._paths[index]):
             return self._ask(index)
         return Call(Op.EXISTS, jute.path_watch(self._paths[index], True), partial(self._looked, index))
@@ -144,7 +146,7 @@ class Reading:
 
     def _looked(self, index: int, error: int, _frame: bytes, _offset: int) -> None:
         if not error:
-            self._again(lambda: [self._ask(index)])  # created in between
+            self._again(lambda: [self._ask(index)])  # it was created in between
         else:
             self._refused(index, error)
 
@@ -152,7 +154,7 @@ class Reading:
         if error:
             if error == UnimplementedError.code:
                 self._session.no_multi_read()
-            elif error == TOO_LARGE:  # all together, or one of them? one by one it will be seen
+            elif error == TOO_LARGE:  # it may be all together, or one of them: single requests will show it
                 self._session.multi_read = False
             self.fail()
             return
@@ -177,7 +179,8 @@ class Reading:
                 self.fail()
 
     def _leave_watches(self, zxid: int, there: dict[int, Node], missing: list[int]) -> list[Call]:
-        """Return the requests for the watches of what was answered; what is kept since then is read once more."""
+        """Return the requests for the watches of the answered nodes. A node whose watch the server has kept since then
+        is read once more."""
         kept = [index for index in (*there, *missing) if self._watches.kept(self._paths[index])]
         calls = [self._ask(index) for index in kept]
         there = {index: node for index, node in there.items() if index not in kept}
@@ -223,7 +226,7 @@ class Reading:
         self._one_less()
 
     def _one_less(self) -> None:
-        """Count one more answer, and report when all have come."""
+        """Count one answer, and report when all have come."""
         self._left -= 1
         if not self._left and not self._over:
             self._over = True
@@ -232,4 +235,4 @@ class Reading:
 
 
 def _ignore(_error: int, _frame: bytes, _offset: int) -> None:
-    """The server may have none: it keeps none in any case."""
+    """The server may have no watch there. It has none afterwards in any case."""

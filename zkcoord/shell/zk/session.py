@@ -1,7 +1,7 @@
-"""One ZooKeeper session, from its first connection to its end, on one kazoo client that is never used again.
+"""One ZooKeeper session, from its first connection to its end. Its kazoo client is never used again.
 
-Only its link tells whether a request may be sent: while it is not CONNECTED nothing is queued. (kazoo queues and sends
-later, after an expiry in a new session that nobody asked for.)
+Only the link decides whether a request may be sent: while it is not CONNECTED, nothing is queued. (kazoo itself would
+queue requests and send them later, after an expiry in a new session that nobody asked for.)
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ from zkcoord.shell.zk.watches import Watches
 from zkcoord.tree.snapshot import Kind
 
 RETRY_DELAY_MS, RETRY_DELAY_MAX_MS = 100, 2_000
-"""Pause after all servers were tried in vain: doubled each time, to 2 s: a restarted server is found within that."""
+"""ms of the pause after all servers were tried in vain. It doubles each time, up to the second value: a restarted
+server is found within that."""
 PROBES_LOST_MAX = 2
-"""A probe for multi-read whose connection breaks without an answer, this often in a row, means: there is none."""
+"""Number of multi-read probes in a row whose connection breaks without an answer. Then the server is taken to have no
+multi-read."""
 EXIT_WAIT_MS = 2_000
-"""How long the interpreter's end waits for a session to be closed, so that its ephemeral nodes go at once."""
+"""ms for which the end of the interpreter waits for a session to be closed, so that its ephemeral nodes go at once."""
 TROUBLE_EVERY_S = 60
 
 T = TypeVar("T")
@@ -45,11 +47,11 @@ T = TypeVar("T")
 _LOG = logging.getLogger("zkcoord.zk")
 _KAZOO_LOG = logging.getLogger("zkcoord.zk.kazoo")
 if _KAZOO_LOG.level == logging.NOTSET:
-    _KAZOO_LOG.setLevel(logging.CRITICAL)  # it warns at every attempt; what matters is logged here
+    _KAZOO_LOG.setLevel(logging.CRITICAL)  # it warns at every attempt; important messages are logged by this module
 
 
 class _OnceAMinute(logging.Filter):
-    """Lets a record through if none passed in the minute before."""
+    """Lets a record through if none passed in the last minute."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,10 +66,11 @@ class _OnceAMinute(logging.Filter):
 
 
 class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
-    """Reports inputs to `sink` and errors that somebody must act on to `fatal`, in order, one at a time.
+    """Reports inputs to `sink`, and errors that somebody must act on to `fatal`, in order, one at a time.
 
-    With `prompt` both are called where something happens, usually on the connection's thread: they must return at once
-    and wait for nobody. Else they have a thread of their own. After LOST, and after `finish`, nothing is reported.
+    With `prompt` both are called where something happens, usually on the connection's thread. Then they must return at
+    once and wait for nobody. Without it they have a thread of their own. Nothing is reported after LOST, and after
+    `finish`.
     """
 
     def __init__(
@@ -103,16 +106,16 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
         self._fatal = fatal
         self._prompt = prompt
         self._told = told
-        self._together = False  # the connection's thread reports what has come together
-        self._sends = False  # it sends what is queued as soon as it has done so
+        self._together = False  # True while the connection's thread reports events that arrived together
+        self._sends = False  # True if it will send the queued requests right after that
         self._lock = threading.RLock()
         self.watches = Watches(self._lock)  # of the present connection
-        self._linked = False  # requests may be sent
-        self._checked = False  # the chroot was seen
-        self._closing = False  # by the caller
-        self._over = False  # nothing is reported any more
-        self._woken = False  # a byte stands in the wake-up socket, or is about to
-        self._waking = threading.Lock()  # that socket is not closed while somebody writes to it
+        self._linked = False  # True while requests may be sent
+        self._checked = False  # True once the chroot was seen
+        self._closing = False  # True once the caller has closed it
+        self._over = False  # True once nothing is reported any more
+        self._woken = False  # True while a byte is in the wake-up socket, or is about to be
+        self._waking = threading.Lock()  # held while writing to the wake-up socket, so that it is not closed meanwhile
         self._probes_lost = 0
         self._negotiated_ms = 0
         self._quiet = _OnceAMinute()
@@ -120,12 +123,12 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
     # for the store, from any thread
 
     def open(self) -> None:
-        """Begin to connect; returns at once."""
+        """Begin to connect. Returns at once."""
         atexit.register(self._at_exit)
         self.start_async()
 
     def send(self, make: Callable[[], Sequence[Call]]) -> bool:
-        """Queue requests, in order. False: not connected, and none was queued.
+        """Queue requests, in order. Returns False if it is not connected; then none was queued.
 
         `make` is called while neither the connection nor its `watches` can change.
         """
@@ -135,12 +138,14 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
             self._queue.extend((call, call) for call in make())
             asleep = not self._woken and not self._sends
             self._woken |= asleep
-        if asleep:  # not under the lock: writing lets other threads run, and the connection's would wait for it at once
+        # not under the lock: the write lets other threads run, and the connection's thread would wait for the lock at
+        # once
+        if asleep:
             self._write_wakeup()
         return True
 
     def absolute(self, path: str) -> str:
-        """Return `path` as the server spells it."""
+        """Return `path` as the server writes it."""
         return multi.absolute(self.address.chroot, path)
 
     def post(self, item: StoreInput) -> None:
@@ -153,11 +158,11 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
         self._report(self._fatal, error)
 
     def drop(self) -> None:
-        """Break the connection; the session goes on with the next server."""
+        """Break the connection. The session goes on with the next server."""
         self._connection.drop()
 
     def finish(self) -> None:
-        """End the session and report nothing more. Returns at once, from any thread. Idempotent."""
+        """End the session, and report nothing more. Returns at once. Any thread may call it. Idempotent."""
         with self._lock:
             if self._closing:
                 return
@@ -165,7 +170,7 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
             self._end()
 
     def join(self, timeout_ms: int) -> bool:
-        """Wait until the session and its threads have ended; False if that takes longer."""
+        """Wait until the session and its threads have ended. False if that takes longer."""
         routine: threading.Thread | None = self._connection._connection_routine
         if routine is not None and routine is not threading.current_thread():
             routine.join(timeout_ms / 1000)
@@ -175,17 +180,17 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
 
     @property
     def keeps_watches(self) -> bool:
-        """True when the server can be asked for watches that stay."""
+        """True when the server can be asked for persistent watches."""
         return bool(self.multi_read) and self.abilities.keeps_watches
 
     def no_kept_watches(self, why: str) -> None:
-        """Go on without watches that stay, on a new connection: on this one nobody would be told of what was read since
-        they were asked for. `why`: the server's error."""
+        """Go on without persistent watches, on a new connection: on this one, changes of nodes read since those watches
+        were requested would not be reported. `why` is the server's error."""
         self.abilities.no_kept_watches(self.address.hosts_text, why)
         self.drop()
 
     def no_multi_read(self) -> None:
-        """Close the connection before the server does, which has answered that it knows no multi-read."""
+        """Close the connection before the server does. The server has answered that it knows no multi-read."""
         self.multi_read = self.abilities.multi_read = False
         self.drop()
 
@@ -211,7 +216,7 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """Tell once of what is reported meanwhile, then send at once what is answered to that."""
+        """Report everything that arrives in this context in one go, then send the resulting requests at once."""
         self._together = self._sends = True
         try:
             yield
@@ -223,7 +228,7 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
         self._connection.send_queued()
 
     def connected(self, session_timeout_ms: int) -> None:
-        """Handle an accepted session. The first time, look for the chroot and try multi-read."""
+        """Take in an accepted session. The first time, check the chroot and try a multi-read."""
         self._negotiated_ms = session_timeout_ms
         self._tell_timeout(session_timeout_ms)
         if self._checked and self.multi_read is not None:
@@ -232,7 +237,8 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
         self._first(Op.EXISTS, jute.path_watch(self.address.chroot or "/", False), self._saw_chroot)
 
     def _tell_timeout(self, given_ms: int) -> None:
-        """Log that the server gives another timeout than asked for, once for each; of tools' short sessions nothing."""
+        """Log once for each value that the server gives another timeout than requested. Short sessions of tools log
+        nothing."""
         if given_ms != self._session_timeout and given_ms != self.abilities.told_timeout_ms and self._prompt:
             self.abilities.told_timeout_ms = given_ms
             _LOG.warning(
@@ -242,7 +248,8 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
             )
 
     def fired(self, event: Event, path: str) -> None:
-        """Report a watch. A missing node is watched by exists for data and children alike, so CREATED tells of both."""
+        """Report a watch event. A missing node is watched by exists for data and children alike, so CREATED reports
+        both."""
         if not self.watches.fired(event, path):
             return
         path = path.removeprefix(self.address.chroot) or "/"
@@ -257,7 +264,7 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
         self.last_trouble = what
 
     def unreachable(self) -> None:
-        """Log at most once a minute that all servers were tried in vain."""
+        """Log, at most once a minute, that all servers were tried in vain."""
         if self._stopped.is_set():
             return
         text = f"ZooKeeper cannot be reached at {self.address.hosts_text} ({self.last_trouble}): still trying"
@@ -267,7 +274,7 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
             _LOG.handle(record)
 
     def ended(self, error: BaseException | None) -> None:
-        """Report LOST and release what the session holds: the connection's thread ends."""
+        """The connection's thread ends: report LOST, and release everything that the session holds."""
         if isinstance(error, SASLException):
             self.tell(UsageError(f"ZooKeeper: SASL authentication is not possible: {error}"))
         elif error is not None:
@@ -285,7 +292,7 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
     def _session_callback(self, state: str) -> None:
         if state == KeeperState.CONNECTED:
             super()._session_callback(state)
-            return  # the link is up only when authentication has passed: `connected`
+            return  # the link is up only after authentication: `connected`
         with self._lock:
             was_linked, self._linked = self._linked, False
             self.watches = Watches(self._lock)
@@ -293,10 +300,10 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
                 if was_linked:
                     self.post(LinkChanged(Link.SUSPENDED, self._session_id or 0, self._negotiated_ms))
             else:
-                self._stopped.set()  # else kazoo opens another session
+                self._stopped.set()  # otherwise kazoo opens another session
         if state == KeeperState.AUTH_FAILED:
             self.tell(UsageError(f"ZooKeeper at {self.address.hosts_text} refuses our credentials: correct them"))
-        super()._session_callback(state)  # answers what is in flight and what is queued
+        super()._session_callback(state)  # this answers requests in flight and queued ones
         if state != KeeperState.CONNECTING:
             self._lose()
 
@@ -327,13 +334,14 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
                 self._end()
             return
         if error:
-            return  # the connection broke: asked again on the next one
+            return  # the connection broke: repeated on the next one
         self._checked = True
         if self.multi_read is not None:
             self._link_up()
             return
         probe = next(multiread.chunks([(self.address.chroot or "/", Kind.DATA)]))[1]
-        self._first(Op.MULTI_READ, probe, self._saw_probe)  # alone: "unknown" overtakes the answers to other requests
+        # sent alone, since the answer "unknown" overtakes the answers to other requests
+        self._first(Op.MULTI_READ, probe, self._saw_probe)
 
     def _saw_probe(self, error: int, _frame: bytes, _offset: int) -> None:
         if not error:
@@ -344,10 +352,10 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
         if error == UnimplementedError.code:
             self.no_multi_read()
         elif self._probes_lost >= PROBES_LOST_MAX:
-            self.multi_read = False  # a guess: for this session only
+            self.multi_read = False  # a guess, for this session only
 
     def _first(self, op: Op, body: bytes, answer: Callable[[int, bytes, int], None]) -> None:
-        """Ask this before anybody else may ask."""
+        """Send this before any other request."""
         with self._lock:
             call = Call(op, body, answer)
             self._queue.append((call, call))
@@ -380,11 +388,11 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
 
     @property
     def refused(self) -> bool:
-        """True when nobody listened anywhere in the last round: each server refused, or no name had an address."""
+        """True if nobody listened anywhere in the last round: each server refused, or no name had an address."""
         return self._connection.refused
 
     def unavailable(self, waited_ms: int) -> UnavailableError:
-        """Return the error that says that no server answered in this time, and what to do."""
+        """Return the error that no server answered in this time, with what to do."""
         trouble = f" (last: {self.last_trouble})" if self.last_trouble else ""
         return UnavailableError(
             f"ZooKeeper at {self.address.hosts_text} did not answer within {waited_ms} ms{trouble}:"

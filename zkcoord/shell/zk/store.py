@@ -1,4 +1,5 @@
-"""`TreeStore` on ZooKeeper: requests to calls, answers to inputs. The chroot is put before every path here."""
+"""`TreeStore` on ZooKeeper: it turns requests into calls, and answers into inputs. It puts the chroot before every
+path."""
 
 from __future__ import annotations
 
@@ -19,20 +20,21 @@ from zkcoord.shell.zk.watches import Awaited, Watches
 from zkcoord.tree.snapshot import Read
 from zkcoord.tree.writes import Transaction
 
-SESSION_TIMEOUT_MS_MAX = 2**31 - 1  # a session is asked for with 32 bits
+SESSION_TIMEOUT_MS_MAX = 2**31 - 1  # the protocol has 32 bits for it
 
 
 def ignore(_error: ZkcoordError) -> None:
-    """Do nothing about an error that ends a session: the log has it."""
+    """Ignore an error that ends a session: it was logged."""
 
 
 def _nobody(_here: bool) -> None:
-    """Nobody is told of what was reported."""
+    """Ignore the note that something was reported."""
 
 
 class KazooStore:
     """One session (`shell.ports.TreeStore`). Before the first CONNECTED, while SUSPENDED and after an expiry nothing is
-    sent: reads are answered unread, commits UNKNOWN, at once. After LOST and after `close` nothing is reported."""
+    sent: reads are answered as unread and commits as UNKNOWN, at once. After LOST and after `close` nothing is
+    reported."""
 
     def __init__(self, session: Session, acl: bytes) -> None:
         self._session = session
@@ -42,8 +44,8 @@ class KazooStore:
     def read(self, token: int, reads: Sequence[Read]) -> None:
         """See `TreeStore.read`.
 
-        Several requests have several answers: an event between this call and its ReadDone may be of a watch that this
-        call has left. The ReadDone then still shows the state before the event.
+        Several requests have several answers. So an event between this call and its ReadDone may come from a watch that
+        this call has left. Then the ReadDone still shows the state before the event.
         """
         reading = Reading(token, tuple(reads), self._session)
         if not reading.reads:
@@ -79,11 +81,11 @@ class KazooStore:
         self._session.drop()
 
     def close(self) -> None:
-        """See `TreeStore.close`. Nothing is reported after it; requests in flight are still executed."""
+        """See `TreeStore.close`. Nothing is reported after it. Requests in flight are still executed."""
         self._session.finish()
 
     def join(self, timeout_ms: int) -> bool:
-        """Wait, after `close`, until the session has ended and no thread of it is left. False: not in time."""
+        """After `close`, wait until the session has ended and no thread of it is left. False: that took longer."""
         return self._session.join(timeout_ms)
 
     def _send(self, call: Call) -> bool:
@@ -138,7 +140,7 @@ class KazooSessions:
         thread calls it and has nothing else to do: the callee may use the store there, for a few milliseconds."""
 
     def __call__(self, sink: Callable[[StoreInput], None]) -> KazooStore:
-        """Open a session; returns at once."""
+        """Open a session. Returns at once."""
         asked = (self.address, self._session_timeout_ms, self._config, self._abilities)
         session = Session(*asked, sink, self._fatal, prompt=self._prompt, told=self.told)
         store = KazooStore(session, self._config.acl_bytes())
@@ -154,13 +156,13 @@ def zookeeper_sessions(
     fatal: Callable[[ZkcoordError], None] = ignore,
     prompt: bool = False,
 ) -> KazooSessions:
-    """Return sessions with ZooKeeper at `connect` (`H:P[,H:P…][/chroot]`); UsageError for an impossible address,
-    timeout or `config`.
+    """Return a factory of sessions with ZooKeeper at `connect` (`H:P[,H:P…][/chroot]`). Raises UsageError for an
+    impossible address, timeout or `config`.
 
-    A session looks for a server for ever, and logs to `zkcoord.zk` at most once a minute when it finds none. `fatal` is
-    called, on the session's thread, for what waiting cannot mend: a missing chroot or refused credentials (LOST
-    follows). With `prompt`, sink and `fatal` only pass on what they are given (to an inbox): they are called where an
-    answer arrives, without a thread of their own.
+    A session looks for a server for ever. When it finds none, it logs so to `zkcoord.zk`, at most once a minute.
+    `fatal` is called, on the session's thread, for errors that waiting cannot mend: a missing chroot or refused
+    credentials (LOST follows). With `prompt`, sink and `fatal` are called where an answer arrives, without a thread of
+    their own; so they may only pass on what they are given (to an inbox).
     """
     if type(session_timeout_ms) is not int or not 0 < session_timeout_ms <= SESSION_TIMEOUT_MS_MAX:
         raise UsageError(f"a session timeout of {session_timeout_ms!r} ms: choose from 1 to {SESSION_TIMEOUT_MS_MAX}")

@@ -1,12 +1,12 @@
 """Watches of one connection: which are armed, and which the server keeps.
 
-A watch of ZooKeeper tells of one change, and whoever wants to hear of the next one reads the node again with a watch.
-So of a node that is read so for the second time, the server is asked for a watch that stays (`addWatch`, servers 3.6
-and later, ZOOKEEPER-1416). From then on such reads are plain, and many of them travel in one multi-read. Events of it
-are passed on as those of a watch that tells once: only what was read since the last event.
+A watch of ZooKeeper reports one change. To learn of the next one, the node must be read again with a watch. So when a
+node is read with a watch for the second time, the server is asked for a persistent watch (`addWatch`, servers 3.6 and
+later, ZOOKEEPER-1416). From then on such reads are plain, and many of them travel in one multi-read. Its events are
+passed on like those of an ordinary watch: only one since each read.
 
-The server has one mode for each path and session: a read that left an ordinary watch would end one that stays. So a
-path that is kept is only read plainly.
+The server has one mode for each path and session: a read with an ordinary watch would end a persistent one. So a path
+with a persistent watch is only read plainly.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from zkcoord.shell.zk.jute import Event
 from zkcoord.tree.snapshot import Kind
 
 IDLE_MAX = 256
-"""So many paths are remembered at least before those that nobody has read since their last event are forgotten."""
+"""Number of remembered paths at which paths are forgotten that nobody has read since their last event."""
 
 
 _ENDED = {
@@ -28,16 +28,16 @@ _ENDED = {
     Event.CHANGED: {Kind.DATA},
     Event.CHILD: {Kind.CHILDREN},
 }
-"""What must be read again behind each event."""
+"""Event -> what must be read again after it."""
 
 
 class _Path:
     __slots__ = ("armed", "asked", "changes", "kept")
 
     def __init__(self) -> None:
-        self.armed: set[Kind] = set()  # what somebody waits to hear of
+        self.armed: set[Kind] = set()  # the kinds for which somebody waits
         self.asked, self.kept = 0, False
-        self.changes = 0  # events that told of another list, or of another node
+        self.changes = 0  # number of events that showed another list, or another node
 
     @property
     def idle(self) -> bool:
@@ -49,25 +49,25 @@ class Awaited(NamedTuple):
 
     path: str
     known: _Path
-    changes: int  # of it behind the transaction, if nobody else changes it
+    changes: int  # its `changes` after the transaction, if nobody else changes it
 
 
 class Watches:
-    """Those of one connection. What is asked for and what is sent stay together: `Session.send` holds the lock."""
+    """The watches of one connection. `Session.send` holds the lock, so that `ask` and the sending stay together."""
 
     def __init__(self, lock: AbstractContextManager[object]) -> None:
         self._lock = lock
         self._paths: dict[str, _Path] = {}
-        self._look_at = IDLE_MAX  # so many paths: look for idle ones
+        self._look_at = IDLE_MAX  # number of paths at which idle ones are looked for
 
     def kept(self, path: str) -> bool:
-        """True when the server keeps a watch there."""
+        """True when the server keeps a watch on this path."""
         known = self._paths.get(path)
         return known is not None and known.kept
 
     def ask(self, path: str, *, keep: bool) -> bool:
-        """Note that a watched read is about to be sent. True when the server is to be asked to keep a watch: it can
-        (`keep`), and the path was read so before."""
+        """Note that a watched read is about to be sent. Returns True if the server must be asked for a persistent
+        watch: it knows them (`keep`), and the path was read with a watch before."""
         known = self._paths.get(path)
         if known is None:
             known = self._paths[path] = _Path()
@@ -79,21 +79,21 @@ class Watches:
         return True
 
     def answered(self, path: str, kind: Kind) -> None:
-        """Take in that a watched read has its answer: the next event counts."""
+        """Take in the answer to a watched read: the next event counts."""
         with self._lock:
             if (known := self._paths.get(path)) is not None:
                 known.asked -= 1
                 known.armed.add(kind)
 
     def refused(self, path: str) -> None:
-        """Take in that a watched read was refused: it waits for nothing."""
+        """Take in that a watched read was refused: it waits for no event."""
         with self._lock:
             if (known := self._paths.get(path)) is not None:
                 known.asked -= 1
 
     def fired(self, event: Event, path: str) -> bool:
-        """True when somebody waits for this event. Of an ordinary watch that is always so: the server tells of nothing
-        else than it was asked for."""
+        """True when somebody waits for this event. For an ordinary watch that is always so, since the server reports
+        only what it was asked for."""
         with self._lock:
             known = self._paths.get(path)
             if known is None:
@@ -104,8 +104,8 @@ class Watches:
             return waited
 
     def awaited(self, lists: Mapping[str, int]) -> list[Awaited]:
-        """Those of these lists whose next change the session is told of, each with what a transaction that is about to
-        be sent makes of it. `lists`: how often it changes each."""
+        """Those of these lists whose next change is reported to the session, each with its count of changes after a
+        transaction that is about to be sent. `lists` maps a list to how often the transaction changes it."""
         known = ((path, self._paths.get(path), changes) for path, changes in lists.items())
         return [
             Awaited(path, at, at.changes + changes)
@@ -114,8 +114,8 @@ class Watches:
         ]
 
     def alone(self, awaited: Iterable[Awaited]) -> tuple[str, ...]:
-        """Those lists that nothing else has changed than the transaction, which is answered now: the next event counts,
-        as behind a read."""
+        """Those lists that only the transaction has changed, which is answered now. The next event counts, as after a
+        read."""
         with self._lock:
             found = [each for each in awaited if each.known.changes == each.changes]
             found = [each for each in found if self._paths.get(each.path) is each.known]
@@ -124,8 +124,8 @@ class Watches:
         return tuple(each.path for each in found)
 
     def idle(self) -> list[str]:
-        """Forget the paths that nobody waits for, once there are many. Returns those that the server must not keep any
-        more."""
+        """If there are many paths, forget those for which nobody waits. Returns the paths whose watches the server must
+        drop."""
         if len(self._paths) < self._look_at:
             return []
         idle = [path for path, known in self._paths.items() if known.idle]
