@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,8 +19,9 @@ from click.testing import CliRunner
 from confluent_kafka import KafkaError, Message, Producer
 from kazoo.protocol.states import ZnodeStat
 
-from tests.integration.processes import Child, now_ms
-from tests.legacy.lab import LOOK_EVERY_S, RETRIES, SESSION_MS, START_S, V11, Lab, OldConsumer
+from tests.legacy.lab import LOOK_EVERY_S, RETRIES, START_S, V11, Lab, OldConsumer
+from tests.legacy.our_member import COMMIT_MS, Hold, Ours, Row, wall_ms
+from tests.legacy.sessions import SessionEnds
 from tests.legacy.stale_starts import stale_start
 from tests.legacy.test_traffic import broker, create
 from tests.waiting import wait_until
@@ -34,62 +34,11 @@ from zkcoord.shell.zk.blocking import Tree
 
 TOPIC, SIZE = "t", 12  # two, three and four members have equal shares
 SEND_EVERY_S = 0.1
-COMMIT_MS = 1_000  # of both kinds; an old member's default is a minute
 BACKOFF_MS = 2_000  # the old default
 PATIENCE_S = RETRIES * BACKOFF_MS / 1000  # what an old member needs until it gives up: no change may take longer
 LATE_MS = 250
 """An old member forgets what it released at its next look, and its program is in the middle of a record meanwhile."""
 TOLD_MS = 50  # ours tells its stop behind the release, which the next owner sees as soon; and both clocks are rounded
-
-OURS = """
-import logging, sys, time
-from zkcoord.clock import mono_ms
-from zkcoord.errors import ZkcoordError
-from zkcoord.kafka import KafkaConsumer
-from zkcoord.logs import configure, emit
-from zkcoord.signals import stopping
-
-configure("json", logging.INFO)
-with stopping() as asked, KafkaConsumer(
-    sys.argv[1], "SERVERS", "g", ["t"], from_beginning=True, session_timeout_ms=int(sys.argv[2])
-) as consumer:
-    committed_ms = mono_ms()
-    while not asked.is_set():
-        messages, now_ms = consumer.poll_many(100, 0.1), mono_ms()
-        for message in messages:
-            emit("record", partition=message.partition(), offset=message.offset(), mono_ms=now_ms)
-        if now_ms - committed_ms >= COMMIT_MS:
-            committed_ms = now_ms
-            try:
-                consumer.commit()
-            except ZkcoordError as error:
-                emit("not_committed", why=str(error))
-"""
-
-
-@dataclass(frozen=True, order=True)
-class Row:
-    """A record that was processed."""
-
-    at_ms: int
-    partition: int
-    offset: int
-    reader: str
-
-
-@dataclass(frozen=True)
-class Hold:
-    """A time in which a reader may hand out a partition's records."""
-
-    reader: str
-    partition: int
-    begin_ms: int
-    end_ms: int
-
-
-def wall_ms() -> int:
-    """The clock of everything here."""
-    return time.time_ns() // 1_000_000
 
 
 def first_behind(then_ms: int, times: Callable[[], Iterable[int]]) -> int:
@@ -104,40 +53,6 @@ def first_behind(then_ms: int, times: Callable[[], Iterable[int]]) -> int:
     return min(found)
 
 
-class Ours:
-    """One consumer of zkcoord, in a process of its own."""
-
-    def __init__(self, name: str, hosts: str, servers: str) -> None:
-        self.name = name
-        self.process = Child(OURS.replace("SERVERS", servers).replace("COMMIT_MS", str(COMMIT_MS)), hosts, SESSION_MS)
-        self._offset_ms = wall_ms() - now_ms()  # from the clock of the logs to the wall clock
-
-    def rows(self) -> list[Row]:
-        """What it processed."""
-        read = self.process.of("record")
-        return [Row(e["mono_ms"] + self._offset_ms, e["partition"], e["offset"], self.name) for e in read]
-
-    def holds(self) -> Iterator[Hold]:
-        """From each start to its stop, or its loss; without an end while it goes on."""
-        begun: dict[str, int] = {}
-        for event in self.process.of("fetch_started", "fetch_stopped", "fetch_lost", "session_lost"):
-            at_ms, named = event["mono_ms"] + self._offset_ms, event.get("offsets", event.get("partitions", ()))
-            if event["event"] == "fetch_started":
-                begun |= dict.fromkeys(named, at_ms)
-                continue
-            for p in list(begun) if event["event"] == "session_lost" else named:
-                if p in begun:
-                    yield Hold(self.name, _number(p), begun.pop(p), at_ms)
-        last: dict[int, int] = {row.partition: row.at_ms for row in self.rows()}
-        yield from (Hold(self.name, _number(p), at_ms, last.get(_number(p), at_ms)) for p, at_ms in begun.items())
-
-    def leave(self) -> None:
-        """Its own shutdown."""
-        self.process.signal(signal.SIGTERM)
-        wait_until(lambda: self.process.process.poll() is not None, f"{self.name} ends")
-        assert self.process.process.returncode == 0, self.process.noise
-
-
 M = TypeVar("M", OldConsumer, Ours)
 
 
@@ -150,6 +65,7 @@ class Rolling:
         self.lab = Lab(chroot, folder)
         self.ours: list[Ours] = []
         self.died: dict[str, int] = {}  # who was killed or stood still, and when
+        self._resumed: dict[str, int] = {}  # who went on, and when
         self.committed: list[tuple[int, int, int]] = []  # time, partition, offset: as ZooKeeper told them, or Kafka
         self.unseen: list[tuple[int, int]] = []  # time and partition of a commit right behind one that nobody saw
         self._sent: list[int] = [0] * SIZE
@@ -158,6 +74,7 @@ class Rolling:
     def __enter__(self) -> Rolling:
         with ExitStack() as stack:
             stack.enter_context(self.lab)
+            self._ends = SessionEnds(self.lab.zk, self.lab.path("ids"))
             kafka = stack.enter_context(broker(self.hosts, self._version))
             create(self.lab, kafka, TOPIC, SIZE)
             self._servers = kafka.bootstrap_servers
@@ -244,7 +161,7 @@ class Rolling:
         self.died[member.name] = wall_ms()
         member.child.pause() if isinstance(member, OldConsumer) else member.process.signal(signal.SIGSTOP)
         self.settle(1)
-        resumed_ms = wall_ms()
+        self._resumed[member.name] = resumed_ms = wall_ms()
         member.child.resume() if isinstance(member, OldConsumer) else member.process.signal(signal.SIGCONT)
         return resumed_ms
 
@@ -280,7 +197,7 @@ class Rolling:
         return sorted(found)
 
     def holds(self) -> list[Hold]:
-        """Who held what when. Whoever stands still, or was killed, holds nothing from then on."""
+        """Who held what when. Whoever stands still, was killed, or lost its session, holds nothing from then on."""
         found = [hold for ours in self.ours for hold in ours.holds()]
         for member in self.lab.consumers:
             owns = member.events("owns")
@@ -291,11 +208,24 @@ class Rolling:
         return [replace(hold, end_ms=self._end_ms(hold)) for hold in found]
 
     def _end_ms(self, hold: Hold) -> int:
-        died_ms = self.died.get(hold.reader, hold.end_ms)
-        return died_ms if hold.begin_ms <= died_ms < hold.end_ms else hold.end_ms
+        ends = [self.died.get(hold.reader, hold.end_ms), *self._gone(hold.reader)]
+        return min((at_ms for at_ms in ends if hold.begin_ms <= at_ms < hold.end_ms), default=hold.end_ms)
+
+    def _gone(self, name: str) -> Sequence[int]:
+        """When an old member's session ended."""
+        return next((self._ends.of(each.id) for each in self.lab.consumers if each.name == name), ())
+
+    def beyond(self, name: str, at_ms: int) -> bool:
+        """Whether an old member ran then, and did not know yet that its session was over."""
+        behind = [gone_ms for gone_ms in self._gone(name) if gone_ms <= at_ms]
+        if not behind or self.died.get(name, at_ms) < at_ms < self._resumed.get(name, at_ms):
+            return False
+        owns = [e["at_ms"] for each in self.lab.consumers if each.name == name for e in each.events("owns")]
+        return at_ms < LATE_MS + min((known_ms for known_ms in owns if known_ms > behind[-1]), default=at_ms)
 
     def overlaps(self) -> list[tuple[Row, Hold]]:
-        """Records that one processed while another held the partition, the moment of a release aside."""
+        """Records that one processed while another held the partition. Two things aside: the moment of a release, and
+        an old member that does not know yet that its session is over."""
         old, found = {member.name for member in self.lab.consumers}, []
         holds: dict[int, list[Hold]] = {n: [] for n in range(SIZE)}
         for hold in self.holds():
@@ -304,7 +234,8 @@ class Rolling:
             for hold in holds[row.partition]:
                 begin_ms = hold.begin_ms + (LATE_MS if row.reader in old else 0)
                 end_ms = hold.end_ms - (LATE_MS if hold.reader in old else TOLD_MS)
-                if row.reader != hold.reader and begin_ms < row.at_ms < end_ms:
+                late = row.reader in old and self.beyond(row.reader, row.at_ms)
+                if row.reader != hold.reader and begin_ms < row.at_ms < end_ms and not late:
                     found.append((row, hold))
         return found
 
@@ -390,7 +321,3 @@ class Rolling:
             for number in range(SIZE):
                 producer.produce(TOPIC, b"%d" % self._sent[number], partition=number, on_delivery=delivered)
             producer.flush(START_S)
-
-
-def _number(partition: str) -> int:
-    return int(partition.rpartition("-")[2])

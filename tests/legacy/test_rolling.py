@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.legacy.lab import LONG, V011, V08, V11
-from tests.legacy.rolling import LATE_MS, Rolling, Row, first_behind
+from tests.legacy.rolling import Rolling, first_behind
 from tests.waiting import wait_until
 from zkcoord.embedded.artifacts import KAFKA_VERSION, OLD_KAFKA_VERSIONS
 from zkcoord.tree.paths import LEGACY
@@ -111,26 +111,21 @@ def test_who_stands_still_beyond_its_session_in_a_mixed_group_is_replaced_and_co
 
     resumed_ms = rolling.pause(a)
     rolling.settle(2)
-    noticed_ms = LATE_MS + first_behind(resumed_ms, lambda: (event["at_ms"] for event in a.events("owns")))
+    first_behind(resumed_ms, lambda: (event["at_ms"] for event in a.events("owns")))
 
     again_ms = rolling.pause(x)
     rolling.settle(2)
     started_ms = first_behind(again_ms, lambda: (hold.begin_ms for hold in x.holds()))
     assert [row for row in x.rows() if again_ms < row.at_ms < started_ms] == []
 
-    def by_both(row: Row) -> bool:
-        """Whether it was processed while the old member did not know yet that its session was over."""
-        return resumed_ms < row.at_ms < noticed_ms
-
-    times = f"stopped {rolling.died}; on {resumed_ms}, {again_ms}; noticed {noticed_ms}; started {started_ms}"
-    told = [(event["at_ms"], event["partitions"]) for event in a.events("owns")]
-    by_two = [row for row, _ in rolling.overlaps() if row.reader != "a" or not by_both(row)]
-    assert by_two == [], f"{times}; the old one told {told}, ours {x.holds()}"
-    back = [(partition, to) for at_ms, partition, _, to in rolling.backwards() if resumed_ms < at_ms < noticed_ms]
+    assert rolling.overlaps() == []
+    back = [(partition, to) for at_ms, partition, _, to in rolling.backwards() if rolling.beyond("a", at_ms)]
     assert len(back) == len(rolling.backwards())
     late = dict(sorted(back, reverse=True))  # the lowest of each
-    late |= {partition: 0 for at_ms, partition in rolling.unseen if resumed_ms < at_ms < noticed_ms}  # one, perhaps
+    late |= {partition: 0 for at_ms, partition in rolling.unseen if rolling.beyond("a", at_ms)}  # one, perhaps
     again = [row for rows in rolling.repeats().values() for row in rows if rolling.committed_before(row)]
-    unnamed = [row for row in again if not by_both(row) and row.offset < late.get(row.partition, row.offset + 1)]
-    assert [row for row in unnamed if not rolling.begun_before_a_release(row)] == []
+    named = [
+        row for row in again if rolling.beyond("a", row.at_ms) or row.offset >= late.get(row.partition, row.offset + 1)
+    ]
+    assert [row for row in again if row not in named and not rolling.begun_before_a_release(row)] == []
     assert rolling.gave_up() == []
