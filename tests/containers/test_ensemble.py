@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.kafka, pytest.mark.namespaces]
 
 LEASE_MS = SESSION_MS * 2 // 3
 MINUTE_MS = 60_000
+TRIES = 3
 NUMBERS = itertools.count(1)
 
 
@@ -44,17 +45,21 @@ def server_of(scene: Scene, process: Process) -> ServerBox:
 
 def test_f33_when_the_leader_is_killed_everybody_goes_on_in_the_same_session(scene: Scene) -> None:
     first, second, a, b = scene.begin()
-    dead = scene.ensemble.leader()
+    everybody = (first, second, a, b)
+    for _ in range(TRIES):
+        begin_ms = now_ms()
+        scene.ensemble.leader().engine.kill()
+        wait_until(lambda: any(s.mode() == "leader" for s in scene.ensemble.servers), "another leader")
+        elected_ms = now_ms() - begin_ms
 
-    dead.engine.kill()
-    wait_until(lambda: any(s.mode() == "leader" for s in scene.ensemble.servers), "another leader")
-
-    scene.wait_committed(since=[a, b])
-    scene.wait_shared()
-    assert scene.registered() == {*a.ids(), *b.ids()}
-    assert [len(a.ids()), len(b.ids())] == [1, 1]
-    assert len(first.of("elected")) == 1
-    assert second.of("elected") == []
+        scene.wait_committed(since=[a, b])
+        scene.wait_shared()
+        if elected_ms < SESSION_MS // 2:
+            break
+        scene.ensemble.heal()  # on a busy machine the servers may need a whole session to agree
+    ended = [process.of("session_lost", "deposed", "elected", since_ms=begin_ms) for process in everybody]
+    assert ended == [[]] * len(everybody), f"there was a leader after {elected_ms} ms"
+    assert scene.registered() == {a.ids()[-1], b.ids()[-1]}
     scene.prove()
 
 
