@@ -1,4 +1,4 @@
-"""Kafka for plain Python services: a poll-style consumer whose partitions come from zkcoord's coordinator."""
+"""Kafka for plain Python services: a poll-style consumer whose partitions zkcoord's coordinator assigns."""
 
 from zkcoord.kafka.consumer import KafkaConsumer
 

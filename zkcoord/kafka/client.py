@@ -1,7 +1,7 @@
 """librdkafka behind a few typed functions: the only importer of confluent_kafka outside executors.
 
-Its errors leave here as zkcoord's, its log lines go to the logger `zkcoord.kafka` (never to standard error by itself),
-and its settings pass through. Importing this module needs no Kafka client; using it without one is a UsageError.
+librdkafka's errors become zkcoord's here, its log lines go to the logger `zkcoord.kafka`, and its settings are passed
+on. Importing this module needs no Kafka client; using it without one raises UsageError.
 """
 
 from __future__ import annotations
@@ -20,41 +20,42 @@ from zkcoord.kafka.native_log import NATIVE_LOG as NATIVE_LOG
 from zkcoord.kafka.native_log import UNHEARD, NativeLog
 from zkcoord.kafka.properties import Isolation as Isolation
 from zkcoord.kafka.properties import isolation_of as isolation_of
-from zkcoord.kafka.properties import load_command_config as load_command_config  # what a client is configured with
+from zkcoord.kafka.properties import load_command_config as load_command_config  # settings of a client
 from zkcoord.kafka.properties import settings_for_asking as settings_for_asking
 from zkcoord.kafka.renewed import Renewed, Told, end_client
 
 ResetPolicy = Literal["latest", "earliest"]
-Where = ResetPolicy | int  # a place in a log; a number is a time, in milliseconds since 1970
+Where = ResetPolicy | int  # a place in a log; a number is a time, in ms since 1970
 
-TIMEOUT_MS = 10_000  # as Kafka's own command line tools wait, short enough to be asked again
-CHECK_SECONDS = (0.1, 0.4, 1.5, 3.0)  # a refusal is seen when such a wait is over; a broker delays it by 0.1 s
-LATE_MS = 2_000  # librdkafka answers within its timeout; beyond this much more it never will
+TIMEOUT_MS = 10_000  # Kafka's own command line tools wait as long; short enough to ask again
+CHECK_SECONDS = (0.1, 0.4, 1.5, 3.0)  # a refusal is seen at the end of such a wait; a broker delays it by 0.1 s
+LATE_MS = 2_000  # librdkafka answers within its timeout; when this much more has passed, it never will
 
 LEADERS_MS = 5_000
-"""So long librdkafka may ask whom it took for the leader of a partition.
+"""ms for which librdkafka may use its idea of a partition's leader.
 
-By itself it asks the same broker, with the same epoch, for minutes, though that one is away, or refuses the epoch. It
+By itself it asks the same broker with the same epoch for minutes, even if that broker is down or refuses the epoch. It
 forgets a leader only when the broker says that it is none: `rd_kafka_admin_result_err_refresh`, up to version 2.16. We
-know of no issue about that; issue 4620 of librdkafka was about the same in its consumers.
+know of no issue about it; issue 4620 of librdkafka was about the same problem in its consumers.
 """
 
-# ZooKeeper names a new partition before the brokers know of it, as a rule by some tens of ms: it is asked for again
+# ZooKeeper names a new partition some tens of ms before the brokers know it, as a rule. So an unknown partition is
+# asked for again within this time.
 NEW_WITHIN_MS = 2_000
-NEW_PAUSE_SECONDS = (0.05, 0.5)  # the first one, doubled up to the last
+NEW_PAUSE_SECONDS = (0.05, 0.5)  # the first pause; it doubles up to the second value
 
 BROKER = re.compile(
     r"(?:(?:SASL_)?(?:PLAINTEXT|SSL)://)?(?:\[[0-9a-zA-Z:.%]+\]|[^\[\]:/\s]+)(?::(?P<port>[0-9]{1,9}))?", re.IGNORECASE
 )
-# By itself librdkafka begins at the bootstrap servers again when all brokers are away, whatever cluster is there now.
-# Here another client does, after some seconds: it is asked for its cluster.
-ITSELF, ITSELF_SINCE = "metadata.recovery.strategy", 0x02100000  # 2.16; it may be earlier
+# By itself librdkafka begins again at the bootstrap servers when all brokers are down, whatever cluster is there now.
+# Here another client does so, after some seconds, and is asked for its cluster id.
+ITSELF, ITSELF_SINCE = "metadata.recovery.strategy", 0x02100000  # 2.16; the setting may be older
 
-NAMED_MAX = 3  # partitions that an error spells out
+NAMED_MAX = 3  # number of partitions that an error names
 
 
 class Message(Protocol):
-    """A message that is handed out: confluent_kafka's Message, as far as zkcoord promises it."""
+    """A message as the user gets it: the parts of confluent_kafka's Message that zkcoord guarantees."""
 
     def topic(self) -> str: ...
     def partition(self) -> int: ...
@@ -66,7 +67,7 @@ class Message(Protocol):
 
 
 def librdkafka() -> Any:
-    """Return the module confluent_kafka; UsageError with the pip line when it is not installed."""
+    """Return the module confluent_kafka. Raises UsageError with the pip command if it is not installed."""
     try:
         import confluent_kafka
     except ImportError as error:
@@ -75,7 +76,7 @@ def librdkafka() -> Any:
 
 
 def check_servers(servers: str) -> None:
-    """UsageError unless this is a list of brokers: librdkafka would only log that, or take a wrong port for 0."""
+    """Raises UsageError unless this is a list of brokers. (librdkafka only logs it, or takes a wrong port for 0.)"""
     if not isinstance(servers, str):
         raise UsageError(f"Kafka address {servers!r}: write HOST:PORT[,HOST:PORT…]")
     for part in map(str.strip, servers.rstrip(", ").split(",")):
@@ -87,14 +88,14 @@ def check_servers(servers: str) -> None:
 
 
 def native(partition: TopicPartition, offset: int | None = None) -> Any:
-    """Return the partition, and where to read it from, as librdkafka takes it."""
+    """Return the partition, and the offset at which to read it, as librdkafka's type."""
     module = librdkafka()
     return module.TopicPartition(*partition) if offset is None else module.TopicPartition(*partition, offset)
 
 
 @contextmanager
 def native_errors(servers: str, doing: str) -> Iterator[None]:
-    """Turn librdkafka's errors inside of the block into zkcoord's."""
+    """Turn librdkafka's errors inside the block into zkcoord's."""
     module = librdkafka()
     try:
         yield
@@ -105,9 +106,9 @@ def native_errors(servers: str, doing: str) -> Iterator[None]:
 def open_consumer(
     bootstrap_servers: str, config: Mapping[str, str], on_error: Callable[[Any], None], broken: Callable[[], None]
 ) -> Any:
-    """Return a confluent_kafka.Consumer with these settings; UsageError for a setting that librdkafka refuses.
+    """Return a confluent_kafka.Consumer with these settings. Raises UsageError for a setting that librdkafka refuses.
 
-    `on_error(KafkaError)`, and `broken()` when a connection has ended, are called on the thread that polls.
+    `on_error(KafkaError)`, and `broken()` after the end of a connection, are called on the thread that polls.
     """
     check_servers(bootstrap_servers)
     settings = {**config, "bootstrap.servers": bootstrap_servers, "error_cb": on_error}
@@ -121,9 +122,10 @@ def stay() -> dict[str, str]:
 
 
 def check_settings(config: Mapping[str, str]) -> None:
-    """UsageError for a setting that librdkafka does not know, or whose value it does not take. Connects to nobody.
+    """Raises UsageError for a setting that librdkafka does not know, or a value that it does not accept. Connects to
+    nobody.
 
-    The protocol is left out, so nothing is done with the credentials: no file is read, no ticket is asked for.
+    The protocol is left out, so nothing is done with the credentials: no file is read, and no ticket is requested.
     """
     checked = {key: value for key, value in config.items() if key != "security.protocol"}
     with native_errors("", "configure the Kafka client"):
@@ -131,9 +133,9 @@ def check_settings(config: Mapping[str, str]) -> None:
 
 
 class KafkaClient:
-    """Asks a Kafka cluster. Safe for several threads; `close` (or `with`) ends its connections and threads.
+    """Asks a Kafka cluster. Several threads may use it. `close` (or `with`) ends its connections and threads.
 
-    `config` holds librdkafka's settings. Every call raises UnavailableError when the cluster does not answer within
+    `config` holds librdkafka's settings. Every call raises UnavailableError if the cluster does not answer within
     `timeout_ms`, and UsageError for an unknown topic or partition and for refused credentials.
     """
 
@@ -155,11 +157,11 @@ class KafkaClient:
         self._timeout_ms, self._new_within_ms = timeout_ms, new_within_ms
         self._denied: Any = None  # the last KafkaError about credentials
         self._trouble: Any = None  # the last KafkaError about a connection
-        self._down = False  # all brokers were away at once
-        self.cluster_id: str | None = None  # as brokers told it last; those of before 0.10.1 tell none
+        self._down = False  # True if all brokers were down at once
+        self.cluster_id: str | None = None  # as brokers reported it last; those before 0.10.1 report none
         asking = settings_for_asking(settings) | {"metadata.max.age.ms": LEADERS_MS}
         asking |= {"bootstrap.servers": bootstrap_servers, "error_cb": self._on_error}
-        asking["allow.auto.create.topics"] = "false"  # by a question that names a topic
+        asking["allow.auto.create.topics"] = "false"  # for requests that name a topic
 
         def opens(broken: Callable[[], None]) -> Any:
             broken()
@@ -168,7 +170,7 @@ class KafkaClient:
 
         self._renewed = Renewed(lambda: opens(self._broken), end_client)
         self.coordinators = Coordinators(module, opens, bootstrap_servers, config, lambda: self.cluster_id)
-        self.admin()  # is made: it refuses wrong settings
+        self.admin()  # made now, since it refuses wrong settings
 
     def __enter__(self) -> Self:
         return self
@@ -177,17 +179,17 @@ class KafkaClient:
         self.close()
 
     def close(self) -> None:
-        """End connections and threads: now, or when nobody asks any more. Idempotent; later calls raise UsageError."""
+        """End connections and threads once no thread is asking any more. Idempotent. Later calls raise UsageError."""
         self.coordinators.close()
         self._renewed.close()
 
     def ask(self, question: Callable[[], Told], is_answer: Callable[[Told], bool]) -> Told:
-        """Put a question to this client that is several of its own: as `Renewed.ask`."""
+        """Ask a question that consists of several requests of this client, as `Renewed.ask` does."""
         return self._renewed.ask(lambda _: question(), is_answer)
 
     def check_credentials(self) -> UnavailableError | None:
-        """RefusedError if the brokers refuse us. Returns None when one answers, else why none does: as soon as all are
-        away, after CHECK_SECONDS or this client's timeout at the latest."""
+        """Raises RefusedError if the brokers refuse the credentials. Returns None if a broker answers, else why none
+        does. It returns as soon as all brokers are down, at the latest after CHECK_SECONDS or this client's timeout."""
         module = librdkafka()
         last: Any = None
         deadline = time.monotonic() + self._timeout_ms / 1000
@@ -207,9 +209,9 @@ class KafkaClient:
     def end_offsets(
         self, partitions: Iterable[TopicPartition], isolation: Isolation | None = None, timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
-        """Return where each partition's log ends, asked in one request to each leader.
+        """Return the end of each partition's log, with one request to each leader.
 
-        "read_committed" (as in the settings, and librdkafka's default) means the last stable offset: the end for
+        "read_committed" (as in the settings, and librdkafka's default) returns the last stable offset: the end for
         readers of committed transactions.
         """
         return self._all(*self.ask_offsets(partitions, "latest", isolation, timeout_ms))
@@ -217,7 +219,7 @@ class KafkaClient:
     def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
-        """Return the first offset that each partition's log still holds (its end, when it is empty)."""
+        """Return the first offset that each partition's log still holds (its end, if the log is empty)."""
         return self._all(*self.ask_offsets(partitions, "earliest", None, timeout_ms))
 
     def reset_positions(
@@ -225,9 +227,9 @@ class KafkaClient:
     ) -> dict[TopicPartition, int]:
         """Return where to start in partitions without an offset, by the reset policy.
 
-        A time means the first record of that time or later, by the records' timestamps, or the end if there is none. A
-        partition that brokers do not know, or that has no leader, may be new: it is asked for again for
-        `new_within_ms`. Then UnknownPartitionError names all that are still unknown.
+        If the policy is a time, that is the first record of that time or later, by the records' timestamps, or the end
+        if there is none. A partition that brokers do not know, or that has no leader, may be new: it is asked for again
+        for `new_within_ms`. Then UnknownPartitionError names all that are still unknown.
         """
         found = self._all(*self._ask_until_known(partitions, policy, timeout_ms))
         older = [partition for partition, offset in found.items() if offset < 0]
@@ -244,7 +246,7 @@ class KafkaClient:
     def list_topics(self, timeout_seconds: float) -> Any:
         """Return librdkafka's description of the cluster and all its topics.
 
-        It is asked for in several short waits, so that refused credentials are noticed as soon as brokers refuse them.
+        It waits several times for a short time, so that refused credentials are noticed as soon as brokers refuse them.
         """
         module = librdkafka()
         deadline, denied = time.monotonic() + timeout_seconds, self._denied
@@ -279,10 +281,10 @@ class KafkaClient:
         isolation: Isolation | None = None,
         timeout_ms: int | None = None,
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZkcoordError]]:
-        """Return the log's end ("latest"), start, or first record since a time (-1: none); and why the others are
-        unknown.
+        """Return (the end ("latest"), the start, or the first record since a time (-1: none) of each log; why the
+        others are unknown).
 
-        Raises nothing about partitions, not even when nobody answers: that is each one's reason.
+        It raises nothing about partitions. If no broker answers, that is the reason for each of them.
         """
         asked = sorted(set(partitions))
         if not asked:
@@ -322,17 +324,17 @@ class KafkaClient:
                 continue
             except TimeoutError:
                 offset = module.OFFSET_INVALID
-            if offset == module.OFFSET_INVALID:  # this, and no error, stands for a leader that did not answer
+            if offset == module.OFFSET_INVALID:  # this offset without an error means that the leader did not answer
                 failed[partition] = module.KafkaError(module.KafkaError._TIMED_OUT)
             else:
                 found[partition] = offset
         if found:
             self._denied = None
-        self._poll(admin)  # tells why nobody answered
+        self._poll(admin)  # it reports why nobody answered
         place = {"latest": "end", "earliest": "start"}.get(str(which), "offset of a time")
         reasons = {p: self.as_error(error, f"tell the log's {place} of {p}") for p, error in failed.items()}
         if any(error.name() == NO_LEADERS for error in failed.values()):
-            with suppress(UnavailableError):  # nobody tells which there are
+            with suppress(UnavailableError):  # nobody reports the present ones
                 missing = failed.keys() - set(self.partitions(wait_ms))
                 reasons |= dict.fromkeys(missing, UnknownPartitionError(""))
         return found, {
@@ -343,7 +345,7 @@ class KafkaClient:
     def _ask_until_known(
         self, partitions: Iterable[TopicPartition], which: Where, timeout_ms: int | None
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZkcoordError]]:
-        """As `ask_offsets`, again and again while the rest may be new."""
+        """Do the same as `ask_offsets`, again and again while the remaining partitions may be new."""
         pause, last_pause = NEW_PAUSE_SECONDS
         deadline = time.monotonic() + self._new_within_ms / 1000
         found, failed = self.ask_offsets(partitions, which, None, timeout_ms)
@@ -375,12 +377,12 @@ class KafkaClient:
         return found
 
     def admin(self) -> Any:
-        """The AdminClient underneath; UsageError once this client is closed."""
+        """The AdminClient of this client. Raises UsageError once this client is closed."""
         with self._renewed.used() as admin:
             return admin
 
     def _broken(self) -> None:
-        """Hear that a connection has ended, or that a new client begins."""
+        """Note that a connection has ended, or that a new client begins."""
 
     def _on_error(self, error: Any) -> None:
         if error.name() in DENIED:
@@ -391,7 +393,7 @@ class KafkaClient:
             self._trouble = error
 
     def as_error(self, error: Any, doing: str) -> ZkcoordError:
-        """Blame the credentials for a request that timed out because the brokers refuse them."""
+        """Turn the error into zkcoord's. It blames the credentials for a timeout if the brokers refuse them."""
         if self._denied is not None and error.name() in AWAY:
             error = self._denied
         return translate(error, self.servers, doing)

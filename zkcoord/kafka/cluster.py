@@ -1,4 +1,4 @@
-"""Asks the brokers about themselves: the cluster's id, which are there and which not, how one is configured."""
+"""Asks the brokers about themselves: the cluster's id, which brokers are up, and the configuration of one of them."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ VERSION_CONFIG = "inter.broker.protocol.version"
 
 
 class Cluster(NamedTuple):
-    """What the brokers say."""
+    """The brokers' answers."""
 
     brokers: int
     cluster_id: str | None
     config: Mapping[str, str]
-    """Of the broker with the smallest id; values that nobody may see are left out. Empty: brokers before 0.11, which do
-    not tell it."""
+    """Configuration of the broker with the smallest id, without values that nobody may see. Empty: the brokers are
+    older than 0.11, and do not tell it."""
     gone: tuple[int, ...] = ()
-    """The ids of brokers that should have replicas, and that the others do not see."""
+    """The ids of brokers that should have replicas and that the other brokers do not see."""
     leaderless: tuple[str, ...] = ()
     """Partitions without a leader, in order: nobody can read them or write to them."""
 
 
 def protocol_line(cluster: Cluster) -> str | None:
-    """Return the line of versions whose protocol the brokers speak to each other; None if they do not tell it.
+    """Return the version line of the protocol between the brokers. None: they do not tell it.
 
     >>> protocol_line(Cluster(1, None, {VERSION_CONFIG: "0.11.0-IV2"})), protocol_line(Cluster(1, None, {}))
     ('0.11', None)
@@ -37,7 +37,8 @@ def protocol_line(cluster: Cluster) -> str | None:
 
 
 def describe_cluster(client: KafkaClient) -> Cluster:
-    """Ask; UnavailableError when nobody answers, UsageError when credentials or rights are refused."""
+    """Ask the brokers. Raises UnavailableError if nobody answers, and UsageError if credentials or rights are
+    refused."""
     away = client.check_credentials()
     if away is not None:
         raise away
@@ -58,7 +59,7 @@ def describe_cluster(client: KafkaClient) -> Cluster:
 
 
 def _missing(listed: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """The brokers that are gone and the partitions without a leader, by librdkafka's description of the cluster."""
+    """The missing brokers, and the partitions without a leader, by librdkafka's description of the cluster."""
     partitions = [
         (topic.topic, number, partition)
         for topic in listed.topics.values()

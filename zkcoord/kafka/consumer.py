@@ -1,12 +1,13 @@
-"""A poll-style Kafka consumer for plain Python services: zkcoord says which partitions, librdkafka brings the messages.
+"""A poll-style Kafka consumer for plain Python services: zkcoord assigns the partitions, librdkafka fetches the
+messages.
 
-Two threads meet here. The user's thread polls, commits and closes; the membership's worker thread starts, stops and
-loses partitions. They share the fetch positions under one condition; only the polling thread ever speaks to librdkafka.
+Two threads use it. The user's thread polls, commits and closes. The membership's worker thread starts, stops and loses
+partitions. They share the fetch positions under one condition. Only the polling thread calls librdkafka.
 
     on_start   positions are added; a poll fetches there as soon as the membership allows it (the start is acknowledged)
-    on_stop    nothing more of these is handed out; each is given back as soon as nothing of it is in work or being
-               committed; what was finished is final
-    on_lost    their positions go at once; what is fetched of them is dropped
+    on_stop    no more messages of these are handed out; each partition is given back when it has no message in work and
+               no commit under way; its finished position is final
+    on_lost    their positions are dropped at once, and so are their fetched messages
 """
 
 from __future__ import annotations
@@ -31,30 +32,33 @@ from zkcoord.settings import REBALANCE_TIMEOUT_MS, MemberOptions
 
 LOG = logging.getLogger("zkcoord.kafka")
 
-QUESTION_MS_MIN = 2_000  # names are resolved, and a TLS connection is made, in less
-LOOK_SECONDS = 0.2  # a stop that waits looks so often whether it still has what it waits for, as Spark's loop does
-SLICE_SECONDS = 0.05  # how long a change waits at most for a poll that waits for messages
-STOP_WAIT_SHARE = 0.9  # of the rebalance timeout: the stop is still acknowledged within it
+QUESTION_MS_MIN = 2_000  # names are resolved, and a TLS connection is made, in less time
+# how often a waiting stop checks whether the partitions are still held; Spark's loop uses the same interval
+LOOK_SECONDS = 0.2
+SLICE_SECONDS = 0.05  # how long a poll that waits for messages may delay a change
+STOP_WAIT_SHARE = 0.9  # share of the rebalance timeout, so that the stop is acknowledged within it
 
 
 @with_options(MemberOptions, Options.__annotations__)
 class KafkaConsumer:
-    """Reads the partitions that the group's coordinator gives it; at-least-once.
+    """Reads the partitions that the group's coordinator assigns to it; at-least-once.
 
     A message is *finished* when `poll` (or `poll_many`) is called again, or at `commit` or `close`. To collect
     messages, take them with one `poll_many`, not with several polls. A partition that is taken away is given back at
-    its last finished message. This waits for the partition's own message in work, at most 0.9 of the rebalance timeout
-    (`rebalance_timeout_ms`, 60 s); a slower message comes again, elsewhere.
+    its last finished message. Giving it back waits until its own message in work is finished, but at most 0.9 of the
+    rebalance timeout (`rebalance_timeout_ms`, 60 s). A message that takes longer is delivered again, to another
+    consumer.
 
     `poll`, `commit`, `seek`, `pause` and `resume` belong to one thread. Any thread may call `close`, but only the
-    polling thread's call finishes the messages in work. When an exception leaves the `with` block, they are not
-    finished, and come again.
+    polling thread's call finishes the messages in work. When an exception leaves the `with` block, these messages are
+    not finished, and are delivered again.
 
-    `topics` (or, by name, `include` or `exclude`) and all `settings` (`instance`, `threads`, ...: see `Options`) go to
-    `zkcoord.Consumer`; `threads` is of each topic that is named alone. `config` holds librdkafka's settings. A
-    partition without an offset, or with one outside of its log, starts at the log's end, or with `from_beginning` at
-    its start. Joins the group at `start`, at `with`, or at the first `poll`. `stop_needs_ms`: how long a message (or
-    what one `poll_many` returned) may take; it does not join old consumers of the group that wait for less.
+    `topics` (or, for a pattern, `include` or `exclude`) and all `settings` (`instance`, `threads`, ...: see `Options`)
+    go to `zkcoord.Consumer`. `threads` counts for each topic that is named without a number. `config` holds
+    librdkafka's settings. A partition without an offset, or with an offset outside of its log, starts at the log's end,
+    or with `from_beginning` at its start. The consumer joins the group at `start`, at `with`, or at the first `poll`.
+    `stop_needs_ms` is how long a message (or the messages of one `poll_many`) may take: the consumer does not join
+    beside old consumers of the group that wait less.
     """
 
     def __init__(
@@ -70,9 +74,10 @@ class KafkaConsumer:
         membership: MembershipFactory | None = None,
         **settings: Unpack[Options],
     ) -> None:
-        """Connects to nothing yet. UsageError for what can never work, as an illegal name or setting, or no topics.
+        """Connects to nothing yet. Raises UsageError for arguments that can never work: an illegal name or setting, or
+        no topics.
 
-        `membership` makes the membership in place of `zkcoord.Consumer`.
+        `membership` makes the membership instead of `zkcoord.Consumer`.
         """
         check_servers(bootstrap_servers)
         if config is not None:
@@ -85,7 +90,7 @@ class KafkaConsumer:
         self._stop_seconds = timeout_ms / 1000 * STOP_WAIT_SHARE
         self._changed = threading.Condition()
         self._commits = threading.Lock()  # one commit at a time, so that a later one is not overtaken
-        self._positions = FetchPositions()  # under _changed, like all below
+        self._positions = FetchPositions()  # guarded by _changed, like everything below
         self._poller: int | None = None  # the thread that polled last
         self._polling = False
         self._started = self._joined = False
@@ -117,7 +122,7 @@ class KafkaConsumer:
         self.close()
 
     def __iter__(self) -> Iterator[Message]:
-        """Yield messages until `close`; asking for the next one finishes the one before."""
+        """Yield messages until `close`. Asking for the next message finishes the one before."""
         while not self._positions.closed:
             try:
                 message = self.poll(1.0)
@@ -129,9 +134,10 @@ class KafkaConsumer:
                 yield message
 
     def start(self) -> None:
-        """Join the group. Idempotent. Raises what the membership raises, and RefusedError if Kafka refuses us.
+        """Join the group. Idempotent. Raises the membership's errors, and RefusedError if Kafka refuses the
+        credentials.
 
-        A Kafka that cannot be reached is waited for; the events `kafka_away` and `kafka_back` tell of it.
+        If Kafka cannot be reached, the consumer waits for it. The events `kafka_away` and `kafka_back` report it.
         """
         with self._changed:
             self._check_open()
@@ -143,7 +149,7 @@ class KafkaConsumer:
             if away is not None:
                 self._delivery.reach.failed(away)
             with self._changed:
-                self._check_open()  # another thread may have closed it meanwhile
+                self._check_open()  # another thread may have closed the consumer meanwhile
                 self._joined = True
                 self._membership.start()
         except BaseException:
@@ -151,9 +157,9 @@ class KafkaConsumer:
             raise
 
     def close(self) -> None:
-        """Finish, commit, give everything back, leave the group, end all threads. Idempotent.
+        """Finish, commit, give everything back, leave the group, and end all threads. Idempotent.
 
-        Offsets that cannot be written any more are left out; their messages come again.
+        Offsets that cannot be written any more are skipped; their messages are delivered again.
         """
         with self._changed:
             if self._positions.closed:
@@ -176,26 +182,26 @@ class KafkaConsumer:
                 self._fetcher.close()
 
     def poll(self, timeout: float) -> Message | None:
-        """Return the next message, or None when none comes within `timeout` seconds; finishes earlier messages.
+        """Return the next message, or None if none comes within `timeout` seconds. Finishes earlier messages.
 
-        Raises UsageError when Kafka refuses the credentials or the topic, and the error that ended the membership by
-        itself. An absent broker, a lost lease and a rebalance raise nothing: there is no message meanwhile.
+        Raises UsageError if Kafka refuses the credentials or the topic. If an error ended the membership, raises that
+        error. A missing broker, a lost lease and a rebalance raise nothing: there are no messages meanwhile.
         """
         messages = self._take(1, timeout)
         return messages[0] if messages else None
 
     def poll_many(self, count: int, timeout: float) -> list[Message]:
-        """Return at most `count` messages, those of one partition in order; waits for the first only. Otherwise as
-        `poll`."""
+        """Return at most `count` messages; those of one partition are in order. It waits only for the first one.
+        Otherwise it is like `poll`."""
         return self._take(given_number("count", count, 1), timeout)
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
-        """Write positions through the membership; when it returns, they are stored.
+        """Write positions through the membership. When it returns, they are stored.
 
         Without `offsets` it finishes and commits everything handed out so far. With `offsets` (the next offset to read
-        of each partition) it finishes what is in work before them. FencedError if this consumer no longer holds a named
-        partition, or one with messages handed out: those messages come again elsewhere. UnavailableError when it is
-        unknown whether they were written; the call may be repeated.
+        of each partition) it finishes the messages before them. Raises FencedError if this consumer no longer holds a
+        named partition, or one of which messages were handed out: those messages are delivered again elsewhere. Raises
+        UnavailableError if it is unknown whether the offsets were written; the call may be repeated.
         """
         with self._commits:
             with self._changed:
@@ -223,27 +229,29 @@ class KafkaConsumer:
                 raise FencedError(f"taken away before their messages were committed: {names}; they come again")
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on at `offset`, which is then the partition's position, also for commits. FencedError if not held."""
+        """Continue at `offset`, which is then the partition's position, also for commits. Raises FencedError if it is
+        not held."""
         where = given_partition(partition), given_number("offset", offset)
         with self._changed:
             self._positions.seek(*where)
             self._changed.notify_all()
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hand out nothing of these until `resume`, or until they are started anew. Partitions not held are ignored."""
+        """Hand out no messages of these until `resume`, or until they are started again. Partitions that are not held
+        are ignored."""
         given = given_partitions(partitions)
         with self._changed:
             self._positions.pause(given, True)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hand these out again. Partitions not held are ignored."""
+        """Hand out messages of these again. Partitions that are not held are ignored."""
         given = given_partitions(partitions)
         with self._changed:
             self._positions.pause(given, False)
 
     @property
     def consumer_id(self) -> str | None:
-        """The id of the present registration, None while there is none."""
+        """The id of the present registration. None: there is none."""
         return self._membership.consumer_id
 
     def assignment(self) -> tuple[TopicPartition, ...]:
@@ -252,23 +260,23 @@ class KafkaConsumer:
             return self._positions.partitions()
 
     def position(self, partition: TopicPartition) -> int:
-        """Return the next offset that `poll` will hand out of it. FencedError if it is not held."""
+        """Return the next offset that `poll` will hand out of the partition. Raises FencedError if it is not held."""
         with self._changed:
             return self._positions.position(given_partition(partition))
 
     @property
     def away(self) -> UnavailableError | None:
-        """Why Kafka cannot be reached, as far as is known; None: it can. Asks nobody."""
+        """Why Kafka cannot be reached, as far as is known. None: it can. This sends no request."""
         return self._delivery.reach.error
 
     def ask_kafka(self) -> UnavailableError | None:
-        """Ask the leaders of the partitions held. Returns why they cannot be reached, None if they answer. Takes some
-        seconds at most; RefusedError if Kafka refuses us."""
+        """Ask the leaders of the held partitions. Returns why they cannot be reached; None: they answer. It takes some
+        seconds at most. Raises RefusedError if Kafka refuses the credentials."""
         return self._resets.ask(self.assignment())
 
     def ask_within(self, timeout_ms: int) -> None:
-        """Let each question to Kafka take `timeout_ms` at most, but not less than a Kafka that works may need: for a
-        program that ends soon. Before `start`."""
+        """Limit each question to Kafka to `timeout_ms`, but not to less than a working Kafka may need. It is for a
+        program that ends soon. Call it before `start`."""
         self._resets.timeout_ms = max(timeout_ms, QUESTION_MS_MIN)
 
     # ---- the polling thread
@@ -289,7 +297,7 @@ class KafkaConsumer:
                     raise self._membership.error
                 if left == 0:
                     return []
-        except BaseException:  # also KeyboardInterrupt: what was taken from librdkafka did not reach the user
+        except BaseException:  # also KeyboardInterrupt: the messages taken from librdkafka did not reach the user
             with self._changed:
                 self._positions.take_back()
             raise
@@ -322,7 +330,7 @@ class KafkaConsumer:
 
     def _on_stop(self, partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, int]:
         """Give back partitions at rest at once, and the others when they come to rest. A slow message delays only its
-        own."""
+        own partition."""
         deadline = time.monotonic() + self._stop_seconds
         left = set(partitions)
         with self._changed:
@@ -340,7 +348,7 @@ class KafkaConsumer:
             return self._positions.stop(left)
 
     def _await_rest(self, partitions: Collection[TopicPartition], deadline: float) -> str | None:
-        """Wait until one of these is at rest; then return None. Else return why to wait no longer."""
+        """Wait until one of these is at rest, and return None. If waiting must end, return the reason."""
         while not self._positions.at_rest(partitions):
             if not all(map(self._membership.allowed, partitions)):
                 return "the stop waited until this consumer had lost them"

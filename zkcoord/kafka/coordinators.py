@@ -1,18 +1,18 @@
-"""Questions to the coordinators of groups in Kafka, through admin clients of librdkafka's that ask nothing else.
+"""Asks the coordinators of groups in Kafka, through admin clients of librdkafka that ask nothing else.
 
-librdkafka 2.16 aborts the process when the time of such a request ends there and its coordinator can be reached later
-(issue 4605). So librdkafka never ends one: the time is kept here, and an admin client with a request that is still open
-is ended, by the thread that asked. (If it went with its last reference, that might be on a thread of librdkafka's own,
-where Python's garbage collection runs, too: librdkafka aborts then as well.)
+librdkafka 2.16 aborts the process if such a request times out inside librdkafka and its coordinator can be reached
+later (issue 4605). So librdkafka never times one out: this module keeps the time, and an admin client with an open
+request is ended by the thread that asked. (If its last reference ended it, that might happen on a thread of librdkafka,
+where Python's garbage collection also runs: librdkafka aborts then, too.)
 
-It also dies when a broker answers the question for a group's offsets that it is not the group's coordinator (issue
-5040), as after the end of a broker, or the first time that anybody asks for a group. So a broker is asked for the group
-itself before, which librdkafka takes whatever the answer is, and for its offsets only once it has answered as the
-group's coordinator: at once, and the same broker (see AT_ONCE_MAX). A coordinator that moves between these two is the
-one case left.
+It also aborts if a broker answers the question for a group's offsets that it is not the group's coordinator (issue
+5040). That happens after a broker's end, or the first time that anybody asks for a group. So a broker is first asked
+for the group itself, where librdkafka accepts any answer. It is asked for the offsets only once it has answered as the
+group's coordinator: right after that, and the same broker (see AT_ONCE_MAX). The case that is left is a coordinator
+that moves between these two questions.
 
-What is answered counts once it is known to be of the cluster that answered first (`SameCluster`), and nothing is
-deleted before that.
+An answer counts once it is known to come from the cluster that answered first (`SameCluster`), and nothing is deleted
+before that.
 """
 
 from __future__ import annotations
@@ -30,24 +30,25 @@ from zkcoord.kafka.same_cluster import LAST_SECONDS, SameCluster, ask_cluster
 
 DELETES, DESCRIBES, TELLS_OFFSETS = "delete_consumer_groups", "describe_consumer_groups", "list_consumer_group_offsets"
 ELSEWHERE = {"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"}
-LOST = {"_TRANSPORT"}  # a connection: the question may have been carried out
+LOST = {"_TRANSPORT"}  # a broken connection: the request may have been carried out
 COORDINATORS = {"", "GROUP_ID_NOT_FOUND", "TOPIC_AUTHORIZATION_FAILED"}
-"""What only a coordinator says of a group: a description, that it has no members, or not of which topics they read."""
+"""Answers that only a coordinator gives about a group: a description, that it has no members, or that the user may not
+see its topics."""
 
 NEVER_SECONDS = 3_600.0
-"""So long librdkafka itself would wait: its maximum. Nobody waits for so long here."""
+"""s that librdkafka itself would wait: its maximum. Nobody here waits that long."""
 
 PAUSE_SECONDS = 0.1
-"""Until a group is asked for again whose broker was not its coordinator, or not yet."""
+"""s until a group is asked for again whose broker was not its coordinator, or not yet."""
 
 AT_ONCE_MAX = 10
-"""Groups that are asked for through one client at once: librdkafka remembers the coordinators of eleven. Those of more
-are looked up before each question, and who is asked where they are may answer otherwise."""
+"""Number of groups that are asked for through one client at once: librdkafka remembers eleven coordinators. With more
+groups it looks coordinators up before each question, and that look-up may give another answer."""
 
 SLOW_SECONDS = 1.0
-"""Groups that still wait are asked for through another client when nobody has answered for so long."""
+"""s without an answer after which waiting groups are asked for through another client."""
 
-GROUPS_TOPIC = "__consumer_offsets"  # it is there wherever a group has a coordinator
+GROUPS_TOPIC = "__consumer_offsets"  # it exists wherever a group has a coordinator
 
 Answers = dict[str, "Future[Any]"]
 
@@ -60,7 +61,7 @@ class _Client:
 
 
 class Coordinators:
-    """The coordinators of a cluster's groups. Safe for several threads."""
+    """The coordinators of a cluster's groups. Several threads may use it."""
 
     def __init__(
         self,
@@ -70,19 +71,20 @@ class Coordinators:
         config: Mapping[str, Any] | None = None,
         known: Callable[[], str | None] | None = None,
     ) -> None:
-        """`module`: confluent_kafka, with its `admin`; `opens` returns a new AdminClient, which calls what it is given
-        when a connection has ended. The rest is as of a `SameCluster`."""
+        """`module` is confluent_kafka with its `admin`. `opens` returns a new AdminClient, which calls its argument
+        after the end of a connection. The other arguments are those of a `SameCluster`."""
         self._module, self._opens, self._servers, self._config = module, opens, servers, config
         self._cluster = SameCluster(servers, config, known)  # what all clients have been told
-        self._idle: list[_Client] = []  # in which every question was answered, by the coordinators
+        self._idle: list[_Client] = []  # those in which the coordinators answered every question
         self._closed = False
 
     def ask(self, question: str, groups: Mapping[str, Any], seconds: float) -> Answers:
-        """Return what has an answer within this time. The rest is given up: it may still have been done.
+        """Return the answers that come within this time. Requests without an answer are given up; they may still have
+        been carried out.
 
-        `question`: a method of AdminClient; `groups`: each group, as that method takes it. UsageError for what these
-        brokers are known to be too old for, and if they are of another cluster. A group that nobody answers for delays
-        no other.
+        `question` is a method of AdminClient. `groups` maps each group to that method's argument for it. Raises
+        UsageError for a question for which the brokers are known to be too old, and if they belong to another cluster.
+        A group without an answer delays no other one.
         """
         end, asking = time.monotonic() + seconds, _Asking(question, groups)
         clients = list[_Client]()
@@ -102,8 +104,8 @@ class Coordinators:
         return {group: answer for group, answer in asking.told.items() if asking.source[group] not in unsure}
 
     def _is_sure(self, client: _Client, end: float) -> bool:
-        """True if what this client was told until now is of the cluster: as a rule that is known at once. False while
-        nobody tells its id; UsageError if it is another one."""
+        """True if the answers to this client until now are known to come from the cluster, as is usual without a
+        question. False while nobody tells the cluster's id. Raises UsageError if it is another cluster."""
 
         def ask() -> str | None:
             try:
@@ -113,7 +115,7 @@ class Coordinators:
             self._cluster.hear(told)
             return told
 
-        client.admin.poll(0)  # tells of connections that have ended
+        client.admin.poll(0)  # reports connections that have ended
         try:
             client.same.confirm(ask)
         except UnavailableError:
@@ -129,7 +131,7 @@ class Coordinators:
             return _Client(self._opens, SameCluster(self._servers, self._config))
 
     def _done(self, client: _Client, *, fit: bool) -> None:
-        client.admin.poll(0)  # serves its error_cb: it tells why nobody answered
+        client.admin.poll(0)  # calls its error_cb, which tells why nobody answered
         if fit:
             self._idle.append(client)
         else:
@@ -138,7 +140,7 @@ class Coordinators:
             self.close()
 
     def close(self) -> None:
-        """End connections and threads: now, or when the question that is under way ends. Idempotent."""
+        """End connections and threads: now, or when the question under way ends. Idempotent."""
         self._closed = True
         while self._idle:
             end_client(self._idle.pop().admin)
@@ -153,9 +155,9 @@ class _Open(NamedTuple):
 
 
 class _Asking:
-    """One question about groups. `told`: the last answer about each.
+    """One question about groups. `told` holds the last answer about each.
 
-    Invariant: a group waits, or a request about it is open, or its answer stands.
+    Invariant: for each group, it waits, or a request about it is open, or its answer is in `told`.
     """
 
     def __init__(self, question: str, groups: Mapping[str, Any]) -> None:
@@ -163,8 +165,9 @@ class _Asking:
         self._first = DESCRIBES if question == TELLS_OFFSETS else question
         self._again = ELSEWHERE if question == DELETES else ELSEWHERE | LOST
         self._open: dict[Future[Any], _Open] = {}
-        self._misleading: list[Any] = []  # clients whose coordinator of a group was none
-        self.source: dict[str, Any] = {}  # group -> the client through which a broker has answered; None: none has
+        self._misleading: list[Any] = []
+        # clients that named a broker as coordinator of a group that it does not coordinate
+        self.source: dict[str, Any] = {}  # group -> the client through which a broker has answered; None: no broker has
         self.waiting, self.told = list(groups), Answers()
 
     @property
@@ -173,8 +176,9 @@ class _Asking:
         return [*self._misleading, *(each.admin for each in self._open.values())]
 
     def ask(self, admin: Any, end: float) -> None:
-        """Ask for the groups that wait, and take in the answers of earlier clients, too, until another client must be
-        asked for those that wait then, or none waits and no request is open. `end`: by the monotonic clock."""
+        """Ask for the groups that wait, and take in answers of earlier clients, too. It ends when another client must
+        be asked for the groups that still wait, or when no group waits and no request is open. `end` is a time of the
+        monotonic clock."""
         misled, heard = list[str](), time.monotonic()
         while True:
             free = AT_ONCE_MAX - sum(each.admin is admin for each in self._open.values())
@@ -195,14 +199,15 @@ class _Asking:
         self.waiting = misled + self.waiting
 
     def _take_in(self, answer: Future[Any]) -> list[str]:
-        """Return the answer's group if it must be asked for again."""
+        """Take in an answer. Return its group if it must be asked for again."""
         group, admin, question = self._open.pop(answer)
         said = _error(answer)
         if said in COORDINATORS and question != self._question:
             self._send(admin, self._question, group)
             return []
         self.told[group] = answer
-        self.source[group] = None if said.startswith("_") else admin  # librdkafka's own errors begin so
+        # the names of librdkafka's own errors begin with it
+        self.source[group] = None if said.startswith("_") else admin
         if said not in self._again:
             return []
         self._misleading.append(admin)

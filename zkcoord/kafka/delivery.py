@@ -1,6 +1,7 @@
-"""Brings messages from librdkafka to the user, in turns of the polling thread: follow positions, fetch, hand out.
+"""Brings messages from librdkafka to the user, in turns of the polling thread: follow the positions, fetch, hand out.
 
-Only that thread speaks to librdkafka. The owner of a partition fetches a message again that may not go out now.
+Only that thread calls librdkafka. A fetched message that must not be handed out now is fetched again by the partition's
+owner.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ from zkcoord.kafka.resets import Resets
 
 LOG = logging.getLogger("zkcoord.kafka")
 
-BARRED_SLICE_SECONDS = 0.005  # how long a turn waits at most while a start waits for its acknowledgement: a few ms
+# how long a turn may wait while a start waits for its acknowledgement, which takes a few ms
+BARRED_SLICE_SECONDS = 0.005
 
 
 class Delivery:
-    """The turns of one consumer. `changed` guards `positions`; the membership's worker thread changes them, too."""
+    """The turns of one consumer. `changed` guards `positions`, which the membership's worker thread changes, too."""
 
     def __init__(
         self,
@@ -38,21 +40,23 @@ class Delivery:
     ) -> None:
         self._group, self._membership, self._fetcher, self._resets = group, membership, fetcher, resets
         self._positions, self._changed = positions, changed
-        self._beyond: set[TopicPartition] = set()  # at the last fetch their positions were outside of their logs
-        self._renewed = False  # the client was replaced, and has not told yet of which cluster it is
-        self.handed = 0  # messages handed out so far
+        self._beyond: set[TopicPartition] = set()
+        # partitions whose positions were outside of their logs at the last fetch
+        self._renewed = False  # True if the client was replaced, and has not told its cluster yet
+        self.handed = 0  # number of messages handed out so far
         self.reach = Reach(group, fetcher)
 
     def turn(self, count: int, wait_seconds: float) -> list[Message]:
-        """Return at most `count` messages, none when none came within about `wait_seconds`, or when closed.
+        """Return at most `count` messages. Empty if none came within about `wait_seconds`, or if closed.
 
-        Questions to Kafka come before the fetch. An answer may take longer than a lease, and nobody checks again
-        whether a message that is handed out may be read.
+        Questions to Kafka come before the fetch. The reason: an answer may take longer than a lease, and after the
+        fetch nothing checks again whether the message may be read.
         """
         if (self._renewed or not self._resets.answered) and self.reach.error is None:
             self._resets.hear(self._fetcher.cluster_id)
             self._renewed = False
-        heard = self._resets.answered and not self._renewed  # else nothing is fetched: whose records would they be?
+        # else nothing is fetched, since the records might be another cluster's
+        heard = self._resets.answered and not self._renewed
         for partition in sorted(self._beyond):
             self._beyond.discard(partition)
             self._move_into_range(partition)
@@ -66,7 +70,7 @@ class Delivery:
             self._positions.dirty = self._positions.dirty and not heard
         if wanted is not None:
             self._fetcher.apply(wanted)
-        if self._fetcher.idle:  # nothing can come: wait for a start instead, but let librdkafka speak
+        if self._fetcher.idle:  # no message can come: wait for a start instead, but let librdkafka call back
             with self._changed:
                 self._changed.wait_for(
                     lambda: (self._positions.dirty and heard) or self._positions.closed, wait_seconds
@@ -82,8 +86,8 @@ class Delivery:
         return self._hand_out(fetched, self._of_the_cluster(fetched))
 
     def _of_the_cluster(self, fetched: Fetched) -> bool:
-        """False while it is not known whether these messages are of the cluster that is read: a connection has ended,
-        and nobody tells yet where the brokers' names lead to now. UsageError if they are of another one."""
+        """False while it is unknown whether these messages come from the right cluster: a connection has ended, and no
+        broker has answered since. Raises UsageError if they come from another one."""
         if not fetched.messages or self._resets.cluster_id is None or not self._fetcher.doubtful:
             return True
         if not self._fetcher.answers(ANSWER_SECONDS):
@@ -93,7 +97,7 @@ class Delivery:
         return True
 
     def _hand_out(self, fetched: Fetched, sure: bool) -> list[Message]:
-        """Return those that may go to the user now. The owner of a partition fetches the others again."""
+        """Return the messages that may go to the user now. The partitions' owners fetch the others again."""
         if not fetched.messages:
             return []
         handed: list[Message] = []
@@ -111,7 +115,7 @@ class Delivery:
                     handed.append(message)
                     begun.add(partition)
             if handed:
-                self._membership.report(self.handed, len(handed))  # what is in work is known to be left
+                self._membership.report(self.handed, len(handed))  # so the messages in work are known to be left over
                 self.handed += len(handed)
                 self._membership.reading(begun)
             if handed and logs.EVENTS.isEnabledFor(logging.DEBUG):
@@ -135,13 +139,14 @@ class Delivery:
             log = self._resets.log_of(partition)
         except ZkcoordError as error:
             LOG.warning("%s has no message at its position, and its log cannot be asked: %s", partition, error)
-            if isinstance(error, UnavailableError | UnknownPartitionError):  # if its topic is gone, it is taken away
+            # if the topic is gone, the partition will be taken away
+            if isinstance(error, UnavailableError | UnknownPartitionError):
                 with self._changed:
                     self._positions.refetch(partition, epoch)
             return
         with self._changed:
             was = self._positions.refetch(partition, epoch)
-            if was is None or log.start <= was <= log.end:  # gone meanwhile, or the log has caught up
+            if was is None or log.start <= was <= log.end:  # it is gone meanwhile, or the log has caught up
                 return
             self._positions.seek(partition, log.reset)
         LOG.warning(

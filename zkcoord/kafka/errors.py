@@ -1,6 +1,7 @@
-"""librdkafka's errors in zkcoord's words: which class each one is, and who must act.
+"""Translates librdkafka's errors into zkcoord's: the class of each, and who must act.
 
-An error of librdkafka is a confluent_kafka.KafkaError here, known by its name; nothing imports confluent_kafka for it.
+An error of librdkafka is a confluent_kafka.KafkaError here, recognised by its name. So this module does not import
+confluent_kafka.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from zkcoord.errors import RefusedError, UnavailableError, UnknownPartitionError
 from zkcoord.kafka.log_throttle import VARIES
 
 SILENCE = re.compile(r"(Failed to [a-z ]+: )?Local: (Broker transport failure|Timed out)")
-"""What librdkafka says of a broker that does not answer."""
+"""librdkafka's texts for a broker that does not answer."""
 
 DENIED = {"_AUTHENTICATION", "_SSL", "SASL_AUTHENTICATION_FAILED", "UNSUPPORTED_SASL_MECHANISM", "ILLEGAL_SASL_STATE"}
 UNKNOWN = {"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_ID", "TOPIC_EXCEPTION"}
 SETTING = {"_INVALID_ARG", "_CONFLICT"}
 OLD = {"_UNSUPPORTED_FEATURE", "UNSUPPORTED_VERSION"}
 ALL_DOWN = "_ALL_BROKERS_DOWN"
-NO_LEADERS = "_NOENT"  # librdkafka: none of the partitions asked for exists, or has a leader
+NO_LEADERS = "_NOENT"  # librdkafka's name for: none of the requested partitions exists, or has a leader
 AWAY = {
     *(ALL_DOWN, "_DESTROY_BROKER", "_RESOLVE", "_TIMED_OUT", "_TIMED_OUT_QUEUE", "_TRANSPORT"),
     *("BROKER_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "FENCED_LEADER_EPOCH"),
@@ -47,7 +48,7 @@ def translate(error: Any, servers: str, doing: str) -> ZkcoordError:
 
 
 def unreachable(error: Any, servers: str) -> UnavailableError:
-    """Say that no broker can be reached, with the confluent_kafka.KafkaError that told why."""
+    """Say that no broker can be reached, with the reason from the confluent_kafka.KafkaError."""
     why = SILENCE.sub("it does not answer", VARIES.sub("", error.str()))
     return UnavailableError(
         f"Kafka at {servers} cannot be reached: {why}; check that it runs, the address, and security.protocol"

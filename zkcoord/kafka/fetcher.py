@@ -1,7 +1,7 @@
 """Fetches messages of exactly the wanted partitions: librdkafka with assignments only, never a subscription.
 
-One thread at a time. The thread that fetches makes all assignments, so librdkafka's messages belong to the last one.
-(librdkafka drops what it had queued for an earlier one.)
+Only one thread at a time may use it. The thread that fetches makes all assignments, so librdkafka's messages belong to
+the last assignment. (librdkafka drops the messages that it had queued for an earlier one.)
 """
 
 from __future__ import annotations
@@ -27,42 +27,43 @@ from zkcoord.kafka.log_throttle import LogThrottle
 from zkcoord.kafka.native_log import is_mute
 from zkcoord.kafka.renewed import another, end_apart
 
-LOG = logging.getLogger("zkcoord.kafka.fetcher")  # of its own, as the filter is for it alone
+LOG = logging.getLogger("zkcoord.kafka.fetcher")  # a logger of its own, since the filter is for it alone
 LOG.addFilter(LogThrottle())  # librdkafka reports each of its attempts, twenty in a second
 
 OUT_OF_RANGE = {"_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE", "_LOG_TRUNCATION"}
 SECONDS_WITHOUT_WAITING = 0.0
 
-# A broker has one fetch of ours at a time, and keeps an empty one for so long: until then a partition that is newly
-# assigned is not fetched. librdkafka's own 500 ms would be the greater part of a hand-over (measured: 480 against 80).
+# A broker has one fetch of ours at a time, and holds an empty one for this long. Until then a newly assigned partition
+# is not fetched. librdkafka's default of 500 ms would be the greater part of a hand-over (measured: 480 against 80).
 FETCH_WAIT_MS = "100"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """The messages of one `fetch` in order, and partitions with a position outside of their log."""
+    """The messages of one `fetch` in order, and the partitions whose positions are outside of their logs."""
 
     messages: tuple[Message, ...]
     out_of_range: tuple[TopicPartition, ...]
 
 
 class Fetcher:
-    """Fetches from given offsets. Raises UsageError for settings that librdkafka, or this use of it, does not allow."""
+    """Fetches from given offsets. Raises UsageError for settings that librdkafka, or this way of using it, does not
+    allow."""
 
     def __init__(self, bootstrap_servers: str, group: str, config: Mapping[str, str]) -> None:
         self._servers = bootstrap_servers
         settings = fetch_settings(group, config)
         self._opens = partial(open_consumer, bootstrap_servers, settings, self._on_error, self._on_broken)
         self._mute = is_mute(settings)
-        self._applied: dict[TopicPartition, int] = {}  # what librdkafka is assigned: partition -> epoch
+        self._applied: dict[TopicPartition, int] = {}  # partitions assigned to librdkafka -> epoch
         self._failed: ZkcoordError | None = None  # set by librdkafka inside a fetch, raised at its end
-        self._trouble: UnavailableError | None = None  # the last about a connection
-        self.cluster_id: str | None = None  # as it was told last
-        self.doubtful = True  # a connection has ended since: what comes may be of another cluster
+        self._trouble: UnavailableError | None = None  # the last trouble with a connection
+        self.cluster_id: str | None = None  # as it was last told
+        self.doubtful = True  # True if a connection has ended since: messages may come from another cluster
         self._native: Any = self._opens()
 
     def epoch_of(self, partition: TopicPartition) -> int | None:
-        """Return the epoch under which messages of this partition are fetched; None if they are not."""
+        """Return the epoch under which messages of this partition are fetched. None: they are not fetched."""
         return self._applied.get(partition)
 
     @property
@@ -71,7 +72,7 @@ class Fetcher:
         return not self._applied
 
     def apply(self, wanted: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        """Fetch these from now on: partition -> (epoch, first offset). A partition with the same epoch goes on."""
+        """Fetch these from now on: partition -> (epoch, first offset). A partition with an unchanged epoch goes on."""
         gone = [p for p, epoch in self._applied.items() if p not in wanted or wanted[p][0] != epoch]
         if gone:
             with native_errors(self._servers, "stop fetching"):
@@ -85,10 +86,10 @@ class Fetcher:
             self._applied.update({partition: epoch for partition, (epoch, _) in new.items()})
 
     def fetch(self, count: int, wait_seconds: float) -> Fetched:
-        """Return at most `count` messages; waits for the first one only.
+        """Return at most `count` messages. It waits only for the first one.
 
-        UsageError when the cluster refuses credentials or the right to read a topic. An unreachable cluster is no error
-        here: librdkafka goes on trying, and logs it.
+        Raises UsageError if the cluster refuses the credentials or the right to read a topic. An unreachable cluster is
+        no error here: librdkafka keeps trying, and logs it.
         """
         first = self._native.poll(wait_seconds)
         raw = [] if first is None else [first]
@@ -110,14 +111,16 @@ class Fetcher:
         return Fetched(messages=tuple(messages), out_of_range=tuple(out_of_range))
 
     def take_trouble(self) -> UnavailableError | None:
-        """Return why a broker could not be reached, if that was told since the last call; the last reason counts."""
+        """Return why a broker could not be reached, if that was reported since the last call. The last reason
+        counts."""
         trouble, self._trouble = self._trouble, None
         return trouble
 
     def answers(self, seconds: float) -> bool:
-        """True if a broker that this client is connected to answers a question within this time.
+        """True if a broker that this client is connected to answers a request within this time.
 
-        One that names no brokers has just started, and librdkafka may have forgotten all of them by its answer.
+        A broker that names no brokers has just started, and its answer may have made librdkafka forget all brokers:
+        that counts as no answer.
         """
         topic = next((partition.topic for partition in self._applied), None)
         module = librdkafka()
@@ -132,12 +135,12 @@ class Fetcher:
         return True
 
     def settle(self) -> None:
-        """Note that the cluster which has just answered is the right one."""
+        """Note that the cluster that has just answered is the right one."""
         self.doubtful = self._mute
 
     def renew(self) -> None:
-        """Fetch nothing until the next `apply`, and then through another client. (`Renewed` does not know what was
-        assigned, and is for several threads.)"""
+        """Fetch nothing until the next `apply`, and then use another client. (`Renewed` does not fit: it does not know
+        the assignment, and is for several threads.)"""
         ended, self._native = self._native, another(self._opens, self._native)
         if ended is not self._native:
             self.doubtful = True
@@ -155,25 +158,25 @@ class Fetcher:
 
     def _on_error(self, error: Any) -> None:
         failure = translate(error, self._servers, "deliver messages")
-        passing = error.name() in UNKNOWN  # a topic that is being made, or deleted: the coordinator sees it too
+        passing = error.name() in UNKNOWN  # the topic is being created or deleted: the coordinator sees it, too
         if error.fatal() or (isinstance(failure, UsageError) and not passing):
             self._failed = failure
         elif isinstance(failure, UnavailableError):
-            LOG.info("%s", failure)  # librdkafka goes on trying
-            if error.name() != ALL_DOWN or self._trouble is None:  # which says no reason
+            LOG.info("%s", failure)  # librdkafka keeps trying
+            if error.name() != ALL_DOWN or self._trouble is None:  # this error gives no reason
                 self._trouble = unreachable(error, self._servers)
         else:
             LOG.warning("%s", failure)
 
 
 def fetch_settings(group: str, config: Mapping[str, str]) -> dict[str, str]:
-    """Return librdkafka's settings for fetching by assignment; the group is named but never joined."""
+    """Return librdkafka's settings for fetching by assignment. They name the group, but the client never joins it."""
     ours = {
         "group.id": group,
         "enable.auto.commit": "false",
         "enable.auto.offset.store": "false",
         "enable.partition.eof": "false",
-        "auto.offset.reset": "error",  # a position outside of the log is our decision, and is logged
+        "auto.offset.reset": "error",  # a position outside of the log is handled here, and logged
     }
     instead = {
         "group.id": "the group is an argument",

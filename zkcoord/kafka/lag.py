@@ -1,4 +1,4 @@
-"""Computes how far a group is behind: offsets against log ends. An unknown value stays None (`-` in the tools)."""
+"""Computes how far a group is behind: offsets against log ends. An unknown value is None (`-` in the tools)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zkcoord.kafka.client import KafkaClient
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEnds:
-    """Ends of logs, and for every other partition that was asked for why its end is unknown."""
+    """The ends of logs, and for each other requested partition why its end is unknown."""
 
     ends: Mapping[TopicPartition, int]
     unknown: Mapping[TopicPartition, str]
@@ -20,10 +20,11 @@ class LogEnds:
 def lag(
     offsets: Mapping[TopicPartition, int | None], ends: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int | None]:
-    """Return the messages between each offset and its log's end, in order of the partitions; None when one is unknown.
+    """Return the number of messages between each offset and its log's end, in order of the partitions. None: one of the
+    two is unknown.
 
-    A lag may be negative: the offset is ahead of the log (a topic that was made anew, a restored tree), as
-    kafka-consumer-groups shows it.
+    A lag is negative when the offset is beyond the log's end (the topic was created again, or a tree was restored).
+    kafka-consumer-groups shows it likewise.
 
     >>> lag({TopicPartition("t", 0): 7, TopicPartition("t", 1): None}, {TopicPartition("t", 0): 9})
     {TopicPartition(topic='t', partition=0): 2, TopicPartition(topic='t', partition=1): None}
@@ -41,9 +42,9 @@ def log_ends(
     *,
     timeout_ms: int,
 ) -> LogEnds:
-    """Return the log's end of each partition that answers within `timeout_ms`; raises nothing for the others.
+    """Return the log's end of each partition that answers within `timeout_ms`. It raises nothing for the others.
 
-    Uncommitted transactions count, as in kafka-consumer-groups. One request to each leader.
+    Uncommitted transactions count, as in kafka-consumer-groups. There is one request to each leader.
     """
     found, failed = client.ask_offsets(partitions, "latest", "read_uncommitted", timeout_ms)
     return LogEnds(ends=found, unknown={partition: str(error) for partition, error in failed.items()})

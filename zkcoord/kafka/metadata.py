@@ -1,9 +1,8 @@
-"""Asks Kafka for its topics, their ids and its brokers, as `core/topic_mirror.py` wants to know them.
+"""Asks Kafka for its topics, their ids and its brokers, for `core/topic_mirror.py`.
 
-librdkafka's question about the cluster (`describe_cluster`) is never asked: a broker that has just started knows of no
-broker yet, and says so, and then librdkafka 2.16 ends the process (an assertion in `rd_kafka_admin_response_parse`).
-Brokers and the cluster's id come with a list of topics, the brokers' racks with the description of topics of which they
-have replicas.
+librdkafka's request `describe_cluster` is never used: a broker that has just started knows no brokers yet, and answers
+so; then librdkafka 2.16 ends the process (an assertion in `rd_kafka_admin_response_parse`). Brokers and the cluster's
+id come with a list of topics. The brokers' racks come with the description of topics of which they have replicas.
 """
 
 from __future__ import annotations
@@ -31,30 +30,31 @@ from zkcoord.errors import UnavailableError
 from zkcoord.kafka.client import KafkaClient, librdkafka, native_errors
 
 TIMEOUT_MS = 10_000
-"""How long one answer may take. Topics stay as they are known meanwhile."""
+"""ms that one answer may take. Topics stay as they are known meanwhile."""
 
 GRACE_SECONDS = 1.0
-"""What librdkafka may need beyond that to say that nobody has answered."""
+"""s that librdkafka may need beyond that to report that nobody has answered."""
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-"""Names that Kafka allows; the oldest brokers made whatever a producer named, which no command can hold."""
+"""Names that Kafka allows. The oldest brokers created any topic that a producer named, and such a name fits no
+command."""
 
 _ZERO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-"""What brokers tell that have no id for a topic: 16 zero bytes."""
+"""The id that brokers report for a topic without one: 16 zero bytes."""
 
 _URL_SAFE = str.maketrans("+/", "-_", "=")
-"""librdkafka spells an id with other letters than Kafka, which writes it into ZooKeeper as well."""
+"""librdkafka writes an id with other characters than Kafka, which also writes the id into ZooKeeper."""
 
 _MISSING = "UNKNOWN_TOPIC_OR_PART"
 _TOLD_NOTHING = Told()
 
 _TRIES = 2
-"""So often racks are asked for: a topic may be deleted between a list and the question about it."""
+"""How often racks are asked for, since a topic may be deleted between a list and the description."""
 
 
 class _Seen(NamedTuple):
-    """What a list of topics tells of the brokers. `witnesses`: few topics; each broker that has replicas has one of
-    theirs."""
+    """What a list of topics tells about the brokers. `witnesses` are a few topics such that each broker with replicas
+    has a replica of one of them."""
 
     cluster_id: str
     addresses: Mapping[int, tuple[str, int]]
@@ -62,15 +62,15 @@ class _Seen(NamedTuple):
 
 
 class KafkaMetadata:
-    """Answers questions about the topics of one cluster. For one thread; `close` ends its connections."""
+    """Answers questions about the topics of one cluster. For one thread. `close` ends its connections."""
 
     def __init__(
         self, bootstrap_servers: str, config: Mapping[str, str] | None = None, *, timeout_ms: int = TIMEOUT_MS
     ) -> None:
-        """`config` holds librdkafka's settings. UsageError for an address or a setting that can never work."""
+        """`config` holds librdkafka's settings. Raises UsageError for an address or a setting that can never work."""
         self._servers, self._timeout_seconds = bootstrap_servers, timeout_ms / 1000
         self._client = KafkaClient(bootstrap_servers, config, timeout_ms=timeout_ms)
-        self._seen: _Seen | None = None  # by the last list, unless a question about the brokers has used it
+        self._seen: _Seen | None = None  # by the last list, until a question about the brokers has used it
 
     def __enter__(self) -> Self:
         return self
@@ -83,7 +83,8 @@ class KafkaMetadata:
         self._client.close()
 
     def answer(self, question: Question) -> Answer:
-        """Ask the cluster. UnavailableError when it does not answer, RefusedError when it refuses us."""
+        """Ask the cluster. Raises UnavailableError if it does not answer, and RefusedError if it refuses the
+        credentials."""
         return self._client.ask(
             lambda: self._answer(question), lambda told: not isinstance(told, Listed) or bool(told.brokers)
         )
@@ -98,9 +99,9 @@ class KafkaMetadata:
                 return self._cluster()
 
     def whole(self) -> tuple[Mirror, tuple[str, ...]]:
-        """Ask for everything. Return the cluster, and the topics that it tells no id of.
+        """Ask for everything. Return the cluster, and the topics that have no id.
 
-        UnavailableError also when some topic is not told: then the answers are not whole.
+        Raises UnavailableError also if the answer about some topic is missing: then the result would be incomplete.
         """
         listed, cluster = self._listed(strict=True), self._cluster()
         if not listed.whole:
@@ -120,7 +121,8 @@ class KafkaMetadata:
         return found, tuple(nameless)
 
     def _listed(self, *, strict: bool = False) -> Listed:
-        """Ask for all topics. One that is listed with an error is left out; `strict`: it is an UnavailableError."""
+        """Ask for all topics. A topic that is listed with an error is left out; with `strict` it raises
+        UnavailableError."""
         with _uncollected():
             found = self._client.list_topics(self._timeout_seconds)
             shapes = {
@@ -164,7 +166,7 @@ class KafkaMetadata:
         return Described(told)
 
     def _cluster(self) -> Cluster:
-        """Ask for the brokers. One that has replicas, but is not told with its rack, is left out."""
+        """Ask for the brokers. A broker that has replicas, but whose rack is not told, is left out."""
         for _ in range(_TRIES):
             if self._seen is None:
                 self._listed()
@@ -186,7 +188,8 @@ class KafkaMetadata:
         raise UnavailableError(f"Kafka at {self._servers} did not tell the racks of its brokers: try again")
 
     def _nodes(self, topics: tuple[str, ...]) -> list[Any] | None:
-        """Ask for the brokers that have replicas of these topics; None: one of the topics is gone, or was not told."""
+        """Ask for the brokers that have replicas of these topics. None: one of the topics is gone, or its answer is
+        missing."""
         module, nodes = librdkafka(), list[Any]()
         for future in (self._ask_for(topics) if topics else {}).values():
             try:
@@ -217,8 +220,8 @@ def _seen(listed: Any) -> _Seen:
 def answering(
     bootstrap_servers: str, config: Mapping[str, str] | None, *, at_once: bool
 ) -> Callable[[Question], Answer]:
-    """Return what answers questions to this cluster. It is connected at the first one, or `at_once`: then an address
-    or a setting that can never work is a UsageError now, else it is the answer."""
+    """Return a function that answers questions to this cluster. It connects at the first question, or `at_once`. With
+    `at_once` an address or a setting that can never work raises UsageError now; else the answer raises it."""
     opened = [KafkaMetadata(bootstrap_servers, config)] if at_once else []
 
     def answer(question: Question) -> Answer:
@@ -231,7 +234,7 @@ def answering(
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Keep Python's garbage collector out of the block. 100,000 partitions are as many objects, all in use: looking
+    """Disable Python's garbage collector inside the block. 100,000 partitions are as many objects, all in use; looking
     through them again and again took two thirds of the time."""
     enabled = gc.isenabled()
     gc.disable()

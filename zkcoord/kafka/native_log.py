@@ -1,4 +1,5 @@
-"""librdkafka's log lines go to the logger `zkcoord.kafka.librdkafka`, and tell a client's owner of its connections."""
+"""librdkafka's log lines go to the logger `zkcoord.kafka.librdkafka`. Some of them also report the state of connections
+to a client's owner."""
 
 from __future__ import annotations
 
@@ -7,37 +8,37 @@ from collections.abc import Callable, Mapping
 
 from zkcoord.kafka.log_throttle import LogThrottle, NativeLines
 
-# A child logger, whose NullHandler keeps Python from printing the lines when nobody configured logging; whoever listens
-# to `zkcoord.kafka` gets them with zkcoord's own.
+# A child logger. Its NullHandler keeps Python from printing the lines when logging is not configured. A handler of
+# `zkcoord.kafka` gets them together with zkcoord's own.
 NATIVE_LOG = logging.getLogger("zkcoord.kafka.librdkafka")
 NATIVE_LOG.addHandler(logging.NullHandler())
 NATIVE_LOG.addFilter(NativeLines())
 NATIVE_LOG.addFilter(LogThrottle())
 
-UNHEARD = logging.Logger("zkcoord.kafka.unheard")  # what is said to a client that only looks at its settings
+UNHEARD = logging.Logger("zkcoord.kafka.unheard")  # for a client that only checks its settings
 UNHEARD.addHandler(logging.NullHandler())
 
 BROKEN = ("FAIL ", "CLUSTERID ")
-"""How librdkafka's lines begin that tell of the end of a connection, or of another cluster than before. (Its callback
-for errors hears nothing of most connections that end.)"""
+"""Beginnings of librdkafka's lines that report the end of a connection, or another cluster than before. (Its error
+callback misses most connections that end.)"""
 
 
 class NativeLog:
-    """The logger of one client. The client's own calls, as `poll`, hand the lines over."""
+    """The logger of one client. The client's own calls, such as `poll`, deliver the lines."""
 
     def __init__(self, broken: Callable[[], None]) -> None:
-        """`broken` is called when a connection has ended."""
+        """`broken` is called after the end of a connection."""
         self._broken = broken
 
     def log(self, level: int, text: str, *values: object) -> None:
-        """As `logging.Logger.log`."""
+        """Log a line as `logging.Logger.log` does."""
         if (text % values).startswith(BROKEN):
             self._broken()
         NATIVE_LOG.log(level, text, *values)
 
 
 def is_mute(config: Mapping[str, str]) -> bool:
-    """True if these settings of librdkafka's keep it from telling of the end of a connection.
+    """True if these settings of librdkafka keep it from reporting the end of a connection.
 
     >>> is_mute({"log_level": "3"}), is_mute({"log.connection.close": "false"}), is_mute({})
     (True, True, False)

@@ -1,4 +1,4 @@
-"""Creates a topic, for people who have none of Kafka's own tools at hand."""
+"""Creates a topic, for people who have none of Kafka's own tools."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from zkcoord.kafka.client import KafkaClient, librdkafka
 NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 ANSWER_SECONDS = 15.0
 REPLICATED_SECONDS = 10.0
-"""So long the controller waits until brokers know the topic."""
+"""s that the controller waits until brokers know the topic."""
 
 NO_DEFAULT = "these brokers have no default replication factor (that needs Kafka 2.4): give --replication-factor"
 NO_DEFAULT_TOLD = "_UNSUPPORTED_FEATURE"
-"""Told by librdkafka, before it asks the brokers. With a factor it means brokers before 0.10.1."""
+"""librdkafka reports this before it asks the brokers. With a replication factor it means brokers older than 0.10.1."""
 
 REFUSED = {
     "TOPIC_ALREADY_EXISTS": "it exists already: `zkcoord topic describe {0}` shows it",
@@ -23,19 +23,19 @@ REFUSED = {
     "INVALID_PARTITIONS": "{1}; give another number of partitions",
     "POLICY_VIOLATION": "{1}; ask whoever runs Kafka what its policy allows",
 }
-"""Errors of brokers -> what they mean to whoever asked; 0 is the topic, 1 what the broker says."""
+"""Brokers' errors -> their meaning for the user; {0} is the topic, {1} the broker's text."""
 
 
 def check_name(name: str) -> None:
-    """UsageError for a name that no topic can have."""
+    """Raises UsageError for a name that no topic can have."""
     if not NAME.fullmatch(name):
         raise UsageError(f"{name!r} can be no topic: a name has 1 to 249 letters, digits, dots, dashes and underscores")
 
 
 def create_topic(client: KafkaClient, name: str, partitions: int, replication_factor: int | None = None) -> None:
-    """Create the topic; without a factor with the brokers' own (since Kafka 2.4).
+    """Create the topic. Without a replication factor the brokers' default is used (since Kafka 2.4).
 
-    UsageError when Kafka refuses it, UnavailableError when nobody answers.
+    Raises UsageError if Kafka refuses it, and UnavailableError if nobody answers.
     """
     check_name(name)
     module = librdkafka()

@@ -1,4 +1,4 @@
-"""What brokers are too old for, where librdkafka does not say so but ends the process."""
+"""Checks what brokers are too old for, where librdkafka does not report it but ends the process."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 from zkcoord.errors import UsageError
 
 OF_1_1 = "max.incremental.fetch.session.cache.slots"
-"""A setting that brokers have since 1.1, as they delete groups since then (KIP-229). It tells more than
+"""A setting that brokers have since 1.1; they also delete groups since 1.1 (KIP-229). It tells more than
 `inter.broker.protocol.version`, which stays behind until somebody raises it."""
 
 
 def check_deletes_groups(module: Any, admin: Any, seconds: float) -> None:
-    """UsageError when the brokers are known to be older than 1.1: librdkafka 2.16 aborts when it asks these.
+    """Raises UsageError if the brokers are known to be older than 1.1: librdkafka 2.16 aborts when it asks these.
 
-    Nothing is known of brokers that do not answer, or refuse to tell their configuration. `module`: confluent_kafka,
-    with its `admin`; `seconds`: for each question.
+    Nothing is known of brokers that do not answer, or refuse to tell their configuration. `module` is confluent_kafka
+    with its `admin`. `seconds` is for each request.
     """
     try:
         broker = min(admin.list_topics(timeout=seconds).brokers)
@@ -23,7 +23,7 @@ def check_deletes_groups(module: Any, admin: Any, seconds: float) -> None:
         (future,) = admin.describe_configs([resource], request_timeout=seconds).values()
         old = OF_1_1 not in future.result(seconds + 1)
     except module.KafkaException as error:
-        old = error.args[0].name() == "_UNSUPPORTED_FEATURE"  # it came with 0.11
+        old = error.args[0].name() == "_UNSUPPORTED_FEATURE"  # the request came with 0.11
     except TimeoutError:
         return
     if old:

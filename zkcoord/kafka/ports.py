@@ -1,4 +1,4 @@
-"""What the poll-style consumer needs from its membership."""
+"""The interface that the poll-style consumer needs from its membership."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zkcoord.settings import MemberChoices
 
 
 class Membership(Protocol):
-    """`zkcoord.Consumer` as this consumer uses it."""
+    """The part of `zkcoord.Consumer` that this consumer uses."""
 
     def start(self) -> None: ...
     def stop(self) -> None: ...
@@ -32,6 +32,6 @@ MembershipFactory = Callable[..., Membership]
 
 
 class Options(MemberChoices, total=False):
-    """What a KafkaConsumer passes on as it is given; `zkcoord.Consumer` says what each means."""
+    """Settings that a KafkaConsumer passes on unchanged. `zkcoord.Consumer` says what each means."""
 
     replaces: str | None

@@ -1,7 +1,7 @@
-"""Translates Kafka client properties files, as the Java tools read them (`--command-config`), for librdkafka.
+"""Translates Kafka's client properties files, as the Java tools read them (`--command-config`), for librdkafka.
 
-A key that both know is kept or renamed. A key that only Java knows is refused by name: to drop a security setting in
-silence is worse than an error. Other keys pass, and librdkafka refuses what it does not know.
+A key that both know is kept or renamed. A key that only Java knows is refused by name, since ignoring a security
+setting silently is worse than an error. Other keys are passed on, and librdkafka refuses those that it does not know.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zkcoord.errors import UsageError
 
 Isolation = Literal["read_committed", "read_uncommitted"]
 
-RENAMED = {  # Java -> librdkafka: the same thing under another name
+RENAMED = {  # Java -> librdkafka: the same setting under another name
     "fetch.max.wait.ms": "fetch.wait.max.ms",
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
     "request.timeout.ms": "socket.timeout.ms",
@@ -25,7 +25,7 @@ RENAMED = {  # Java -> librdkafka: the same thing under another name
     "ssl.truststore.certificates": "ssl.ca.pem",
 }
 
-REFUSED = {  # Java only -> what to do instead
+REFUSED = {  # only Java -> what to do instead
     "default.api.timeout.ms": "leave it out (zkcoord has time limits of its own)",
     "exclude.internal.topics": "leave it out",
     "interceptor.classes": "leave it out: Java classes cannot run here",
@@ -76,8 +76,8 @@ _JAAS_OPTION = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|
 def load_command_config(path: str | Path) -> dict[str, str]:
     """Read a Kafka client properties file and return librdkafka's settings.
 
-    UsageError, naming the file and the key but never a value, for a file that cannot be read, a line that is no
-    setting, and a setting of Java alone.
+    Raises UsageError for a file that cannot be read, a line that is no setting, and a setting that only Java has. The
+    error names the file and the key, but never a value.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -93,12 +93,13 @@ def load_command_config(path: str | Path) -> dict[str, str]:
 
 
 def settings_for_asking(config: Mapping[str, str]) -> dict[str, Any]:
-    """Return these settings without those for reading records: librdkafka warns of them in a client that only asks."""
+    """Return these settings without those for reading records: librdkafka warns about these in a client that only
+    asks."""
     return {key: value for key, value in config.items() if not key.startswith(CONSUMER_ONLY)}
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    r"""Key and value of each setting in Java's properties format; of a repeated key the last, as Java reads it.
+    r"""Key and value of each setting in Java's properties format. The last of repeated keys counts, as in Java.
 
     >>> parse_properties("# who\na.b = c d\\\n   e\nk:v\nu=\\u0041")
     {'a.b': 'c de', 'k': 'v', 'u': 'A'}
@@ -113,9 +114,9 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Number (of its last part) and text of each line without comments and blank ones.
+    """Number (of its last part) and text of each line, without comments and blank lines.
 
-    A backslash at the end joins the next line, without that one's indent.
+    A backslash at the end of a line joins the next line, without the next line's indent.
     """
     joined = ""
     for number, raw in enumerate(re.split(r"\r\n|\n|\r", text), start=1):
@@ -141,7 +142,8 @@ def _unescape(text: str) -> str:
 
 
 def translate(java: Mapping[str, str]) -> dict[str, str]:
-    """Return the same settings for librdkafka; UsageError names the first key (alphabetically) that has none."""
+    """Return the same settings for librdkafka. Raises UsageError that names the first key (alphabetically) without a
+    translation."""
     special: dict[str, Callable[[Mapping[str, str]], dict[str, str]]] = {
         "sasl.jaas.config": _jaas,
         "ssl.truststore.location": _truststore,
@@ -165,11 +167,11 @@ def translate(java: Mapping[str, str]) -> dict[str, str]:
 
 
 def _nothing(java: Mapping[str, str]) -> dict[str, str]:
-    return {}  # read together with the store's location
+    return {}  # it is read together with the store's location
 
 
 def _jaas(java: Mapping[str, str]) -> dict[str, str]:
-    """Return user and password of the login modules that have them (PLAIN, SCRAM)."""
+    """Return user and password from a login module that has them (PLAIN, SCRAM)."""
     module, _, options = java["sasl.jaas.config"].strip().partition(" ")
     name = module.rpartition(".")[2]
     if name not in PASSWORD_MODULES:
@@ -206,7 +208,7 @@ def _keystore(java: Mapping[str, str]) -> dict[str, str]:
 
 
 def isolation_of(value: str) -> Isolation:
-    """Return the setting `isolation.level`; UsageError for what is none."""
+    """Return the setting `isolation.level`. Raises UsageError for any other value."""
     if value == "read_committed":
         return "read_committed"
     if value == "read_uncommitted":

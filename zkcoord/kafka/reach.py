@@ -1,8 +1,9 @@
-"""Finds out on the polling thread whether Kafka can be reached; tells once when it cannot, and once when it can again.
+"""Finds out on the polling thread whether Kafka can be reached. It reports once when Kafka cannot be reached, and once
+when it can again.
 
-librdkafka tells each attempt that failed, and nothing when one succeeds. So an error is only a suspicion, which a
-question to the cluster confirms, again and again until it is answered. It may also have forgotten all brokers, and tell
-nothing: so a long silence is a suspicion, too, and a client that has no answer for long is to be replaced.
+librdkafka reports each failed attempt, and nothing when an attempt succeeds. So an error is only a suspicion. A request
+to the cluster confirms it, and is repeated until it is answered. librdkafka may also have forgotten all brokers and
+report nothing. So a long silence is a suspicion, too, and a client without an answer for long must be replaced.
 """
 
 from __future__ import annotations
@@ -17,26 +18,26 @@ from zkcoord.errors import UnavailableError
 from zkcoord.kafka.log_throttle import LogThrottle
 from zkcoord.kafka.renewed import Patience
 
-LOG = logging.getLogger("zkcoord.kafka.reach")  # of its own, as the filter is for it alone
+LOG = logging.getLogger("zkcoord.kafka.reach")  # a logger of its own, since the filter is for it alone
 LOG.addFilter(LogThrottle())
 
-CHECK_MS = 1_000  # between two questions, each of which holds the polling thread up a little
+CHECK_MS = 1_000  # between two requests, each of which delays the polling thread a little
 ANSWER_SECONDS = 0.3  # how long the polling thread waits for an answer
-SILENT_MS = 30_000  # without a message until the cluster is asked, though nothing was told
+SILENT_MS = 30_000  # without a message, until the cluster is asked even though no trouble was reported
 
 
 class Asked(Protocol):
-    """Answers for the cluster."""
+    """The client as this module needs it."""
 
     def take_trouble(self) -> UnavailableError | None:
-        """Return why a broker could not be reached, if that was told since the last call."""
+        """Return why a broker could not be reached, if that was reported since the last call."""
 
     def answers(self, seconds: float) -> bool:
-        """True if the cluster answers a question within this time."""
+        """True if the cluster answers a request within this time."""
 
 
 class Reach:
-    """Knows whether one consumer's Kafka can be reached. Belongs to the polling thread."""
+    """Knows whether one consumer's Kafka can be reached. It belongs to the polling thread."""
 
     def __init__(self, group: str, asked: Asked, now_ms: Callable[[], int] | None = None) -> None:
         self._group, self._asked, self._now_ms = group, asked, now_ms or mono_ms
@@ -44,19 +45,19 @@ class Reach:
         self._ask_at_ms = 0
         self._heard_ms = self._now_ms()  # when the last message or answer came
         self._patience = Patience(self._now_ms)
-        self.error: UnavailableError | None = None  # why Kafka cannot be reached, as it was told; None: it can
+        self.error: UnavailableError | None = None  # why Kafka cannot be reached, as it was reported; None: it can
 
     def failed(self, error: UnavailableError) -> None:
-        """Note that Kafka cannot be reached, as somebody else's question has shown."""
+        """Note that Kafka cannot be reached, as another client's request has shown."""
         self._suspicion = error
         if self.error is None:
             self.error = error
             logs.emit("kafka_away", group=self._group, why=f"{error}; still trying", level="warning")
 
     def look(self, heard: bool, fetching: bool = False) -> bool:
-        """Take in the client's news. Return True if the client must be replaced by another one.
+        """Take in the client's news. Return True if the client must be replaced.
 
-        `heard`: messages have come; `fetching`: some are asked for.
+        `heard`: messages have come. `fetching`: partitions are being fetched.
         """
         self._suspicion = self._asked.take_trouble() or self._suspicion
         if heard:

@@ -1,8 +1,9 @@
-"""When a client of librdkafka's is replaced by another one, and how one is ended.
+"""When a client of librdkafka is replaced by another one, and how a client is ended.
 
-librdkafka 2.16 may never find back to brokers that told it of no brokers while they started (its issue 5301). Another
-client does: it begins at the bootstrap servers. But it also connects anew, which takes long itself where a network, a
-name server or a server of credentials is slow: so one that has no answer is given some seconds, whatever it asks.
+If brokers told librdkafka 2.16 of no brokers while they started, it may never find them again (its issue 5301). A new
+client does, since it begins at the bootstrap servers. But a new client must also connect again, which takes long where
+a network, a name server or a server of credentials is slow. So a client without an answer is given some seconds,
+whatever it asks.
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ LOG = logging.getLogger("zkcoord.kafka")
 Told = TypeVar("Told")
 
 RENEW_MS = 10_000
-"""Without an answer until another client is made: a broker that starts again takes some seconds."""
+"""ms without an answer until another client is made. A restarting broker takes some seconds."""
 
 CLOSE_SECONDS = 1.0
-"""The end of connections is waited for. librdkafka may need longer, as while it looks up the name of a broker."""
+"""s for which the end of connections is waited for. librdkafka may need longer, for example while it resolves a
+broker's name."""
 
 
 class Patience:
-    """Says when one client is to be replaced. Not safe for threads."""
+    """Decides when a client must be replaced. Not thread safe."""
 
     def __init__(self, now_ms: Callable[[], int] | None = None) -> None:
         self._now_ms = now_ms or mono_ms
@@ -39,8 +41,8 @@ class Patience:
         self._since_ms, self._heard_ms = None, self._now_ms()
 
     def is_over(self, asked_ms: int) -> bool:
-        """Note that a question of this time has no answer. True if none came for RENEW_MS; then the time begins
-        anew."""
+        """Note that a question asked at `asked_ms` has no answer. True if no answer came for RENEW_MS; then the time
+        begins again."""
         if self._since_ms is None:
             self._since_ms = asked_ms if self._heard_ms is None else max(asked_ms, self._heard_ms)
         if self._now_ms() < self._since_ms + RENEW_MS:
@@ -50,16 +52,17 @@ class Patience:
 
 
 class _Held:
-    """A client, and how many threads use it."""
+    """A client, and the number of threads that use it."""
 
     def __init__(self, client: Any) -> None:
         self.client, self.patience, self.users = client, Patience(), 0
 
 
 class Renewed:
-    """One client after the other, made by `opens` when it is needed, ended by `ends`. Safe for several threads.
+    """Clients, one after the other: `opens` makes one when it is needed, and `ends` ends it. Several threads may use
+    it.
 
-    One that is replaced, or closed, while it is used is ended by the last thread that uses it.
+    A client that is replaced or closed while it is used is ended by the last thread that uses it.
     """
 
     def __init__(self, opens: Callable[[], Any], ends: Callable[[Any], object]) -> None:
@@ -69,7 +72,7 @@ class Renewed:
         self.closed = False
 
     def close(self) -> None:
-        """End the client: now, or when nobody uses it any more. Make none again. Idempotent."""
+        """End the client: now, or when no thread uses it any more. No other client is made. Idempotent."""
         with self._lock:
             self.closed = True
             held, self._held = self._held, None
@@ -79,13 +82,13 @@ class Renewed:
 
     @contextmanager
     def used(self) -> Iterator[Any]:
-        """The present client, which is not ended within this block. UsageError when it is closed."""
+        """The present client, which is not ended within this block. Raises UsageError if this object is closed."""
         with self._using() as held:
             yield held.client
 
     def ask(self, question: Callable[[Any], Told], is_answer: Callable[[Told], bool] = lambda _: True) -> Told:
-        """Return what `question` returns, or raise what it raises, about the present client. An UnavailableError, and
-        what `is_answer` says of, is no answer; a client that had none for long is replaced."""
+        """Return or raise the result of `question` for the present client. An UnavailableError, and a result for which
+        `is_answer` is False, count as no answer. A client without an answer for long is replaced."""
         asked_ms, answered = mono_ms(), True
         with self._using() as held:
             try:
@@ -126,7 +129,7 @@ class Renewed:
 
 
 def another(opens: Callable[[], Any], kept: Any) -> Any:
-    """Return a new client, or the one that is kept where none can be made, as while a certificate is replaced."""
+    """Return a new client. If none can be made, for example while a certificate is replaced, return the kept one."""
     try:
         return opens()
     except ZkcoordError as error:
@@ -135,14 +138,15 @@ def another(opens: Callable[[], Any], kept: Any) -> Any:
 
 
 def end_client(admin: Any) -> None:
-    """End connections and threads of an AdminClient, whoever still refers to it."""
-    ends = getattr(admin, "__exit__", None)  # before confluent-kafka 2.13 only its last reference ends a client
+    """End connections and threads of an AdminClient, even if something still refers to it."""
+    ends = getattr(admin, "__exit__", None)  # before confluent-kafka 2.13 a client ends only with its last reference
     if ends is not None:
         end_apart(ends, None, None, None)
 
 
 def end_apart(end: Callable[..., object], *given: object) -> None:
-    """Call what ends a client of librdkafka's. It may take long, and is waited for CLOSE_SECONDS at most."""
+    """Call the function that ends a client of librdkafka. It may take long, so it is waited for at most
+    CLOSE_SECONDS."""
     ending = threading.Thread(target=end, args=given, name="zkcoord-kafka-close", daemon=True)
     ending.start()
     ending.join(CLOSE_SECONDS)

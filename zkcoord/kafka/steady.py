@@ -1,4 +1,5 @@
-"""A Kafka client whose answers are all of one cluster: for members, which hold them against their group's offsets."""
+"""A Kafka client whose answers all come from one cluster. It is for members, which compare them with their group's
+offsets."""
 
 from __future__ import annotations
 
@@ -13,9 +14,10 @@ from zkcoord.kafka.same_cluster import SameCluster, ask_cluster
 
 
 class SteadyClient(KafkaClient):
-    """Every question raises UsageError when another cluster has answered than the one that answered first.
+    """Every question raises UsageError if another cluster has answered than the one that answered first.
 
-    While that is not known an answer counts for none. It costs a request after a broken connection, no other one.
+    An answer counts only once its cluster is known. This costs one request after a broken connection, and none
+    otherwise.
     """
 
     def __init__(
@@ -26,22 +28,23 @@ class SteadyClient(KafkaClient):
         timeout_ms: int = TIMEOUT_MS,
         same: SameCluster | None = None,
     ) -> None:
-        """`same`: what earlier clients of this cluster have been told."""
+        """`same` is what earlier clients of this cluster have been told."""
         self._same = same or SameCluster(bootstrap_servers, config)
-        self._polling = threading.Lock()  # who looks for doubts waits for those that another thread is being told
+        self._polling = threading.Lock()
+        # a thread that looks for doubts waits for those that another thread is being told
         super().__init__(bootstrap_servers, config, timeout_ms=timeout_ms)
 
     def confirm(self, topic: str, timeout_ms: int) -> None:
-        """Return when it is known that brokers are still of this cluster: as a rule at once.
+        """Return when the brokers are known to belong to this cluster still, which is usual at once.
 
-        UsageError if they are not, UnavailableError if nobody answers in time. `topic`: any that there is.
+        Raises UsageError if they do not, and UnavailableError if nobody answers in time. `topic` is any existing topic.
         """
         self._serve()
         if self._same.doubtful:
             self._renewed.ask(lambda admin: self._confirm(admin, topic, timeout_ms))
 
     def look_anew(self, topic: str, timeout_ms: int) -> None:
-        """As `confirm`, through new connections: what others are told that connect now."""
+        """Do the same as `confirm` through new connections, to learn what clients are told that connect now."""
         with SteadyClient(self.servers, self.config, timeout_ms=timeout_ms) as client:
             client.confirm(topic, timeout_ms)
             self._same.hear(client.cluster_id)
