@@ -21,6 +21,7 @@ from zkcoord.kafka.steady import SteadyClient
 
 P0 = TopicPartition(TwoClusters.topic, 0)
 METADATA = 3
+MUTE = {"log_level": "3"}
 
 
 @pytest.fixture
@@ -138,7 +139,7 @@ def test_f310_what_was_not_used_for_long_is_in_doubt_and_what_is_used_is_not(mon
 
 
 @pytest.mark.usefixtures("seldom")
-@pytest.mark.parametrize("config", [{"log_level": "3"}, {"log.connection.close": "false"}])
+@pytest.mark.parametrize("config", [MUTE, {"log.connection.close": "false"}])
 def test_f310_a_client_that_must_not_tell_of_broken_connections_asks_each_time(config: dict[str, str]) -> None:
     with two_clusters((2, 5)) as both, SteadyClient(both.servers, config) as client:
         client.ask_offsets([P0], "latest")
@@ -147,11 +148,12 @@ def test_f310_a_client_that_must_not_tell_of_broken_connections_asks_each_time(c
         assert both.way.asked.count(METADATA) == asked + 1
 
 
+@pytest.mark.parametrize("config", [{}, MUTE])
 def test_f310_a_consumer_whose_brokers_come_back_as_another_cluster_hands_out_nothing_of_it(
-    coordinator: Coordinator,
+    coordinator: Coordinator, config: dict[str, str]
 ) -> None:
     with two_clusters((2, 5)) as both:
-        consumer = KafkaConsumer("zk:2181", both.servers, "g", [P0.topic], membership=coordinator)
+        consumer = KafkaConsumer("zk:2181", both.servers, "g", [P0.topic], membership=coordinator, config=config)
         with consumer:
             coordinator.give({P0: 0})
             assert read(consumer, 2) == [(0, 0), (0, 1)]
