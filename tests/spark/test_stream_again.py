@@ -8,8 +8,9 @@ from tests.spark.fakes import World
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError
 from zkcoord.spark.ranges import Batch, OffsetRange
+from zkcoord.spark.stream.data_source import StreamReader
 from zkcoord.spark.stream.offsets import EMPTY, Offset, offset_of
-from zkcoord.spark.stream.options import stream_options
+from zkcoord.spark.stream.options import plan_of, stream_options
 from zkcoord.spark.stream.source import Source
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -66,3 +67,15 @@ def test_f224_a_batch_that_is_run_again_is_not_read_from_another_cluster_than_th
     with pytest.raises(UsageError, match=r"at k:1 are of the cluster 'other', the tree's topics of 'mine'"):
         read(source_of(world), EMPTY, broken)
     assert world.requests == []
+
+
+def test_f312_tasks_of_a_batch_that_is_run_again_are_told_their_cluster_as_those_of_later_batches_are() -> None:
+    planned = offset_of("before", "g", Batch(id="", seq=0, generation=7, ranges=(OffsetRange("t", 0, 0, 4),)), {})
+    world = World()
+    world.given, world.ends, world.cluster_id = {P0: 0}, {P0: 10}, "mine"
+    for again in (True, False):
+        reader, source = StreamReader(OPTIONS, plan_of(OPTIONS)), source_of(world)
+        reader._source = source
+        tasks = reader.partitions(EMPTY, planned if again else source.latest(None))
+        source.stop()
+        assert [task.cluster for task in tasks] == ["mine"]  # type: ignore[attr-defined]
