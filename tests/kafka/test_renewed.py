@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain, repeat
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.kafka.helpers import PATIENCE_SECONDS, QUIET, Broker, Coordinator, Op
 from tests.kafka.mock_cluster import MockCluster
 from tests.kafka.test_reach import Cluster
 from tests.shell.zk_world import Proxy
+from tests.sim.kafka import SimMessage
 from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError, UnknownPartitionError, UsageError, ZkcoordError
@@ -179,6 +181,42 @@ def test_f301_a_client_that_is_replaced_reads_nothing_of_another_cluster(
     with pytest.raises(UsageError, match="is another cluster now"):
         consumer.poll(0.1)
     assert (consumer.position(partition), coordinator.store) == (2, {partition: 2})
+
+
+class Turned(Forgetful):
+    """One whose first answer is of the first cluster, and whose messages and later answers are of another one."""
+
+    def __init__(self, first: str | None, partition: TopicPartition) -> None:
+        super().__init__()
+        self._clusters, self._message = chain([first], repeat("another")), SimMessage(partition, 2)
+        self._fetching = False
+
+    def list_topics(self, *_topics: str, timeout: float) -> Any:
+        return SimpleNamespace(brokers={1: "h:1"}, cluster_id=next(self._clusters))
+
+    def incremental_assign(self, _partitions: Any) -> None:
+        self._fetching = True
+
+    def poll(self, _seconds: float) -> Any:
+        return self._message if self._fetching else None
+
+
+@pytest.mark.usefixtures("impatient")
+def test_f301_what_a_client_in_place_of_another_reads_first_is_not_taken_for_what_it_was_asked_before(
+    broker: Broker, open_consumer: Open, coordinator: Coordinator
+) -> None:
+    """New connections lead elsewhere between that question and the first fetch; none has ended."""
+    partition = TopicPartition(broker.topic([2]), 0)
+    consumer = open_consumer()
+    coordinator.give({partition: 0})
+    assert read(consumer, 2) == [(0, 0), (0, 1)]
+    fetcher = consumer._fetcher
+    fetcher._native.close()
+    fetcher._native = Forgetful()
+    fetcher._opens = lambda: Turned(consumer._resets.cluster_id, partition)  # type: ignore[assignment]
+    with pytest.raises(UsageError, match="is another cluster now"):
+        wait_until(lambda: consumer.poll(0.1) is not None, "a message of the other cluster")
+    assert consumer.position(partition) == 2
 
 
 def test_f301_brokers_that_are_all_away_are_not_followed_by_those_of_another_cluster(

@@ -73,6 +73,15 @@ def test_f310_a_steady_client_asks_for_the_cluster_once_and_then_only_after_a_br
         assert both.way.asked.count(METADATA) > asked
 
 
+def test_f310_a_steady_client_in_place_of_another_asks_for_its_cluster() -> None:
+    with two_clusters((2, 5)) as both, SteadyClient(both.servers) as client:
+        assert client.ask_offsets([P0], "latest") == ({P0: 2}, {})
+        both.way.lead(1, cut=False)  # only who connects anew comes to the other cluster
+        client._renewed._held = None
+        with pytest.raises(UsageError, match="is another cluster now"):
+            wait_until(lambda: bool(client.ask_offsets([P0], "latest")[0]), "an answer")
+
+
 def test_f310_a_client_that_nothing_was_asked_of_since_sees_that_its_connections_have_ended() -> None:
     with two_clusters((2, 5)) as both, SteadyClient(both.servers) as client:
         client.ask_offsets([P0], "latest")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from types import SimpleNamespace
 from typing import Any
@@ -138,18 +138,24 @@ def test_settings_of_a_consumer_that_reads_do_not_matter_to_one_that_commits() -
 
 
 class Native:
-    """librdkafka's consumer, without a broker while it is `away`. What it was asked to commit is answered by a poll."""
+    """librdkafka's consumer, without a broker while it is `away`. What it was asked to commit is answered by a poll.
 
-    def __init__(self, settings: dict[str, Any]) -> None:
-        self.settings, self.away, self.closed = settings, False, 0
+    `broken` is to be called when a connection has ended; `answered` is called behind each answer to a commit.
+    """
+
+    def __init__(self, settings: dict[str, Any], broken: Callable[[], None]) -> None:
+        self.settings, self.broken, self.away, self.closed = settings, broken, False, 0
         self.sent = list[Any]()
+        self.refusal: Any = None
+        self.answered: Callable[[], object] = lambda: None
 
     def commit(self, *, offsets: list[Any], asynchronous: bool) -> None:
         self.sent.append(offsets)
 
     def poll(self, _seconds: float) -> None:
         while self.sent and not self.away:
-            self.settings["on_commit"](None, self.sent.pop(0))
+            self.settings["on_commit"](self.refusal, self.sent.pop(0))
+            self.answered()
 
     def committed(self, asked: list[Any], timeout: float) -> list[Any]:
         if self.away:
@@ -157,7 +163,7 @@ class Native:
         return asked
 
     def list_topics(self, topic: str, timeout: float) -> Any:
-        if self.away:
+        if self.away or timeout <= 0:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         return SimpleNamespace(cluster_id="c")
 
@@ -169,7 +175,12 @@ class Native:
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Native]:
     """librdkafka's clients, in the order in which they were made."""
     made = list[Native]()
-    monkeypatch.setattr(group_consumer, "open_consumer", lambda _to, given, *_: made.append(Native(given)) or made[-1])  # type: ignore[func-returns-value]
+
+    def opens(_to: str, settings: dict[str, Any], _on_error: object, broken: Callable[[], None]) -> Native:
+        made.append(Native(settings, broken))
+        return made[-1]
+
+    monkeypatch.setattr(group_consumer, "open_consumer", opens)
     return made
 
 
@@ -208,6 +219,50 @@ def test_f269_a_client_that_had_no_answer_for_long_is_ended_and_the_next_request
         opened[0].poll(0)  # what it had sent is answered late, with an error
     assert [each.closed for each in opened] == [1, 1, 1]
     assert {each.settings["sasl.username"] for each in opened} == {"u"}
+
+
+def test_f311_an_answer_is_unknown_and_not_refused_when_nobody_tells_behind_it_of_which_cluster_it_was(
+    opened: list[Native],
+) -> None:
+    p = TopicPartition("t", 0)
+
+    def go() -> None:
+        opened[0].away = True
+        opened[0].broken()
+
+    with closing(GroupConsumer("g", NOWHERE, {}, timeout_ms=10)) as store:
+        assert store.commit({p: ours(1)}).done == {p}
+        opened[0].answered = go
+        outcome = store.commit({p: ours(2)})
+        assert (outcome.done, outcome.refused, outcome.unknown.keys()) == (frozenset(), {}, {p})
+
+
+def test_f311_there_is_time_to_ask_for_the_cluster_behind_an_answer_that_came_at_the_last_moment(
+    opened: list[Native], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    p, clock = TopicPartition("t", 0), [0.0]
+    monkeypatch.setattr(group_consumer, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=None))
+
+    def late() -> None:
+        clock[0] += TIMEOUT_MS / 1000
+        opened[0].broken()
+
+    with closing(GroupConsumer("g", NOWHERE, {}, timeout_ms=TIMEOUT_MS)) as store:
+        assert store.commit({p: ours(1)}).done == {p}
+        opened[0].answered = late
+        assert store.commit({p: ours(2)}).done == {p}
+
+
+def test_partitions_of_a_refused_request_are_unknown_when_nobody_tells_which_of_them_were_taken(
+    opened: list[Native],
+) -> None:
+    both = {TopicPartition("t", number): ours(5) for number in (0, 1)}
+    with closing(GroupConsumer("g", NOWHERE, {}, timeout_ms=10)) as store:
+        assert store.commit(both).done == both.keys()
+        opened[0].refusal = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+        opened[0].answered = lambda: setattr(opened[0], "away", True)
+        outcome = store.commit(both)
+        assert (outcome.done, outcome.refused, outcome.unknown.keys()) == (frozenset(), {}, both.keys())
 
 
 def test_the_late_answer_of_a_client_that_was_replaced_is_not_the_next_ones(

@@ -141,6 +141,15 @@ def test_f312_a_task_returns_nothing_of_another_cluster(both: TwoClusters, keep:
     assert list(batches(both, 10, 12, None, keep=keep)) == [["1-10", "1-11"]]
 
 
+def test_f312_a_task_does_not_read_through_a_kept_client_whose_connections_hold_to_another_cluster(
+    both: TwoClusters,
+) -> None:
+    first, second = cluster_of(both, 0), cluster_of(both, 1)
+    assert list(batches(both, 0, 2, first, keep=True)) == [["0-0", "0-1"]]
+    both.way.lead(1, cut=False)
+    assert list(batches(both, 0, 2, second, keep=True)) == [["1-0", "1-1"]]
+
+
 def test_f312_a_task_returns_nothing_of_a_cluster_that_takes_the_brokers_place_while_it_reads(
     both: TwoClusters,
 ) -> None:
