@@ -154,6 +154,7 @@ def test_a_resumed_session_reads_everything_again_after_a_sync() -> None:
     bench = Bench()
     store = bench.connected()
     bench.step(20, LinkChanged(Link.SUSPENDED))
+    assert bench.loop.tracker.unclean() == {""}
     bench.step(30, LinkChanged(Link.CONNECTED, 77, 6_000))
     assert [asked[0] for asked in store.asked] == ["sync"]
     bench.step(31, SyncDone(store.asked[0][1], True))
