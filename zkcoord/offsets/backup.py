@@ -1,4 +1,4 @@
-"""Reads all that zkcoord and the groups hold in ZooKeeper, one part at a time."""
+"""Reads everything that zkcoord and the groups have in ZooKeeper, one part at a time."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from zkcoord.tree.bulk import NODES_AT_ONCE, Reading, children, data
 from zkcoord.tree.paths import ROOT, Layout, Place
 
 LEAVES = (Place.OFFSET, Place.OWNER, Place.COMMAND, Place.INSTANCE)
-"""Nodes without children: nobody asks for those of hundreds of thousands of offsets."""
+"""Nodes without children. Their lists are not read, since there may be hundreds of thousands of offsets."""
 
 
 def saved(read: Reading, layout: Layout) -> Iterator[Saved]:
-    """Return all persistent nodes below /zkcoord and the groups' parent, a parent before what is below it.
+    """Return all persistent nodes below /zkcoord and below the groups' parent. A parent comes before its children.
 
-    What belongs to a session (registrations, candidates, claims) is left out: it ends with the session.
+    Ephemeral nodes (registrations, candidates, claims) are left out: they end with their sessions.
     """
     stack = [layout.groups, ROOT]
     while stack:

@@ -1,4 +1,5 @@
-"""The file of a backup: JSON lines. The first says what it is of, the last how many nodes it has, with a digest."""
+"""The file of a backup: JSON lines. The first line describes the tree. The last line has the number of nodes and a
+digest."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ from zkcoord.tree.codec import compact, read_document
 KEY, VERSION = "zkcoord_backup", 1
 OTHER = "name a file as `zkcoord backup` has written it (`zkcoord offsets import` takes an export)"
 LINE_MAX = 64 * 1024 * 1024
-"""Characters of a line: a node of 10 MiB (ZooKeeper's limit is 1 MiB unless it was raised), of which JSON may write
-each byte in six characters. A longer line is of no backup."""
+"""Characters of one line: enough for a node of 10 MiB (ZooKeeper's limit is 1 MiB unless it was raised), since JSON may
+write one byte as six characters. A longer line does not belong to a backup."""
 
 
 class Saved(NamedTuple):
@@ -28,7 +29,7 @@ class Saved(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """What a backup is of: the tree's revision and layout, when it was made, and by whom."""
+    """A backup's origin: the tree's revision and layout, when it was made, and by whom."""
 
     revision: str
     layout: str
@@ -37,7 +38,7 @@ class Header:
 
 
 class BackupWriter:
-    """Writes a backup, node by node; `end` makes it whole."""
+    """Writes a backup, node by node. Only `end` makes it complete."""
 
     def __init__(self, file: TextIO, header: Header) -> None:
         self._file, self.nodes, self._digest = file, 0, hashlib.sha256()
@@ -64,9 +65,9 @@ class BackupWriter:
 
 
 def check(file: TextIO, name: str) -> Header:
-    """Read a whole backup, and return its header; UsageError for anything that is not a whole backup."""
+    """Read a complete backup, and return its header. Raises UsageError for any other file."""
     file.seek(0)
-    digest, nodes = hashlib.sha256(), -1  # the header is none
+    digest, nodes = hashlib.sha256(), -1  # the header does not count as a node
     first = last = ""
     while line := file.readline(LINE_MAX):
         if last:
@@ -96,7 +97,7 @@ def check(file: TextIO, name: str) -> Header:
 
 
 def nodes(file: TextIO) -> Iterator[Saved]:
-    """The nodes of a backup that was checked, in its order: a parent comes before what is below it."""
+    """The nodes of a checked backup, in the order of the file: a parent comes before its children."""
     file.seek(0)
     file.readline(LINE_MAX)
     while line := file.readline(LINE_MAX):

@@ -1,4 +1,5 @@
-"""How commits of a group go to Kafka: cut into requests that the brokers take, and judged by their answers."""
+"""How commits of a group go to Kafka: they are divided into requests that the brokers accept, and their answers are
+interpreted."""
 
 from __future__ import annotations
 
@@ -14,22 +15,23 @@ from zkcoord.offsets.ports import Commits
 from zkcoord.tree.writes import parts
 
 COMMIT_BYTES = 64
-"""Of one partition in a request and in the broker's log, beside its group, topic and metadata. A request's commits
-become one batch of the broker's log, which takes 1 MB by default: they are cut as a multi is."""
+"""Bytes of one partition in a request and in the broker's log, without its group, topic and metadata. The commits of
+one request become one batch of the broker's log, which accepts 1 MB by default. So they are divided like the writes of
+a multi."""
 
 IN_USE = {"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "REBALANCE_IN_PROGRESS", "NON_EMPTY_GROUP", "FENCED_INSTANCE_ID"}
-IN_USE |= {"STALE_MEMBER_EPOCH", "FENCED_MEMBER_EPOCH"}  # of the protocol of KIP-848
+IN_USE |= {"STALE_MEMBER_EPOCH", "FENCED_MEMBER_EPOCH"}  # in the protocol of KIP-848
 
 Translate = Callable[[Any, str], ZkcoordError]
-"""Makes an error of zkcoord of a KafkaError, and of what was done."""
+"""Makes zkcoord's error from a KafkaError and a description of what was done."""
 
 
 class NoGroupError(ZkcoordError):
-    """Kafka knows nothing of the group: nobody has committed there."""
+    """Kafka does not know the group: nobody has committed for it there."""
 
 
 def native_parts(group: str, commits: Commits) -> list[tuple[list[TopicPartition], list[Any]]]:
-    """Return what one request each takes: the partitions, and their commits as librdkafka takes them."""
+    """Divide the commits into requests: for each its partitions, and their commits as librdkafka takes them."""
     module = librdkafka()
     metadata = {p: encode_metadata(commit) for p, commit in commits.items()}
     cut = parts(sorted(commits), lambda p: COMMIT_BYTES + len(group) + len(p.topic) + len(metadata[p]))
@@ -41,14 +43,15 @@ def outcome_of(
     failed: Mapping[TopicPartition, ZkcoordError],
     unanswered: Collection[TopicPartition] = (),
 ) -> CommitOutcome:
-    """Tell refused from unknown: a cluster that cannot be reached may have taken a commit, or take it late."""
+    """Distinguish refused from unknown: a cluster that cannot be reached may have taken a commit, or may take it
+    late."""
     unknown = {p: error for p, error in failed.items() if p in unanswered or isinstance(error, UnavailableError)}
     refused = {p: error for p, error in failed.items() if p not in unknown}
     return CommitOutcome(done=frozenset(done), refused=refused, unknown=unknown)
 
 
 def commits_in(told: Iterable[Any], group: str, translate: Translate) -> Commits:
-    """Return the commits in what Kafka tells of partitions; raises why one of them is not told."""
+    """Return the commits in Kafka's answer about partitions. Raises the error if one of them has an error."""
     found: dict[TopicPartition, KafkaCommit] = {}
     for one in told:
         if one.error is not None:
@@ -59,7 +62,8 @@ def commits_in(told: Iterable[Any], group: str, translate: Translate) -> Commits
 
 
 def refusal(error: Any, doing: str, group: str, translate: Translate) -> ZkcoordError:
-    """Turn a confluent_kafka.KafkaError about a group into zkcoord's error. `translate` knows what is not of groups."""
+    """Turn a confluent_kafka.KafkaError about a group into zkcoord's error. `translate` handles errors that are not
+    about groups."""
     if error.name() == "GROUP_ID_NOT_FOUND":
         return NoGroupError(f"Kafka failed to {doing}: it has no such group")
     if error.name() in IN_USE:

@@ -1,7 +1,8 @@
-"""Tells of which topics a tree still has the offsets of an earlier topic of the same name.
+"""Finds topics for which a tree still has the offsets of an earlier topic of the same name.
 
-A coordinator drops these as soon as it has seen that; where no member reads the topic, when one joins that does.
-Until then nothing is to be concluded from them, and what a tool writes would be dropped with them.
+A coordinator drops these offsets as soon as it has seen the new topic. If no member reads the topic, that is when a
+member joins that does. Until then these offsets prove nothing, and offsets that a tool writes would be dropped with
+them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from zkcoord.tree.topic import Mark, decode_mark, same_incarnation, topic_of
 def created_again(read: Reading, layout: Layout, group: str, topics: Iterable[str]) -> list[str]:
     """Return those of the topics that were deleted and created again since the group marked them, in order.
 
-    CorruptError with its path for a mark that nobody can parse. A topic that was deleted is none of them.
+    A deleted topic is not among them. Raises CorruptError, with the path, for a mark that cannot be parsed.
     """
     names = sorted(topics)
     (root,) = data(read, [ROOT])
@@ -32,7 +33,8 @@ def created_again(read: Reading, layout: Layout, group: str, topics: Iterable[st
 
 
 def refuse_earlier(read: Reading, layout: Layout, group: str, topics: Iterable[str]) -> None:
-    """UsageError if the tree has an earlier topic's offsets of one of these: what is set now would go with them."""
+    """Raises UsageError if the tree has an earlier topic's offsets for one of these: offsets set now would be dropped,
+    too."""
     if names := created_again(read, layout, group, topics):
         how = f"`zkcoord group pause {group}`, start a consumer that reads it, wait a moment, and run it again"
         raise UsageError(
@@ -42,7 +44,7 @@ def refuse_earlier(read: Reading, layout: Layout, group: str, topics: Iterable[s
 
 
 def _same(mark: Mark, name: str, topic: Node, root: Node) -> bool:
-    """True as well of a topic that was deleted. Of a mirrored one the ids decide, which mark and topic have."""
+    """True also if the topic was deleted. For a mirrored topic the ids in mark and topic are compared."""
     if topic.stat is None or root.stat is None:
         return True
     return same_incarnation(mark, topic_of(name, topic.data).topic_id, topic.stat.czxid, root.stat.czxid)

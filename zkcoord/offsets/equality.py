@@ -1,14 +1,14 @@
-"""Sees each offset of a group equal in both stores once, before the group takes a step away from `dual`.
+"""Checks that each offset of a group was equal in both stores at least once, before the group moves away from `dual`.
 
-Under traffic all offsets are never equal at one moment. So the stores are looked at again and again, and each offset
+Under traffic the offsets are never all equal at one moment. So the stores are read again and again, and each offset
 counts once it was seen equal: Kafka's commit names the last write of the node, and has the same offset. On the way back
-to `zookeeper` it is enough that the node holds the offset that counts, since Kafka is not read any more. (Not so where
-commits of others count in `dual`, as those of old members that committed to Kafka alone: none may be left that the
-group would find when it comes back.)
+to `zookeeper` it is enough that the node holds the offset that counts, since Kafka is not read any more. (That is not
+enough where others' commits count in `dual`, for example those of old members that committed only to Kafka: the group
+would find such a commit when it comes back.)
 
-Owners make their own partitions equal. What nobody holds is made equal here: the node is set, by version and under a
-check of the group's record, to the offset that counts; then that is committed to Kafka under the new tenure. Whoever is
-granted the partition meanwhile writes the node, too, and one of the two writes is refused.
+Owners make their own partitions equal. Partitions without an owner are made equal here: the node is set to the offset
+that counts, by version and with a check of the group's record; then the offset is committed to Kafka with the new
+tenure. A consumer that is granted the partition meanwhile writes the node, too, and one of the two writes is refused.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from zkcoord.tree.writes import WRITE_BYTES, CheckNode, CreateNode, SetNode, Wri
 
 
 class Difference(NamedTuple):
-    """A partition whose offset was not seen equal yet, with what was read last."""
+    """A partition whose offset was not seen equal yet, with the values that were read last."""
 
     partition: TopicPartition
     zookeeper: int | None
@@ -50,14 +50,15 @@ class Equality:
     tree_id: str
     group: str
     goal: str
-    existing: Collection[TopicPartition]  # offsets of topics that are gone are left as they are
+    existing: Collection[TopicPartition]  # offsets of missing topics are left as they are
     rule: Rule = Rule.TENURE
-    equal: set[TopicPartition] = field(default_factory=set)  # seen so at least once
+    equal: set[TopicPartition] = field(default_factory=set)  # seen equal at least once
     _why: dict[TopicPartition, str] = field(default_factory=dict)  # the last error about a partition
 
     def look(self, members: Collection[str], guard: Sequence[CheckNode], now_ms: int) -> list[Difference]:
-        """Look once, and return what was never seen equal. What none of the `members` holds is made equal, while the
-        `guard` holds: UsageError when it does not. Raises what Kafka or ZooKeeper answers about the whole group."""
+        """Read both stores once, and return the partitions that were never seen equal. Partitions that none of the
+        `members` holds are made equal. Raises UsageError if the `guard` refuses that, and any error of Kafka or
+        ZooKeeper about the whole group."""
         before = self._read()
         commits, after = self.commits.read([self.group]).of(self.group), self._read()
         wanted = {p for p in {*before.offsets, *after.offsets, *commits} if p in self.existing}
@@ -76,7 +77,7 @@ class Equality:
         return read_group_offsets(self.tree.read, self.layout, self.group)
 
     def _is_equal(self, partition: TopicPartition, before: GroupSeen, after: GroupSeen, commits: Commits) -> bool:
-        """True by either reading of the node: the owner may have committed to both stores in between."""
+        """True if one of two readings of the node shows it: the owner may have committed to both stores in between."""
         commit, found = commits.get(partition), after.offsets.get(partition)
         if found is not None and found.problem is not None:
             return False
@@ -88,7 +89,7 @@ class Equality:
             return True  # the reset policy decides, in either store
         if node is None or node.offset != counts:
             return False
-        # in its tenure a commit is what counts, so it has the node's offset
+        # a commit in its tenure counts, so its offset is the node's
         return not self._in_both or (commit is not None and in_tenure(node, commit, self.tree_id))
 
     def _counts(self, seen: GroupSeen, partition: TopicPartition, commit: KafkaCommit | None) -> int | None:
@@ -102,7 +103,8 @@ class Equality:
         guard: Sequence[CheckNode],
         now_ms: int,
     ) -> None:
-        """Set the nodes of these partitions to what counts, and commit that to Kafka under the new tenures."""
+        """Set the nodes of these partitions to the offsets that count, and commit these to Kafka with the new
+        tenures."""
         wanted: dict[TopicPartition, int] = {}
         for partition in free:
             found = seen.offsets.get(partition)
@@ -123,7 +125,7 @@ class Equality:
                 self._commit({p: KafkaCommit(offset=wanted[p], stamp=stamps[p]) for p in part})
 
     def _writes(self, partition: TopicPartition, offset: int, found: OffsetSeen | None) -> Iterator[Write]:
-        """Set the node. One that is created is set, too: only that gives it a tenure that is told."""
+        """Set the node. A new node is created and then set, since only setting it tells its tenure."""
         path, text = self.layout.offset(self.group, partition), encode_offset(offset)
         if found is None:
             yield CreateNode(path, text, shared=self.layout.shared(path))

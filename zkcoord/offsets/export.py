@@ -1,4 +1,5 @@
-"""Reads the offsets of whole deployments from ZooKeeper, one part at a time: what is in memory does not grow."""
+"""Reads the offsets of whole deployments from ZooKeeper, one part at a time, so that the memory in use does not
+grow."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from zkcoord.tree.snapshot import Node
 def export(read: Reading, layout: Layout, groups: Sequence[str]) -> Iterator[Exported | CorruptError]:
     """Return all offsets of these groups, ordered by group, topic and partition.
 
-    For a node that nobody can read as an offset the error that says so. Nodes without an offset are left out.
+    A node that cannot be read as an offset yields the error. Nodes without an offset are left out.
     """
     named = _partitions(read, layout, groups)
     while part := list(islice(named, NODES_AT_ONCE)):
@@ -37,8 +38,8 @@ def export(read: Reading, layout: Layout, groups: Sequence[str]) -> Iterator[Exp
 
 
 def behind(read: Reading, layout: Layout, groups: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return those of these groups that were moved to another tree, where they are read; and of the others those whose
-    offsets count in Kafka: ZooKeeper has them as of the last checkpoint."""
+    """Return (those of these groups that were moved to another tree, where they are read; those of the others whose
+    offsets count in Kafka). ZooKeeper has the latter only as of the last checkpoint."""
     moved, late = [], []
     for group, node in zip(groups, data(read, [layout.record(group) for group in groups]), strict=True):
         with suppress(CorruptError):  # `group describe` says what must be mended

@@ -1,6 +1,7 @@
-"""One group's commits in Kafka, as one of its members reads and makes them: the functions behind its port to Kafka.
+"""One group's commits in Kafka, as one of its members reads and makes them. These functions implement its port to
+Kafka.
 
-A member whose offsets stand in ZooKeeper alone needs no broker for them: nothing is connected before the first call.
+A member with offsets only in ZooKeeper needs no broker for them: nothing connects before the first call.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from zkcoord.offsets.ports import Commits
 
 
 class Store(Protocol):
-    """The commits of one group, with what closes them."""
+    """The commits of one group, with a method that closes the store."""
 
     def read(self, partitions: Collection[TopicPartition]) -> Commits: ...
 
@@ -36,9 +37,10 @@ def kafka_commits(
     wall_ms: Callable[[], int],
     known: Callable[[], str | None] | None = None,
 ) -> GroupCommits:
-    """Return the group's commits in this cluster. UsageError without a Kafka client, and for what is no address.
+    """Return the group's commits in this cluster. Raises UsageError without a Kafka client, and for an address that is
+    none.
 
-    `known` returns the cluster's id as the member was told it, None before.
+    `known` returns the cluster's id as the member was told it, or None before.
     """
     librdkafka()
     check_servers(bootstrap_servers)
@@ -48,28 +50,27 @@ def kafka_commits(
 
 
 def request_ms(patience_ms: int) -> int:
-    """Return how long one request may take, of a member that waits for so long. Of a longer one nobody takes the
-    answer."""
+    """Return how many ms one request may take for a member with this patience. Nobody uses a later answer."""
     return max(TIMEOUT_MS_MIN, min(TIMEOUT_MS, patience_ms - LATE_MS))
 
 
 class GroupCommits:
-    """The commits of one group. The functions run on one thread; `close` may be called by another one."""
+    """The commits of one group. The functions run on one thread. Another thread may call `close`."""
 
     def __init__(self, store: Store, wall_ms: Callable[[], int]) -> None:
-        """`wall_ms`: the clock whose time stands in each commit, for people."""
+        """`wall_ms` is the clock whose time is written into each commit, for people."""
         self._store, self._wall_ms = store, wall_ms
 
     def functions(self) -> dict[str, Callable[[Any], Any]]:
-        """What a worker serves, by name (`core.member.log`)."""
+        """The functions that a worker calls, by name (`core.member.log`)."""
         return {"read": self.read, "commit": self.commit}
 
     def read(self, partitions: tuple[TopicPartition, ...]) -> Commits:
-        """Return the commits of these partitions; those without one are left out."""
+        """Return the commits of these partitions. Partitions without a commit are left out."""
         return self._store.read(partitions)
 
     def commit(self, commits: Commits) -> CommitOutcome:
-        """Commit these, with the time. What cannot even be sent is refused."""
+        """Commit these, with the time. Commits that cannot be sent are refused."""
         now_ms = self._wall_ms()
         stamped = {
             partition: commit if commit.stamp is None else replace(commit, stamp=replace(commit.stamp, at_ms=now_ms))
@@ -81,5 +82,5 @@ class GroupCommits:
             return CommitOutcome(refused=dict.fromkeys(commits, error))
 
     def close(self) -> None:
-        """End the client, if there is one. A request that is under way, or is made later, ends with an error."""
+        """End the client, if there is one. A request under way, or a later one, ends with an error."""
         self._store.close()

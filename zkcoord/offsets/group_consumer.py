@@ -1,7 +1,7 @@
-"""The commits of one group, read and made by a Kafka consumer that never subscribes, so that it is no member there.
+"""Reads and makes the commits of one group with a Kafka consumer that never subscribes, so that it is no member there.
 
-An admin client would do the same, but librdkafka 2.16 may abort the whole process when a broker comes back after an
-admin request to a group's coordinator timed out (its issue 4605). A consumer's own requests take another way.
+An admin client could do the same. But librdkafka 2.16 may abort the whole process if a broker comes back after an admin
+request to a group's coordinator timed out (its issue 4605). A consumer's own requests go another way.
 """
 
 from __future__ import annotations
@@ -22,33 +22,35 @@ from zkcoord.kafka.same_cluster import LAST_SECONDS, SameCluster, ask_cluster
 from zkcoord.offsets.commit_parts import commits_in, native_parts, outcome_of, refusal
 from zkcoord.offsets.ports import Commits
 
-PAUSE_SECONDS = (0.000_2, 0.002)  # between two looks for answers: the first one, half as much more up to the last. (A
-# poll of librdkafka's that waits does not return when a commit is answered.)
+PAUSE_SECONDS = (0.000_2, 0.002)
+"""The first and the longest pause between two looks for answers; each pause is half as long again as the one before.
+(A waiting poll of librdkafka does not return when a commit is answered.)"""
 
-TIMEOUT_MS_MIN = 1_000  # of one request: a broker nearby answers in some ms, one far away in some hundred
+TIMEOUT_MS_MIN = 1_000  # for one request: a near broker answers in some ms, a distant one in some hundred ms
 
 Sent = tuple[TopicPartition, int, str | None]
-"""A commit: partition, offset, metadata. (The metadata has the time, so one that nobody answered is no later one.)"""
+"""A commit: partition, offset, metadata. (The metadata contains the time, so an unanswered commit differs from a later
+one.)"""
 
 
 @dataclass
 class _Client:
-    """A consumer of librdkafka's, and what was answered to its commits: None, or the KafkaError. (What one answers that
-    was replaced is nobody's.)"""
+    """A consumer of librdkafka, and the answers to its commits: None, or the KafkaError. (Answers to a replaced
+    consumer are ignored.)"""
 
     native: Any = None
     answers: dict[Sent, Any] = field(default_factory=dict)
 
     def note(self, error: Any, partitions: Any) -> None:
-        """Take in an answer."""
+        """Take in an answer to a commit."""
         self.answers |= {_sent(one): one.error or error for one in partitions}
 
 
 class GroupConsumer:
-    """Commits of one group in one Kafka cluster. `read` and `commit` belong to one thread, `close` to any.
+    """Commits of one group in one Kafka cluster. `read` and `commit` belong to one thread; any thread may call `close`.
 
-    Nothing is connected, and no Kafka client is made, before the first of them. Both raise UsageError when another
-    cluster has answered than the one that answered first; nothing is committed while that is not known.
+    Nothing is connected, and no Kafka client is made, before the first `read` or `commit`. Both raise UsageError if
+    another cluster has answered than the one that answered first. Nothing is committed while that is unknown.
     """
 
     def __init__(
@@ -60,7 +62,7 @@ class GroupConsumer:
         timeout_ms: int,
         known: Callable[[], str | None] | None = None,
     ) -> None:
-        """`known` returns the cluster's id as others have been told it; None: they have not."""
+        """`known` returns the cluster's id as others were told it, or None."""
         self._same = SameCluster(bootstrap_servers, config, known)
         self._group, self._servers, self._timeout_ms = group, bootstrap_servers, timeout_ms
         self._denied: Any = None  # the last KafkaError about credentials or rights
@@ -68,9 +70,10 @@ class GroupConsumer:
         self._settings |= {
             "group.id": group,
             "enable.auto.commit": "false",
-            "session.timeout.ms": str(timeout_ms),  # so long a commit waits in librdkafka for the group's coordinator
+            "session.timeout.ms": str(timeout_ms),  # how long a commit waits in librdkafka for the group's coordinator
             "socket.timeout.ms": str(timeout_ms),
-            "fetch.wait.max.ms": "0",  # nothing is fetched; librdkafka insists on a second less than above
+            # nothing is fetched; librdkafka requires a value at least a second below the one above
+            "fetch.wait.max.ms": "0",
         }
         self._renewed = Renewed(self._open, lambda client: end_apart(client.native.close))
 
@@ -82,7 +85,7 @@ class GroupConsumer:
         return client
 
     def read(self, partitions: Collection[TopicPartition]) -> Commits:
-        """Return the commits of these partitions; those without one are left out."""
+        """Return the commits of these partitions. Partitions without a commit are left out."""
         if not partitions:
             return {}
         told = self._renewed.ask(lambda client: self._read(client.native, partitions))
@@ -94,9 +97,9 @@ class GroupConsumer:
         return told
 
     def commit(self, commits: Commits) -> CommitOutcome:
-        """Commit these offsets, in requests that the broker's log takes; all of them under way at once.
+        """Commit these offsets, in requests that the broker's log accepts, all under way at once.
 
-        What is not answered in time is unknown, and may still land.
+        Commits without an answer in time are unknown: they may still take effect.
         """
         return self._renewed.ask(
             lambda client: self._commit_there(client, commits),
@@ -104,7 +107,7 @@ class GroupConsumer:
         )
 
     def _commit_there(self, client: _Client, commits: Commits) -> CommitOutcome:
-        """Commit to this cluster: before, it is looked whether it is, and behind the answers once more."""
+        """Commit to this cluster. The cluster is checked before, and again after the answers."""
         deadline = time.monotonic() + self._timeout_ms / 1000
         if not commits:
             return CommitOutcome()
@@ -122,12 +125,13 @@ class GroupConsumer:
         return outcome
 
     def _confirm(self, consumer: Any, topic: str, seconds: float) -> None:
-        """Return when what was answered until now is of this cluster: as a rule at once. UsageError if it is not."""
-        self._poll(consumer)  # tells of connections that have ended
+        """Return when all answers until now are known to come from this cluster, which is usual at once. Raises
+        UsageError if they do not."""
+        self._poll(consumer)  # reports connections that have ended
         self._same.confirm(lambda: self._cluster_id(consumer, topic, seconds))
 
     def _cluster_id(self, consumer: Any, topic: str, seconds: float) -> str | None:
-        """Ask for the cluster's id; in several waits, as `close` ends this, too."""
+        """Ask for the cluster's id. It waits in several short waits, so that `close` can end it."""
         module, deadline = librdkafka(), time.monotonic() + seconds
         waits = chain(CHECK_SECONDS, repeat(CHECK_SECONDS[-1]))
         while True:
@@ -163,7 +167,8 @@ class GroupConsumer:
         return self._told_apart(client.native, outcome, sent, max(0.0, deadline - time.monotonic()))
 
     def _told_apart(self, native: Any, outcome: CommitOutcome, sent: set[Sent], seconds: float) -> CommitOutcome:
-        """Look which partitions of a refused request were taken: librdkafka says of all what is wrong with one."""
+        """Find out which partitions of a refused request were taken: librdkafka reports the error of one partition for
+        all."""
         if len(outcome.refused) < 2:
             return outcome
         try:
@@ -175,7 +180,7 @@ class GroupConsumer:
         return replace(outcome, done=outcome.done | taken, refused=refused)
 
     def _ask(self, consumer: Any, partitions: Collection[TopicPartition], seconds: float) -> Any:
-        """Return what stands in Kafka of these, as librdkafka tells it."""
+        """Return Kafka's present commits of these partitions, as librdkafka reports them."""
         module = librdkafka()
         try:
             told = consumer.committed(list(map(native, sorted(partitions))), timeout=seconds)
@@ -186,15 +191,15 @@ class GroupConsumer:
         return told
 
     def close(self) -> None:
-        """End connections and threads: now, or when the request that is under way ends. Idempotent.
+        """End connections and threads: now, or when the request under way ends. Idempotent.
 
-        librdkafka sends a commit that has no answer three times, and its connections stay meanwhile: for three times
-        the timeout, on a thread that neither the caller nor the end of the program waits for.
+        librdkafka sends an unanswered commit three times, and keeps its connections meanwhile. That takes three times
+        the timeout, on a thread for which neither the caller nor the end of the program waits.
         """
         self._renewed.close()
 
     def _poll(self, consumer: Any) -> None:
-        """Let librdkafka call us. (Nothing is fetched: a message is an error about the group.)"""
+        """Let librdkafka call back. (Nothing is fetched, so a message is an error about the group.)"""
         message = consumer.poll(0)
         if message is not None and message.error() is not None:
             self._on_error(message.error())
@@ -208,7 +213,7 @@ class GroupConsumer:
         return refusal(error, doing, self._group, self._as_error)
 
     def _as_error(self, error: Any, doing: str) -> ZkcoordError:
-        """Blame the credentials for a request that had no answer because the brokers refuse them."""
+        """Turn the error into zkcoord's. It blames the credentials for a missing answer if the brokers refuse them."""
         known = translate(error, self._servers, doing)
         if self._denied is not None and isinstance(known, UnavailableError):
             return translate(self._denied, self._servers, doing)

@@ -1,7 +1,7 @@
-"""What a tool that writes offset nodes sets in Kafka as well, so that the group goes on from what it wrote.
+"""What a tool that writes offset nodes must also set in Kafka, so that the group continues from the written offsets.
 
-Consumers go on from other programs' commits, too: from those of old members, and in the store `kafka` from any that is
-behind. zkcoord's own commits need no care: a written node ends their tenure.
+Consumers also continue from other programs' commits: from those of old members, and in the store `kafka` from any that
+is lower. zkcoord's own commits need no care: a written node ends their tenure.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from zkcoord.offsets.reading import Kept
 
 
 def set_in_kafka(store: CommitStore, group: str, kept: Kept, offsets: Mapping[TopicPartition, int]) -> None:
-    """Commit these offsets where old consumers read them in Kafka, and in the place of other programs' commits.
+    """Commit these offsets where old consumers read them in Kafka, and in place of other programs' commits.
 
-    Call it before the nodes are written. Raises why Kafka does not tell or take them: some may be committed then, and
-    the same call repairs that.
+    Call it before the nodes are written. If Kafka does not answer or refuses, it raises the error. Some offsets may be
+    committed then; the same call repairs that.
     """
     commits: Commits = {} if kept.rule is Rule.ZOOKEEPER else store.read([group]).of(group)
 

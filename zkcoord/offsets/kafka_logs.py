@@ -10,11 +10,12 @@ from zkcoord.kafka.client import KafkaClient
 from zkcoord.offsets.verdict import Log
 from zkcoord.offsets.verify import Logs
 
-PARTITIONS = "\0"  # in a reason: those that it is told of
+PARTITIONS = "\0"  # stands for the partitions in the text of a reason
 
 
 def known_logs(client: KafkaClient, tell: Callable[[str], None] | None = None, timeout_ms: int | None = None) -> Logs:
-    """Return a function that asks Kafka for logs; `tell` is called with the reasons of those that it does not tell."""
+    """Return a function that asks Kafka for logs. `tell` is called with the reasons for those that Kafka does not
+    tell."""
 
     def ask(partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Log]:
         starts, _ = client.ask_offsets(partitions, "earliest", "read_uncommitted", timeout_ms)

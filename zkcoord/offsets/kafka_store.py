@@ -1,7 +1,8 @@
-"""Offsets of any consumer groups in Kafka, for tools: committed as consumers do it, asked for through the admin client.
+"""Offsets of any consumer groups in Kafka, for tools. They are committed as consumers do it, and read through the admin
+client.
 
-Only that tells all of a group's offsets, whatever topics they are of, and who uses the group id. Consumers do not need
-that, and use `group_consumer` alone.
+Only the admin client tells all of a group's offsets, whatever their topics, and who uses the group id. Consumers do not
+need that, and use only `group_consumer`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from zkcoord.offsets.ports import Commits, ReadCommits
 
 
 class KafkaCommits:
-    """A `zkcoord.offsets.ports.GroupStore` on one Kafka cluster. Safe for several threads."""
+    """A `zkcoord.offsets.ports.GroupStore` for one Kafka cluster. Several threads may use it."""
 
     def __init__(self, client: KafkaClient, *, timeout_ms: int = TIMEOUT_MS) -> None:
         self._client, self._timeout_ms = client, timeout_ms
@@ -38,7 +39,7 @@ class KafkaCommits:
         return ReadCommits(found=found, unknown=unknown)
 
     def commit(self, group: str, commits: Commits) -> CommitOutcome:
-        """Commit these offsets, as consumers do it."""
+        """Commit these offsets, as consumers do."""
         client, timeout_ms = self._client, max(TIMEOUT_MS_MIN, self._timeout_ms)
         known = client.cluster_id
         consumer = GroupConsumer(group, client.servers, client.config, timeout_ms=timeout_ms, known=lambda: known)
@@ -57,21 +58,21 @@ class KafkaCommits:
         return sorted(f"{one.client_id} on {one.host}" for one in answer.members)
 
     def forget(self, group: str) -> None:
-        """Remove the group, and with it all its commits."""
+        """Remove the group together with all its commits."""
         answer = self._ask("delete_consumer_groups", {group: group}, "delete the offsets of group {}")[group]
         if isinstance(answer, ZkcoordError) and not isinstance(answer, NoGroupError):
             raise answer
 
     def _ask(self, question: str, groups: Mapping[str, Any], doing: str) -> dict[str, Any]:
-        """Return the answer for each group, or why there is none: when the timeout is over, at the latest.
+        """Return, for each group, the answer or why there is none, at the latest when the timeout is over.
 
-        `doing`: what was asked, with {} for the group. The rest is as in `Coordinators.ask`.
+        `doing` describes the request, with {} for the group. The rest is as in `Coordinators.ask`.
         """
         module = librdkafka()
         answers: dict[str, Any] = {}
         try:
             told = self._client.coordinators.ask(question, groups, self._timeout_ms / 1000)
-        except ZkcoordError as error:  # it is about all of them
+        except ZkcoordError as error:  # it concerns all groups
             return dict.fromkeys(groups, error)
         for group in groups:
             try:

@@ -1,7 +1,7 @@
 """The text of exported offsets: the lines of Kafka's old tools (ExportZkOffsets, ImportZkOffsets), or JSON lines.
 
 A line of the old tools is the path of an offset's node in an old deployment, and the offset:
-`/consumers/g/offsets/t/0:7`. It is the same whatever the layout of the tree that it comes from or goes to.
+`/consumers/g/offsets/t/0:7`. It does not depend on the layout of the tree that the offsets come from or go to.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from zkcoord.tree.paths import LEGACY, partition_number
 LINES, JSON = "lines", "json"
 FORMATS = (LINES, JSON)
 LINE_MAX = 4_096
-"""Characters of one line: a group's and a topic's name, and two numbers."""
+"""Characters of one line: the names of a group and a topic, and two numbers."""
 
 TAKEN_BY = {
     re.compile(r'\{"zkcoord_backup"'): ". This is a backup: `zkcoord restore` takes it",
     re.compile(r'"?[^",/]+"?,[0-9]+,[0-9]+$'): ". `zkcoord group reset-offsets G --from-file FILE` takes such lines",
 }
-"""What takes other files that people have of zkcoord and of Kafka, by the beginning of a line of theirs."""
+"""Beginning of a line in another file of zkcoord or Kafka -> the command or tool that takes that file."""
 
 _LINE = re.compile(r"/consumers/([^/]+)/offsets/([^/]+)/([0-9]+):([0-9]{1,19})")
 
@@ -37,7 +37,7 @@ class Exported(NamedTuple):
 
 
 def written(exported: Exported, form: str) -> str:
-    """Return the offset as one line, without its end.
+    """Return the offset as one line, without the line end.
 
     >>> written(Exported("g", TopicPartition("t", 0), 7), LINES)
     '/consumers/g/offsets/t/0:7'
@@ -50,7 +50,8 @@ def written(exported: Exported, form: str) -> str:
 
 
 def parsed(line: str, number: int) -> Exported | None:
-    """Return the offset in a line of either format; None for a blank one. UsageError with the line's `number`."""
+    """Return the offset in a line of either format; None for a blank line. Raises UsageError that names the line's
+    `number`."""
     text = line.strip()
     if not text:
         return None

@@ -1,7 +1,8 @@
 """The only place that reads and writes the metadata of zkcoord's commits in Kafka: JSON, one object.
 
-Everybody may write metadata there. So what is not recognised is foreign, never an error. The commit's own offset stands
-in the metadata, too: a program that changes an offset and hands the metadata on has made a foreign commit.
+Any program may write metadata there. So unrecognised metadata makes a commit foreign, and is never an error. The
+metadata contains the commit's own offset, too: if a program changes an offset and keeps the metadata, the commit is
+foreign.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from zkcoord.errors import CorruptError, UsageError
 from zkcoord.tree.codec import compact, read_document
 
 MAX_BYTES = 4_096
-"""The default of the broker's `offset.metadata.max.bytes`."""
+"""Bytes: the default of the broker's `offset.metadata.max.bytes`."""
 
 KEY, VERSION = "zkcoord", 1
 
 
 def encode_metadata(commit: KafkaCommit, max_bytes: int = MAX_BYTES) -> str:
-    """Return the commit's metadata; "" for one without a stamp. A thread's name that does not fit is left out.
+    """Return the commit's metadata; "" if it has no stamp. A thread's name that does not fit is left out.
 
     UsageError when the rest does not fit: then a commit could never be recognised.
 
@@ -46,7 +47,7 @@ def encode_metadata(commit: KafkaCommit, max_bytes: int = MAX_BYTES) -> str:
 
 
 def decode_commit(offset: int, metadata: str | None) -> KafkaCommit:
-    """Return a commit as Kafka tells it. Without metadata of zkcoord, or of a newer zkcoord, it is foreign.
+    """Return a commit as Kafka reports it. Without zkcoord's metadata, or with that of a newer zkcoord, it is foreign.
 
     >>> decode_commit(7, "by hand")
     KafkaCommit(offset=7, stamp=None)

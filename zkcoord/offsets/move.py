@@ -1,9 +1,9 @@
-"""Moves one group from a tree to another: to another chroot, layout or ensemble. Both trees are asked at each step.
+"""Moves one group from one tree to another: to another chroot, layout or ensemble. Each step reads both trees.
 
 Each tree's record of the group says how far the move is. The source says `leaving` while the copy is made, and `gone`
-before the copy may be read; so never do both count. The copy says `arriving` until it may. What breaks off anywhere is
-run again, and goes on from what the records say. A second run takes over by writing its name into both records: every
-write checks the record of its own tree.
+before the copy may be read. So the two never count at the same time. The copy says `arriving` until it may be read. A
+move that broke off is run again, and continues from the state in the records. A second run takes over by writing its
+name into both records: every write checks the record of its own tree.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from zkcoord.tree.topic import decode_mark, mark_in_a_copy, topic_of
 from zkcoord.tree.writes import WRITE_BYTES, CheckNode, DeleteNode, parts
 
 AskKafka = Callable[[str], Commits]
-"""A group's commits in Kafka; raises when Kafka does not tell them."""
+"""Returns a group's commits in Kafka. Raises an error if Kafka does not tell them."""
 
 
 @dataclass(slots=True)
 class Moving:
-    """What a move did with one group, or would do."""
+    """The result of a move, or of a dry run, for one group."""
 
     offsets: int = 0
-    from_kafka: int = 0  # of them: the commit in Kafka counted
-    nodes: int = 0  # of the group that were made or set in the other tree, beside offsets
-    over: bool = False  # it was moved already
+    from_kafka: int = 0  # those of `offsets` for which the commit in Kafka counted
+    nodes: int = 0  # nodes that were created or set in the other tree, without offsets
+    over: bool = False  # True if it was moved before
     notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMove:
-    """One run for one group. `asked`: who asks, when, and the run's name, as in a request."""
+    """One run for one group. `asked` holds who asks, when, and the run's name, as in a request."""
 
     source: Side
     target: Side
@@ -64,7 +64,7 @@ class GroupMove:
     # before anything is written
 
     def survey(self) -> Moving:
-        """Look at both trees; UsageError with the reason when the group cannot be moved."""
+        """Look at both trees. Raises UsageError with the reason if the group cannot be moved."""
         _, record = self.source.record(self.group)
         self._refuse_source(record or DEFAULT_RECORD)
         if record is not None and record.moved is not None and record.moved.state is MoveState.GONE:
@@ -83,7 +83,7 @@ class GroupMove:
         return found
 
     def elsewhere(self) -> str:
-        """Say where the group is if it cannot be moved from here, since another move has it; "": it is here."""
+        """Say where the group is if another move keeps it from being moved from here; "": it is here."""
         _, record = self.source.record(self.group)
         return self._elsewhere(record or DEFAULT_RECORD)
 
@@ -106,7 +106,7 @@ class GroupMove:
             raise UsageError(f"group {self.group} was paused behind a reset that broke off: end the reset first")
 
     def _refuse_target(self) -> None:
-        """Nobody is there, unless this group was moved from there, or a copy was begun."""
+        """The target must have no such group, unless this group was moved from there, or a copy was begun."""
         _, there = self.target.record(self.group)
         if there is not None:
             self._may_arrive(there)
@@ -126,7 +126,7 @@ class GroupMove:
             raise UsageError(f"group {self.group} at {self.target.address} {moved.where()}: end that move first")
 
     def _look_at_topics(self, topics: set[str], notes: list[str]) -> None:
-        """A topic that is not there, or is another one, would have its offsets dropped."""
+        """Refuse topics that are missing in the target, or are others: their offsets would be dropped."""
         where = self.target.layout.topics
         (folder,) = children(self.target.tree.read, [where])
         if not folder.exists:
@@ -147,7 +147,7 @@ class GroupMove:
     # step by step
 
     def begin(self) -> MoveState:
-        """Write this run into the source's record, and ask for a pause. Returns how far an earlier run came."""
+        """Write this run into the source's record, and request a pause. Returns how far an earlier run came."""
 
         def edit(record: GroupRecord | None) -> GroupRecord:
             known = record or DEFAULT_RECORD
@@ -170,18 +170,18 @@ class GroupMove:
         return after.moved.state if after.moved is not None else MoveState.LEAVING
 
     def stopped(self) -> bool:
-        """True when nobody reads the group; UsageError when somebody does who cannot be paused.
+        """True when nobody reads the group. Raises UsageError if a reader cannot be paused.
 
-        A coordinator takes a pause back where old members cannot rebalance, and begins nothing there: beside the
-        tombstone, which was made once nobody read, nobody does.
+        Where old members cannot rebalance, a coordinator takes a pause back and begins nothing. Beside the tombstone,
+        which was created once nobody read, nobody reads.
         """
         readers = self._refuse_others()
         return readers.paused or not readers.ours or TOMBSTONE in readers.others
 
     def give_up(self, *, only_mine: bool = False) -> bool:
-        """Take a move back that has not ended: the group goes on where it was. False: none was begun.
+        """Take back a move that has not ended: the group continues where it was. False: no move was begun.
 
-        `only_mine`: leave one alone that another run has taken over.
+        `only_mine`: leave a move alone that another run has taken over.
         """
         path = self.source.layout.registration(self.group, TOMBSTONE)
 
@@ -201,7 +201,7 @@ class GroupMove:
         return self.source.edit(self.group, edit, lambda: self.source.removal(path)).moved is None
 
     def carry_out(self) -> Moving:
-        """Make the copy, and let it count; called when `stopped`."""
+        """Make the copy, and let it count. Call it once `stopped`."""
         found = Moving()
         self._keep_old_members_out()
         seen, wanted = self._counted()
@@ -216,7 +216,7 @@ class GroupMove:
         return found
 
     def open(self) -> None:
-        """Let the copy count: the last step, when the source's record says that the group is gone."""
+        """Let the copy count. This is the last step, after the source's record says that the group is gone."""
         path = self.target.layout.registration(self.group, TOMBSTONE)
 
         def edit(record: GroupRecord | None) -> GroupRecord:
@@ -224,7 +224,7 @@ class GroupMove:
                 raise UsageError(f"group {self.group} is gone from {self.target.address}: restore it from a backup")
             moved, left = record.moved, self._gone()
             if moved is None or left is None or (moved.state, moved.run) != (MoveState.ARRIVING, left.run):
-                return record  # another run was faster, and maybe others after it
+                return record  # another run was faster, and others may have come after it
             wish, done = (dict(fields) for fields in (record.wish, record.done))
             if not moved.paused:
                 wish[PAUSE] = None
@@ -234,13 +234,13 @@ class GroupMove:
         self.target.edit(self.group, edit, lambda: self.target.removal(path))
 
     def _gone(self) -> Moved | None:
-        """What the source's record says of a move that needs only to be opened, by its run; None: it does not."""
+        """The move in the source's record, if it must only be opened, by its run. None: it must not."""
         _, record = self.source.record(self.group)
         moved = None if record is None else record.moved
         return moved if moved is not None and moved.state is MoveState.GONE else None
 
     def _refuse_others(self) -> Readers:
-        """Return who may read the group; UsageError for consumers that are not zkcoord's."""
+        """Return who may read the group. Raises UsageError for consumers that are not zkcoord's."""
         readers = readers_of(self.source.tree.read, self.source.layout, self.group)
         others = [name for name in readers.others if name != TOMBSTONE]
         if others:
@@ -255,7 +255,7 @@ class GroupMove:
         return self._guard(self.target, MoveState.ARRIVING)
 
     def _guard(self, side: Side, state: MoveState) -> CheckNode:
-        """A check of the record; FencedError when it does not name this run any more."""
+        """A check of the record. Raises FencedError if the record does not name this run any more."""
         node, record = side.record(self.group)
         self._mine(None if record is None else record.moved, state, side)
         return CheckNode(node.path, -1 if node.stat is None else node.stat.version)
@@ -291,7 +291,7 @@ class GroupMove:
         return seen, found
 
     def _arrive(self) -> None:
-        """Make the record of the copy, which nobody reads yet."""
+        """Create the record of the copy, which nobody reads yet."""
         _, leaving = self.source.record(self.group)
         self._mine(None if leaving is None else leaving.moved, MoveState.LEAVING, self.source)
         if leaving is None or leaving.moved is None:
@@ -312,7 +312,7 @@ class GroupMove:
         self.target.edit(self.group, edit)
 
     def _copy_nodes(self) -> int:
-        """State, static members and marks; what the copy's coordinator has written over them stays."""
+        """Copy state, static members and marks. Nodes that the copy's coordinator has overwritten stay."""
         here, there, group = self.source.layout, self.target.layout, self.group
         marks, instances = children(self.source.tree.read, [here.marks(group), here.instances(group)])
         pairs = {here.state(group): there.state(group)}
@@ -332,7 +332,7 @@ class GroupMove:
         side.put_offsets(self.group, wanted, self._arriving)
 
     def _compare(self) -> None:
-        """Both trees hold the same, and nobody has read meanwhile."""
+        """Check that both trees hold the same, and that nobody has read meanwhile."""
         here, there = (
             read_group_offsets(side.tree.read, side.layout, self.group) for side in (self.source, self.target)
         )
@@ -346,7 +346,7 @@ class GroupMove:
             raise UnavailableError(f"group {self.group}: somebody wrote meanwhile ({what}): run it again")
 
     def _leave(self) -> None:
-        """From here on the copy counts: the group's record in the source is a tombstone."""
+        """Turn the group's record in the source into a tombstone. From here on the copy counts."""
 
         def edit(record: GroupRecord | None) -> GroupRecord:
             moved = None if record is None else record.moved
@@ -370,7 +370,7 @@ def _copied(layout: Layout, node: Node) -> bytes:
 
 
 def _behind(layout: Layout, present: Node, wanted: bytes) -> bool:
-    """True when the copy's node must be written. What its coordinator makes of a mark or a state is as good."""
+    """True when the copy's node must be written. A mark or state that its coordinator has written is as good."""
     address = layout.parse(present.path)
     if not present.exists or address is None or address.place not in (Place.MARK, Place.STATE):
         return present.data != wanted or not present.exists

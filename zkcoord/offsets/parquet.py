@@ -10,13 +10,13 @@ from typing import Any, Self
 from zkcoord.errors import UsageError
 
 ROWS_MAX = 50_000
-"""Rows of one row group: what is in memory until it is written."""
+"""Rows of one row group, which are in memory until they are written."""
 
 
 class ParquetFile:
-    """A new Parquet file; use it with `with`. `columns`: name -> "text", "number" or "time" (milliseconds, UTC).
+    """A new Parquet file, to be used with `with`. `columns` maps a name to "text", "number" or "time" (ms, UTC).
 
-    UsageError when the file is there already or cannot be made, or pyarrow is not installed.
+    Raises UsageError if the file exists or cannot be created, or pyarrow is not installed.
     """
 
     def __init__(self, path: str, columns: Mapping[str, str]) -> None:
@@ -36,7 +36,7 @@ class ParquetFile:
         self._writer = parquet.ParquetWriter(self._file, self._schema)
 
     def write(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Add rows; of each the columns count."""
+        """Add rows. Only the named columns of each are written."""
         self._rows += rows
         while len(self._rows) >= ROWS_MAX:
             self._flush(ROWS_MAX)

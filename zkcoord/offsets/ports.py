@@ -1,4 +1,4 @@
-"""The interfaces of the two stores: offsets of groups in Kafka, read and committed; ZooKeeper for tools."""
+"""The interfaces of the two stores: reading and committing groups' offsets in Kafka, and ZooKeeper for tools."""
 
 from __future__ import annotations
 
@@ -18,40 +18,41 @@ Commits = Mapping[TopicPartition, KafkaCommit]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadCommits:
-    """Group -> its commits (empty: Kafka knows none), and for every other group why they are not known."""
+    """Group -> its commits (empty: Kafka has none), and for each other group why they are not known."""
 
     found: Mapping[str, Commits]
     unknown: Mapping[str, ZkcoordError]
 
     def of(self, group: str) -> Commits:
-        """Return the group's commits; raises why they are not known."""
+        """Return the group's commits. Raises the error if they are not known."""
         if group in self.unknown:
             raise self.unknown[group]
         return self.found[group]
 
 
 class CommitStore(Protocol):
-    """Offsets of consumer groups in Kafka. Raises nothing that concerns single groups or partitions."""
+    """Offsets of consumer groups in Kafka. Errors about single groups or partitions are not raised, but returned."""
 
     def read(self, groups: Collection[str]) -> ReadCommits:
-        """Return all commits of these groups; one request a group, all of them at once."""
+        """Return all commits of these groups, with one request for each group, all under way at once."""
 
     def commit(self, group: str, commits: Commits) -> CommitOutcome:
         """Commit these offsets. Kafka refuses while a consumer of Kafka's own protocol uses the group id."""
 
 
 class GroupStore(CommitStore, Protocol):
-    """A `CommitStore` that also knows who else uses a group id in Kafka. Raises what it cannot do."""
+    """A `CommitStore` that also knows who else uses a group id in Kafka. It raises errors."""
 
     def users(self, group: str) -> Sequence[str]:
         """Return the consumers of Kafka's own protocol in this group, for people."""
 
     def forget(self, group: str) -> None:
-        """Remove all commits of this group; nothing if there are none. Kafka refuses while such a consumer is there."""
+        """Remove all commits of this group, if there are any. Kafka refuses while a consumer of its own protocol is in
+        the group."""
 
 
 class OffsetTree(Protocol):
-    """ZooKeeper, as the tools that write offsets need it; each call waits for its answer."""
+    """ZooKeeper, as tools that write offsets need it. Each call waits for its answer."""
 
     def read(self, reads: Sequence[Read]) -> tuple[Node, ...]: ...
 

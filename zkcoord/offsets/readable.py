@@ -1,4 +1,5 @@
-"""Reads around the nodes that a tool may not read, so that it can name all of them, and go on where that is right."""
+"""Reads around nodes that a tool may not read, so that it can name all of them, and can continue where that is
+right."""
 
 from __future__ import annotations
 
@@ -13,20 +14,20 @@ from zkcoord.tree.paths import Layout
 from zkcoord.tree.snapshot import Node, Read
 
 GROUPS_MAX = 20
-"""Groups that have a line of their own: a user without any right may read none of any number."""
+"""Number of groups that have a line of their own: a user without any right may read none of any number."""
 
 
 class Readable:
-    """What can be read of a tree. A node that may not be read is answered as one that is not there: whoever asks must
-    look at `problem` or `refuse` before that counts."""
+    """The readable part of a tree. A node that may not be read is returned as a missing one: the caller must check
+    `problem` or `refuse` before it uses that."""
 
     def __init__(self, read: Reading, layout: Layout) -> None:
         self._read, self._layout = read, layout
         self._refused: set[Read] = set()
-        self._found: dict[str, dict[str, dict[str, None]]] = {}  # group, "" for none -> why -> paths
+        self._found: dict[str, dict[str, dict[str, None]]] = {}  # group ("" for none) -> reason -> paths
 
     def read(self, reads: Sequence[Read]) -> tuple[Node, ...]:
-        """As of a tree, but a right that is missing is no error."""
+        """Do the same as a tree's `read`, except that a missing right is no error."""
         while True:
             asked = [each for each in reads if each not in self._refused]
             try:
@@ -42,11 +43,12 @@ class Readable:
             return tuple(Node(each.path, each.kind, None) if each in gone else next(nodes) for each in reads)
 
     def problem(self, group: str) -> UsageError | None:
-        """Return which nodes of the group could not be read, and who must act; None: all could."""
+        """Return which nodes of the group could not be read, and who must act. None: all could be read."""
         return UsageError(self._text(group)) if group in self._found else None
 
     def refuse(self, so: str) -> None:
-        """UsageError that names groups, and some nodes of each, if any node could not be read. `so`: what follows."""
+        """If any node could not be read, raises UsageError that names groups, and some nodes of each. `so`: what
+        follows from it."""
         if not self._found:
             return
         number = sum(len(paths) for whys in self._found.values() for paths in whys.values())

@@ -1,4 +1,4 @@
-"""Reads what ZooKeeper holds of the offsets of many groups, in either layout, some groups at a time."""
+"""Reads the offsets of many groups from ZooKeeper, in either layout, some groups at a time."""
 
 from __future__ import annotations
 
@@ -20,46 +20,46 @@ from zkcoord.tree.snapshot import Node
 from zkcoord.tree.topic import decode_mark
 
 GROUPS_LISTED = 25
-"""Groups whose topics and partitions are listed together."""
+"""Number of groups whose topics and partitions are listed together."""
 
 PARTITIONS_AT_ONCE = 20_000
-"""Partitions whose offsets are in memory together (but one group is read whole): about 20 MB."""
+"""Partitions whose offsets are in memory together (but a group is always read as a whole): about 20 MB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetSeen:
-    """An offset's node as read: who wrote it when is the server's clock, for people."""
+    """An offset's node as it was read. The time of its last write is by the server's clock, for people."""
 
     node: OffsetNode
     version: int
     written_ms: int
-    problem: str | None = None  # why nobody can read it as an offset
+    problem: str | None = None  # why it cannot be read as an offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSeen:
-    """One group: its offsets, who holds its partitions, and how its two stores are read."""
+    """One group: its offsets, the owners of its partitions, and how its two stores are read."""
 
     group: str
     rule: Rule
-    store: str  # the record's; of a group without a record "old"
+    store: str  # that of the record; "old" if there is no record
     offsets: Mapping[TopicPartition, OffsetSeen]
     owners: Mapping[TopicPartition, str] = field(default_factory=dict)
     incarnations: Mapping[str, int] = field(default_factory=dict)  # topic -> number; missing: not known
     problem: CorruptError | None = None  # why its record cannot be read
-    larger_counts: bool = False  # for old members, which may come: those that commit to both stores
+    larger_counts: bool = False  # old members, which may come, commit to both stores and use the larger offset
 
     def node(self, partition: TopicPartition) -> OffsetNode | None:
-        """Return the partition's offset node; None: there is none."""
+        """Return the partition's offset node. None: there is none."""
         found = self.offsets.get(partition)
         return None if found is None else found.node
 
     def counts(
         self, partition: TopicPartition, commit: KafkaCommit | None, tree: str, rule: Rule | None = None
     ) -> int | None:
-        """Return the partition's offset that counts beside this commit in Kafka; None: the reset policy decides.
+        """Return the partition's offset that counts beside this commit in Kafka. None: the reset policy decides.
 
-        `tree`: this tree's id; `rule`: another one than the group's present one.
+        `tree` is this tree's id. `rule` replaces the group's present rule.
         """
         incarnation = self.incarnations.get(partition.topic, 0)
         return counted(rule or self.rule, self.node(partition), commit, tree=tree, incarnation=incarnation).offset
@@ -80,9 +80,9 @@ class Kept(NamedTuple):
     """How a group keeps its offsets, by its record."""
 
     rule: Rule
-    store: str  # the record's; of a group without a record "old"
-    larger_counts: bool  # for old members, which may come: those that commit to both stores
-    strangers_count: bool  # its consumers may go on from commits in Kafka that are not zkcoord's
+    store: str  # that of the record; "old" if there is no record
+    larger_counts: bool  # old members, which may come, commit to both stores and use the larger offset
+    strangers_count: bool  # its consumers may continue from commits in Kafka that are not zkcoord's
 
 
 def kept_by(layout: Layout, record: GroupRecord | None) -> Kept:
@@ -95,7 +95,7 @@ def kept_by(layout: Layout, record: GroupRecord | None) -> Kept:
 
 
 def read_group_offsets(read: Reading, layout: Layout, group: str) -> GroupSeen:
-    """Return one group; CorruptError when its record cannot be read."""
+    """Return one group. Raises CorruptError if its record cannot be read."""
     ((seen,),) = read_offsets(read, layout, [group])
     if seen.problem is not None:
         raise seen.problem
@@ -174,7 +174,7 @@ def _group(
 
 
 def _by_partition(topics: Mapping[str, Mapping[str, Node]]) -> dict[TopicPartition, Node]:
-    """Nodes whose names are no partitions are somebody else's."""
+    """The nodes by partition. Nodes whose names are no partitions belong to somebody else, and are left out."""
     found = {
         TopicPartition(topic, number): node
         for topic, nodes in topics.items()

@@ -1,7 +1,7 @@
-"""Restores a backup: makes what is missing, and sets offsets. Never an offset backwards, unless somebody asks for it.
+"""Restores a backup: it creates missing nodes, and sets offsets. It never sets an offset back unless that is requested.
 
-Of a group come back: what people decided, what coordinators remember, the topics' marks, and offsets. Registrations,
-owners, channels and commands do not: consumers that join again make them anew.
+Restored are, for each group, what people decided, what coordinators remember, the topics' marks, and offsets.
+Registrations, owners, channels and commands are not restored: consumers create them when they join again.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from zkcoord.tree.writes import CreateNode, SetNode, Transaction
 OWN = (ROOT, EPOCH, SCHEMA, CANDIDATES, RECORDS)
 
 MADE = (Place.RECORD, Place.STATE, Place.INSTANCES, Place.INSTANCE, Place.MARK)
-"""Nodes of a group that are made when they are missing, and left alone when they are there."""
+"""Nodes of a group that are created if they are missing, and left alone if they exist."""
 
 
 @dataclass(slots=True)
 class LeftOut:
-    """How many offsets were left out, and the first of them."""
+    """Number of offsets that were left out, and the first of them."""
 
     count: int = 0
     named: list[TopicPartition] = field(default_factory=list)
@@ -59,23 +59,25 @@ class LeftOut:
 
 @dataclass(slots=True)
 class Restored:
-    """What a restore did with one group, or would do."""
+    """The result of a restore, or of a dry run, for one group."""
 
-    nodes: int = 0  # that were made, beside offsets
-    offsets: int = 0  # in the backup
+    nodes: int = 0  # number of created nodes, without offsets
+    offsets: int = 0  # number in the backup
     created: int = 0
     raised: int = 0
     lowered: int = 0
-    kept: LeftOut = field(default_factory=LeftOut)  # they are further in the tree
+    kept: LeftOut = field(default_factory=LeftOut)  # offsets that are further in the tree
     other_topic: LeftOut = field(default_factory=LeftOut)  # the topic was created again since the backup
     unreadable: int = 0
-    in_kafka: bool = False  # it commits to Kafka, too: of offsets that are made, what it committed since counts no more
-    strangers_count: bool = False  # it may go on from other programs' commits in Kafka, whatever its nodes say
+    in_kafka: bool = False
+    # it commits to Kafka, too: where an offset's node is created, commits since the backup do not count any more
+    strangers_count: bool = False  # it may continue from other programs' commits in Kafka, whatever its nodes hold
 
 
 @dataclass(slots=True)
 class Restore:
-    """One restore of one file. `groups`: only these, None: all. `obstacles`: what a dry run found that refuses it."""
+    """One restore of one file. `groups`: only these; None: all. `obstacles`: why a dry run found that it would be
+    refused."""
 
     tree: OffsetTree
     layout: Layout
@@ -83,14 +85,15 @@ class Restore:
     rewind: bool = False
     dry_run: bool = False
     done: dict[str, Restored] = field(default_factory=dict)
-    obstacles: dict[str, str] = field(default_factory=dict)  # group -> what, and who must act
-    _copy: bool = True  # into another tree than the one that was backed up
+    obstacles: dict[str, str] = field(default_factory=dict)  # group -> obstacle, with who must act
+    _copy: bool = True  # True if the tree is not the one that was backed up
     _incarnations: dict[tuple[str, str], int] = field(default_factory=dict)  # (group, topic) -> number in the backup
-    _records: dict[str, bytes] = field(default_factory=dict)  # group -> in the backup
+    _records: dict[str, bytes] = field(default_factory=dict)  # group -> its record in the backup
 
     def survey(self, saved: Iterable[Saved]) -> None:
-        """Look through the backup first; UsageError for a group that is not in the backup, and unless it is a dry run,
-        while anybody is registered in a group that would be restored, a tool moves it, or it went to another tree."""
+        """Look through the backup first. Raises UsageError for a group that is not in the backup. Unless it is a dry
+        run, also raises it while a consumer is registered in a group to be restored, or if a tool is moving the group,
+        or it went to another tree."""
         names: set[str] = set()
         (schema,) = data(self.tree.read, [SCHEMA])
         for each in saved:
@@ -124,8 +127,8 @@ class Restore:
             self.obstacles[group] = str(error)
 
     def _without_members(self, group: str) -> Readers:
-        """Return what is known of the group; UsageError while anybody is registered in it, a tool moves it, or it
-        went to another tree."""
+        """Return the readers of the group. Raises UsageError while a consumer is registered in it, a tool moves it, or
+        it went to another tree."""
         readers = readers_of(self.tree.read, self.layout, group)
         self._refuse_moved(group)
         members = (*readers.ours, *readers.others)
@@ -137,8 +140,9 @@ class Restore:
         return readers
 
     def _refuse_moved(self, group: str) -> None:
-        """What a restore writes behind the comparison of a move, in either tree, nobody would see; and what stands here
-        of a group that went elsewhere nobody reads. (A move that the backup has, too, comes back with it.)"""
+        """Refuse a group that a move concerns. After a move's comparison nobody would see the restored data, in either
+        tree. Of a group that went elsewhere, nobody reads the data here. (A move that is also in the backup comes back
+        with it.)"""
         (present,) = data(self.tree.read, [self.layout.record(group)])
         moved = _moved(present.data)
         if moved is not None and moved != _moved(self._records.get(group, b"")):
@@ -147,7 +151,8 @@ class Restore:
             raise UsageError(f"group {group} {moved.where()}: {how}, or restore other groups (--group)")
 
     def _kept(self, group: str) -> Kept | None:
-        """By the record as it will be: what is there stays. None: nobody can parse it."""
+        """How the group keeps its offsets, by its record after the restore: an existing record stays. None: the record
+        cannot be parsed."""
         (present,) = data(self.tree.read, [self.layout.record(group)])
         text = present.data if present.exists else self._records.get(group, b"")
         with suppress(CorruptError):
@@ -155,7 +160,7 @@ class Restore:
         return None
 
     def carry_out(self, saved: Iterable[Saved]) -> None:
-        """Make the nodes in the order of the backup, then set the offsets; may be run again when it broke off."""
+        """Create the nodes in the order of the backup, then set the offsets. It may be run again if it broke off."""
         rest = iter(saved)
         while part := list(islice(rest, NODES_AT_ONCE)):
             offsets: dict[str, dict[TopicPartition, int]] = {}
@@ -204,7 +209,7 @@ class Restore:
         other = {topic for topic in {p.topic for p in wanted} if self._is_other(group, topic)}
         report.other_topic.add([p for p in wanted if p.topic in other])
         own = {p: offset for p, offset in wanted.items() if p.topic not in other}
-        tenure = by_tenure(self.tree.read, self.layout, group)  # then what stands in Kafka may be further than any node
+        tenure = by_tenure(self.tree.read, self.layout, group)  # then a commit in Kafka may be further than any node
         found = changes(self.tree.read, self.layout, group, own, own if tenure and self.rewind else ())
 
         def due(change: Change) -> bool:
@@ -225,7 +230,7 @@ class Restore:
             report.raised += change.before is not None and change.after > change.before
 
     def _is_other(self, group: str, topic: str) -> bool:
-        """True when the tree's mark counts another incarnation of the topic than the backup's."""
+        """True when the tree's mark names another incarnation of the topic than the backup's."""
         backed_up = self._incarnations.get((group, topic))
         (node,) = data(self.tree.read, [self.layout.mark(group, topic)])
         present = _incarnation(node.data)
@@ -233,10 +238,10 @@ class Restore:
 
 
 def first_nodes(tree: OffsetTree, saved: Iterable[Saved], layout: Layout, tree_id: str) -> None:
-    """Make the nodes of the tree itself, its schema last: before it nobody is elected, and nobody joins.
+    """Create the nodes of the tree itself. The schema comes last: before it nobody is elected, and nobody joins.
 
-    A tree that is made here, or that has no id, gets `tree_id`: what names the tree of the backup does not count in
-    the copy. A tree that is there keeps its id.
+    A tree that is created here, or has no id, gets `tree_id`: references to the backup's tree do not count in the copy.
+    An existing tree keeps its id.
     """
     own = {each.path: each.data for each in saved if each.path in (*OWN, layout.groups)}
     schema = own.pop(SCHEMA, None)
@@ -264,9 +269,9 @@ def _same_tree(saved: bytes, present: bytes) -> bool:
 
 
 def _quiet(layout: Layout, saved: Saved, copy: bool) -> bytes:
-    """The node's data; of a record without requests, whose tools are gone; of a mark in a copy without zxids.
+    """The node's data. A record loses its requests, whose tools are gone. A mark in a copy loses its zxids.
 
-    A group that was handed over to Kafka's consumers stays so: these may read it.
+    A group that was handed over to Kafka's consumers stays handed over, since these may read it.
     """
     address = layout.parse(saved.path)
     if address is not None and address.place is Place.MARK and copy:
@@ -294,7 +299,7 @@ def _incarnation(text: bytes) -> int | None:
 
 
 def _create(tree: OffsetTree, node: CreateNode) -> None:
-    """Make a node; whoever was faster is welcome."""
+    """Create a node. It is fine if somebody else has created it."""
     _write(tree, node, welcome="NodeExists")
 
 

@@ -1,4 +1,4 @@
-"""One of the two trees between which a group is moved, and what is written there: by version, and read again."""
+"""One of the two trees between which a group is moved, and the writes to it: by version, and read again."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from zkcoord.tree.writes import WRITE_BYTES, CheckNode, CreateNode, DeleteNode, 
 WHY = "a move"
 
 Guard = Callable[[], CheckNode]
-"""Returns a check of the record that allows the writing, or raises."""
+"""Returns a check of the record that allows the writing, or raises an error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """A tree; `address` is for people."""
+    """A tree. `address` is for people."""
 
     tree: OffsetTree
     layout: Layout
@@ -33,7 +33,7 @@ class Side:
     address: str
 
     def record(self, group: str) -> tuple[Node, GroupRecord | None]:
-        """Return the group's record and its node, None if there is none; CorruptError with its path."""
+        """Return the group's record and its node; None if there is no record. Raises CorruptError with the path."""
         (node,) = data(self.tree.read, [self.layout.record(group)])
         if not node.exists:
             return node, None
@@ -48,7 +48,8 @@ class Side:
         change: Callable[[GroupRecord | None], GroupRecord],
         more: Callable[[], Sequence[Write]] = tuple,
     ) -> GroupRecord:
-        """Change the record, and return it. `more`: what goes along with it, read anew at each attempt."""
+        """Change the record, and return it. `more` returns writes of the same multi; it is called again at each
+        attempt."""
         for _ in range(ATTEMPTS_MAX):
             node, before = self.record(group)
             after = change(before)
@@ -66,7 +67,7 @@ class Side:
     def put(
         self, wanted: Mapping[str, bytes], guard: Guard, due: Callable[[Node], bool] = lambda node: not node.exists
     ) -> int:
-        """Make or set the nodes that are `due`, and their parents, once each; return how many that were."""
+        """Create or set the nodes that are `due`, and their parents, once each. Return how many were due."""
         done: set[str] = set()
         for _ in range(ATTEMPTS_MAX):
             nodes = {node.path: node for node in data(self.tree.read, list(wanted)) if node.path not in done}
@@ -90,8 +91,8 @@ class Side:
         raise UnavailableError(f"{self.address}: others write the same nodes meanwhile: try again")
 
     def put_offsets(self, group: str, wanted: Mapping[TopicPartition, int], guard: Guard) -> None:
-        """Make the group's offsets count here. The coordinator's answer to the pause changes the record, too, and of a
-        group without members nobody waits for it: then the `guard` is asked again."""
+        """Make the group's offsets count here. The coordinator's answer to the pause changes the record, too, and for a
+        group without members nobody waits for that answer: then the `guard` is called again."""
         for _ in range(ATTEMPTS_MAX):
             try:
                 write_offsets(self.tree, self.layout, group, wanted, guard=[guard()], why=WHY)
@@ -101,12 +102,12 @@ class Side:
         raise UnavailableError(f"{self.layout.record(group)} at {self.address}: others changed it meanwhile: try again")
 
     def removal(self, path: str) -> Sequence[Write]:
-        """Return the writes that remove a node without children, if it is there."""
+        """Return the writes that remove a node without children, if it exists."""
         (node,) = data(self.tree.read, [path])
         return () if node.stat is None else (DeleteNode(path, node.stat.version),)
 
     def commit(self, writes: tuple[Write, ...]) -> bool:
-        """Send one multi; False: read again. UsageError where another attempt would be in vain."""
+        """Send one multi. False: read again. Raises UsageError if another attempt would be useless."""
         done = self.tree.commit(Transaction(writes=writes, why=WHY))
         if done.reason == "NoAuth":
             path = writes[max(done.failed_at, 0)].path

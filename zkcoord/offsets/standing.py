@@ -1,4 +1,4 @@
-"""Says which partitions have offsets that matter: those of topics that stand."""
+"""Finds the partitions whose offsets matter: those of existing topics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zkcoord.tree.topic import topic_of
 
 
 def standing(read: Reading, layout: Layout, told: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
-    """Return the partitions that Kafka has told, and those of the tree's topics.
+    """Return the partitions that Kafka told, and those of the tree's topics.
 
     A broker that has just started answers before it knows its topics. By its answer alone no offset would matter.
     """

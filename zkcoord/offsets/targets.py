@@ -1,4 +1,4 @@
-"""Computes to which offsets a group is reset: by its position, its logs, a time, or a file. Pure."""
+"""Computes the offsets to which a group is reset: by its position, its logs, a time, or a file. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zkcoord.tree.paths import partition_number
 
 
 class Where(Enum):
-    """What an offset is computed from; the names are those of kafka-consumer-groups."""
+    """The origin of a new offset. The names are those of kafka-consumer-groups."""
 
     EARLIEST = "to-earliest"
     LATEST = "to-latest"
@@ -28,14 +28,15 @@ class Where(Enum):
 
 
 class Goal(NamedTuple):
-    """Where to; `number` is the offset, the shift, or the time in milliseconds since 1970."""
+    """A target. `number` is the offset, the shift, or the time in ms since 1970."""
 
     where: Where
     number: int = 0
 
 
 class Move(NamedTuple):
-    """One partition whose offset changes. `before`: the one that counted, in whichever store; None: none did."""
+    """One partition whose offset changes. `before` is the offset that counted, in whichever store; None: there was
+    none."""
 
     partition: TopicPartition
     before: int | None
@@ -46,14 +47,14 @@ NOTHING: Mapping[TopicPartition, int | None] = {}
 
 
 class Targets(NamedTuple):
-    """The new offsets, what people should know of them, and the offsets that counted before."""
+    """The new offsets, notes for people, and the offsets that counted before."""
 
     offsets: dict[TopicPartition, int]
     notes: list[str]
     before: Mapping[TopicPartition, int | None] = NOTHING
 
     def moves(self) -> list[Move]:
-        """Return what changes for the group's consumers, in order."""
+        """Return the changes for the group's consumers, in order."""
         found = (Move(p, self.before.get(p), after) for p, after in sorted(self.offsets.items()))
         return [move for move in found if move.before != move.after]
 
@@ -70,7 +71,7 @@ def targets(
 ) -> Targets:
     """Return the new offset of each partition with a log, within that log.
 
-    `current` holds the offsets that count now; `found` those of the time, or of the file.
+    `current` holds the offsets that count now. `found` holds those of the time, or of the file.
     """
     offsets: dict[TopicPartition, int] = {}
     without: list[TopicPartition] = []
@@ -87,7 +88,7 @@ def targets(
 
 
 def _notes(outside: Sequence[str], without: Sequence[TopicPartition]) -> Iterator[str]:
-    """Say once of each kind what becomes of partitions that cannot have what was asked for, and name some."""
+    """Describe, once for each kind, what happens to partitions for which the request is impossible, and name some."""
     if outside:
         yield f"{count(len(outside), 'offset')} outside of the log, so its start or end is taken: {some(outside)}"
     if without:
@@ -109,7 +110,7 @@ def _wanted(goal: Goal, current: int | None, log: Log, found: int | None) -> int
 
 
 def chosen(words: Iterable[str], partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Return the partitions that `--topic T[:p,p]` names, of those that exist; UsageError for one that does not.
+    """Return the existing partitions that `--topic T[:p,p]` names. Raises UsageError for a missing one.
 
     >>> chosen(["t:1", "u"], [TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)])
     [TopicPartition(topic='t', partition=1), TopicPartition(topic='u', partition=0)]
@@ -133,7 +134,7 @@ def chosen(words: Iterable[str], partitions: Iterable[TopicPartition]) -> list[T
 
 def from_file(lines: Iterable[str], group: str) -> dict[TopicPartition, int]:
     """Return the offsets in a file: rows of kafka-consumer-groups (`topic,partition,offset`), or an export's lines of
-    this group; UsageError for any other line, and for a file without an offset of the group."""
+    this group. Raises UsageError for any other line, and for a file without an offset of the group."""
     offsets: dict[TopicPartition, int] = {}
     for number, line in enumerate(lines, start=1):
         text = line.strip()

@@ -18,7 +18,7 @@ from zkcoord.core.tenure import (
 
 
 class Verdict(Enum):
-    """What the comparison found. Ahead and behind say where Kafka stands, seen from ZooKeeper."""
+    """The result of a comparison. "Ahead" and "behind" describe Kafka compared with ZooKeeper."""
 
     EQUAL = "equal"
     BEHIND = "behind"
@@ -32,7 +32,7 @@ class Verdict(Enum):
 
 
 class Log(NamedTuple):
-    """A partition's log: its first offset, and its end (not included)."""
+    """A partition's log: its first offset, and its end (exclusive)."""
 
     start: int
     end: int
@@ -66,7 +66,7 @@ def judge(
     held: bool = False,
     log: Log | None = None,
 ) -> Judged:
-    """Judge one partition that at least one store knows. `held`: somebody owns it. `log` None: it is not known."""
+    """Judge one partition that at least one store knows. `held`: a consumer owns it. `log` None: it is not known."""
     counts = counted(rule, node, commit, tree=tree, incarnation=incarnation)
     if counts.offset is not None and log is not None and not log.start <= counts.offset <= log.end:
         where = "behind the end" if counts.offset > log.end else "before the start"
@@ -108,7 +108,7 @@ def _by_value(rule: Rule, node: OffsetNode | None, commit: KafkaCommit) -> tuple
 def _beside(
     node: OffsetNode, commit: KafkaCommit, *, same_topic: bool, tenure: bool, held: bool
 ) -> tuple[Verdict, str]:
-    """Both stores know the partition, and zkcoord's rule decides."""
+    """Judge a partition that both stores know, where zkcoord's rule decides."""
     here = -1 if node.offset is None else node.offset
     later = NEXT_COMMIT if held else NEXT_START
     if not same_topic:
@@ -129,5 +129,5 @@ def _beside(
 
 
 def source_name(counts: Counted) -> str | None:
-    """The store that counts, for people; None: neither."""
+    """The name of the store that counts, for people. None: neither."""
     return None if counts.source is Source.NONE else counts.source.value

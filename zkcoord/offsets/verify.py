@@ -1,4 +1,4 @@
-"""Compares both stores of many groups in batches; each store is asked for all groups of a batch together."""
+"""Compares both stores for many groups, in batches. Each store is asked for all groups of a batch together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zkcoord.tree.bulk import Reading
 from zkcoord.tree.paths import Layout
 
 Logs = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, Log]]
-"""Asks Kafka for logs; those that it does not know are left out."""
+"""Asks Kafka for logs. Logs that it does not know are left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,8 @@ class PartitionVerified:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupVerified:
-    """One group: all partitions of which a store has an offset, whoever holds them. `problem`: why it is not known."""
+    """One group: all partitions of which a store has an offset, whoever holds them. `problem`: why they are not
+    known."""
 
     group: str
     store: str
@@ -44,9 +45,9 @@ class GroupVerified:
 def verify(
     read: Reading, commits: CommitStore, logs: Logs, layout: Layout, groups: Sequence[str], *, tree: str = ""
 ) -> Iterator[GroupVerified]:
-    """Return the groups, in this order. A group that cannot be read does not end the others.
+    """Return the groups, in this order. A group that cannot be read does not stop the others.
 
-    Logs are asked for after the offsets: an offset that is committed meanwhile cannot seem to lie beyond its log.
+    Logs are requested after the offsets. So an offset that is committed meanwhile cannot seem to be beyond its log.
     """
     readable = Readable(read, layout)
     for batch in read_offsets(readable.read, layout, groups):

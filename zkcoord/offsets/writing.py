@@ -1,8 +1,9 @@
-"""Writes offsets of one group into ZooKeeper for a tool: by version, and only while nobody of ours reads.
+"""Writes offsets of one group into ZooKeeper for a tool: by version, and only while no zkcoord consumer reads.
 
-A tool checks first that nobody reads. Every multi then checks the group's record: whoever resumes the group or asks
-something else of it meanwhile ends the writing. A consumer that joins in between starts from what it finds; where the
-tool writes under it, its next commit is refused by the offset's version and it goes on from the tool's offset.
+A tool first checks that nobody reads. Then every multi checks the group's record, so if somebody resumes the group or
+makes another request meanwhile, the writing ends. A consumer that joins in between starts at the offset that it finds.
+If the tool then overwrites that offset, the consumer's next commit is refused by the offset's version, and it continues
+at the tool's offset.
 """
 
 from __future__ import annotations
@@ -29,32 +30,32 @@ from zkcoord.tree.snapshot import Node
 from zkcoord.tree.writes import WRITE_BYTES, CheckNode, CreateNode, SetNode, Transaction, Write, parts
 
 ATTEMPTS_MAX = 5
-"""How often a refused part is read and sent again: somebody else writes the same nodes only now and then."""
+"""How often a refused part is read and sent again: others write the same nodes only rarely."""
 
 NAMED_MAX = 3
 
 
 class RecordChangedError(UsageError):
-    """Somebody wrote the group's record since it was read: nothing of that multi was written."""
+    """Somebody wrote the group's record after it was read. Nothing of that multi was written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readers:
-    """Members of a group that may read: zkcoord's, and all others (old consumers, and what nobody can parse).
+    """Members of a group that may read: zkcoord's, and all others (old consumers, and unreadable registrations).
 
-    `guard` is checked by every write: it refuses once people ask something else of the group.
+    Every write checks `guard`, so it is refused once people make another request for the group.
     """
 
     ours: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
     paused: bool = False
-    elsewhere: str = ""  # why nobody may write its offsets: it is left to Kafka's consumers, or is in another tree
+    elsewhere: str = ""  # why its offsets must not be written: it is left to Kafka's consumers, or is in another tree
     guard: tuple[CheckNode, ...] = ()
 
     def refuse(self, group: str, *, force: bool = False, ours: str = "", others: str = "") -> None:
-        """UsageError that says who must act, unless nobody reads. `force`: old consumers do not matter.
+        """Raises UsageError that says who must act, unless nobody reads. `force`: ignore old consumers.
 
-        `ours` and `others` name a further way out for either kind of reader.
+        `ours` and `others` add a further way out to the text for each kind of reader.
         """
         self.refuse_elsewhere(group)
         if self.ours and not self.paused:
@@ -65,13 +66,14 @@ class Readers:
             raise UsageError(f"group {group} is read by {some(self.others, NAMED_MAX)}, {how}")
 
     def refuse_elsewhere(self, group: str) -> None:
-        """UsageError for a group that is left to Kafka's consumers, was moved to another tree, or is on its way."""
+        """Raises UsageError for a group that is left to Kafka's consumers, was moved to another tree, or is being
+        moved."""
         if self.elsewhere:
             raise UsageError(f"group {group} {self.elsewhere}")
 
 
 def readers_of(read: Reading, layout: Layout, group: str) -> Readers:
-    """Return who may read the group now; CorruptError with its path for a record that nobody can parse."""
+    """Return who may read the group now. Raises CorruptError, with the path, for a record that cannot be parsed."""
     (record,), (ids,) = data(read, [layout.record(group)]), children(read, [layout.ids(group)])
     known = record_in(record) or DEFAULT_RECORD
     registrations = data(read, [layout.registration(group, name) for name in ids.children])
@@ -93,7 +95,7 @@ class Change(NamedTuple):
     partition: TopicPartition
     before: int | None
     after: int
-    version: int | None  # of the node; None: it must be created
+    version: int | None  # version of the node; None: the node must be created
 
 
 def changes(
@@ -103,9 +105,9 @@ def changes(
     wanted: Mapping[TopicPartition, int],
     anew: Collection[TopicPartition] = (),
 ) -> list[Change]:
-    """Return what must be written so that the tree holds these offsets, in order.
+    """Return the writes that make the tree hold these offsets, in order.
 
-    `anew`: these are written also where it holds them already.
+    `anew`: these are written even if the tree holds them already.
     """
     partitions = sorted(wanted)
     nodes = data(read, [layout.offset(group, partition) for partition in partitions])
@@ -117,8 +119,8 @@ def changes(
 
 
 def effect(seen: GroupSeen, commits: Commits, wanted: Mapping[TopicPartition, int], tree_id: str) -> list[Change]:
-    """Return what changes for a group's consumers when these offsets are set, in order: `before` is what counts now, in
-    whichever store. `commits` are the group's in Kafka."""
+    """Return what changes for a group's consumers when these offsets are set, in order. `before` is the offset that
+    counts now, in whichever store. `commits` are the group's commits in Kafka."""
     found = (
         Change(
             partition,
@@ -132,7 +134,7 @@ def effect(seen: GroupSeen, commits: Commits, wanted: Mapping[TopicPartition, in
 
 
 def by_tenure(read: Reading, layout: Layout, group: str) -> bool:
-    """True when a commit in Kafka may count until the offset's node is written, if only with the same value."""
+    """True when a commit in Kafka may count until the offset's node is written, even with the same value."""
     (node,) = data(read, [layout.record(group)])
     return node.exists and rule_of(layout, decode_record(node.data)) is Rule.TENURE
 
@@ -140,7 +142,7 @@ def by_tenure(read: Reading, layout: Layout, group: str) -> bool:
 def _before(node: Node) -> int | None:
     try:
         return decode_offset(node.data) if node.exists else None
-    except CorruptError:  # it is written over
+    except CorruptError:  # it will be overwritten
         return None
 
 
@@ -154,11 +156,11 @@ def write_offsets(
     why: str,
     due: Callable[[Change], bool] = lambda change: True,
 ) -> list[Change]:
-    """Make the tree hold these offsets, and make them count; returns what was changed.
+    """Make the tree hold these offsets, and make them count. Returns the changes that were made.
 
-    `due` says at each attempt of each change, as the tree is then, whether it is to be made.
-    UsageError when the guard refuses, or the right to write is missing. UnavailableError when others write the same
-    offsets all the time, or ZooKeeper does not answer. What was written until then stands; it can be run again.
+    `due` is called for each change at each attempt, with the tree's present state, and says whether to make the change.
+    Raises UsageError if the guard refuses, or the right to write is missing. Raises UnavailableError if others keep
+    writing the same offsets, or ZooKeeper does not answer. Offsets written until then stay; the call can be repeated.
     """
     done: dict[TopicPartition, Change] = {}
     anew = set(wanted) if by_tenure(tree.read, layout, group) else set()
@@ -183,8 +185,9 @@ def write_offsets(
 
 
 def _refuse_new_record(tree: OffsetTree, layout: Layout, group: str, guard: Sequence[CheckNode]) -> None:
-    """Of a group without a record no write checks that it has none: whoever has decided something in one has not seen
-    all of these. A coordinator makes an empty one for a group that it sees for the first time, as after an import."""
+    """Refuse a record that was created meanwhile, unless it is empty. For a group without a record no write checks that
+    there is none, so whoever has decided something in a new record has not seen all of these offsets. A coordinator
+    creates an empty record for a group that it sees for the first time, for example after an import."""
     if guard:
         return
     (node,) = data(tree.read, [layout.record(group)])
@@ -201,7 +204,7 @@ def _writes(layout: Layout, group: str, part: Collection[Change]) -> Iterator[Wr
 
 
 def commit_part(tree: OffsetTree, writes: tuple[Write, ...], guards: int, group: str, why: str) -> CommitDone:
-    """Send one multi, of which the first writes are `guards`. UsageError where another attempt would be in vain."""
+    """Send one multi whose first writes are `guards`. Raises UsageError if another attempt would be useless."""
     done = tree.commit(Transaction(writes=writes, why=why))
     if done.outcome is Outcome.REFUSED:
         path = writes[max(done.failed_at, 0)].path
@@ -213,7 +216,7 @@ def commit_part(tree: OffsetTree, writes: tuple[Write, ...], guards: int, group:
 
 
 def make_parents(tree: OffsetTree, layout: Layout, group: str, topics: Collection[str]) -> None:
-    """Create the folders of these topics' offsets; whoever is faster is welcome."""
+    """Create the folders of these topics' offsets. It is fine if somebody else has created one."""
     folders = [layout.topic_offsets(group, topic) for topic in sorted(topics)]
     wanted = dict.fromkeys(path for folder in folders for path in (*parents(folder), folder))
     missing = [node.path for node in data(tree.read, list(wanted)) if not node.exists]
