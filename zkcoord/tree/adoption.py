@@ -33,7 +33,7 @@ _BROKER_VERSION = re.compile(r"[0-9]{1,2}(?:\.[0-9]{1,3}){1,3}")
 
 
 def adoption_fields(adoption: Adoption) -> dict[str, Any]:
-    """Return the key's value: known keys, then unknown ones. A broker's version that was not told is left out."""
+    """Return the key's value: known keys, then unknown ones. An unknown broker version is left out."""
     fields = {key: getattr(adoption, key) for key in KEYS}
     if adoption.broker is None:
         del fields["broker"]
@@ -41,7 +41,7 @@ def adoption_fields(adoption: Adoption) -> dict[str, Any]:
 
 
 def read_adoption(section: Document) -> Adoption | None:
-    """Return what was told; None when the record has no such key, or an empty one. CorruptError for a bad value."""
+    """Return the adoption. None: the record has no such key, or an empty one. Raises CorruptError for a bad value."""
     if not section.fields:
         return None
     offsets, dual_commit = _told(section, "offsets", OLD_STORES), section.flag("dual_commit")
@@ -65,7 +65,7 @@ def read_adoption(section: Document) -> Adoption | None:
 
 
 def _told(section: Document, key: str, allowed: tuple[str, ...]) -> str:
-    """One of `allowed`; there is no default, since nobody can see it."""
+    """One of `allowed`. There is no default, since the tree does not show the value."""
     value = section.fields.get(key)
     if value is None:
         raise _missing(section, key)

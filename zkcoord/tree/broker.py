@@ -1,4 +1,4 @@
-"""The only place that reads brokers (`/brokers/ids/<n>`, version 1 to 5): where a client can connect, and the rack."""
+"""The only place that reads brokers (`/brokers/ids/<n>`, version 1 to 5): a client's address, and the rack."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ _PORT_MAX = 65_535
 
 
 class Broker(NamedTuple):
-    """`servers`: its `host:port`, PLAINTEXT listeners if it has any, else its first; empty when none can be reached."""
+    """`servers` holds its `host:port`: of the PLAINTEXT listeners if it has any, else of its first one. Empty: a client
+    cannot reach it."""
 
     servers: list[str]
     rack: str | None = None  # since version 3, where one is set
 
 
 def broker_id(name: str) -> int | None:
-    """The id that a child of `/brokers/ids` names; None: it is no broker's.
+    """The id that a child of `/brokers/ids` names. None: the child is no broker.
 
     >>> broker_id("1001"), broker_id("x")
     (1001, None)
     """
-    return partition_number(name)  # spelt alike
+    return partition_number(name)  # both have the same form
 
 
 def decode_broker(data: bytes) -> Broker:

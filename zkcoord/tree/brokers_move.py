@@ -1,4 +1,4 @@
-"""The only place that reads what a move of Kafka's brokers to KRaft (KIP-866) leaves in ZooKeeper."""
+"""The only place that reads the nodes that a move of Kafka's brokers to KRaft (KIP-866) writes into ZooKeeper."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ READS = (Read(MIGRATION), Read(CONTROLLER), Read(BROKERS, Kind.CHILDREN))
 MEND = f"run `{switch_command(FROM_KAFKA)}`, and start its coordinators as it says"
 
 SILENT_MS = 30_000
-"""Controllers write every second or two, and the next one that leads begins within seconds."""
+"""ms without a write after which the controllers count as silent. Controllers write every second or two, and a new
+leader begins within seconds."""
 
 KEEP_STILL = "take no step of the move, on or back, and restart no broker; see the log of the controller that leads"
 
@@ -28,10 +29,10 @@ SILENT = (
 
 
 class BrokersMove(Enum):
-    """How far the brokers are."""
+    """The state of the move."""
 
     MOVING = "moving"  # a KRaft controller leads, and some brokers still use ZooKeeper
-    MOVED = "moved"  # no broker does any more; the controller may still write topics, or not
+    MOVED = "moved"  # no broker uses ZooKeeper any more; the controller may still write topics, or not
 
 
 WORDS = {
@@ -43,7 +44,7 @@ WORDS = {
 
 
 def move_of(nodes: Sequence[Node]) -> BrokersMove | None:
-    """How far the move is, by the answers to `READS`; None: none has begun, or it was taken back."""
+    """The state of the move, by the answers to `READS`. None: none has begun, or it was taken back."""
     migration, controller, brokers = nodes
     if _number(migration, "kraft_controller_id") < 0 and _number(controller, "kraftControllerEpoch") < 0:
         return None
@@ -51,42 +52,42 @@ def move_of(nodes: Sequence[Node]) -> BrokersMove | None:
 
 
 def registered(brokers: Node) -> bool:
-    """True when some broker uses this ZooKeeper, by the list of them."""
+    """True when the list of brokers names one, so that it uses this ZooKeeper."""
     return any(broker_id(name) is not None for name in brokers.children)
 
 
 def written_until(migration: Node) -> int:
-    """The offset in the controllers' log up to which they have told ZooKeeper, by their own node; -1: none.
+    """The offset in the controllers' log up to which they have written to ZooKeeper, by their own node; -1: none.
 
-    A controller that fails writes the node again and again, too, with the same offset (F238).
+    A failing controller also writes the node again and again, with the same offset (F238).
     """
     return _number(migration, "kraft_metadata_offset")
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The controllers have told ZooKeeper up to the offset `until`, and since `since_ms` nothing behind it."""
+    """The controllers have written to ZooKeeper up to the offset `until`, and nothing after it since `since_ms`."""
 
     until: int
     since_ms: int
 
 
 def written(before: Written | None, migration: Node, now_ms: int) -> Written:
-    """Return how far the controllers are by their node as it is now; `before` itself when they told nothing since."""
+    """Return the controllers' state by their present node; `before` itself if they have written nothing since."""
     until = written_until(migration)
     return Written(until, now_ms) if before is None or until != before.until else before
 
 
 def cluster_id_of(node: Node) -> str | None:
-    """The cluster's id in Kafka's own node; None: nobody has written one."""
+    """The cluster's id in Kafka's own node. None: nobody has written one."""
     named = _document(node).get("id")
     return named if isinstance(named, str) else None
 
 
 def cluster_of(schema: Schema | None, node: Node) -> str | None:
-    """The cluster whose topics the tree has; None: nobody has written it.
+    """The cluster whose topics the tree has. None: nobody has written it.
 
-    The schema names it where topics come from Kafka, else Kafka's own node (`node`, of CLUSTER_ID) does.
+    The schema names it if topics come from Kafka; otherwise Kafka's own node does (`node`, of CLUSTER_ID).
     """
     if schema is not None and schema.topics == FROM_KAFKA:
         return schema.cluster_id or None
@@ -100,7 +101,7 @@ def unregistered(numbers: Sequence[int]) -> str:
 
 
 def confused(told: str, named: str) -> str:
-    """Say that ZooKeeper and the bootstrap servers are of two clusters."""
+    """Say that ZooKeeper and the bootstrap servers belong to two clusters."""
     return (
         f"the bootstrap servers are of the cluster {told!r}, {CLUSTER_ID} says {named!r}: correct --bootstrap-servers, "
         "or ZooKeeper's address and chroot"

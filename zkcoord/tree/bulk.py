@@ -1,4 +1,5 @@
-"""Reads many nodes with few round trips: a list of children, or all children's data, of many parents at once."""
+"""Reads many nodes with few round trips: the lists of children, or the data of all children, of many parents at
+once."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import Callable, Sequence
 from zkcoord.tree.snapshot import Kind, Node, Read
 
 NODES_AT_ONCE = 10_000
-"""Answers that are waited for together: a few MiB, and no long stall for others at the server."""
+"""Number of answers that are waited for together: a few MiB, which delay others at the server only briefly."""
 
 Reading = Callable[[Sequence[Read]], tuple[Node, ...]]
 
@@ -23,7 +24,7 @@ def data(read: Reading, paths: Sequence[str]) -> list[Node]:
 
 
 def data_below(read: Reading, parents: Sequence[Node]) -> dict[str, dict[str, Node]]:
-    """Parent -> name -> node of the children that are still there."""
+    """Parent -> name -> node, for the children that still exist."""
     paths = [f"{parent.path}/{name}" for parent in parents for name in parent.children]
     nodes = iter(data(read, paths))
     return {
@@ -33,7 +34,7 @@ def data_below(read: Reading, parents: Sequence[Node]) -> dict[str, dict[str, No
 
 
 def two_levels(read: Reading, parents: Sequence[Node]) -> dict[str, dict[str, dict[str, Node]]]:
-    """Parent -> topic -> name -> node of all that stands two levels below these parents."""
+    """Parent -> topic -> name -> node, for all nodes two levels below these parents."""
     topics = children(read, [f"{parent.path}/{topic}" for parent in parents for topic in parent.children])
     leaves = data_below(read, topics)
     return {parent.path: {topic: leaves[f"{parent.path}/{topic}"] for topic in parent.children} for parent in parents}

@@ -1,11 +1,11 @@
-"""The only place that reads and writes candidates' nodes (`/zkcoord/coordinators/<id>`): who stands, who is to resign.
+"""The only place that reads and writes candidates' nodes (`/zkcoord/coordinators/<id>`).
 
     {"host":"a","pid":71,"version":"0.1.0","since":"2026-11-21T05:00:00+00:00","protocols":"1-1",
      "assignors":["range","sticky"],"controllers_silent":true,"resign":{"who":"ann@b","run":"5f1c"}}
 
-A candidate writes its own; a tool adds `resign`. The one that serves adds `controllers_silent` while no KRaft
-controller tells ZooKeeper anything though Kafka's brokers are being moved. Other coordinators read `protocols`, tools
-`assignors` and `controllers_silent` too; all else is for people. A field that cannot be read counts as missing.
+A candidate writes its own node; a tool adds `resign`. The serving coordinator adds `controllers_silent` while Kafka's
+brokers are being moved and no KRaft controller writes to ZooKeeper. Other coordinators read `protocols`. Tools also
+read `assignors` and `controllers_silent`. Everything else is for people. An unreadable field counts as missing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WHAT = "candidate"
 
 
 def encode_candidate(process: Mapping[str, Any], protocols: tuple[int, int], assignors: Iterable[str]) -> bytes:
-    """A candidate's node: `process` holds the fields for people.
+    """A candidate's node. `process` holds the fields for people.
 
     >>> encode_candidate({"host": "a", "pid": 71}, (1, 2), ["sticky", "range"])
     b'{"host":"a","pid":71,"protocols":"1-2","assignors":["range","sticky"]}'
@@ -34,7 +34,7 @@ def encode_candidate(process: Mapping[str, Any], protocols: tuple[int, int], ass
 
 
 def describe(data: bytes) -> dict[str, Any]:
-    """The fields of a candidate's node; empty when they cannot be read.
+    """The fields of a candidate's node; empty if they cannot be read.
 
     >>> describe(b'{"host":"a","pid":71}'), describe(b"7")
     ({'host': 'a', 'pid': 71}, {})
@@ -45,9 +45,10 @@ def describe(data: bytes) -> dict[str, Any]:
         return {}
 
 
-@lru_cache(maxsize=64)  # asked of all candidates whenever one of them is read
+@lru_cache(maxsize=64)  # called for all candidates whenever one of them is read
 def protocols_of(data: bytes) -> tuple[int, int]:
-    """The lowest and the highest protocol that a candidate speaks; 1 to 1 when its node does not say it readably.
+    """The lowest and the highest protocol that a candidate speaks; 1 to 1 if its node does not say so, or cannot be
+    read.
 
     >>> protocols_of(b'{"protocols":"1-2"}'), protocols_of(b'{"host":"a"}'), protocols_of(b'{"protocols":"two"}')
     ((1, 2), (1, 1), (1, 1))
@@ -59,7 +60,7 @@ def protocols_of(data: bytes) -> tuple[int, int]:
 
 
 def assignors_of(data: bytes) -> frozenset[str] | None:
-    """The names of the assignors that a candidate has; None: it does not say it, or not readably.
+    """The names of a candidate's assignors. None: its node does not say so, or cannot be read.
 
     >>> sorted(assignors_of(b'{"assignors":["sticky","mine"]}') or ()), assignors_of(b'{"assignors":7}')
     (['mine', 'sticky'], None)
@@ -71,13 +72,14 @@ def assignors_of(data: bytes) -> frozenset[str] | None:
 
 
 def in_charge(candidates: Iterable[Node], serving: str) -> list[Node]:
-    """Candidates' nodes in the order in which they count: the serving one, then by the time of standing."""
+    """Candidates' nodes in the order in which they count: the serving one first, then the oldest first."""
     found = [node for node in candidates if node.stat is not None]
     return sorted(found, key=lambda n: (_name(n) != serving, n.stat.czxid if n.stat else 0, _name(n)))
 
 
 def protocol_range(candidates: Sequence[Node], own: tuple[int, int]) -> tuple[int, int]:
-    """The protocols that these candidates share, the first one's narrowed by the others; `own` without any."""
+    """The protocols that these candidates share: those of the first one, narrowed by the others. `own` if there are no
+    candidates."""
     if not candidates:
         return own
     first, *others = candidates
@@ -88,9 +90,9 @@ def _name(node: Node) -> str:
     return node.path.rpartition("/")[2]
 
 
-@lru_cache(maxsize=8)  # asked at each step, of one node
+@lru_cache(maxsize=8)  # called at each step, for one node
 def asked_to_resign(data: bytes) -> str | None:
-    """The person that asks the candidate to resign; None: nobody does.
+    """The person that asks the candidate to resign. None: nobody asks.
 
     >>> asked_to_resign(b'{"resign":{"who":"ann"}}'), asked_to_resign(b'{"resign":{}}'), asked_to_resign(b'{}')
     ('ann', 'somebody', None)
@@ -101,9 +103,9 @@ def asked_to_resign(data: bytes) -> str | None:
     return str(asked.get("who") or "somebody")
 
 
-@lru_cache(maxsize=8)  # asked at each step, of one node
+@lru_cache(maxsize=8)  # called at each step, for one node
 def says_silent(data: bytes) -> bool:
-    """True when the candidate says that the KRaft controllers tell ZooKeeper nothing.
+    """True when the candidate says that the KRaft controllers are silent.
 
     >>> says_silent(b'{"controllers_silent":true}'), says_silent(b'{"controllers_silent":1}'), says_silent(b'{}')
     (True, False, False)
@@ -112,7 +114,7 @@ def says_silent(data: bytes) -> bool:
 
 
 def with_silent(data: bytes, *, silent: bool) -> bytes:
-    """The node's data, in which the candidate says so, or does not.
+    """The node's data with that statement, or without it.
 
     >>> with_silent(b'{"host":"a"}', silent=True), with_silent(b'{"host":"a","controllers_silent":true}', silent=False)
     (b'{"host":"a","controllers_silent":true}', b'{"host":"a"}')

@@ -1,6 +1,7 @@
-"""Writes that remove a consumer's registration, its channel, or a command that it refused; and a poke.
+"""Writes that remove a consumer's registration, its channel, or a command that it refused; and the poke.
 
-Each is guarded by the versions that it was decided from: the consumer may be acknowledging, or registering, just now.
+Each is guarded by the versions from which it was decided: the consumer may be acknowledging or registering at the same
+time.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from zkcoord.tree.writes import WRITE_BYTES, CheckNode, CreateNode, DeleteNode, 
 
 
 def evict(decision: EvictMember, view: GroupView, layout: Layout) -> list[Write]:
-    """Delete the registration and mark the channel, if the command that was not obeyed still stands."""
+    """Delete the registration and mark the channel, if the command that was not obeyed is still in the channel."""
     channel, member = view.channels[decision.consumer_id], view.members[decision.consumer_id]
     path = layout.channel(view.group, decision.consumer_id)
     guard = CheckNode(path, channel.version)
@@ -35,8 +36,8 @@ def evict(decision: EvictMember, view: GroupView, layout: Layout) -> list[Write]
 
 
 def poke(group: str, epoch: int, layout: Layout) -> list[Write]:
-    """Register somebody without topics and remove it at once: each old member rebalances once, and none ever finds it
-    in its list, which would be a failed attempt if it were gone when it is read."""
+    """Register a consumer without topics and remove it in the same transaction. Each old member rebalances once, and
+    none finds the registration in its list. (Reading a listed registration that is gone would be a failed attempt.)"""
     path = layout.registration(group, f"{group}_{POKE}-{epoch}")
     data = encode_registration(Registration(subscription={}, coordination=MARKER, timestamp="0"))
     return [CreateNode(path, data, ephemeral=True), DeleteNode(path, 0)]
@@ -45,7 +46,7 @@ def poke(group: str, epoch: int, layout: Layout) -> list[Write]:
 def delete_claims(
     decision: DeleteClaims, partitions: Iterable[TopicPartition], view: GroupView, layout: Layout
 ) -> list[Write]:
-    """Delete these claims, each only while the offset is as it was: else it may be another consumer's by now."""
+    """Delete these claims, each only if the offset is unchanged: else it may be another consumer's claim."""
     writes: list[Write] = []
     for partition in partitions:
         writes += layout.ownership.guard_free(layout.offset(view.group, partition), decision.partitions[partition])
@@ -54,7 +55,7 @@ def delete_claims(
 
 
 def purge(channel: Channel, group: str, layout: Layout) -> Iterator[list[Write]]:
-    """Delete the channel of a consumer that is no member any more, with its commands: in pieces, the channel last.
+    """Delete the channel of a former member, with its commands: in several multis, the channel last.
 
     A consumer that hung may have left thousands of commands, more than one multi takes. If the coordinator dies in
     between, the next one finds the channel, and removes the rest.
@@ -73,12 +74,12 @@ def purge(channel: Channel, group: str, layout: Layout) -> Iterator[list[Write]]
 
 
 def remove_refused(decision: RemoveRefused, view: GroupView, layout: Layout) -> list[Write]:
-    """Delete a refused command and take back what its start granted; the last one also deletes the mark."""
+    """Delete a refused command, and take back what its start granted. The last such write also deletes the mark."""
     channel = view.channels[decision.consumer_id]
     command = next(c for c in channel.commands if c.sequence == decision.sequence)
     path = layout.channel(view.group, decision.consumer_id)
     writes: list[Write] = []
-    starting = command.option == Option.START_FETCHER.value  # a stop names threads, too, and its consumer reads on
+    starting = command.option == Option.START_FETCHER.value  # a stop names threads, too, but its consumer reads on
     for partition, thread in sorted((command.threads or {}).items()) if starting else ():
         owner = view.owners.get(partition)
         if owner is not None and owner.thread == thread and consumer_of(thread) == decision.consumer_id:

@@ -1,8 +1,8 @@
-"""Functions for all codecs: strict JSON, and errors that say what was seen and why it is wrong.
+"""Functions for all codecs: strict JSON, and errors that show the bytes and the reason.
 
-Bytes from a znode may be anything. Every reader here ends in a value or in `CorruptError`, never in another exception:
-not for bytes that are no UTF-8, not for a number of 5,000 digits, not for 100,000 opening brackets, not for NaN.
-Written JSON is ASCII and compact, since the oldest readers of this tree take nothing else.
+Bytes from a znode may be anything. Every reader here returns a value or raises `CorruptError`, and never another
+exception: not for bytes that are no UTF-8, for a number of 5,000 digits, for 100,000 opening brackets, or for NaN.
+Written JSON is ASCII without spaces, since the oldest readers of this tree accept nothing else.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from zkcoord.core.given import SEEN_CHARS_MAX, shown
 from zkcoord.core.model import TopicPartition, as_partitions
 from zkcoord.errors import CorruptError
 
-DEPTH_MAX = 32  # no format here nests deeper than five; what is deeper could exhaust the stack of a later reader
-INT32_MAX = 2**31 - 1  # what the old clients read as a number
-INT64_MAX = 2**63 - 1  # what Kafka and ZooKeeper count with
+DEPTH_MAX = 32  # no format here nests deeper than five; deeper text could exhaust a later reader's stack
+INT32_MAX = 2**31 - 1  # the largest number that the old clients read
+INT64_MAX = 2**63 - 1  # the largest number of Kafka and ZooKeeper
 
 T = TypeVar("T")
 
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,255}")
-_PLAIN = re.compile(r"[a-zA-Z0-9._-]{1,80}")  # keys that a message shows without quotes
+_PLAIN = re.compile(r"[a-zA-Z0-9._-]{1,80}")  # keys that messages show without quotes
 _DOCUMENT = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 
@@ -44,7 +44,7 @@ def seen(data: bytes | str) -> str:
 
 
 def corrupt(what: str, data: bytes | str, why: str) -> CorruptError:
-    """The error for `data` that should be a `what` and is not, because of `why`.
+    """The error that `data` is not a valid `what`, because of `why`.
 
     >>> str(corrupt("offset", b"abc", "not a number"))
     "bad offset 'abc': not a number"
@@ -53,12 +53,12 @@ def corrupt(what: str, data: bytes | str, why: str) -> CorruptError:
 
 
 def compact(document: Mapping[str, Any]) -> bytes:
-    """The document as ASCII JSON without spaces, keys in their order. A float that is no number is a ValueError."""
+    """The document as ASCII JSON without spaces, with its keys in order. Raises ValueError for NaN and infinities."""
     return _DOCUMENT.encode(document).encode("ascii")
 
 
 def beside(known: Mapping[str, Any], unknown: Mapping[str, Any]) -> dict[str, Any]:
-    """The known keys, then the unknown ones; where both have a key the known one counts.
+    """The known keys, then the unknown ones. If both have a key, the known value counts.
 
     >>> beside({"a": 1}, {"b": 2, "a": 3})
     {'a': 1, 'b': 2}
@@ -67,7 +67,7 @@ def beside(known: Mapping[str, Any], unknown: Mapping[str, Any]) -> dict[str, An
 
 
 def whole(value: object) -> int | None:
-    """The integer that `value` is or spells; None for anything else (true, 1.0, "01", "+1", "1 ").
+    """The integer that `value` is, or that it writes as text. None for anything else (true, 1.0, "01", "+1", "1 ").
 
     >>> whole(7), whole("7"), whole(True), whole("07"), whole(7.0)
     (7, 7, None, None, None)
@@ -78,7 +78,7 @@ def whole(value: object) -> int | None:
 
 
 def partition_of(key: str) -> TopicPartition | None:
-    """The partition that a key `topic-partition` names, split at the last `-`; None if it names none.
+    """The partition that a key `topic-partition` names, split at the last `-`. None: it names none.
 
     >>> partition_of("a-b-12")
     TopicPartition(topic='a-b', partition=12)
@@ -90,8 +90,8 @@ def partition_of(key: str) -> TopicPartition | None:
 
 
 def partitions_of(keys: Collection[str]) -> list[TopicPartition] | None:
-    """The partitions that these keys name, in their order; None if any names none. In passes of built-in functions:
-    maps of partitions are most of what is read.
+    """The partitions that these keys name, in order. None: a key names none. It consists of passes of built-in
+    functions, since most of what is read are mappings by partition.
 
     >>> partitions_of(["clicks-0", "clicks-12"])
     [TopicPartition(topic='clicks', partition=0), TopicPartition(topic='clicks', partition=12)]
@@ -103,7 +103,8 @@ def partitions_of(keys: Collection[str]) -> list[TopicPartition] | None:
         numbers = list(map(int, names))
     except ValueError:
         return None
-    if tuple(map(str, numbers)) != names or min(numbers) < 0 or max(numbers) > INT32_MAX:  # int() reads "07", "1_0"
+    # int() would accept "07" and "1_0"
+    if tuple(map(str, numbers)) != names or min(numbers) < 0 or max(numbers) > INT32_MAX:
         return None
     if not all(map(is_topic, set(topics))):
         return None
@@ -111,7 +112,7 @@ def partitions_of(keys: Collection[str]) -> list[TopicPartition] | None:
 
 
 def is_topic(name: str) -> bool:
-    """True when a topic may have this name: no other name can stand in a command.
+    """True when a topic may have this name. No other name may be in a command.
 
     >>> is_topic("clicks-2"), is_topic("two words")
     (True, False)
@@ -120,7 +121,8 @@ def is_topic(name: str) -> bool:
 
 
 def parse_json(text: str, *, trailing: bool = False) -> Any:
-    """The value that `text` is; ValueError for no JSON, NaN, infinities and what nests deeper than DEPTH_MAX.
+    """The value of a JSON text. Raises ValueError for text that is no JSON, NaN, infinities, and nesting deeper than
+    DEPTH_MAX.
 
     With `trailing`, text after the value is ignored, as Jackson (Kafka 1.0.1 to 1.1) does.
     """
@@ -161,7 +163,7 @@ _DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_no_constant)
 
 
 def text_of(what: str, data: bytes) -> str:
-    """The data as UTF-8 text, or CorruptError."""
+    """The data as UTF-8 text. Raises CorruptError if it is none."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -169,7 +171,7 @@ def text_of(what: str, data: bytes) -> str:
 
 
 def read_document(what: str, data: bytes) -> Document:
-    """The JSON object in `data`, or CorruptError."""
+    """The JSON object in `data`. Raises CorruptError if there is none."""
     text = text_of(what, data)
     try:
         value = parse_json(text)
@@ -192,15 +194,17 @@ def _key(key: str) -> str:
 
 
 class Document(NamedTuple):
-    """A JSON object being read: each method gives one key's value, or a CorruptError that names key and rule.
+    """A JSON object that is being read. Each method returns one key's value, or raises a CorruptError that names key
+    and rule.
 
-    A key with null counts as missing. A missing key gives `default`; without a default it is an error.
+    A key with null counts as missing. A missing key returns `default`; without a default it is an error.
     """
 
     what: str
     data: bytes
     fields: Mapping[str, Any]
-    within: tuple[str, ...] = ()  # the keys that lead here: in messages "policy." inside policy
+    within: tuple[str, ...] = ()
+    # the keys that lead to this object; messages then say "policy." for keys inside policy
 
     def error(self, key: str, why: str) -> CorruptError:
         """The error for one key; `why` completes the sentence "<key> …"."""
@@ -208,11 +212,11 @@ class Document(NamedTuple):
         return corrupt(self.what, self.data, f"{keys} {why}")
 
     def wrong(self, key: str, value: object, allowed: str) -> CorruptError:
-        """The error for a key whose value is not among what is allowed."""
+        """The error for a key whose value is not allowed."""
         return self.error(key, f"is {shown(value)}, allowed is {allowed}")
 
     def version(self, newest: int = 1) -> int:
-        """The format's version, 1 when missing; a higher one than `newest` is an error."""
+        """The format's version; 1 when missing. A version above `newest` is an error."""
         version = self.integer("version", low=1, default=1)
         if version > newest:
             raise self.error("version", f"is {version}, this program reads up to {newest}")
@@ -231,7 +235,7 @@ class Document(NamedTuple):
         return number
 
     def optional_integer(self, key: str, *, low: int = 0, high: int = INT64_MAX) -> int | None:
-        """As `integer`, None when missing."""
+        """Like `integer`, but None when missing."""
         return None if self.fields.get(key) is None else self.integer(key, low=low, high=high)
 
     def text(self, key: str, *, default: str | None = None) -> str:
@@ -246,7 +250,7 @@ class Document(NamedTuple):
         return value
 
     def optional_text(self, key: str) -> str | None:
-        """A text that is not empty, None when missing."""
+        """A text that is not empty; None when missing."""
         if self.fields.get(key) is None:
             return None
         if self.fields[key] == "":
@@ -254,7 +258,7 @@ class Document(NamedTuple):
         return self.text(key)
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """A list of texts, empty when missing."""
+        """A list of texts; empty when missing."""
         value = self.fields.get(key)
         if value is None:
             return ()
@@ -270,7 +274,7 @@ class Document(NamedTuple):
         return bool(value)
 
     def section(self, key: str) -> Document:
-        """An object, empty when missing; its keys are named `<key>.<name>` in messages."""
+        """An object; empty when missing. Messages name its keys `<key>.<name>`."""
         value = self.fields.get(key)
         if value is not None and not isinstance(value, dict):
             raise self.wrong(key, value, "an object")
@@ -288,13 +292,13 @@ class Document(NamedTuple):
         return partition
 
     def by_partition(self, value: Callable[[str], T]) -> dict[TopicPartition, T]:
-        """The partitions that this object's keys name, each with the `value` of its key, in their order."""
+        """The partitions that this object's keys name, in order, each with the `value` of its key."""
         partitions = partitions_of(self.fields.keys()) or [self.partition(key) for key in self.fields]
         return dict(zip(partitions, map(value, self.fields), strict=True))
 
     def offsets(self, key: str, *extra: str) -> tuple[int, ...]:
-        """A list `[start, end, …]` of offsets and of the integers named (the last may be missing), none negative, start
-        not above end."""
+        """A list `[start, end, …]` of offsets and of the integers named by `extra`, of which the last may be missing.
+        None may be negative, and start must not be above end."""
         value = self.fields[key]
         numbers = _integers(value, 2 + len(extra)) or (_integers(value, 1 + len(extra)) if len(extra) > 1 else None)
         if numbers is None or not 0 <= min(numbers) <= max(numbers) <= INT64_MAX or numbers[0] > numbers[1]:
@@ -302,5 +306,5 @@ class Document(NamedTuple):
         return numbers
 
     def unknown(self, *known: str) -> dict[str, Any]:
-        """The keys that are none of `known`, with their values."""
+        """The keys that are not in `known`, with their values."""
         return {key: value for key, value in self.fields.items() if key not in known}

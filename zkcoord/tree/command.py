@@ -1,7 +1,7 @@
-"""The only place that reads and writes commands: what the coordinator puts into a consumer's channel.
+"""The only place that reads and writes commands, which a coordinator puts into a consumer's channel.
 
-A superset of the draft's two (`option`, `ownershipMap`). A command that cannot be understood is not obeyed and not
-deleted: the consumer replaces it by its `refusal`, which holds the error and the command as it was read.
+The format extends the draft's two commands (`option`, `ownershipMap`). A command that cannot be understood is neither
+obeyed nor deleted: the consumer replaces it by its `refusal`, which holds the error and the command as it was read.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ from zkcoord.errors import CorruptError
 from zkcoord.tree.codec import INT32_MAX, Document, compact, parse_json, partition_of, read_document
 
 VERSION = 1
-REFUSED_OBJECT_BYTES_MAX = 960 * 1024  # of a refusal as it is written: with its multi it stays below the server's 1 MiB
-REFUSED_TEXT_CHARS_MAX = 32 * 1024  # of what is no JSON: each character may take twelve bytes
+# bytes of a refusal; with the rest of its multi it stays below the server's 1 MiB
+REFUSED_OBJECT_BYTES_MAX = 960 * 1024
+REFUSED_TEXT_CHARS_MAX = 32 * 1024  # for text that is no JSON: each character may take twelve bytes
 ERROR_CHARS_MAX = 500
 _WHAT = "command"
 _OPTIONS = {option.value: option for option in Option}
 
 
 class NotUnderstood(CorruptError):
-    """A well-formed command of another program: an unknown option, a higher version."""
+    """A well-formed command of another program: it has an unknown option, or a higher version."""
 
 
 def encode_command(command: Command) -> bytes:
-    """The command's znode data; keys at their defaults are left out.
+    """The command's znode data. Keys at their defaults are left out.
 
     >>> encode_command(Command(option=Option.STOP_FETCHER, ownership={TopicPartition("clicks", 0): ""}, generation=7))
     b'{"version":1,"option":"stop-fetcher","ownershipMap":{"clicks-0":""},"generation":7}'
@@ -59,7 +60,8 @@ def encode_command(command: Command) -> bytes:
 
 
 def decode_command(data: bytes) -> Command:
-    """The command in `data`; NotUnderstood for an unknown option or a higher version, else CorruptError.
+    """The command in `data`. Raises NotUnderstood for an unknown option or a higher version, and CorruptError for
+    anything else.
 
     >>> decode_command(b'{"version":1,"option":"stop-fetcher"}').ownership is None
     True
@@ -101,7 +103,7 @@ def _ownership(document: Document) -> dict[TopicPartition, str]:
 
 
 def _owner_versions(document: Document, ownership: Mapping[TopicPartition, str]) -> dict[TopicPartition, int]:
-    """The owner versions of the partitions in the map; others are left out."""
+    """The owner versions of the partitions in the map. Other partitions are left out."""
     section = document.section("ownerVersions")
     if not section.fields:
         return {}
@@ -121,7 +123,8 @@ def _two(numbers: tuple[int, ...]) -> tuple[int, int]:
 
 
 def refusal(data: bytes, error: Exception | str) -> bytes:
-    """The data that replaces a command that was not understood: the error, and the command (no JSON: its text, cut).
+    """The data that replaces a command that was not understood: the error, and the command (if it is no JSON: its text,
+    cut).
 
     >>> refusal(b'{"version":1,"option":"dance"}', NotUnderstood("option is dance"))
     b'{"error":"option is dance","command":{"version":1,"option":"dance"}}'
@@ -140,7 +143,7 @@ def refusal(data: bytes, error: Exception | str) -> bytes:
 
 
 def is_refused(data: bytes) -> bool:
-    """True when `data` is the `refusal` of a command and no command.
+    """True when `data` is the `refusal` of a command, and not a command.
 
     >>> is_refused(refusal(b"?", ValueError("no JSON"))), is_refused(b'{"option":"ping"}')
     (True, False)
@@ -149,7 +152,7 @@ def is_refused(data: bytes) -> bool:
 
 
 def refused_option(data: bytes) -> Option:
-    """STOP_FETCHER for a refused stop; else START_FETCHER, since a start names owners that must be freed.
+    """STOP_FETCHER for a refused stop, else START_FETCHER: owners that a start names must be freed.
 
     >>> refused_option(refusal(b'{"version":9,"option":"stop-fetcher"}', ValueError()))
     <Option.STOP_FETCHER: 'stop-fetcher'>
@@ -160,7 +163,7 @@ def refused_option(data: bytes) -> Option:
 
 
 def refused_ownership(data: bytes) -> Mapping[TopicPartition, str]:
-    """The partitions of a refused command, as far as readable: a refused start has left their owners behind.
+    """The partitions of a refused command, as far as readable. A refused start leaves their owners set.
 
     >>> refused_ownership(refusal(b'{"version":9,"option":"start-fetcher","ownershipMap":{"t-0":"c-0"}}', ValueError()))
     {TopicPartition(topic='t', partition=0): 'c-0'}
@@ -174,7 +177,7 @@ def refused_ownership(data: bytes) -> Mapping[TopicPartition, str]:
 
 
 def refused_replay(data: bytes) -> Mapping[TopicPartition, Announced]:
-    """The announced ranges that a refused command was to hand on, as far as they can be read."""
+    """The announced ranges that a refused command would have handed on, as far as readable."""
     command = _refused_command(data)
     if not isinstance(command, dict) or not command.get("replay"):
         return {}
@@ -188,7 +191,7 @@ def refused_replay(data: bytes) -> Mapping[TopicPartition, Announced]:
 def announced(
     replay: Mapping[TopicPartition, tuple[int, int]], generation: int, incarnations: Mapping[str, int]
 ) -> dict[TopicPartition, Announced]:
-    """The announced ranges that a start of this generation hands on: of the incarnations that it starts."""
+    """The announced ranges that a start of this generation hands on, for the incarnations that it starts."""
     return {
         p: Announced(start, end, generation, incarnations.get(p.topic, 0)) for p, (start, end) in sorted(replay.items())
     }

@@ -1,4 +1,4 @@
-"""Maps that a fold changes: each is copied once, at its first change."""
+"""Mappings that a fold changes. Each is copied once, at its first change."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ V = TypeVar("V")
 
 
 def own(copy: dict[K, V] | None, known: Mapping[K, V]) -> dict[K, V]:
-    """Return the copy of the known map that may be changed; make it if there is none yet.
+    """Return the copy of the known mapping, which may be changed. Make the copy if there is none yet.
 
     >>> known, copy = {"a": 1}, None
     >>> copy = own(copy, known)
@@ -22,7 +22,7 @@ def own(copy: dict[K, V] | None, known: Mapping[K, V]) -> dict[K, V]:
 
 
 def now(copy: Mapping[K, V] | None, known: Mapping[K, V]) -> Mapping[K, V]:
-    """Return the map with its changes: the known one while there are none.
+    """Return the mapping with its changes; the known one if there are none.
 
     >>> now(None, {"a": 1}), now({}, {"a": 1})
     ({'a': 1}, {})

@@ -1,7 +1,8 @@
-"""One node to one value of the view: a registration to a member, a command's node to what is outstanding, and so on.
+"""Each function turns one node into one value of the view: a registration into a member, a command's node into a queued
+command, and so on.
 
-A node that nobody can parse is a value, too: a member without eligibility, a command that its consumer will refuse, an
-owner that is left alone. Nothing here knows earlier readings or other nodes: `view` does.
+A node that cannot be parsed becomes a value, too: a member that is not eligible, a command that its consumer will
+refuse, an owner that is left alone. These functions know no earlier readings and no other nodes; `view` does.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ from zkcoord.tree.snapshot import Node, Stat
 from zkcoord.tree.status import decode_status, held_partitions
 
 OFFSET_TEXT_MAX = 40
-"""Characters of an offset that is shown: more than a number of 63 bits takes."""
+"""Characters of an offset that are shown: more than a 63-bit number has."""
 
 
 def member_of(consumer_id: str, node: Node) -> Member:
-    """The member that a registration node makes; an unreadable one is a member without eligibility."""
+    """The member for a registration node. An unreadable one makes a member that is not eligible."""
     stat = node.stat
     if stat is None:
         raise ValueError(f"{node.path} does not exist")
@@ -68,7 +69,7 @@ def member_of(consumer_id: str, node: Node) -> Member:
 
 
 def wildcard_of(registration: Registration) -> Wildcard | None:
-    """The wildcard of a registration; None: it names its topics."""
+    """The wildcard of a registration. None: it names its topics."""
     regex = registration.wildcard
     if regex is None:
         return None
@@ -76,7 +77,7 @@ def wildcard_of(registration: Registration) -> Wildcard | None:
 
 
 def outstanding(sequence: str, node: Node) -> QueuedCommand:
-    """The command that stands at a node; one that cannot be understood, or was refused, carries the error."""
+    """The command in a node. A command that cannot be understood, or was refused, carries the error."""
     version = node.stat.version if node.stat is not None else 0
     if is_refused(node.data):
         return QueuedCommand(
@@ -105,7 +106,8 @@ def outstanding(sequence: str, node: Node) -> QueuedCommand:
 
 
 def with_status(channel: Channel, node: Node) -> tuple[Channel, str | None]:
-    """The channel with the status that its node holds, and what is wrong with that (then progress stays as it was)."""
+    """The channel with the status in its node, and what is wrong with the status (then the progress stays
+    unchanged)."""
     version, mzxid = (channel.version, 0) if node.stat is None else (node.stat.version, node.stat.mzxid)
     try:
         status = decode_status(node.data)
@@ -133,13 +135,13 @@ def with_status(channel: Channel, node: Node) -> tuple[Channel, str | None]:
 
 
 def has_status(channel: Channel, node: Node) -> bool:
-    """True if the channel has the status of this very node: nobody has written it since it was read."""
+    """True if the channel's status comes from exactly this version of the node."""
     return node.stat is not None and node.stat.mzxid != 0 and node.stat.mzxid == channel.status_mzxid
 
 
 def with_mark(channel: Channel, node: Node) -> tuple[Channel, str | None]:
-    """The channel with the mark of an eviction that this node is, or without one, and what is wrong with it (then the
-    usual session timeout is waited)."""
+    """The channel with the eviction mark in this node, or without a mark if the node does not exist; and what is wrong
+    with the mark (then the usual session timeout is waited)."""
     evicted, wrong = None, None
     if node.stat is not None:
         try:
@@ -152,12 +154,13 @@ def with_mark(channel: Channel, node: Node) -> tuple[Channel, str | None]:
 
 
 def offset_seen(data: bytes, version: int) -> OffsetSeen:
-    """An offset as text, for people: cut, and never refused."""
+    """An offset as text for people. It is cut, and never refused."""
     return OffsetSeen(data[:OFFSET_TEXT_MAX].decode("utf-8", "replace"), version)
 
 
 def instance_of(data: bytes, stat: Stat) -> Instance:
-    """A static member as remembered; an empty one when its node is unreadable: it is written anew, or removed."""
+    """A static member as remembered. An empty one if its node cannot be read: the node is then written again, or
+    removed."""
     try:
         return decode_instance(data, stat.version, stat.mtime_ms)
     except CorruptError:
@@ -165,6 +168,6 @@ def instance_of(data: bytes, stat: Stat) -> Instance:
 
 
 def not_carried_out(record: GroupRecord) -> str | None:
-    """The requests that this version does not carry out, in words; the rest of the record holds."""
+    """A text with the requests that this version does not carry out. The rest of the record counts."""
     names = sorted(name for name, request in record.wish.items() if request and name not in CARRIED_OUT)
     return f"{', '.join(names)}: not carried out by this version; take it back, or upgrade" if names else None

@@ -1,7 +1,7 @@
-"""Writes that drop what a topic's earlier incarnation left: its owners, its offsets, at last its mark.
+"""Writes that drop the nodes of a topic's earlier incarnation: its owners, its offsets, and at last its mark.
 
-Every piece checks the mark's version, so pieces of two incarnations never mix; the last one moves the mark. If the
-coordinator dies in between, the next one finds the mark as it was, and drops the rest.
+Every piece checks the mark's version, so pieces for two incarnations never mix. The last piece changes the mark. If the
+coordinator dies in between, the next one finds the old mark, and drops the rest.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def drop_topic(
     present: Mark | None,
     layout: Layout,
 ) -> Iterator[list[Write]]:
-    """The writes of each piece, to be put behind the coordinator's guards, in their order.
+    """The writes of each piece, in order. They must follow the coordinator's guards in the transaction.
 
-    `owned`: those of the topic's partitions that have an owner's node.
+    `owned` holds those of the topic's partitions that have an owner node.
     """
     topic, view = decision.topic, nodes.view
     seen = nodes.marks[topic]
@@ -44,12 +44,12 @@ def drop_topic(
 
 
 def next_mark(seen: MarkSeen, present: Mark) -> Mark:
-    """The mark of the topic as it stands, one incarnation later."""
+    """The mark of the present topic, with the next incarnation number."""
     return replace(present, incarnation=(seen.mark.incarnation if seen.mark is not None else 0) + 1)
 
 
 def _removals(decision: DropTopic, nodes: GroupNodes, owned: Iterable[TopicPartition], layout: Layout) -> list[Write]:
-    """End the owners, and delete all offsets."""
+    """The writes that end the owners and delete all offsets."""
     view, topic = nodes.view, decision.topic
     stays = frozenset(view.topics.get(topic, ()) if decision.again else ())
     writes: list[Write] = []

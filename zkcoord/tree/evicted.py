@@ -1,7 +1,7 @@
 """The mark of an eviction: the data of the child `evicted` of a channel.
 
-In the draft layout it is the evicted consumer's session timeout alone: what it owned stands in its owners. Claims go
-with their session, so in the legacy layout the mark says what the consumer owned, too.
+In the layout `draft` it holds only the evicted consumer's session timeout, since the owner nodes show what it owned. In
+the layout `legacy` claims go with their session, so the mark also says what the consumer owned.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Evicted(NamedTuple):
 
 
 def encode_evicted(session_timeout_ms: int, owned: Iterable[TopicPartition] | None) -> bytes:
-    """The mark's data; `owned` None: owners tell. Topics that find no room are left out: their claims tell, as long
-    as the consumer reads.
+    """The mark's data. `owned` None: the owner nodes show it. Topics without room are left out: their claims show it,
+    as long as the consumer reads.
 
     >>> encode_evicted(6000, None), encode_evicted(6000, [TopicPartition("t", 0), TopicPartition("t", 1)])
     (b'6000', b'{"version":1,"session_timeout_ms":6000,"owned":{"t":"0-1"}}')
@@ -46,7 +46,7 @@ def encode_evicted(session_timeout_ms: int, owned: Iterable[TopicPartition] | No
 
 
 def decode_evicted(data: bytes) -> Evicted:
-    """The mark that these data are; CorruptError for anything else."""
+    """The mark in these data. Raises CorruptError for anything else."""
     found = whole(text_of(_WHAT, data))
     if found is not None and 0 <= found <= INT32_MAX:
         return Evicted(found)

@@ -14,7 +14,7 @@ _WHAT = "instance"
 
 
 def encode_instance(instance: Instance) -> bytes:
-    """The node's data: its share as topic -> thread number -> partitions.
+    """The node's data. Its share is written as topic -> thread number -> partitions.
 
     >>> encode_instance(Instance(last_id="c", hold_ms=9, threads={"t": 1}, share={TopicPartition("t", 0): 0}))
     b'{"version":1,"id":"c","hold_ms":"9","subscription":{"t":1},"share":{"t":{"0":"0"}}}'
@@ -45,9 +45,10 @@ def encode_instance(instance: Instance) -> bytes:
 
 
 def decode_instance(data: bytes, version: int, written_ms: int = 0) -> Instance:
-    """The instance in `data`, whose node has this data version and was written then (the server's wall clock).
+    """The instance in `data`. The node has this data version, and was written at `written_ms` (the server's wall
+    clock).
 
-    CorruptError when it cannot be read.
+    Raises CorruptError if it cannot be read.
     """
     document = read_document(_WHAT, data)
     document.version()

@@ -1,4 +1,4 @@
-"""Kafka's topics as far as they were read: the list of them, and some of them. Nothing here reads or watches."""
+"""Kafka's topics as far as they were read: the list of topics, and some topics. Nothing is read or watched here."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ class KnownTopics:
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
-        self.changes = 0  # counts what was read; equal numbers, equal answers
-        self.listed: frozenset[str] | None = None  # None: there is no parent of topics, or it was not read yet
-        self._known: dict[str, tuple[TopicInfo, int] | None] = {}  # topic -> info and czxid; None: there is none
-        self._data: dict[str, bytes] = {}  # of what is known
-        self._replicas: dict[str, tuple[bytes, Replicas]] = {}  # topic -> data, and what stands there, once asked for
+        self.changes = 0  # number of readings; the same number means the same answers
+        self.listed: frozenset[str] | None = None  # None: topics have no parent node, or it was not read yet
+        self._known: dict[str, tuple[TopicInfo, int] | None] = {}
+        # topic -> info and czxid; None: the topic does not exist
+        self._data: dict[str, bytes] = {}  # data of the topics in `_known`
+        self._replicas: dict[str, tuple[bytes, Replicas]] = {}
+        # topic -> its data and replicas, once they were asked for
 
     def take(self, node: Node) -> TopicInfo | None:
-        """Take a topic's node in; return the topic, None: there is no such topic.
+        """Take in a topic's node. Returns the topic; None: the topic does not exist.
 
-        CorruptError for a node that nobody can parse; the last readable answer still holds.
+        Raises CorruptError for a node that cannot be parsed; then the last readable answer still counts.
         """
         topic = node.path[len(self.layout.topics) + 1 :]
         if node.stat is None:
@@ -36,14 +38,14 @@ class KnownTopics:
         return info
 
     def drop(self, topic: str) -> None:
-        """Forget all that is known of a topic."""
+        """Forget everything about a topic."""
         for known in (self._known, self._data, self._replicas):
             known.pop(topic, None)
 
     def mark(self, topic: str, root_czxid: int) -> Mark | None:
-        """The mark of this topic as it is now, as its first incarnation; None: no such topic is known.
+        """The mark of this topic as it is now, with the first incarnation number. None: no such topic is known.
 
-        A mirrored topic is known by its id alone: the czxid of the mirror's node tells nothing of the topic.
+        A mirrored topic is identified only by its id: the czxid of the mirror's node says nothing about the topic.
         """
         known = self._known.get(topic)
         if known is None:
@@ -58,16 +60,18 @@ class KnownTopics:
         return {topic: mark for topic, mark in marks.items() if mark is not None}
 
     def deleted(self, topic: str) -> bool:
-        """True when the list says that there is no such topic, and a topic that was asked for was not found either."""
+        """True when the list does not name the topic, and the topic's own node, if it was read, does not exist,
+        either."""
         return self.listed is not None and topic not in self.listed and self._known.get(topic) is None
 
     def partitions(self, topics: Iterable[str]) -> dict[str, tuple[int, ...]]:
-        """The partitions of those of these topics that have any, in the topics' order."""
+        """The partitions of those of these topics that have any, sorted by topic."""
         known = {topic: self._known.get(topic) for topic in sorted(topics)}
         return {topic: info[0].partitions for topic, info in known.items() if info and info[0].partitions}
 
     def replicas(self, topics: Iterable[str]) -> dict[str, Replicas]:
-        """The replicas of these topics, of which there are partitions: decoded when asked for, which few groups do."""
+        """The replicas of these topics, which must have partitions. They are decoded only when asked for, since few
+        groups need them."""
         for topic in topics:
             data = self._data[topic]
             if self._replicas.get(topic, (None,))[0] is not data:

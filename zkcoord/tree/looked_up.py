@@ -1,4 +1,5 @@
-"""Nodes of a group that were looked up beside its view: the remains of a topic, and committed offsets."""
+"""Nodes of a group that were looked up in addition to its view: the remaining nodes of a topic, and committed
+offsets."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from zkcoord.tree.view import GroupNodes
 
 
 def leftovers(nodes: GroupNodes, topic: str, layout: Layout) -> Leftovers | None:
-    """The remains of a topic beside its owners; None while its lists are not read."""
+    """The remaining nodes of a topic, except its owners. None: its lists are not read yet."""
     group = nodes.view.group
     owners, offsets = layout.mark(group, topic), layout.topic_offsets(group, topic)
     listed = [nodes.lists.get(owners), nodes.lists.get(offsets)]
@@ -30,7 +31,7 @@ def leftovers(nodes: GroupNodes, topic: str, layout: Layout) -> Leftovers | None
 
 
 def committed(nodes: GroupNodes, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
-    """The offsets of these, as read; None where there is none that anybody can read."""
+    """The offsets of these, as they were read. None: there is no readable offset."""
     return {partition: _offset(nodes.offsets.get(partition)) for partition in partitions}
 
 

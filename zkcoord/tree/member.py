@@ -1,7 +1,7 @@
 """A member's writes: joining, acknowledging, releasing, committing. Each checks its own registration first (rule 1).
 
-One registration, one name: while `ids/<c>` exists this is the same incarnation of the same consumer, so the check
-fences everything that a consumer writes, and a dead one's late writes are refused.
+Each registration has a name of its own: while `ids/<c>` exists, it belongs to the same incarnation of the same
+consumer. So the check fences everything that a consumer writes, and late writes of a dead consumer are refused.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from zkcoord.tree.writes import WRITE_BYTES, CheckNode, CreateNode, DeleteNode, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberPaths:
-    """Where one registration's nodes stand, and how its offsets are kept."""
+    """The paths of one registration's nodes, and the way in which its offsets are kept."""
 
     layout: Layout
     group: str
     consumer_id: str
     store: OffsetStore = ZOOKEEPER_OFFSETS
-    registration: str = field(init=False)  # the ephemeral node that makes this consumer a member
-    channel: str = field(init=False)  # the queue that it drains
+    registration: str = field(init=False)  # the ephemeral node that makes the consumer a member
+    channel: str = field(init=False)  # the consumer's queue of commands
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "registration", self.layout.registration(self.group, self.consumer_id))
         object.__setattr__(self, "channel", self.layout.channel(self.group, self.consumer_id))
 
     def command(self, sequence: str) -> str:
-        """One command in it."""
+        """The path of one command in the channel."""
         return f"{self.channel}/{sequence}"
 
     def owner(self, partition: TopicPartition) -> str:
@@ -52,45 +52,45 @@ class MemberPaths:
         return self.layout.ownership.free(self.owner(partition), version)
 
     def guard(self, partition: TopicPartition, version: int) -> Sequence[Write]:
-        """The checks that go along with each offset of a held partition."""
+        """The checks that go with each write of a held partition's offset."""
         return self.layout.ownership.guard(self.owner(partition), version)
 
     def guard_free(self, partition: TopicPartition, offset_version: int | None) -> Sequence[Write]:
-        """The writes that go along with `free` where the partition's offset is not written."""
+        """The writes that go with `free` if the partition's offset is not written."""
         return self.layout.ownership.guard_free(self.offset(partition), offset_version)
 
     def parent(self, path: str) -> CreateNode:
-        """The write that makes a parent."""
+        """The write that creates a parent."""
         return CreateNode(path, shared=self.layout.shared(path))
 
     def above_offsets(self, partitions: Iterable[TopicPartition]) -> list[str]:
-        """What stands above these partitions' offsets, outermost first."""
+        """The nodes above these partitions' offsets, outermost first."""
         topics = sorted({partition.topic for partition in partitions})
         above = [self.layout.topic_offsets(self.group, topic) for topic in topics]
         return [self.layout.offsets(self.group), *above] if topics else []
 
     def above_claims(self, partitions: Iterable[TopicPartition]) -> Sequence[str]:
-        """What stands above these partitions' owners, outermost first, where their consumers make them."""
+        """The nodes above these partitions' owners, outermost first, in a layout where consumers create owners."""
         return self.layout.above_claims(self.group, sorted({p.topic for p in partitions}))
 
     def above(self) -> list[str]:
-        """Parents that must stand before registration and channel can be created, outermost first."""
+        """The parents that must exist before registration and channel can be created, outermost first."""
         return list(dict.fromkeys([*parents(self.registration), *parents(self.channel)]))
 
     def check(self) -> CheckNode:
-        """The fence: this registration still stands. It is never changed, so its version is 0."""
+        """The fence: this registration still exists. It is never changed, so its version is 0."""
         return CheckNode(self.registration, 0)
 
 
 def make_parents(nodes: Sequence[Node], layout: Layout) -> Transaction | None:
-    """Create those parents that are missing, outermost first; None when all stand."""
+    """Create the missing parents, outermost first. None: all exist."""
     missing = tuple(CreateNode(node.path, shared=layout.shared(node.path)) for node in nodes if not node.exists)
     return Transaction(writes=missing, why="parents") if missing else None
 
 
 def join(paths: MemberPaths, registration: bytes, status: bytes, channel_version: int) -> Transaction:
-    """Become a member: the first status and the registration in one multi, so that a channel at version 0 was never
-    registered with (docs/protocol.md, section 7)."""
+    """Become a member: set the first status and create the registration in one multi. So a channel at version 0 never
+    had a registration (docs/protocol.md, section 7)."""
     return Transaction(
         writes=(
             SetNode(paths.channel, status, channel_version),
@@ -104,7 +104,7 @@ def join(paths: MemberPaths, registration: bytes, status: bytes, channel_version
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledgement:
-    """The last writes of obeyed commands: they are deleted and the status says what came of them."""
+    """The last writes for obeyed commands: they delete the commands, and set the status with the outcome."""
 
     commands: Mapping[str, int]  # sequence -> version, in their order
     status: bytes
@@ -119,7 +119,7 @@ def _acknowledge(paths: MemberPaths, done: Acknowledgement) -> list[Write]:
 
 
 def room(paths: MemberPaths, partitions: Sequence[TopicPartition]) -> int:
-    """How many of these, from the first on, one multi can acknowledge or release."""
+    """How many of these partitions, from the first on, one multi can acknowledge or release."""
     return len(next(_parts(paths, partitions), ()))
 
 
@@ -130,7 +130,8 @@ def _parts(paths: MemberPaths, partitions: Iterable[TopicPartition]) -> Iterator
 def claim(
     paths: MemberPaths, partitions: Mapping[TopicPartition, str], missing_parents: Sequence[str]
 ) -> Iterator[Transaction]:
-    """Claim partitions (partition -> thread). A part is refused as a whole when one of it is another's meanwhile."""
+    """Claim partitions (partition -> thread). A part is refused as a whole if another consumer owns one of its
+    partitions."""
     ownership = paths.layout.ownership
     made: list[Write] = [paths.parent(path) for path in missing_parents]
     for part in parts(sorted(partitions), lambda p: 2 * (len(paths.owner(p)) + WRITE_BYTES) + len(partitions[p])):
@@ -150,8 +151,8 @@ def start(
 ) -> Transaction:
     """Acknowledge starts.
 
-    `first_offsets`: the partitions whose offset is set, and to what; `refused`: what could not be started, and is free
-    again; `record_version`: the group record must still have it.
+    `first_offsets`: the partitions whose offset is set, with the offset. `refused`: partitions that could not be
+    started, and are free again. `record_version`: the version that the group record must still have.
     """
     writes: list[Write] = []
     for partition, (offset, versions) in sorted(first_offsets.items()):
@@ -170,7 +171,7 @@ def start(
 
 
 def _parents_of(paths: MemberPaths, writes: Iterable[Write], missing: Sequence[str]) -> list[CreateNode]:
-    """The writes that make those of the missing parents below which these writes make nodes."""
+    """The writes that create those missing parents below which these writes create nodes."""
     folders = {write.path.rpartition("/")[0] for write in writes if isinstance(write, CreateNode)} if missing else set()
     above = folders.union(*map(parents, folders))
     return [paths.parent(path) for path in missing if path in above]
@@ -185,11 +186,11 @@ def release(
     without: Collection[TopicPartition] = (),
     tenured: bool = False,
 ) -> list[Transaction]:
-    """Release partitions with their final offsets; the last multi also deletes the command that asked for it.
+    """Release partitions with their final offsets. The last multi also deletes the command that asked for it.
 
-    Without commands in `done` that one stands on, and the last multi makes a child of the channel and removes it: who
-    watches the channel's list looks at the owners.
-    `without`: those of which somebody has deleted the offset's node; `tenured`: offsets are set even to what they are.
+    If `done` has no commands, the command stays, and the last multi creates a child of the channel and deletes it, so
+    that the watcher of the channel's list looks at the owners. `without`: partitions whose offset node somebody has
+    deleted. `tenured`: offsets are set even to their present value.
     """
     transactions: list[Transaction] = []
     for part in _parts(paths, sorted(held)):
@@ -199,7 +200,8 @@ def release(
             final = offsets.get(partition, mine.offset)
             committed = final == mine.offset and not tenured
             version = None if partition in without else mine.offset_version
-            written: Sequence[Write] = ()  # without a node nothing can be set; the next start applies what counts then
+            written: Sequence[Write] = ()
+            # without a node nothing can be set; the next start uses the offset that counts then
             if version is not None:
                 written = paths.store.release(paths.offset(partition), final, version, committed=committed)
             writes += written or paths.guard_free(partition, version)
@@ -243,7 +245,7 @@ def switch(
     offsets: Mapping[TopicPartition, int],
     done: Acknowledgement,
 ) -> Transaction:
-    """Set offsets of held partitions, and acknowledge the change of the offset store with it."""
+    """Set offsets of held partitions, and acknowledge the change of the offset store in the same multi."""
     writes = [write for part in commit(paths, held, offsets) for write in part.writes[1:]]
     why = f"acknowledge offset-store {', '.join(done.commands)}"
     return Transaction(writes=(paths.check(), *writes, *_acknowledge(paths, done)), why=why)
@@ -257,14 +259,14 @@ def acknowledge(paths: MemberPaths, done: Acknowledgement) -> Transaction:
 
 
 def announce(paths: MemberPaths, status: bytes, status_version: int) -> Transaction:
-    """Say in the status what is about to be processed."""
+    """Write the ranges that are about to be processed into the status."""
     return Transaction(writes=(paths.check(), SetNode(paths.channel, status, status_version)), why="announce")
 
 
 def refuse(paths: MemberPaths, command: Node, error: str) -> Transaction:
-    """Refuse a command that cannot be understood: say so in it, and raise the mark that tells the coordinator.
+    """Refuse a command that cannot be understood: write so into it, and create the mark that tells the coordinator.
 
-    Refused while the mark of another refusal stands.
+    The server refuses this while the mark of another refusal exists.
     """
     version = command.stat.version if command.stat else 0
     return Transaction(

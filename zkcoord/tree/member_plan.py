@@ -1,4 +1,4 @@
-"""A member's decisions to multis, and how much they take."""
+"""Turns a member's decisions into multis, and computes their sizes."""
 
 from __future__ import annotations
 
@@ -30,17 +30,18 @@ from zkcoord.tree.status import REFUSED_BYTES_MAX, Status, encode_status
 from zkcoord.tree.writes import Transaction
 
 WEIGHED_BYTES = 256 * 1024
-"""Of commands and announced ranges, at a glance: below it the whole is never near the limit."""
+"""Bytes of commands and announced ranges, estimated. Below this the whole multi is never near the limit, and needs no
+exact computation."""
 
 RANGE_BYTES_MAX = 400
-"""Of one announced range, whatever its topic's name."""
+"""The most bytes of one announced range, whatever its topic's name."""
 
 OPERATION_BYTES = 60
-"""Of one write beside path and data; of an offset with its number."""
+"""Bytes of one write, without path and data; or of an offset with its number."""
 
 
 def plan(decision: Write, nodes: MemberNodes, status: bytes) -> list[Transaction]:
-    """The multis of a decision that writes, in order; `status`: the one that it says, as data."""
+    """The multis of a decision that writes, in order. `status` is the decision's status as data."""
     paths, version = nodes.paths, nodes.view.status_version
     match decision:
         case ClaimPartitions(partitions=partitions):
@@ -70,12 +71,12 @@ def plan(decision: Write, nodes: MemberNodes, status: bytes) -> list[Transaction
 
 
 TOLD_MS = 300_000
-"""So long a status tells the times of a command. A first record is told with the commit behind it: that of a Spark
-batch comes within Spark's rebalance timeout."""
+"""ms for which a status tells the times of a command. A first record is told with the commit after it, and that of a
+Spark batch comes within Spark's rebalance timeout."""
 
 
 def encode_member_status(status: MemberStatus, now_ms: int = 0) -> bytes:
-    """The status as the channel's data. `now_ms`: from when the ages in its `timing` are counted back."""
+    """The status as the channel's data. The ages in its `timing` are counted back from `now_ms`."""
     numbers: dict[tuple[int, str], list[int]] = {}  # by generation and topic
     for (topic, number), mine in status.held.items():
         numbers.setdefault((mine.generation, topic), []).append(number)
@@ -105,28 +106,28 @@ def _timing(told: Told, now_ms: int) -> Timing:
 
 
 class MemberSizes:
-    """How much one member's nodes and multis take (`core.member.status.Sizes`)."""
+    """The sizes of one member's nodes and multis (`core.member.status.Sizes`)."""
 
     def __init__(self, paths: MemberPaths) -> None:
         self._paths = paths
 
     def status_bytes(self, status: MemberStatus) -> int:
-        """Of the status as the channel's data; `timing` is in none that is large."""
+        """Bytes of the status as the channel's data. A large status contains no `timing`."""
         return len(encode_member_status(fast_replace(status, timing=())))
 
     def room(self, partitions: list[TopicPartition]) -> int:
-        """How many of these, from the first on, one multi can acknowledge or release."""
+        """How many of these partitions, from the first on, one multi can acknowledge or release."""
         return member.room(self._paths, partitions)
 
     def acknowledgement_bytes(
         self, starts: Mapping[str, Command], command_bytes: int, held: Mapping[TopicPartition, Held], batch: Batch
     ) -> int:
-        """Of the multi that acknowledges starts, at most, if that is too much; else 0: known before they are obeyed,
-        since then it must be sent.
+        """The most bytes of the multi that acknowledges these starts, if it is too large; else 0. The size is computed
+        before the starts are obeyed, since after that the multi must be sent.
 
-        What a coordinator of zkcoord hands on always fits (`core.replay_quota`): at most 942,000 bytes. This is a
-        member's own guard against another one: a multi above the server's limit would cost it its session, again and
-        again.
+        What a coordinator of zkcoord hands on always fits (`core.replay_quota`): at most 942,000 bytes. This check
+        protects a member from other coordinators: a multi above the server's limit would cost the member its session,
+        again and again.
         """
         ranges = len(batch) + sum(len(start.replay) for start in starts.values())
         if ranges * RANGE_BYTES_MAX + command_bytes < WEIGHED_BYTES:

@@ -1,7 +1,7 @@
-"""Znodes to view: folds what a member read into its view of itself. The member's role adds what is no node.
+"""Turns znodes into a member's view of itself. The member's role adds everything that is no node.
 
-A command that nobody can parse, or an offset, never stops the fold: it becomes a command with an error, a position with
-a problem.
+A command or an offset that cannot be parsed never stops the fold. It becomes a command with an error, or a position
+with a problem.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from zkcoord.tree.snapshot import Kind, Node, Stat
 
 @dataclass(frozen=True, kw_only=True)
 class MemberNodes:
-    """One member as read: the view, and what only reads and writes need."""
+    """One member as it was read: the view, and the values that only reads and writes need."""
 
     paths: MemberPaths
     view: MemberView = field(default_factory=MemberView)
-    commands: Mapping[str, Node] = field(default_factory=dict)  # as read, by sequence
-    made: int = 0  # how many commands were ever made in the channel: the number of the next
-    ahead: Node | None = None  # the next command, if it was read before the list showed it; it does not change
-    parents: Mapping[str, bool] = field(default_factory=dict)  # what stands above offsets and claims: it is there
+    commands: Mapping[str, Node] = field(default_factory=dict)  # by sequence, as they were read
+    made: int = 0  # how many commands were ever created in the channel; it is the number of the next one
+    ahead: Node | None = None  # the next command, if it was read before the list showed it; its data does not change
+    parents: Mapping[str, bool] = field(default_factory=dict)  # nodes above offsets and claims -> whether each exists
     sent: tuple[bytes, MemberStatus] | None = None  # the status that was sent last
 
     def missing_parents(self, partitions: Iterable[TopicPartition]) -> list[str]:
-        """Parents of these partitions' offset nodes that do not stand, outermost first."""
+        """The parents of these partitions' offset nodes that do not exist, outermost first."""
         return self.missing(self.paths.above_offsets(partitions))
 
     def missing(self, parents: Iterable[str]) -> list[str]:
-        """Those of these parents that do not stand."""
+        """Those of these parents that do not exist."""
         return [path for path in parents if not self.parents.get(path, True)]
 
 
@@ -51,7 +51,7 @@ def unread(paths: MemberPaths) -> MemberNodes:
 
 
 class Places(NamedTuple):
-    """Which partition's node a path is, of those that are followed: so nobody has to parse it."""
+    """Path -> partition, for the followed owner and offset nodes: so their paths need not be parsed."""
 
     owners: Mapping[str, TopicPartition]
     offsets: Mapping[str, TopicPartition]
@@ -61,7 +61,8 @@ NO_PLACES = Places({}, {})
 
 
 def fold(before: MemberNodes, nodes: Iterable[Node], places: Places = NO_PLACES) -> MemberNodes:
-    """The member after these answers, which came together: the list last, since a command may have come beside it."""
+    """The member after these answers, which came together. The list is taken in last, since a command may have come
+    together with it."""
     folder = _Folder(before)
     offsets = places.offsets
     for node in nodes:
@@ -76,12 +77,12 @@ def fold(before: MemberNodes, nodes: Iterable[Node], places: Places = NO_PLACES)
 
 
 def follow(before: MemberNodes, known: Mapping[TopicPartition, Owner]) -> MemberNodes:
-    """With these owners as a start told them."""
+    """Return the member with these owners, as a start told them."""
     return fast_replace(before, view=fast_replace(before.view, owners={**before.view.owners, **known}))
 
 
 def let_go(before: MemberNodes, partitions: Iterable[TopicPartition]) -> MemberNodes:
-    """Without what was read of these partitions."""
+    """Return the member without the nodes of these partitions."""
     view = before.view
     owners, positions = dict(view.owners), dict(view.positions)
     for partition in partitions:
@@ -95,9 +96,9 @@ _PARENTS = frozenset({Place.OFFSETS, Place.OWNERS, Place.CLAIMS})
 
 
 class _Folder:
-    """Collects the changes of one batch: each map is copied once, and only when it changes."""
+    """Collects the changes of one batch. Each mapping is copied once, and only if it changes."""
 
-    # copies of what is known before, of the view and beside it; None: nothing of it has changed
+    # copies of the earlier mappings; None: that mapping has not changed
     _commands: dict[str, Received | None] | None = None
     _owners: dict[TopicPartition, Owner] | None = None
     _positions: dict[TopicPartition, Position] | None = None
@@ -106,7 +107,7 @@ class _Folder:
 
     def __init__(self, before: MemberNodes) -> None:
         self._before, self._paths, self._known = before, before.paths, before.view
-        self._view, self._made, self._ahead = before.view, before.made, before.ahead  # the view without the maps
+        self._view, self._made, self._ahead = before.view, before.made, before.ahead  # the view without those mappings
         self._fresh: list[TopicPartition] = []
         self._listed: Node | None = None
         self._channel = f"{before.paths.channel}/"
@@ -129,7 +130,7 @@ class _Folder:
         return before if view is self._known else fast_replace(before, view=view)
 
     def take(self, node: Node) -> None:
-        """Take one answer in."""
+        """Take in one answer."""
         path, paths = node.path, self._paths
         if path == paths.registration:
             self._missing(node)
@@ -166,14 +167,14 @@ class _Folder:
         (self.owner if place is Place.OWNER else self.offset)(partition, node)
 
     def owner(self, partition: TopicPartition, node: Node) -> None:
-        """Take in what an owner's node says."""
+        """Take in an owner node."""
         if self._owners is None:
             self._owners = dict(self._known.owners)
         self._owners[partition] = _owner(node)
         self._fresh.append(partition)
 
     def offset(self, partition: TopicPartition, node: Node) -> None:
-        """Take in what an offset's node says."""
+        """Take in an offset node."""
         if self._positions is None:
             self._positions = dict(self._known.positions)
         self._positions[partition] = NOWHERE if node.stat is None else _position(node, node.stat)
@@ -196,7 +197,8 @@ class _Folder:
         nodes[sequence] = node
 
     def _list(self, node: Node) -> None:
-        """The names decide what stands. The server numbers commands one by one, so the next one's name is known."""
+        """Take in the list. Its names show which commands exist. The server numbers commands one by one, so the next
+        one's name is known."""
         self._missing(node)
         names = frozenset(node.children)
         evicted, refused_mark = EVICTED_MARK in names, REFUSED_MARK in names
@@ -215,7 +217,8 @@ class _Folder:
             commands[new] = None
             if ahead is not None and int(new) == before.made:
                 self._read(new, ahead)
-        made = (node.stat.child_changes + len(node.children)) // 2 if node.stat else 0  # here, ever
+        # the number of commands ever created here
+        made = (node.stat.child_changes + len(node.children)) // 2 if node.stat else 0
         if made != before.made:
             self._made, self._ahead = made, None
 

@@ -24,7 +24,7 @@ def moved_fields(moved: Moved) -> dict[str, Any]:
 
 
 def read_moved(section: Document) -> Moved | None:
-    """Return where the group is; None when the record has no such key. CorruptError for a bad value."""
+    """Return where the group is. None: the record has no such key. Raises CorruptError for a bad value."""
     if not section.fields:
         return None
     state = section.text("state")

@@ -1,7 +1,8 @@
 """The only place that reads and writes offsets in ZooKeeper: decimal text, the *next* offset to read.
 
-Old tools and other programs write here too. A newline around the number is forgiven, since people write it with a
-shell; what holds no number is CorruptError and never 0, which would read a topic from its start.
+Old tools and other programs write here, too. A newline around the number is accepted, since people write it with a
+shell. Text without a number raises CorruptError; it is never read as 0, since the topic would then be read from its
+start.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from zkcoord.errors import InvariantError
 from zkcoord.tree.codec import INT64_MAX, corrupt
 
 SHORT = 18
-"""So many digits are below 2**63 whatever they are."""
+"""Numbers with at most this many digits are below 2**63."""
 
 _NUMBER = re.compile(rb"\s*([+-]?[0-9]{1,40})\s*")
 
@@ -29,12 +30,12 @@ def encode_offset(offset: int) -> bytes:
 
 
 def decode_offset(data: bytes) -> int | None:
-    """The offset in `data`; None when empty or negative (the old clients' "no offset": the reset policy decides).
+    """The offset in `data`. None: it is empty or negative (the old clients' "no offset"), so the reset policy decides.
 
     >>> decode_offset(b"1234\\n"), decode_offset(b"-1"), decode_offset(b"")
     (1234, None, None)
     """
-    if len(data) <= SHORT and data.isdigit():  # as we write it, and nearly everybody
+    if len(data) <= SHORT and data.isdigit():  # the form that zkcoord and nearly everybody writes
         return int(data)
     if not data.strip():
         return None

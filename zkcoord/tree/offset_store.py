@@ -1,7 +1,8 @@
-"""How a group's offsets are kept in znodes: what goes along with an acknowledgement, a commit and a release.
+"""How a group's offsets are kept in znodes: the writes that go with an acknowledgement, a commit and a release.
 
-Every multi of a member that says where a partition stands takes its writes from here. Here offsets stand in ZooKeeper
-alone. A store that keeps them elsewhere too brings another `OffsetStore`: what it writes here fences what stands there.
+Every multi of a member that concerns a partition's offset takes its writes from here. In this implementation offsets
+are only in ZooKeeper. A store that also keeps them elsewhere needs another `OffsetStore`, whose writes here fence the
+offsets there.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from zkcoord.tree.writes import CreateNode, SetNode, Write
 
 
 class OffsetStore(Protocol):
-    """One store. `path` is that of the partition's offset node, `version` the node's as read (None: there is none)."""
+    """One store. `path` is the path of the partition's offset node, `version` the node's version as read (None: there
+    is no node)."""
 
     def begin(self, path: str, offset: int, version: int | None) -> Sequence[Write]:
-        """Return the writes by which a partition without an offset starts at one, in its start's acknowledgement."""
+        """Return the writes that give a partition its first offset, in the acknowledgement of its start."""
 
     def commit(self, path: str, offset: int, version: int) -> Sequence[Write]:
         """Return the writes that commit an offset."""
@@ -25,12 +27,12 @@ class OffsetStore(Protocol):
     def release(self, path: str, offset: int, version: int, *, committed: bool) -> Sequence[Write]:
         """Return the writes of the final offset, in the multi that gives the partition back.
 
-        `committed`: the node holds that offset already.
+        `committed`: the node already holds that offset.
         """
 
 
 class ZooKeeperOffsets:
-    """The offset node is the offset: decimal text, set by its version.
+    """The offset node holds the offset as decimal text, and is set by its version.
 
     >>> ZooKeeperOffsets().release("/offsets/t/0", 7, 3, committed=False)
     [SetNode(path='/offsets/t/0', data=b'7', version=3)]
@@ -39,7 +41,7 @@ class ZooKeeperOffsets:
     """
 
     def begin(self, path: str, offset: int, version: int | None) -> Sequence[Write]:
-        """Create the node, or set the one that holds no offset."""
+        """Create the node, or set the present one, which holds no offset."""
         data = encode_offset(offset)
         return [CreateNode(path, data) if version is None else SetNode(path, data, version)]
 
@@ -48,7 +50,7 @@ class ZooKeeperOffsets:
         return [SetNode(path, encode_offset(offset), version)]
 
     def release(self, path: str, offset: int, version: int, *, committed: bool) -> Sequence[Write]:
-        """Set the node, unless it says so already."""
+        """Set the node, unless it already holds the offset."""
         return [] if committed else self.commit(path, offset, version)
 
 

@@ -1,8 +1,9 @@
-"""Owner nodes to owners, in each layout: folds the nodes that were read. `tree.ownership` spells the nodes.
+"""Turns owner nodes into owners, in each layout: it folds the nodes that were read. `tree.ownership` knows the nodes'
+format.
 
-A persistent node says itself who owns the partition. Where owners are claims, some partitions have an owner though no
-node stands. A start reserves its partitions for its receiver until it is obeyed, while the receiver's registration
-stands. What an evicted consumer owned counts as its own, by its mark, until its grace is over
+A persistent node names the partition's owner. Where owners are claims, some partitions have an owner without a node.
+First, a start reserves its partitions for its receiver until it is obeyed, while the receiver's registration exists.
+Second, the partitions in an evicted consumer's mark count as its own until its grace is over
 (`core.ownership.available`). These owners have the version -1: there is no node.
 """
 
@@ -42,28 +43,28 @@ class OwnersFold(Protocol):
 
     @property
     def claims(self) -> Claims:
-        """The claims that stand after the batch; empty where owners are persistent."""
+        """The claims that exist after the batch; empty where owners are persistent."""
 
 
 def owners_fold(view: GroupView, claims: Claims, problems: Problems) -> OwnersFold:
-    """Return what takes in a batch about the owners of this group; `claims`: those that stood before."""
+    """Return the object that takes in a batch about this group's owners. `claims` are those that existed before."""
     return ClaimsFold(claims) if view.claims else PersistentFold(view, problems)
 
 
 class PersistentFold:
-    """Owner nodes below the marks of their topics. The map of all owners is copied once, and only when it changes."""
+    """Owner nodes below the marks of their topics. The mapping of all owners is copied once, and only if it changes."""
 
     def __init__(self, view: GroupView, problems: Problems) -> None:
         self._view, self._problems = view, problems
         self.claims: Claims = {}
-        self._owners = view.owners  # as they are now
+        self._owners = view.owners  # the owners with the changes so far
         self._changed: dict[TopicPartition, Owner] | None = None  # the copy
         self._draft_stops: Set[TopicPartition] = view.draft_stops
         self._changed_stops: set[TopicPartition] | None = None
         self._dropped: set[str] = set()  # topics whose owners went with their mark, and are still to be taken out
 
     def take(self, address: Address, node: Node) -> None:
-        """Take in what an owner's node says."""
+        """Take in an owner node."""
         partition = address.partition
         if partition is None:
             return
@@ -78,7 +79,7 @@ class PersistentFold:
             del self._own_owners()[partition]
         if owner is None:
             return
-        if owner != known:  # most are read again in vain, and the map of all of them is not copied for that
+        if owner != known:  # most are read again without a change, for which the mapping of all owners is not copied
             self._own_owners()[partition] = owner
         if owner.thread == UNREADABLE_OWNER:
             wrong = f"{node.data[:80]!r} is no thread id"
@@ -88,14 +89,14 @@ class PersistentFold:
             self._problems.note(node.path, None)
 
     def take_list(self, address: Address, node: Node) -> None:
-        """Nothing: the mark tells of the topic, and its partitions are known."""
+        """Does nothing: the mark tells of the topic, and its partitions are known."""
 
     def unmarked(self, topic: str) -> None:
-        """The mark was removed with all that stood below it."""
+        """The mark was removed with everything below it."""
         self._dropped.add(topic)
 
     def result(self, view: GroupView) -> GroupView:
-        """Return the view with the owners, and with those that were told to stop in the draft's way."""
+        """Return the view with the owners, and with the partitions whose draft-only owners were told to stop."""
         self._drop()
         if self._changed is not None:
             view = fast_replace(view, owners=self._changed)
@@ -104,7 +105,7 @@ class PersistentFold:
         return view
 
     def _drop(self) -> None:
-        """Take out the owners of the topics that were dropped: once for all of them, thousands may be."""
+        """Take out the owners of the dropped topics: once for all topics, since there may be thousands."""
         if not self._dropped:
             return
         owners = self._own_owners()
@@ -127,7 +128,7 @@ class PersistentFold:
 
 
 class ClaimsFold:
-    """Claims of consumers. The view's owners follow from them and from the channels (`effective_owners`)."""
+    """Claims of consumers. The view's owners follow from the claims and from the channels (`effective_owners`)."""
 
     def __init__(self, before: Claims) -> None:
         self._before = before
@@ -135,11 +136,11 @@ class ClaimsFold:
 
     @property
     def claims(self) -> Claims:
-        """The claims that stand after the batch: the mapping of before while nothing has changed."""
+        """The claims that exist after the batch. It is the earlier mapping if nothing has changed."""
         return now(self._changed, self._before)
 
     def take(self, address: Address, node: Node) -> None:
-        """Take in what a claim's node says."""
+        """Take in a claim's node."""
         partition = address.partition
         if partition is None:
             return
@@ -151,30 +152,30 @@ class ClaimsFold:
             del self._changed[partition]
 
     def take_list(self, address: Address, node: Node) -> None:
-        """Take in the list of a topic's claims: what is not in it is nobody's."""
+        """Take in the list of a topic's claims. A partition that is not in it has no claim."""
         names, known = frozenset(node.children), self.claims
         gone = {p for p in known if p.topic == address.name and str(p.partition) not in names}
         if gone:
             self._changed = {p: owner for p, owner in known.items() if p not in gone}
 
     def unmarked(self, topic: str) -> None:
-        """Nothing: claims do not stand below marks, and go with their sessions."""
+        """Does nothing: claims are not below marks, and go with their sessions."""
 
     def result(self, view: GroupView) -> GroupView:
-        """Return the view as it is."""
+        """Return the view unchanged."""
         return view
 
 
 def inputs_of_owners(view: GroupView, claims: Claims) -> tuple[object, ...]:
-    """What the view's owners follow from beside their nodes: while these are the same objects, they are as they were.
-    Empty where owners are what their nodes say."""
+    """The inputs from which the view's owners follow, in addition to their nodes. While these are the same objects, the
+    owners are unchanged. Empty where the nodes alone decide."""
     return (claims, view.members, view.channels) if view.claims else ()
 
 
 def effective_owners(
     claims: Claims, members: Mapping[str, Member], channels: Mapping[str, Channel]
 ) -> dict[TopicPartition, Owner]:
-    """The owners of a group's view where they are claims: a claim counts most, an evicted consumer's mark least."""
+    """The owners of a group's view in a layout with claims. A claim counts most, an evicted consumer's mark least."""
     owners: dict[TopicPartition, Owner] = {}
     for consumer_id in sorted(channels):
         marked = channels[consumer_id].evicted_owned

@@ -1,14 +1,15 @@
-"""A partition's owner in znodes: free or owned, and how it changes hands. The only place that spells it.
+"""A partition's owner in znodes: free or owned, and how the owner changes. The only place that knows the format.
 
     grant     the coordinator gives an available partition to a thread
-    free      whoever owns it, or the coordinator in its place, gives it back
-    withdraw  the coordinator takes back what was granted to a consumer that did not understand its start
+    free      the owner, or the coordinator in its place, gives it back
+    withdraw  the coordinator takes back a grant whose receiver did not understand its start
     drop      the coordinator ends an owner of a topic that was deleted
     halt      the coordinator marks an owner that knows only the draft's commands: it was told to stop
 
-Every write is guarded by the version that was read, so two that decide on the same owner never both succeed (rule 2).
-The layout chooses: in `draft` owner nodes are persistent, and an empty one is free. In `legacy` they are claims, as old
-consumers make them: ephemeral nodes of their consumers, and a partition without one is free.
+Every write is guarded by the version that was read. So of two writers that decide from the same owner only one succeeds
+(rule 2). The layout chooses the implementation. In `draft` owner nodes are persistent, and an empty one is free. In
+`legacy` they are claims, as old consumers create them: ephemeral nodes of their consumers, and a partition without a
+node is free.
 """
 
 from __future__ import annotations
@@ -22,63 +23,65 @@ from zkcoord.core.view import Owner
 from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Write
 
 UNREADABLE_OWNER = "?"
-"""Stands for the thread of an owner node that nobody can parse: owned by nobody alive, granted to nobody."""
+"""Stands for the thread of an owner node that cannot be parsed: no living member owns it, and it is granted to
+nobody."""
 
 HALTING = "!"
-"""Before the thread of an owner that knows only the draft, once it was told to stop: illegal in a group's name."""
+"""Stands before the thread of a draft-only owner once it was told to stop. The character is illegal in a group's
+name."""
 
 THREADS_KNOWN = 10_000
-"""Owners' data that are kept with their threads: few threads own many partitions."""
+"""Number of remembered owner data with their threads: few threads own many partitions."""
 
 
 class Ownership(Protocol):
-    """One layout's way to own a partition. `path` is that of the partition's owner node."""
+    """One layout's way to own a partition. `path` is the path of the partition's owner node."""
 
     @property
     def claimed(self) -> bool:
-        """True when the consumer makes the owner node, as an ephemeral claim."""
+        """True when the consumer creates the owner node, as an ephemeral claim."""
 
     def grant(self, path: str, thread: str, owner: Owner | None) -> tuple[Sequence[Write], int | None]:
-        """Return the writes that give the partition to a thread, and the owner node's version after them (None: it
-        stays as it is, the start alone says who may claim the partition)."""
+        """Return the writes that give the partition to a thread, and the owner node's version after them. None: the
+        node is unchanged, and only the start says who may claim the partition."""
 
     def claim(self, path: str, thread: str) -> Sequence[Write]:
-        """Return the writes by which a consumer makes the owner node of a partition that it was given."""
+        """Return the writes by which a consumer creates the owner node of a partition that it was given."""
 
     def parents(self, owners: str, topics: Sequence[str]) -> Sequence[str]:
-        """Return the parents of owner nodes that must be made, outermost first; none where the topics' marks are these.
-        `owners`: the parent of all; `topics`: the parents of each topic's owners."""
+        """Return the parents of owner nodes that must be created, outermost first; none where the topics' marks are the
+        parents. `owners` is the parent of all, `topics` are the parents of each topic's owners."""
 
     def guard(self, path: str, version: int) -> Sequence[Write]:
-        """Return the checks that go along with each offset of a partition that is held."""
+        """Return the checks that go with each write of a held partition's offset."""
 
     def free(self, path: str, version: int) -> Write:
         """Return the write that gives the partition back."""
 
     def guard_free(self, offset_path: str, version: int | None) -> Sequence[Write]:
-        """Return the writes that go along with `free` where nothing else in the multi says anything of the partition's
-        offset. `version`: of the offset's node as read (None: there is none)."""
+        """Return the writes that go with `free` if no other write of the multi concerns the partition's offset.
+        `version` is that of the offset node as read (None: there is no node)."""
 
     def withdraw(self, path: str, version: int) -> Sequence[Write]:
-        """Return the writes that take back what was granted to a consumer that did not understand its start."""
+        """Return the writes that take back a grant whose receiver did not understand its start."""
 
     def drop(self, path: str, owner: Owner, *, stays: bool) -> Sequence[Write]:
-        """Return the writes that end an owner of a deleted topic. `stays`: the topic that follows has the partition."""
+        """Return the writes that end an owner of a deleted topic. `stays`: the new topic has the partition, too."""
 
     def halt(self, path: str, owner: Owner) -> Write:
         """Return the write that marks the owner."""
 
     def noted(self, owned: Sequence[TopicPartition]) -> Sequence[TopicPartition] | None:
-        """Return what the mark of an evicted consumer says that it owned; None: its owner nodes say so."""
+        """Return the partitions that the mark of an evicted consumer must name. None: its owner nodes show them."""
 
     def why_not_mended(self, session: int) -> str:
-        """Return why an operator cannot mend an owner node by setting it, and what to do instead; "": that is possible.
-        `session`: the one that the node belongs to (0: none)."""
+        """Return why an operator cannot mend an owner node by setting it, and what to do instead; "": it is possible.
+        `session` is the session of the node (0: none)."""
 
 
 class PersistentOwners:
-    """A persistent node for each partition, empty while the partition is free. Its version only grows, so a grant
-    needs no further guard, and the registration's check fences its consumer.
+    """A persistent node for each partition, empty while the partition is free. Its version only grows, so a grant needs
+    no further guard. The check of the registration fences its consumer.
 
     >>> PersistentOwners().grant("/o/t/0", "g_a-1-0", Owner("", 3))
     ([SetNode(path='/o/t/0', data=b'g_a-1-0', version=3)], 4)
@@ -94,15 +97,15 @@ class PersistentOwners:
         return [SetNode(path, data, owner.version)], owner.version + 1
 
     def claim(self, path: str, thread: str) -> Sequence[Write]:
-        """Nothing: the grant set it."""
+        """Returns nothing: the grant sets the node."""
         return ()
 
     def parents(self, owners: str, topics: Sequence[str]) -> Sequence[str]:
-        """None: the marks are their parents."""
+        """Returns nothing: the marks are the parents."""
         return ()
 
     def guard(self, path: str, version: int) -> Sequence[Write]:
-        """Nothing: nobody but its consumer takes an owner away while its registration stands."""
+        """Returns nothing: only its consumer takes an owner away while its registration exists."""
         return ()
 
     def free(self, path: str, version: int) -> Write:
@@ -110,15 +113,15 @@ class PersistentOwners:
         return SetNode(path, b"", version)
 
     def guard_free(self, offset_path: str, version: int | None) -> Sequence[Write]:
-        """Nothing: the owner's version tells two owners apart."""
+        """Returns nothing: the owner's version distinguishes two owners."""
         return ()
 
     def withdraw(self, path: str, version: int) -> Sequence[Write]:
-        """Set the node empty: the grant set it."""
+        """Set the node empty, since the grant had set it."""
         return [self.free(path, version)]
 
     def drop(self, path: str, owner: Owner, *, stays: bool) -> Sequence[Write]:
-        """Delete the node, or set one that stays empty."""
+        """Delete the node; set it empty if it stays."""
         if not stays:
             return [DeleteNode(path, owner.version)]
         return [self.free(path, owner.version)] if owner.thread else []
@@ -128,19 +131,19 @@ class PersistentOwners:
         return SetNode(path, f"{HALTING}{owner.thread}".encode(), owner.version)
 
     def noted(self, owned: Sequence[TopicPartition]) -> Sequence[TopicPartition] | None:
-        """None: the nodes stay."""
+        """Returns None: the nodes stay."""
         return None
 
     def why_not_mended(self, session: int) -> str:
-        """Nothing prevents it."""
+        """Returns "": nothing prevents it."""
         return ""
 
 
 class ClaimedOwners:
-    """An ephemeral node of its consumer for each claimed partition; a partition without one is free.
+    """An ephemeral node of its consumer for each claimed partition. A partition without a node is free.
 
-    A claim that was deleted and made by another one has the same version, so no version of an owner tells two claims
-    apart: the partition's offset does, which each acknowledgement sets.
+    A claim that was deleted and created by another consumer has the same version, so an owner's version does not
+    distinguish two claims. The partition's offset does, since each acknowledgement sets it.
 
     >>> ClaimedOwners().free("/o/t/0", 1)
     DeleteNode(path='/o/t/0', version=1)
@@ -149,7 +152,7 @@ class ClaimedOwners:
     claimed = True
 
     def grant(self, path: str, thread: str, owner: Owner | None) -> tuple[Sequence[Write], int | None]:
-        """Nothing: the start says who may claim it."""
+        """Returns nothing: the start says who may claim the partition."""
         return (), None
 
     def claim(self, path: str, thread: str) -> Sequence[Write]:
@@ -157,11 +160,11 @@ class ClaimedOwners:
         return [CreateNode(path, ephemeral=True), SetNode(path, thread.encode("utf-8"), 0)]
 
     def parents(self, owners: str, topics: Sequence[str]) -> Sequence[str]:
-        """All of them: the marks stand elsewhere."""
+        """Returns all of them: the marks are elsewhere."""
         return [owners, *topics] if topics else ()
 
     def guard(self, path: str, version: int) -> Sequence[Write]:
-        """Check that the claim stands."""
+        """Check that the claim exists."""
         return [CheckNode(path, version)]
 
     def free(self, path: str, version: int) -> Write:
@@ -169,27 +172,27 @@ class ClaimedOwners:
         return DeleteNode(path, version)
 
     def guard_free(self, offset_path: str, version: int | None) -> Sequence[Write]:
-        """Check that the offset is the one that was read: else the claim may be another consumer's by now."""
+        """Check that the offset is unchanged: else it may be another consumer's claim."""
         return unchanged(offset_path, version)
 
     def withdraw(self, path: str, version: int) -> Sequence[Write]:
-        """Nothing: it has not claimed what it did not understand."""
+        """Returns nothing: the consumer has claimed nothing of a start that it did not understand."""
         return ()
 
     def drop(self, path: str, owner: Owner, *, stays: bool) -> Sequence[Write]:
-        """Nothing: claims go with their sessions."""
+        """Returns nothing: claims go with their sessions."""
         return ()
 
     def halt(self, path: str, owner: Owner) -> Write:
-        """Leave the node as it is: nobody here knows only the draft's commands."""
+        """Leave the node as it is: in this layout no member knows only the draft's commands."""
         return CheckNode(path, owner.version)
 
     def noted(self, owned: Sequence[TopicPartition]) -> Sequence[TopicPartition] | None:
-        """All of it: the claims may go while it still reads."""
+        """Returns all of them: the claims may go while the consumer still reads."""
         return owned
 
     def why_not_mended(self, session: int) -> str:
-        """It is its session's alone."""
+        """The node belongs to its session alone."""
         return f"it is a claim: end the program with the session 0x{session:x}, and it goes"
 
 
@@ -198,9 +201,9 @@ CLAIMED_OWNERS: Ownership = ClaimedOwners()
 
 
 def unchanged(path: str, version: int | None) -> Sequence[Write]:
-    """Return writes that are refused once the node is not the one that was read, and change nothing.
+    """Return writes that are refused if the node is not the one that was read, and that change nothing.
 
-    Nothing checks that there is no node but making it, and removing it again.
+    The only check that a node does not exist is to create it and delete it again.
 
     >>> unchanged("/offsets/t/0", 3)
     [CheckNode(path='/offsets/t/0', version=3)]
@@ -218,7 +221,7 @@ def owner_of(data: bytes, version: int) -> Owner:
 
 
 def is_draft_stop(data: bytes) -> bool:
-    """Return True of the data of an owner that is marked by `halt`."""
+    """Return True for the data of an owner that `halt` has marked."""
     return data.startswith(_HALTING_BYTES)
 
 
@@ -227,7 +230,7 @@ _HALTING_BYTES = HALTING.encode()
 
 @lru_cache(maxsize=THREADS_KNOWN)
 def _thread(data: bytes) -> str:
-    """Return the thread that an owner's data names: one text for all partitions of a thread."""
+    """Return the thread that an owner's data names: the same string object for all partitions of a thread."""
     try:
         thread = data.decode("utf-8").removeprefix(HALTING)
     except UnicodeDecodeError:

@@ -1,4 +1,5 @@
-"""The only place that spells a path. One value, `Layout`, knows where everything stands in the tree."""
+"""The only place that builds and parses paths. A value of the type `Layout` knows the path of every node in the
+tree."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ RECORDS = f"{ROOT}/groups"
 _PARTITION_MAX = 2**31 - 1
 
 PARENTS_KNOWN = 10_000
-"""Parents that are kept with their addresses: most nodes are owners and offsets of few topics."""
+"""Number of remembered parents with their addresses: most nodes are owners and offsets of few topics."""
 
 
 class Place(Enum):
@@ -54,9 +55,9 @@ class Place(Enum):
 
 
 class Address(NamedTuple):
-    """A parsed path of a group: `name` is the consumer or topic, `item` the partition or sequence.
+    """A parsed path of a group. `name` is the consumer or topic, `item` the partition or sequence.
 
-    `partition`: of an owner or an offset; None when the node's name is no partition's.
+    `partition` is that of an owner or offset; None if the node's name is no partition's.
     """
 
     place: Place
@@ -73,7 +74,8 @@ RELEASED_MARK = "released"
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where nodes stand (docs/protocol.md, section 2). `draft`: the draft's own paths; `legacy`: beside old consumers.
+    """The paths of all nodes (docs/protocol.md, section 2). `draft` has the draft's own paths; `legacy` is for trees
+    with old consumers.
 
     >>> DRAFT.owner("g", TopicPartition("clicks", 3))
     '/consumers/groups/g/owners/clicks/3'
@@ -82,15 +84,15 @@ class Layout:
     name: str
     coordinator: str
     groups: str
-    channels: str | None  # None: below the group itself, as `channel`
+    channels: str | None  # None: they are below the group itself, as `channel`
     ownership: Ownership = PERSISTENT_OWNERS
-    adopts: bool = False  # a group is served only once it is adopted: old consumers may use its nodes
+    adopts: bool = False  # True: a group is served only once it is adopted, since old consumers may use its nodes
     topics: str = TOPICS  # the parent of the topics' nodes
     brokers: str = BROKERS  # the parent of the brokers' nodes
 
     @property
     def mirrored(self) -> bool:
-        """True when the coordinator writes topics and brokers itself, from Kafka's metadata."""
+        """True when the coordinator itself writes topics and brokers, from Kafka's metadata."""
         return self.topics != TOPICS
 
     @property
@@ -108,7 +110,7 @@ class Layout:
 
     @property
     def group_lists(self) -> tuple[str, ...]:
-        """The nodes whose children are the groups that may be served: folders and records, or records alone."""
+        """The nodes whose children are the groups that may be served: folders and records, or only records."""
         return (RECORDS,) if self.adopts else (self.groups, RECORDS)
 
     def ids(self, group: str) -> str:
@@ -124,11 +126,11 @@ class Layout:
         return f"{self.groups}/{group}/owners"
 
     def shared(self, path: str) -> bool:
-        """True for a node that old consumers must be able to use, whoever made it."""
+        """True for a node that old consumers must be able to use, whoever created it."""
         return self.adopts and (path == self.groups or path.startswith(f"{self.groups}/"))
 
     def mark(self, group: str, topic: str) -> str:
-        """The topic's mark: which incarnation of the topic owners and offsets belong to."""
+        """The topic's mark. It names the incarnation of the topic to which owners and offsets belong."""
         if self.channels is None:
             return f"{self.groups}/{group}/owners/{topic}"
         return f"{RECORDS}/{group}/state/marks/{topic}"
@@ -147,11 +149,11 @@ class Layout:
         return f"{self.groups}/{group}/owners/{topic}"
 
     def above_claims(self, group: str, topics: Iterable[str]) -> Sequence[str]:
-        """What stands above the owners of these topics, outermost first, where their consumers make them."""
+        """The nodes above these topics' owners, outermost first, in a layout where consumers create owners."""
         return self.ownership.parents(self.owners(group), [self.topic_owners(group, topic) for topic in topics])
 
     def consumer_id(self, new_id: str) -> str:
-        """The name of a registration from a new id: beside old consumers its random part begins with `z`.
+        """The name of a registration, made from a new id. In the layout `legacy` its random part begins with `z`.
 
         >>> LEGACY.consumer_id("g_h-1795229172529-931c1cca")
         'g_h-1795229172529-z31c1cca'
@@ -159,7 +161,7 @@ class Layout:
         return f"{new_id[:-8]}z{new_id[-7:]}" if self.adopts else new_id
 
     def owner(self, group: str, partition: TopicPartition) -> str:
-        """The node that says which thread may read the partition."""
+        """The node that names the thread that may read the partition."""
         return f"{self.groups}/{group}/owners/{partition.topic}/{partition.partition}"
 
     def offsets(self, group: str) -> str:
@@ -171,7 +173,7 @@ class Layout:
         return f"{self.groups}/{group}/offsets/{topic}"
 
     def offset(self, group: str, partition: TopicPartition) -> str:
-        """The next offset to read, as decimal text."""
+        """The node with the next offset to read, as decimal text."""
         return f"{self.groups}/{group}/offsets/{partition.topic}/{partition.partition}"
 
     def channels_of(self, group: str) -> str:
@@ -179,15 +181,15 @@ class Layout:
         return f"{self.groups}/{group}/channel" if self.channels is None else f"{self.channels}/{group}"
 
     def channel(self, group: str, consumer_id: str) -> str:
-        """One consumer's queue; its data is the member's status."""
+        """The node of one consumer's queue. Its data is the member's status."""
         return f"{self.channels_of(group)}/{consumer_id}"
 
     def record(self, group: str) -> str:
-        """The group record: the decisions of people."""
+        """The group record, which holds the decisions of people."""
         return f"{RECORDS}/{group}"
 
     def state(self, group: str) -> str:
-        """The group state: only the coordinator writes it."""
+        """The group state, which only the coordinator writes."""
         return f"{RECORDS}/{group}/state"
 
     def instances(self, group: str) -> str:
@@ -195,22 +197,22 @@ class Layout:
         return f"{RECORDS}/{group}/state/instances"
 
     def instance(self, group: str, instance: str) -> str:
-        """One static member, as the state remembers it."""
+        """The node of one static member in the state."""
         return f"{RECORDS}/{group}/state/instances/{instance}"
 
     def candidate(self, coordinator_id: int) -> str:
-        """One coordinator that stands for election or serves."""
+        """The node of one coordinator that stands for election or serves."""
         return f"{CANDIDATES}/{coordinator_id}"
 
     def parse(self, path: str) -> Address | None:
-        """The inverse of the group paths above; None for a path that belongs to no group.
+        """The inverse of the group paths above. None: the path belongs to no group.
 
         >>> DRAFT.parse("/consumers/groups/g/channel/c/0000000007")
         Address(place=<Place.COMMAND: 'command'>, group='g', name='c', item='0000000007', partition=None)
         """
         parent, _, name = path.rpartition("/")
         topic = _topic_of(self.groups, parent)
-        if topic is not None:  # first: there are many
+        if topic is not None:  # first, since there are many of these
             number = partition_number(name)
             partition = None if number is None else TopicPartition(topic.name, number)
             return Address(topic.place, topic.group, topic.name, name, partition)
@@ -226,7 +228,7 @@ class Layout:
         return None
 
     def partition_at(self, path: str) -> tuple[Place, TopicPartition] | None:
-        """The place and the partition of an owner or an offset; None for any other path. `parse` in less time.
+        """The place and the partition of an owner or offset. None: any other path. It is faster than `parse`.
 
         >>> DRAFT.partition_at("/consumers/groups/g/owners/clicks/3")
         (<Place.OWNER: 'owner'>, TopicPartition(topic='clicks', partition=3))
@@ -239,7 +241,7 @@ class Layout:
 
 @lru_cache(maxsize=PARENTS_KNOWN)
 def _topic_of(groups: str, parent: str) -> Address | None:
-    """The address of an owner or offset below this parent, without the partition."""
+    """The address, without the partition, of an owner or offset below this parent."""
     if not parent.startswith(f"{groups}/"):
         return None
     match parent[len(groups) + 1 :].split("/"):
@@ -316,7 +318,7 @@ LEGACY = Layout(
 LAYOUTS = {layout.name: layout for layout in (DRAFT, LEGACY)}
 
 FROM_ZOOKEEPER, FROM_KAFKA = TOPIC_SOURCES = ("zookeeper", "kafka")
-"""Where a tree's topics come from: Kafka's own nodes, or Kafka's metadata, which the coordinator mirrors."""
+"""The sources of a tree's topics: Kafka's own nodes, or Kafka's metadata, which the coordinator mirrors."""
 
 _MIRRORED = {
     layout.name: replace(layout, topics=f"{ROOT}/topics", brokers=f"{ROOT}/brokers") for layout in LAYOUTS.values()
@@ -324,7 +326,8 @@ _MIRRORED = {
 
 
 def layout_named(name: str, topics: str = FROM_ZOOKEEPER) -> Layout:
-    """The layout of that name, `draft` or `legacy`, with topics from there, `zookeeper` or `kafka`; else UsageError."""
+    """The layout of that name (`draft` or `legacy`), with that source of topics (`zookeeper` or `kafka`). Raises
+    UsageError for others."""
     if name not in LAYOUTS:
         raise UsageError(f"there is no layout {name!r}: choose draft or legacy")
     if topics not in TOPIC_SOURCES:
@@ -333,7 +336,8 @@ def layout_named(name: str, topics: str = FROM_ZOOKEEPER) -> Layout:
 
 
 def partition_number(name: str) -> int | None:
-    """The partition whose node has this name; None for any other name: another program may have made the node.
+    """The partition whose node has this name. None: it is no partition's name, so another program may have created the
+    node.
 
     >>> partition_number("12"), partition_number("07"), partition_number("\u00b2"), partition_number("2147483648")
     (12, None, None, None)
@@ -342,7 +346,8 @@ def partition_number(name: str) -> int | None:
         number = int(name)
     except ValueError:
         return None
-    return number if 0 <= number <= _PARTITION_MAX and str(number) == name else None  # int() reads "07", "1_0", " 1"
+    # int() would accept "07", "1_0" and " 1"
+    return number if 0 <= number <= _PARTITION_MAX and str(number) == name else None
 
 
 def partition_numbers(names: Iterable[str]) -> list[int]:
@@ -351,7 +356,7 @@ def partition_numbers(names: Iterable[str]) -> list[int]:
 
 
 def is_sequence(name: str) -> bool:
-    """True for the name of a sequential node, as commands are.
+    """True for the name of a sequential node, such as a command.
 
     >>> is_sequence("0000000007"), is_sequence("\u00b2"), is_sequence("evicted")
     (True, False, False)

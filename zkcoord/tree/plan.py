@@ -1,8 +1,10 @@
-"""Decisions to writes: each transaction of a coordinator, with the version of everything that it was decided from.
+"""Turns decisions into writes: each transaction of a coordinator, with the version of every node from which it was
+decided.
 
-Every one begins with the same three checks (rule 5): the epoch, so that a deposed coordinator is refused; the group's
-record, so that no plan made before an operator's request is carried out after it; the group's state, so that plans
-follow the raise of their generation. A decision that is too large for one transaction becomes several.
+Each transaction begins with the same three checks (rule 5): of the epoch, so that a deposed coordinator is refused; of
+the group's record, so that no plan made before an operator's request is carried out after it; of the group's state, so
+that a plan cannot come before the raise of its generation. A decision that is too large for one transaction becomes
+several.
 """
 
 from __future__ import annotations
@@ -57,26 +59,28 @@ Replay = Mapping[TopicPartition, tuple[int, int]]
 NO_REPLAY: Replay = {}
 
 REASON_CHARS_MAX = 1_000
-"""Characters of a reject's reason: it may quote a registration, which may be of any length."""
+"""Characters of a reject's reason. The limit is needed since a reason may quote a registration of any length."""
 
 MARK_BYTES = 150
-"""Bytes of a mark, or of a parent that is made with it: path without the topic's name, numbers, JSON."""
+"""Bytes of a mark, or of a parent that is created with it: path without the topic's name, numbers, JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
-    """A coordinator's term of office: the epoch and the version of its node, and what marks are made of."""
+    """A coordinator's term of office: the epoch, the version of its node, and the data for marks."""
 
     epoch: int
     epoch_version: int
-    marks: Mapping[str, Mark]  # of the topics as they stand, as far as marks are to be written; numbers count nothing
+    marks: Mapping[str, Mark]
+    # marks of the topics as they are now, for marks that must be written; their incarnation numbers are not used
 
 
 def plan(decisions: Sequence[Decision], nodes: GroupNodes, term: Term, layout: Layout) -> list[Transaction]:
     """The transactions for one group's decisions, in the order in which they must be sent.
 
     All responses are written in the last transaction. The record has other writers, so its next version may be another
-    program's: a transaction that named this version would be carried out after an edit that it does not know.
+    program's. A later transaction that named this next version could be carried out after an edit that the plan does
+    not know.
     """
     planner = _Planner(nodes, term, layout)
     transactions: list[Transaction] = []
@@ -91,17 +95,18 @@ def plan(decisions: Sequence[Decision], nodes: GroupNodes, term: Term, layout: L
 
 
 class _Planner:
-    """Makes the transactions. It knows the group's versions, and that a raise which goes first moves the state's."""
+    """Makes the transactions. It knows the group's versions, and that an earlier raise in the plan changes the state's
+    version."""
 
     def __init__(self, nodes: GroupNodes, term: Term, layout: Layout) -> None:
         self._nodes, self._view, self._term, self._layout = nodes, nodes.view, term, layout
         self._state_version = nodes.view.state_version
         self._state, self._parents = nodes.view.state, set(nodes.parents)
-        self._owned: dict[str, list[TopicPartition]] = {}  # by topic, once one is dropped
-        self._incarnations: dict[str, int] = {}  # of topics that are marked in this plan
+        self._owned: dict[str, list[TopicPartition]] = {}  # by topic; computed once a topic is dropped
+        self._incarnations: dict[str, int] = {}  # numbers of topics that are marked in this plan
 
     def marks(self, decisions: Sequence[MarkTopic]) -> Iterator[Transaction]:
-        """The transactions of all marks of a step: a wildcard may take thousands of topics at once."""
+        """The transactions of all marks of a step. A wildcard may take thousands of topics at once."""
         for part in parts(decisions, lambda d: 4 * (MARK_BYTES + len(d.topic))):
             yield self._guarded([write for d in part for write in self._mark(d)], part[0].why)
 
@@ -128,7 +133,7 @@ class _Planner:
             case RenewMark():
                 yield self._guarded([self._renew(decision)], decision.why)
             case LookUpTopic():
-                pass  # read, not written
+                pass  # it reads, and writes nothing
             case DropTopic():
                 yield from self._drop(decision)
             case StopFetching():
@@ -163,7 +168,7 @@ class _Planner:
                 assert_never(decision)
 
     def _parts(self, partitions: Threads, replay: Replay = NO_REPLAY) -> Iterator[dict[TopicPartition, str]]:
-        """A map cut so that neither its grant, nor the release of what it names, outgrows a multi."""
+        """The mapping cut into parts such that neither a part's grant nor its release is too large for a multi."""
         room = len(self._layout.owner(self._view.group, TopicPartition("", 0)))
 
         def weight(item: tuple[TopicPartition, str]) -> int:
@@ -199,7 +204,7 @@ class _Planner:
         return transaction
 
     def answer(self, decisions: Sequence[WriteResponse]) -> Transaction:
-        """Write the record with a step's responses; a deletion that kept the offsets is noted in the state, too."""
+        """Write the record with a step's responses. A deletion that kept the offsets is also noted in the state."""
         group, record = self._view.group, self._view.record
         for decision in decisions:
             record = responded(record, decision)
@@ -216,13 +221,13 @@ class _Planner:
         ]
         if self._state_version is not None:
             path, version = self._layout.state(group), self._state_version
-            told = deleted and not self._view.members  # a consumer that joined meanwhile is in a group again
+            told = deleted and not self._view.members  # after a join meanwhile the group has a member again
             state = encode_state(replace(self._state, deleted=True))
             writes.append(SetNode(path, state, version) if told else CheckNode(path, version))
         return Transaction(writes=tuple(writes), why=f"{group}: {'; '.join(d.why for d in decisions)}")
 
     def _remove_group(self, why: str) -> Iterator[Transaction]:
-        """Delete the listed nodes, the deepest first; then state and record, with the folder if nobody is in it."""
+        """Delete the listed nodes, the deepest first; then state and record, and the folder if nobody is in it."""
         group, view, layout, found = self._view.group, self._view, self._layout, self._nodes.leftover_versions
         if found is None:
             return
@@ -254,7 +259,8 @@ class _Planner:
         return Transaction(writes=tuple(writes), why=f"{self._view.group}: {decision.why}")
 
     def _mark(self, decision: MarkTopic) -> list[Write]:
-        """The mark, and the parents of the topic's offsets: else its first readers would all make them at once."""
+        """Write the mark, and create the parents of the topic's offsets: else all its first readers would create them
+        at once."""
         group, topic = self._view.group, decision.topic
         path = self._layout.mark(group, topic)
         above = [path.rpartition("/")[0], self._layout.offsets(group), self._layout.topic_offsets(group, topic)]
@@ -275,7 +281,7 @@ class _Planner:
         return SetNode(self._layout.mark(self._view.group, decision.topic), encode_mark(mark), seen.version)
 
     def _keep_numbers(self, topics: Iterable[str], why: str) -> Iterator[Transaction]:
-        """Keep the numbers of removed marks in the state: the next topic of such a name has a higher one."""
+        """Keep the numbers of removed marks in the state, so that the next topic of such a name gets a higher one."""
         marks = [self._nodes.marks[topic].mark for topic in topics]
         highest = max((mark.incarnation for mark in marks if mark is not None), default=0)
         if highest > self._state.incarnations:
@@ -318,7 +324,7 @@ class _Planner:
         return CreateNode(self._layout.channel(self._view.group, consumer_id), encode_command(command), sequential=True)
 
     def _incarnation(self, topic: str) -> int | None:
-        """The number of the topic's incarnation, by its mark or by what was just planned."""
+        """The number of the topic's incarnation, by its mark, or by a mark in this plan."""
         seen = self._nodes.marks.get(topic)
         planned = self._incarnations.get(topic)
         return planned if seen is None or seen.mark is None else seen.mark.incarnation
@@ -326,7 +332,7 @@ class _Planner:
     def _grant(self, consumer_id: str, partitions: Threads, replay: Replay) -> list[Write]:
         group, owners, layout = self._view.group, self._view.owners, self._layout
         writes: list[Write] = []
-        versions: dict[TopicPartition, int] = {}  # after this multi, if it happens at all
+        versions: dict[TopicPartition, int] = {}  # after this multi, if it is committed
         for partition, thread in partitions.items():
             path = layout.owner(group, partition)
             granted, version = layout.ownership.grant(path, thread, owners.get(partition))
@@ -337,7 +343,7 @@ class _Planner:
         return writes
 
     def _halt(self, consumer_id: str, partitions: Mapping[TopicPartition, str]) -> list[Write]:
-        """Mark the owners of a draft-only consumer that is told to stop: it cannot release them."""
+        """Mark the owners of a draft-only consumer that is told to stop, since it cannot release them."""
         if self._view.members[consumer_id].speaks_protocol:
             return []
         owners = [(self._layout.owner(self._view.group, p), self._view.owners[p]) for p in sorted(partitions)]

@@ -1,4 +1,4 @@
-"""The nodes of one group that cannot be parsed: each path with what is wrong, and who must act."""
+"""The nodes of one group that cannot be parsed: path -> what is wrong, and who must act."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zkcoord.tree.paths import parents
 
 
 class Problems:
-    """The problems that are known while answers are taken in: copied once, at the first change.
+    """The problems that are known while answers are taken in. The mapping is copied once, at the first change.
 
     >>> before = {"/a/b": "no JSON"}
     >>> problems = Problems(before)
@@ -25,11 +25,11 @@ class Problems:
 
     @property
     def known(self) -> Mapping[str, str]:
-        """Path -> what is wrong there: the mapping of before while nothing has changed."""
+        """Path -> what is wrong with the node. It is the earlier mapping while nothing has changed."""
         return now(self._changed, self._before)
 
     def note(self, path: str, what: str | None) -> None:
-        """Note what is wrong with a node; None: nothing is."""
+        """Note what is wrong with a node. None: nothing is wrong."""
         if what is None and path not in self.known:
             return
         changed = self._changed = own(self._changed, self._before)
@@ -39,6 +39,6 @@ class Problems:
             changed[path] = what
 
     def forget(self, gone: Set[str]) -> None:
-        """Forget the problems of these nodes, and of all below them: they are gone."""
+        """Forget the problems of these nodes, which are gone, and of all nodes below them."""
         for path in [p for p in self.known if p in gone or not gone.isdisjoint(parents(p))]:
             self.note(path, None)

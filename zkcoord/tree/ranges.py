@@ -1,4 +1,5 @@
-"""The only place that writes partition numbers as text, ascending and neighbours joined, and reads it: "0-3,12"."""
+"""The only place that writes partition numbers as text, and reads them: ascending, with neighbours joined
+("0-3,12")."""
 
 from __future__ import annotations
 
@@ -8,14 +9,14 @@ from itertools import chain, pairwise
 
 from zkcoord.tree.codec import INT32_MAX, corrupt
 
-PARTITIONS_MAX = 1_000_000  # what one text may unfold into
+PARTITIONS_MAX = 1_000_000  # numbers in one text, so that a short text cannot fill the memory
 
 RANGES = re.compile(r"(?:[0-9]{1,10}(?:-[0-9]{1,10})?(?:,[0-9]{1,10}(?:-[0-9]{1,10})?)*)?")
-"""Such a text, perhaps not ascending. Empty: no numbers."""
+"""Such a text, which need not be ascending. Empty: no numbers."""
 
 
 def ranges_text(numbers: Iterable[int]) -> str:
-    """Partition numbers as text, ascending, neighbours joined.
+    """Partition numbers as text, ascending, with neighbours joined.
 
     >>> ranges_text([12, 0, 1, 2, 3])
     '0-3,12'
@@ -30,7 +31,8 @@ def ranges_text(numbers: Iterable[int]) -> str:
 
 
 def parse_ranges(text: str) -> tuple[int, ...]:
-    """The inverse of `ranges_text`: the numbers, ascending; CorruptError for another text or more than PARTITIONS_MAX.
+    """The inverse of `ranges_text`: the numbers, ascending. Raises CorruptError for any other text, and for more than
+    PARTITIONS_MAX.
 
     >>> parse_ranges("0-3,12"), parse_ranges("")
     ((0, 1, 2, 3, 12), ())
@@ -47,7 +49,7 @@ def parse_ranges(text: str) -> tuple[int, ...]:
 
 
 def count_of(text: str) -> int:
-    """How many numbers a text names, that RANGES matches."""
+    """How many numbers a text names. RANGES must match the text."""
     return sum(high - low + 1 for low, high in bounds_in(text))
 
 
@@ -61,6 +63,6 @@ def bounds_text(runs: Iterable[Sequence[int]]) -> str:
 
 
 def bounds_in(text: str) -> list[tuple[int, int]]:
-    """The inverse of `bounds_text`, of a text that RANGES matches."""
+    """The inverse of `bounds_text`. RANGES must match the text."""
     parts = [part.partition("-") for part in text.split(",")] if text else []
     return [(int(low), int(high or low)) for low, _, high in parts]

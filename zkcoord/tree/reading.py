@@ -1,12 +1,12 @@
-"""The only place that says what is read of a group, in which order, and what of it is watched.
+"""The only place that says which nodes of a group are read, in which order, and which of them are watched.
 
-A group is read from its `roots` down: each list names what stands below it (`below`), and `wants` is all that the lists
-read so far name. A tool reads that until nothing new is named. A coordinator follows the difference of two lists. Of a
-group that is not adopted a coordinator reads the record only (`first`).
+A group is read from its `roots` down. Each list names the nodes below it (`below`), and `wants` returns all nodes that
+the lists read so far name. A tool reads these until nothing new is named. A coordinator follows the difference between
+two lists. Of a group that is not adopted, a coordinator reads only the record (`first`).
 
-Lists (members, channels, each channel's commands) and the record are watched. A node that a list names is read behind
-the list and without a watch: it changes only together with a list, whose watch tells it, or by an own write. The other
-rules, each with its reason:
+Lists (members, channels, each channel's commands) and the record are watched. A node that a list names is read after
+the list and without a watch: it changes only together with a list, whose watch reports it, or by an own write. The
+other rules, with their reasons:
 
 * ids before channels: a consumer makes its channel before its registration, so a member that is listed has its channel
   in the list of channels that is read behind it.
@@ -14,11 +14,11 @@ rules, each with its reason:
   start in the channel that is read behind it, unless that was acknowledged: so no stop is sent beside it.
 * A channel's list before its data: the data is the status, where acknowledged commands left their results.
 * A topic's mark beside its owners' list: below a mark that is missing no owner is read.
-* Where owners are claims, each topic's list of them is watched, since anybody may make and delete one; what one says
-  never changes.
-* Other owners are not watched, since there may be very many. What an acknowledgement leaves in them is read with its
-  channel (`serving.channels`), and all of them are read again now and then (`serving.owner_rounds`).
-* What an own multi writes of owners, state and commands is told by its reply (`by_writes`).
+* Where owners are claims, each topic's list of claims is watched, since anybody may create and delete one. A claim's
+  data never changes.
+* Other owners are not watched, since there may be very many. An owner that an acknowledgement changed is read with the
+  channel (`serving.channels`), and all owners are read again now and then (`serving.owner_rounds`).
+* The reply to an own multi tells what it wrote to owners, state and commands (`by_writes`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from zkcoord.tree.snapshot import Kind, Node, Read
 
 
 class Want(NamedTuple):
-    """A node that must be known. `watch`, `by_writes`: as of a tracker's `want` (`shell.tracker`)."""
+    """A node that must be known. `watch` and `by_writes` are as in a tracker's `want` (`shell.tracker`)."""
 
     path: str
     kind: Kind = Kind.DATA
@@ -40,12 +40,12 @@ class Want(NamedTuple):
 
 
 def first(group: str, layout: Layout) -> tuple[Want, ...]:
-    """The nodes of a group that a coordinator reads first: where groups must be adopted only the record."""
+    """The nodes of a group that a coordinator reads first. Where groups must be adopted, this is only the record."""
     return (Want(layout.record(group), watch=True),) if layout.adopts else roots(group, layout)
 
 
 def roots(group: str, layout: Layout) -> tuple[Want, ...]:
-    """The nodes of a group that is served, in the order of reading."""
+    """The nodes of a served group, in the order in which they are read."""
     return (
         Want(layout.ids(group), Kind.CHILDREN, watch=True),
         Want(layout.owners(group), Kind.CHILDREN),
@@ -64,13 +64,13 @@ def above_partitions(group: str, topic: str, layout: Layout) -> tuple[Want, Want
 
 
 def claim_lists(group: str, topic: str, layout: Layout) -> tuple[Want, ...]:
-    """The list of a topic's claims, where owners are claims."""
+    """The list of a topic's claims, in a layout with claims."""
     listed = Want(layout.topic_owners(group, topic), Kind.CHILDREN, watch=True)
     return (listed,) if layout.ownership.claimed else ()
 
 
 def below(address: Address, path: str, names: Iterable[str], layout: Layout) -> list[Want]:
-    """The nodes that these children of a list name, in their order."""
+    """The nodes that these children of a list name, in order."""
     match address.place:
         case Place.IDS | Place.INSTANCES:
             return [Want(f"{path}/{name}") for name in names]

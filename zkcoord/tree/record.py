@@ -1,8 +1,8 @@
 """The only place that reads and writes group records: what people decide about a group (`/zkcoord/groups/<g>`).
 
-People and tools write it. So a bad value is refused with its key and the allowed values, and an unknown key is
-kept: it survives decode and encode wherever it stands. Requests are objects (`who`, `when`, `run`, `expiry_ms`, …)
-whose keys belong to the tool and the coordinator's part that carries the request out, or null: no such request.
+People and tools write it. So a bad value is refused with its key and the allowed values, and an unknown key is kept by
+decode and encode, wherever it is. Requests are objects (`who`, `when`, `run`, `expiry_ms`, …) whose keys belong to the
+tool and to the part of the coordinator that carries the request out. null means that there is no such request.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from zkcoord.tree.snapshot import Node
 
 ON_TIMEOUT = ("evict", "fail")
 RETRIES_MAX = 1_000
-PROBE_MS_MIN = 1_000  # a probe is two writes of each member
+PROBE_MS_MIN = 1_000  # a probe costs two writes for each member
 RARE_KEYS = ("probe_interval_ms", "max_probes", "session_timeout_min_ms", "max_moves")
-"""Policy keys that are left out at their default. A new key belongs here: then records without it stay as they are."""
+"""Policy keys that are left out at their default. Add each new key here, so that records without it stay unchanged."""
 KEYS = (
     "version",
     "assignor",
@@ -69,7 +69,8 @@ def encode_record(record: GroupRecord) -> bytes:
 
 
 def decode_record(data: bytes) -> GroupRecord:
-    """The record in `data`; empty data is DEFAULT_RECORD, a missing key its default, a bad value CorruptError.
+    """The record in `data`. Empty data is DEFAULT_RECORD, and a missing key has its default. Raises CorruptError for a
+    bad value.
 
     >>> decode_record(b'{"rebalance":"gentle"}')
     Traceback (most recent call last):
@@ -102,7 +103,8 @@ cooperative or eager
 
 
 def record_in(node: Node) -> GroupRecord | None:
-    """The record in a node, None if there is no node; CorruptError says where it stands, and who must act."""
+    """The record in a node; None if there is no node. Raises CorruptError that says where the record is, and who must
+    act."""
     try:
         return decode_record(node.data) if node.exists else None
     except CorruptError as error:
@@ -124,7 +126,7 @@ def _policy(section: Document) -> Policy:
 
 
 def _choice(section: Document, key: str, allowed: tuple[str, ...]) -> str:
-    """One of `allowed`; the first is the default."""
+    """One of `allowed`, of which the first is the default."""
     value = section.fields.get(key)
     if value is None:
         return allowed[0]

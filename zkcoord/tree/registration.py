@@ -1,9 +1,9 @@
-"""The only place that reads and writes registrations (`ids/<consumerId>`), old clients' and ours.
+"""The only place that reads and writes registrations (`ids/<consumerId>`), those of old clients and zkcoord's.
 
-Every old client parses the registration of *every* member, and one that it cannot read breaks its rebalance. So this
-writes only what Kafka 0.8 to 1.1 can all read: compact ASCII, strings and small integers only, one document.
-The reader takes whatever at least one of them reads: the newest (1.1) takes long numbers, floats and text after the
-document, the oldest wrote backslashes unescaped. What none of them reads is `CorruptError` here, with the reason.
+Every old client parses the registration of *every* member, and an unreadable one breaks its rebalance. So only what all
+of Kafka 0.8 to 1.1 can read is written: ASCII without spaces, only strings and small integers, one document. The reader
+accepts what at least one of them reads: the newest one (1.1) accepts long numbers, floats and text after the document;
+the oldest ones wrote backslashes unescaped. Text that none of them reads raises `CorruptError` with the reason.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ from zkcoord.tree.topic_filter import normal_filter, topic_pattern
 
 MARKER = "zkcoord/1"
 POKE = "zpoke"
-"""Behind `<group>_`, how the name of a poke begins: a registration without topics, which counts as nobody."""
+"""Follows `<group>_` at the beginning of a poke's name. A poke is a registration without topics, and counts as
+nobody."""
 
 TOMBSTONE = "zkcoord-moved"
-"""A registration that no old consumer can read: while it is there, none of them can rebalance, and so read. It stands
-where a group was that is moved to another tree."""
+"""A registration that no old consumer can read. While it exists, no old consumer can rebalance, and so none reads. It
+is in the place from which a group is moved to another tree."""
 
 _MOVED_TO = "zkcoord moved this group to "
 
 STATIC, WHITE_LIST, BLACK_LIST = "static", "white_list", "black_list"
-THREADS_MAX = 65_536  # of one consumer and topic; more would let one registration fill every reader's memory
+THREADS_MAX = 65_536  # threads of one consumer and topic; with more, one registration could fill every reader's memory
 _WHAT = "registration"
 _OLD_WILDCARD = re.compile(r"[*!][0-9]+[*!].*", re.DOTALL)
 _INSTANCE = re.compile(r"[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]{1,255}")
@@ -40,12 +41,13 @@ _INSTANCE = re.compile(r"[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]{1,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """One member as it registered. Without `coordination` it is an old client, and all below it is at its default."""
+    """One member as it registered. Without `coordination` it is an old client, and all fields after it have their
+    defaults."""
 
     subscription: Mapping[str, int]  # topic -> threads; under a wildcard pattern one regex -> threads
     pattern: str = STATIC
     timestamp: str = ""
-    coordination: str | None = None  # "zkcoord/1", None for an old client
+    coordination: str | None = None  # "zkcoord/1"; None for an old client
     instance: str | None = None
     assignors: tuple[str, ...] = ()
     rebalance_timeout_ms: int = REBALANCE_TIMEOUT_MS
@@ -55,22 +57,23 @@ class Registration:
     hold_ms: int = 0
     rack: str | None = None
     capacity: int | None = None
-    offsets: tuple[str, ...] | None = None  # stores it can use; None: the group's, whichever
+    offsets: tuple[str, ...] | None = None  # stores that it can use; None: any store of the group
     replaces: str | None = None
 
     @property
     def wildcard(self) -> str | None:
-        """The regex of a wildcard subscription, None for a static one (and an empty one)."""
+        """The regex of a wildcard subscription; None for a static one, and for an empty one."""
         return None if self.pattern == STATIC else next(iter(self.subscription), None)
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics that are named, in order; none under a wildcard."""
+        """The topics that are named, in order; empty for a wildcard."""
         return tuple(sorted(self.subscription)) if self.pattern == STATIC else ()
 
 
 def encode_registration(registration: Registration) -> bytes:
-    """The registration's znode data; UsageError for one that readers would refuse (a count of 0, a broken regex).
+    """The registration's znode data. Raises UsageError for one that readers would refuse (a count of 0, a broken
+    regex).
 
     >>> encode_registration(Registration(subscription={"clicks": 2}, timestamp="1416335000123"))
     b'{"version":1,"subscription":{"clicks":2},"pattern":"static","timestamp":"1416335000123"}'
@@ -117,7 +120,8 @@ def _own_keys(registration: Registration) -> dict[str, Any]:
 
 
 def decode_registration(data: bytes) -> Registration:
-    """The member that registered with `data`; CorruptError when no old client reads it either, or our own keys are bad.
+    """The member that registered with `data`. Raises CorruptError if no old client reads it either, or zkcoord's own
+    keys are bad.
 
     >>> decode_registration(b'{"subscription":{"t":1},"pattern":"static"}').subscription
     {'t': 1}
@@ -166,7 +170,7 @@ def _read(data: bytes) -> Mapping[str, Any]:
 
 
 def _read_by_any(text: str, data: bytes) -> Any:
-    """The value that the newest old client reads, or else an older one; CorruptError when none does."""
+    """The value that the newest old client reads, or else an older one. Raises CorruptError if none reads it."""
     why = ""
     for read in (as_1_1, with_backslashes_doubled, parse_scala_json):
         try:
@@ -177,12 +181,12 @@ def _read_by_any(text: str, data: bytes) -> Any:
 
 
 def as_1_1(text: str) -> Any:
-    """As Jackson reads it, which ignores what stands behind the value."""
+    """Parse the text as Jackson does, which ignores everything after the value."""
     return parse_json(text, trailing=True)
 
 
 def with_backslashes_doubled(text: str) -> Any:
-    """0.8.0 and 0.8.1 write a regex's backslashes unescaped."""
+    """Parse the text as 0.8.0 and 0.8.1 wrote it, with unescaped backslashes in a regex."""
     return parse_json(text.replace("\\", "\\\\"), trailing=True)
 
 
@@ -200,7 +204,7 @@ def _all_counts(value: Mapping[str, Any]) -> bool:
 
 def _pattern(document: Document) -> str:
     if "pattern" in document.fields and document.fields["pattern"] is None:
-        return STATIC  # to 0.8 to 0.11
+        return STATIC  # 0.8 to 0.11 read it so
     pattern = document.text("pattern")
     return pattern if pattern in (WHITE_LIST, BLACK_LIST) else STATIC
 
@@ -211,7 +215,7 @@ def _subscription(document: Document, *, wildcard: bool) -> dict[str, int]:
     counts = dict(document.section("subscription").fields)
     if wildcard and counts:
         first = immutable_order(counts)[0]  # of several the old clients use one: the head of Scala's map
-        regex = normal_filter(first)  # each reader does that again, and not every foreign client did it before
+        regex = normal_filter(first)  # each reader does so, since not every foreign client did it before
         try:
             topic_pattern(regex)
         except CorruptError as error:
@@ -231,11 +235,11 @@ def _marker(document: Document) -> str | None:
         return MARKER
     if isinstance(marker, str) and marker.startswith("zkcoord/"):
         raise document.wrong("coordination", marker, f'"{MARKER}"')
-    return None  # somebody else's key
+    return None  # another program's key
 
 
 def legal_instance(name: str) -> bool:
-    """True when a consumer may have this name: it becomes a part of a path."""
+    """True when a consumer may have this instance name, which becomes a part of a path."""
     return name not in (".", "..") and _INSTANCE.fullmatch(name) is not None
 
 
@@ -247,7 +251,7 @@ def _instance(document: Document) -> str | None:
 
 
 def read_protocols(document: Document) -> tuple[int, int]:
-    """The lowest and the highest protocol that a registration, or a candidate, says it speaks."""
+    """The lowest and the highest protocol that a registration or a candidate names."""
     text = document.text("protocols", default="1-1")
     match = re.fullmatch(r"([1-9][0-9]{0,4})-([1-9][0-9]{0,4})", text)
     if match is None or int(match[1]) > int(match[2]):
@@ -256,7 +260,7 @@ def read_protocols(document: Document) -> tuple[int, int]:
 
 
 def encode_tombstone(address: str) -> bytes:
-    """Return the data of TOMBSTONE. `address`: of the other tree, for people.
+    """Return the data of TOMBSTONE. `address` is that of the other tree, for people.
 
     >>> moved_to(encode_tombstone("zk2:2181/kafka"))
     'zk2:2181/kafka'
@@ -265,5 +269,5 @@ def encode_tombstone(address: str) -> bytes:
 
 
 def moved_to(data: bytes) -> str:
-    """Return the address in the data of TOMBSTONE; what stands there, if that is something else."""
+    """Return the address in the data of TOMBSTONE; any other text as it is."""
     return data.decode("utf-8", "replace").strip().removeprefix(_MOVED_TO)

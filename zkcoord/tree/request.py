@@ -1,7 +1,7 @@
-"""Requests and responses in a group's record, where they stand under `wish` and `done`.
+"""Requests and responses in a group's record, under the keys `wish` and `done`.
 
-A tool writes a request, `{"who":…,"when":…,"run":…,"expiry_ms":…}`, of a deletion also `"offsets":true`; a coordinator
-writes the response, `{"run":…,"state":…,"reason":…}`, under the same name. Keys of others are kept.
+A tool writes a request, `{"who":…,"when":…,"run":…,"expiry_ms":…}`, for a deletion also with `"offsets":true`. A
+coordinator writes the response, `{"run":…,"state":…,"reason":…}`, under the same name. Keys of other programs are kept.
 """
 
 from __future__ import annotations
@@ -27,5 +27,5 @@ def responded(record: GroupRecord, response: WriteResponse) -> GroupRecord:
 
 
 def requested(record: GroupRecord, name: str, request: Mapping[str, Any] | None) -> GroupRecord:
-    """The record with this request, or (None) with it taken back."""
+    """The record with this request; with None, without the request."""
     return replace(record, wish={**record.wish, name: request})

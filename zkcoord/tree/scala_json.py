@@ -1,7 +1,7 @@
 """JSON as Scala's own parser reads it (`scala.util.parsing.json`), with the number parser of Kafka 0.8 to 0.11.
 
-It takes what is no JSON: a backslash before any letter is a plain one, control characters may stand between tokens
-and in strings. It refuses what is JSON: any number but an integer of 32 bits, wherever it stands.
+That parser accepts text that is no JSON: a backslash before any letter counts as a plain one, and control characters
+may be between tokens and in strings. It refuses some JSON: any number except a 32-bit integer, wherever it is.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MEANS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 
 def parse_scala_json(text: str) -> Any:
-    """The object or array that the text is; ValueError for what an old member cannot read.
+    """The object or array in the text. Raises ValueError for text that an old member cannot read.
 
     >>> parse_scala_json('{"foo\\\\.bar":1}')
     {'foo\\\\.bar': 1}

@@ -16,17 +16,17 @@ from zkcoord.tree.snapshot import Node
 _EPOCH = re.compile(rb"\s*([0-9]{1,19})\s*")
 
 SCHEMAS_KNOWN = 8
-"""A coordinator asks for the schema at each step; a tree has one for long."""
+"""Number of remembered schemas. A coordinator asks for the schema at each step, and a tree rarely changes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """The tree's revision, its layout, its id, and the migration that is under way (its keys are the engine's).
+    """The tree's revision, its layout, its id, and the migration under way (whose keys belong to the engine).
 
-    `tree_id` is random, and made with the tree; a copy of a tree gets another one, so that marks and commits of the
-    tree that it was copied from are not taken for its own. "": a tree of an earlier release, which has none yet.
-    `topics`: where its topics come from, `zookeeper` or `kafka`; `cluster_id`: of the Kafka cluster that they come
-    from, "" before that is known, and with `zookeeper`.
+    `tree_id` is random, and made together with the tree. A copy of a tree gets another id, so that marks and commits of
+    the original do not count in the copy. "": a tree of an earlier release, which has no id yet. `topics` is the source
+    of its topics, `zookeeper` or `kafka`. `cluster_id` is the id of the Kafka cluster that they come from; "" before it
+    is known, and with `zookeeper`.
     """
 
     revision: str
@@ -35,16 +35,17 @@ class Schema:
     topics: str = FROM_ZOOKEEPER
     cluster_id: str = ""
     migration: Mapping[str, Any] | None = None
-    unknown: Mapping[str, Any] = field(default_factory=dict)  # other keys that a revision wrote, kept
+    unknown: Mapping[str, Any] = field(default_factory=dict)  # other keys that a revision wrote; they are kept
 
     @property
     def place(self) -> Layout:
-        """Where everything stands in this tree; UsageError for a layout or a source that this program does not know."""
+        """The layout of this tree. Raises UsageError for a layout or a source of topics that this program does not
+        know."""
         return layout_named(self.layout, self.topics)
 
 
 def switch_command(source: str) -> str:
-    """The command that takes a tree's topics from there, as messages print it for people.
+    """The command that switches a tree's topics to this source, as messages print it for people.
 
     >>> switch_command("kafka")
     'zkcoord migrate topics --to kafka --bootstrap-servers HOST:PORT'
@@ -68,7 +69,8 @@ def encode_schema(schema: Schema) -> bytes:
 
 @lru_cache(maxsize=SCHEMAS_KNOWN)
 def decode_schema(data: bytes) -> Schema:
-    """The schema in `data`, or CorruptError; the reader checks whether it serves this revision and layout."""
+    """The schema in `data`. Raises CorruptError if there is none. The caller checks whether it serves this revision and
+    layout."""
     document = read_document("schema", data)
     document.version()
     migration = document.section("migration")
@@ -84,10 +86,10 @@ def decode_schema(data: bytes) -> Schema:
 
 
 def old_consumers(brokers: Node, registrations: Iterable[Node]) -> SchemaError | None:
-    """Why the layout draft must not be set up; None: it may.
+    """Why the layout `draft` must not be set up. None: it may be.
 
-    `registrations`: the nodes `/consumers/<g>/ids` of all children of `/consumers`. Tools of old consumers take every
-    child of `/consumers` for a group, so the nodes of the layout draft break them.
+    `registrations` are the nodes `/consumers/<g>/ids` of all children of `/consumers`. Tools of old consumers take
+    every child of `/consumers` for a group, so the nodes of the layout `draft` break them.
     """
     found = [node.path for node in registrations if node.exists]
     if not brokers.exists or not found:
@@ -100,7 +102,7 @@ def old_consumers(brokers: Node, registrations: Iterable[Node]) -> SchemaError |
 
 @lru_cache(maxsize=SCHEMAS_KNOWN)
 def is_newer(data: bytes) -> bool:
-    """True when the schema in `data` can be read, but is in a newer format than this program's.
+    """True when the schema in `data` can be parsed, but has a newer format than this program's.
 
     >>> is_newer(b'{"version":2}'), is_newer(b'{"version":1}'), is_newer(b"{")
     (True, False, False)
@@ -112,13 +114,13 @@ def is_newer(data: bytes) -> bool:
 
 
 def encode_epoch(epoch: int) -> bytes:
-    """The epoch's znode data: decimal text, for people; what writes check is the node's version."""
+    """The epoch's znode data: decimal text, for people. Writes check the node's version."""
     invariant(0 <= epoch <= INT64_MAX, f"an epoch is never {epoch}")
     return b"%d" % epoch
 
 
 def decode_epoch(data: bytes) -> int:
-    """The epoch in `data`, or CorruptError.
+    """The epoch in `data`. Raises CorruptError if there is none.
 
     >>> decode_epoch(b"3")
     3

@@ -1,4 +1,4 @@
-"""Answers to reads of the tree: a node's data and version, or its children, or that it is not there."""
+"""Answers to reads of the tree: a node's data and version, or its children, or that it does not exist."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ class Stat(NamedTuple):
     """The part of a znode's stat that decisions need."""
 
     version: int  # of the data
-    czxid: int  # the transaction that created the node: another one is another node
+    czxid: int  # the transaction that created the node; it identifies the node
     ephemeral_owner: int  # session id, 0 for a persistent node
     mtime_ms: int = 0  # the server's clock; for people only, never for a decision
-    child_changes: int = 0  # of a list: how many children were made and removed, also those nobody has seen
-    mzxid: int = 0  # the transaction that wrote the data last; 0: not told
+    child_changes: int = 0  # for a list: number of children created and deleted so far
+    mzxid: int = 0  # the transaction that last wrote the data; 0: not known
 
 
 class Kind(Enum):
-    """The part of a node that is read, and watched."""
+    """The part of a node that is read and watched."""
 
     DATA = "data"
     CHILDREN = "children"
@@ -27,7 +27,7 @@ class Kind(Enum):
 
 
 Key = str
-"""What is read of a node, as one text: that costs no object for each of many. Of data it is the path."""
+"""The part of a node that is read, as one text: this needs no object for each of many. For data it is the path."""
 
 LIST = "list "
 
@@ -51,7 +51,7 @@ def path_and_kind(key: Key) -> tuple[str, Kind]:
 
 
 class Read(NamedTuple):
-    """One question to the tree. With `watch`, the next change of what was read makes `path` dirty."""
+    """One question to the tree. With `watch`, the next change makes `path` dirty."""
 
     path: str
     kind: Kind = Kind.DATA
@@ -59,10 +59,10 @@ class Read(NamedTuple):
 
 
 class Node(NamedTuple):
-    """The answer to a Read: `stat` None = there is no such node.
+    """The answer to a Read. `stat` None: the node does not exist.
 
-    Of a DATA read `data` is the bytes and `children` is empty; of a CHILDREN read `children` is the sorted names
-    and `data` is empty.
+    For a DATA read, `data` holds the bytes and `children` is empty. For a CHILDREN read, `children` holds the sorted
+    names and `data` is empty.
     """
 
     path: str

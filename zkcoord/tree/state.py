@@ -1,6 +1,6 @@
-"""The only place that reads and writes group states (`/zkcoord/groups/<g>/state`): what the coordinator alone knows.
+"""The only place that reads and writes group states (`/zkcoord/groups/<g>/state`), which only the coordinator writes.
 
-`hashlib` is imported for `digest`: it must be the same in every process, which `hash()` of a text is not.
+`hashlib` is imported for `digest`, which must be the same in every process; `hash()` of a text is not.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def encode_state(state: GroupState) -> bytes:
 
 
 def decode_state(data: bytes) -> GroupState:
-    """The state in `data`; empty data is a group's first state. The generation must be there: it may never fall."""
+    """The state in `data`. Empty data is a group's first state. The generation must be present, since it must never
+    fall."""
     if not data:
         return GroupState()
     document = read_document(_WHAT, data)
@@ -111,7 +112,8 @@ def _until(document: Document) -> TopicPartition | None:
 
 
 def digest(assignment: Mapping[TopicPartition, str]) -> str:
-    """16 hex digits that tell assignments apart, the same in every process and for every order of the mapping.
+    """16 hex digits that distinguish assignments. They are the same in every process, and for every order of the
+    mapping.
 
     >>> digest({}) == digest({}), len(digest({TopicPartition("t", 0): "c-0"}))
     (True, 16)

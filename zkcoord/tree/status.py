@@ -1,8 +1,8 @@
-"""The only place that reads and writes a member's status: the data of its channel, written by the member alone.
+"""The only place that reads and writes a member's status: the data of its channel, which only the member writes.
 
-The coordinator reads `batch` (ranges that were announced and perhaps half processed), `refused`, `held` (should
-somebody set an owner empty under its reader), and, if it probes the member, `pinged`, `progress` and `lag`. `store`
-(the offset store that it commits to) and `timing` (when it saw its last commands) are for people.
+The coordinator reads `batch` (announced ranges, perhaps half processed), `refused`, `held` (in case somebody sets an
+owner empty under its reader), and, if it probes the member, `pinged`, `progress` and `lag`. `store` (the offset store
+that the member commits to) and `timing` (when it saw its last commands) are for people.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ from zkcoord.tree.codec import Document, compact, corrupt, read_document
 from zkcoord.tree.ranges import PARTITIONS_MAX, RANGES, count_of, parse_ranges, ranges_text
 from zkcoord.tree.timing import decode_timing, encode_timing, newest
 
-STATUS_BYTES_MAX = 64 * 1024  # above it `held` is cut
+STATUS_BYTES_MAX = 64 * 1024  # above it, `held` is cut
 REASON_CHARS_MAX = 200
-REFUSED_BYTES_MAX = 128 * 1024  # above it refusals are written by their starts; above it still the oldest are left out
-TIMING_BYTES_MAX = 8 * 1024  # above it the oldest entries are left out; all of them where `held` would be cut
-RANGE_NUMBERS = ("generation", "incarnation")  # of an announced range, beside start and end; the last may be missing
+REFUSED_BYTES_MAX = 128 * 1024  # above it, refusals are grouped by start; still above it, the oldest are left out
+TIMING_BYTES_MAX = 8 * 1024  # above it, the oldest entries are left out; all of them if `held` would be cut
+# numbers of an announced range after start and end; the last may be missing
+RANGE_NUMBERS = ("generation", "incarnation")
 _WHAT = "status"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """A member's status. The default is that of an empty channel."""
+    """A member's status. The default is the status of an empty channel."""
 
     held: Mapping[int, Mapping[str, str]] = field(default_factory=dict)  # generation -> topic -> "0-9,12"
-    held_cut: int = 0  # partitions left out of `held`
+    held_cut: int = 0  # number of partitions left out of `held`
     batch: Mapping[TopicPartition, Announced] = field(default_factory=dict)
     store_name: str = ""  # "" before the first start or offset-store
     store_step: int = 0
@@ -46,7 +47,7 @@ class Status:
 
 
 def encode_status(status: Status) -> bytes:
-    """The status as the channel's data. Beyond STATUS_BYTES_MAX `held` is cut, the newest generation kept longest.
+    """The status as the channel's data. Above STATUS_BYTES_MAX `held` is cut; the newest generation is kept longest.
 
     >>> encode_status(Status(held={7: {"clicks": "0-9"}}, store_name="zookeeper"))
     b'{"version":1,"held":{"7":{"clicks":"0-9"}},"batch":{},"store":{"name":"zookeeper","step":0},"refused":{}}'
@@ -71,7 +72,7 @@ def encode_status(status: Status) -> bytes:
 
 
 def _with_timing(data: bytes, timing: Sequence[Timing]) -> bytes:
-    """The status with its newest entries of timing; without any where they would have `held` cut."""
+    """The status with its newest entries of timing; without any if they would cause `held` to be cut."""
     entries = newest(encode_timing(timing), TIMING_BYTES_MAX)
     told = data[:-1] + f',"timing":[{",".join(entries)}]}}'.encode("ascii") if entries else data
     return told if len(told) <= STATUS_BYTES_MAX else data
@@ -102,7 +103,8 @@ def _document(held: Mapping[str, Any], held_cut: int, rest: Mapping[str, Any]) -
 
 
 def _cut_held(held: Mapping[int, Mapping[str, str]], room: int) -> tuple[dict[str, dict[str, str]], int]:
-    """As many whole topics as fit into `room` bytes, newest generation first, and the count of partitions left out."""
+    """As many whole topics as fit into `room` bytes, the newest generation first, and the number of partitions left
+    out."""
     kept: dict[str, dict[str, str]] = {}
     cut = 0
     for generation in sorted(held, reverse=True):
@@ -121,7 +123,8 @@ def _cut_held(held: Mapping[int, Mapping[str, str]], room: int) -> tuple[dict[st
 
 
 def decode_status(data: bytes) -> Status:
-    """The status in a channel's data. Empty data is an empty status, unknown keys are ignored, garbage: CorruptError.
+    """The status in a channel's data. Empty data is an empty status, and unknown keys are ignored. Raises CorruptError
+    for anything else.
 
     >>> decode_status(b"") == Status()
     True
@@ -160,7 +163,8 @@ def _held(section: Document) -> dict[int, dict[str, str]]:
 
 
 def held_partitions(status: Status) -> frozenset[TopicPartition]:
-    """What the member holds, as far as `held` was not cut; CorruptError for more than PARTITIONS_MAX.
+    """The partitions that the member holds, as far as `held` was not cut. Raises CorruptError for more than
+    PARTITIONS_MAX.
 
     >>> sorted(held_partitions(Status(held={7: {"clicks": "0-1"}})))
     [TopicPartition(topic='clicks', partition=0), TopicPartition(topic='clicks', partition=1)]
@@ -197,7 +201,7 @@ def _refusal(section: Document) -> Refusal:
 
 
 def _refused(refused: Mapping[TopicPartition, Refusal]) -> dict[str, Any]:
-    """The refusals: each by itself, or in `refusals` once for all that one start and reason are about."""
+    """The refusals: each by itself, or grouped in `refusals` by start and reason."""
     alone = {str(p): _refusal_fields(refusal) for p, refusal in refused.items()}
     if not alone or len(compact(alone)) <= REFUSED_BYTES_MAX:
         return {"refused": alone}

@@ -1,7 +1,7 @@
-"""The only place that reads and writes the `timing` of a member's status: what became of its last commands.
+"""The only place that reads and writes the `timing` in a member's status: the outcomes of its last commands.
 
-A status tells the same of a command for minutes; only the ages change. So what does not change of an entry is spelled,
-and parsed, once.
+A status tells the same about a command for minutes; only the ages change. So the constant part of an entry is written,
+and parsed, only once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zkcoord.tree.codec import INT64_MAX, compact, whole
 from zkcoord.tree.ranges import RANGES, bounds_in, bounds_text
 
 ENTRIES_KEPT = 512
-"""So many entries are remembered in each direction: what one coordinator reads of a few hand-overs."""
+"""Number of remembered entries in each direction: about what one coordinator reads in a few hand-overs."""
 
 AGES = ("seen", "stopped", "committed", "first_record")
 """The keys of an entry's ages, in the order of Timing's fields."""
@@ -36,14 +36,14 @@ def _ages(ages: Iterable[int | None]) -> str:
 
 @lru_cache(ENTRIES_KEPT)
 def _head(sequence: str, stops: bool, made_ms: int, partitions: Ranges) -> str:
-    """An entry but for its ages and the closing brace."""
+    """An entry without its ages and the closing brace."""
     made = {"made": str(made_ms)} if made_ms else {}
     texts = {topic: bounds_text(bounds) for topic, bounds in partitions}
     return compact({"stop" if stops else "start": sequence, **made, "partitions": texts}).decode("ascii")[:-1]
 
 
 def newest(entries: Sequence[str], room: int) -> Sequence[str]:
-    """Return the newest entries that have room, in bytes; oldest first, as they are given."""
+    """Return the newest entries that fit into `room` bytes, oldest first."""
     kept = len(entries)
     for entry in reversed(entries):
         room -= len(entry)
@@ -54,7 +54,8 @@ def newest(entries: Sequence[str], room: int) -> Sequence[str]:
 
 
 def decode_timing(entries: object) -> tuple[Timing, ...]:
-    """The entries that can be understood: no decision depends on them, so nothing else is left out for their sake."""
+    """The entries that can be parsed. The others are skipped: no decision depends on them, so they must not make the
+    status unreadable."""
     told = [_told(each) for each in entries if isinstance(each, dict)] if isinstance(entries, list) else []
     return tuple(each for each in told if each is not None)
 
@@ -73,7 +74,7 @@ def _told(entry: Mapping[str, Any]) -> Timing | None:
 
 
 def _number(value: object) -> int:
-    """The number that stands there; below 0: none that may."""
+    """The number in `value`; below 0 if there is no valid one."""
     number = whole(value)
     return -1 if number is None or number > INT64_MAX else number
 

@@ -1,7 +1,7 @@
-"""The only place that reads topics (`/brokers/topics/<t>`, and their mirror) and reads and writes their marks.
+"""The only place that reads topics (`/brokers/topics/<t>`, and their mirror), and that reads and writes their marks.
 
-Partition *sets* are compared, never the JSON: a reassignment rewrites replicas all the time, and moves nobody here but
-for racks.
+Only the *sets* of partitions are compared, never the JSON: a reassignment rewrites replicas all the time, and moves no
+partition here except for racks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class TopicInfo:
 
 
 def decode_topic(data: bytes) -> TopicInfo:
-    """The topic in `data`, version 1 to 3. Without data or partitions: no partitions, as the old clients read it.
+    """The topic in `data`, version 1 to 3. Without data or partitions it has no partitions, as for the old clients.
 
     >>> decode_topic(b'{"version":1,"partitions":{"10":[1,2],"2":[2,3]}}').partitions
     (2, 10)
@@ -45,8 +45,8 @@ def decode_topic(data: bytes) -> TopicInfo:
 
 
 def topic_of(name: str, data: bytes) -> TopicInfo:
-    """The topic that a node of this name holds; CorruptError for a name that no command can hold, too: the oldest
-    brokers made whatever a producer named.
+    """The topic in a node of this name. Also raises CorruptError for a name that fits no command: the oldest brokers
+    created any topic that a producer named.
 
     >>> topic_of("two words", b'{"version":1,"partitions":{"0":[1]}}')
     Traceback (most recent call last):
@@ -59,7 +59,8 @@ def topic_of(name: str, data: bytes) -> TopicInfo:
 
 
 def decode_replicas(data: bytes) -> dict[int, tuple[int, ...]]:
-    """Partition -> ids of the brokers with a replica, of data that `decode_topic` reads; what is no id is left out.
+    """Partition -> ids of the brokers with a replica, for data that `decode_topic` accepts. Values that are no ids are
+    left out.
 
     >>> decode_replicas(b'{"version":1,"partitions":{"10":[1,2],"2":[3,"x"]}}')
     {10: (1, 2), 2: (3,)}
@@ -72,17 +73,17 @@ def decode_replicas(data: bytes) -> dict[int, tuple[int, ...]]:
 
 
 MIRRORED_CZXID = 0
-"""In the mark of a mirrored topic, which is known by its id alone. No node has it."""
+"""The czxid in the mark of a mirrored topic, which is identified only by its id. No node has this czxid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """Identifies the topic of a group's owners and offsets: a name may be used again, an id and a czxid are not."""
+    """Identifies the topic of a group's owners and offsets. A name may be used again; an id or a czxid is not."""
 
-    incarnation: int  # counts the topics of that name that the group has seen, from 1
+    incarnation: int  # number of the topic among those of that name that the group has seen, from 1
     topic_id: str | None
     czxid: int  # of the topic's node; MIRRORED_CZXID where topics come from Kafka's metadata
-    root_czxid: int  # of /zkcoord: another one means that the whole tree was copied, and no czxid says anything
+    root_czxid: int  # of /zkcoord: another value means that the whole tree was copied, and that no czxid means anything
 
 
 def encode_mark(mark: Mark) -> bytes:
@@ -103,7 +104,7 @@ def encode_mark(mark: Mark) -> bytes:
 
 
 def decode_mark(data: bytes) -> Mark | None:
-    """The mark in `data`; None for an empty node: the topic was not marked yet."""
+    """The mark in `data`. None: the node is empty, since the topic was not marked yet."""
     if not data:
         return None
     document = read_document("topic mark", data)
@@ -117,9 +118,10 @@ def decode_mark(data: bytes) -> Mark | None:
 
 
 def mark_in_a_copy(data: bytes) -> bytes:
-    """The mark's data for a copy of its tree: zxids of two ensembles may coincide, so the copy has none of them.
+    """The mark's data for a copy of its tree, without zxids: those of two ensembles may coincide.
 
-    The copy's coordinator writes it anew, and drops nothing unless the topic's id says so. What nobody can parse stays.
+    The copy's coordinator writes the mark again, and drops nothing unless the topic's id shows a new topic. An
+    unparsable mark is kept.
 
     >>> mark_in_a_copy(b'{"version":1,"incarnation":3,"topic_id":"x","czxid":"7","root_czxid":"2"}')
     b'{"version":1,"incarnation":3,"topic_id":"x","czxid":"0","root_czxid":"0"}'
@@ -132,7 +134,7 @@ def mark_in_a_copy(data: bytes) -> bytes:
 
 
 class MarkSeen(NamedTuple):
-    """A mark's node: `mark` None is an empty one (the topic was not marked yet), or one that nobody can parse."""
+    """A mark's node. `mark` None: the node is empty (the topic was not marked yet), or cannot be parsed."""
 
     mark: Mark | None
     version: int
@@ -140,7 +142,7 @@ class MarkSeen(NamedTuple):
 
 
 def change_of(seen: MarkSeen, present: Mark) -> TopicChange | None:
-    """How the topic as it stands differs from its mark; None: it does not (or there is no mark yet)."""
+    """How the present topic differs from its mark. None: it does not differ, or there is no mark yet."""
     if seen.unreadable:
         return TopicChange.UNREADABLE
     mark = seen.mark
@@ -153,7 +155,7 @@ def change_of(seen: MarkSeen, present: Mark) -> TopicChange | None:
 def changes_of(
     marks: Mapping[str, MarkSeen], present: Callable[[str], Mark | None], deleted: Callable[[str], bool]
 ) -> dict[str, TopicChange]:
-    """Compare marks with topics: `present` returns a topic's mark as it would be written now."""
+    """Compare marks with topics. `present` returns a topic's mark as it would be written now."""
     found: dict[str, TopicChange] = {}
     for topic, seen in marks.items():
         now = present(topic)
@@ -168,9 +170,9 @@ def changes_of(
 def same_incarnation(mark: Mark, topic_id: str | None, czxid: int, root_czxid: int) -> bool:
     """True unless the topic was deleted and created again since it was marked.
 
-    Ids decide when both sides have one. Else czxids do, but only under the same `/zkcoord`: in a copied or restored
-    tree every czxid differs and nothing shall be dropped (the caller writes the mark anew). Of a mirrored topic no
-    czxid says anything either.
+    If both sides have ids, these decide. Otherwise czxids do, but only under the same `/zkcoord`: in a copied or
+    restored tree every czxid differs, and nothing must be dropped (the caller writes the mark again). A mirrored
+    topic's czxid says nothing, either.
     """
     if mark.topic_id is not None and topic_id is not None:
         return mark.topic_id == topic_id

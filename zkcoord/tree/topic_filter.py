@@ -1,10 +1,10 @@
-"""The only place that knows what a wildcard subscription means: a Java regex, matched against whole topic names.
+"""The only place that interprets a wildcard subscription: a Java regex, matched against whole topic names.
 
-Old clients store the regex and each reader matches it itself, so all must agree. Topic names are ASCII letters,
-digits, `.`, `_` and `-`, which leaves few differences between Java's regexes and those of the package `regex` (which
-knows classes inside classes, flags in the middle and any lookbehind, as Java does and `re` does not, and can be told to
-give up). Those that Java alone knows are translated; what Java refuses is refused; and so is what is legal in Java and
-cannot be told here: a registration that nobody here can evaluate must not be guessed.
+Old clients store the regex, and each reader matches it itself, so all must agree. Topic names are ASCII letters,
+digits, `.`, `_` and `-`. This leaves few differences between Java's regexes and those of the package `regex` (which,
+like Java and unlike `re`, supports classes inside classes, flags in the middle and any lookbehind, and can stop after a
+time). Constructs that only Java has are translated. A regex that Java refuses is refused. A regex that is legal in Java
+and cannot be translated is refused, too: its meaning must not be guessed.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ _TOKENS = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _ESCAPES = frozenset("dDsSwWbBAGzZtnrfahHvVRX123456789")
-"""After a backslash both mean the same by these letters and digits; every other one is refused."""
+"""Letters and digits that mean the same after a backslash in both. All others are refused."""
 _FLAGS = re.compile(r"\(\?([idmsuU]*)(-[idmsuU]+)?([:)])")
-_NO_FLAGS = str.maketrans("", "", "duU")  # of line ends and of what is no ASCII
+_NO_FLAGS = str.maketrans("", "", "duU")  # flags for line ends and for non-ASCII characters
 
-_TRIMMED = "".join(map(chr, range(33)))  # what Java's trim() drops
+_TRIMMED = "".join(map(chr, range(33)))  # characters that Java's trim() removes
 
 MATCH_SECONDS = 1.0
-"""For one name. A regex that tries too many ways (`(a+)+b`) would hold up everybody; it is given up then."""
+"""s for one name. A regex that tries too many ways (`(a+)+b`) would block everything else; it is stopped then."""
 
 
 def normal_filter(text: str) -> str:
-    """A filter as the old clients store it: `,` means or, spaces and outer quotes are dropped.
+    """A filter in the form in which old clients store it: `,` becomes `|`, and spaces and outer quotes are removed.
 
     >>> normal_filter(' "clicks, views.*" ')
     'clicks|views.*'
@@ -63,7 +63,7 @@ def normal_filter(text: str) -> str:
 
 @lru_cache(maxsize=1024)
 def topic_pattern(java: str) -> regex.Pattern[str]:
-    """The stored Java regex as a pattern for `fullmatch` with a topic's name, or CorruptError.
+    """The stored Java regex as a pattern for `fullmatch` with a topic's name. Raises CorruptError if it cannot be used.
 
     >>> bool(topic_pattern("click.*|views").fullmatch("clicks"))
     True
@@ -77,11 +77,11 @@ def topic_pattern(java: str) -> regex.Pattern[str]:
 
 
 INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
-"""Kafka's own topics: no wildcard takes them (`exclude.internal.topics` of the old clients, at its default)."""
+"""Kafka's own topics. No wildcard takes them (the default of the old clients' `exclude.internal.topics`)."""
 
 
 def taken(java: str, topics: Iterable[str], *, black_list: bool = False) -> list[str]:
-    """Those of the topics that a wildcard subscription takes, in their order; Kafka's internal ones never.
+    """Those of the topics that a wildcard subscription takes, in order; never Kafka's internal ones.
 
     >>> taken("_.*|a", ["a", "b", "__consumer_offsets", "_c"])
     ['a', '_c']
@@ -90,7 +90,7 @@ def taken(java: str, topics: Iterable[str], *, black_list: bool = False) -> list
 
 
 def matches(java: str, topic: str, *, black_list: bool = False) -> bool:
-    """True when a wildcard subscription takes this topic; CorruptError when nobody can tell in time.
+    """True when a wildcard subscription takes this topic. Raises CorruptError if that takes too long.
 
     >>> matches("t[0-9]", "t1"), matches("t[0-9]", "t10"), matches("t[0-9]", "t10", black_list=True)
     (True, False, True)
@@ -103,7 +103,7 @@ def matches(java: str, topic: str, *, black_list: bool = False) -> bool:
 
 def _translated(java: str) -> str:
     out: list[str] = []
-    classes: list[str] = []  # that are open, by their first token
+    classes: list[str] = []  # the open classes, by their first token
     names: set[str] = set()
     before = ""
     for token in _TOKENS.findall(java):
@@ -127,7 +127,7 @@ def _translated(java: str) -> str:
 
 
 def _first(token: str) -> str:
-    """The beginning of a class; a bracket that stands first in it is a plain one."""
+    """The beginning of a class. A closing bracket right after it is a plain character."""
     return f"{token[:-1]}\\]" if token.endswith("]") else token
 
 

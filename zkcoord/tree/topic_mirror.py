@@ -1,6 +1,6 @@
 """The only place that reads and writes the mirror of Kafka's topics and brokers.
 
-A topic's and a broker's node is written as Kafka's brokers write theirs, so that whoever reads topics does not know the
+The nodes of topics and brokers are written as Kafka's brokers write theirs, so that readers of topics need not know the
 difference.
 """
 
@@ -32,12 +32,12 @@ from zkcoord.tree.topic import decode_replicas, decode_topic
 from zkcoord.tree.writes import CreateNode, DeleteNode, SetNode, Write
 
 NODE_BYTES_MAX = 900_000
-"""Of one topic's node: ZooKeeper takes 1 MiB. A larger one, of tens of thousands of partitions, is written without
-replicas, which count for racks only."""
+"""Bytes of one topic's node; ZooKeeper's limit is 1 MiB. A larger one, with tens of thousands of partitions, is written
+without replicas, which only matter for racks."""
 
 
 class MirrorRoot(NamedTuple):
-    """What stands in the parent of the mirrored topics."""
+    """The data of the parent of the mirrored topics."""
 
     whole: bool = False
     over: tuple[tuple[str, str], ...] = ()
@@ -53,7 +53,7 @@ def encode_root(root: MirrorRoot) -> bytes:
 
 
 def decode_root(data: bytes) -> MirrorRoot:
-    """What stands there; of a node that is empty or that nobody can parse: nothing, so the mirror is built again."""
+    """The data of that parent. An empty or unparsable node counts as no data, so the mirror is built again."""
     try:
         document = read_document("mirror of topics", data)
         document.version()
@@ -81,7 +81,7 @@ def _topic_data(topic: Topic, *, with_replicas: bool) -> bytes:
 
 
 def decode_mirrored(data: bytes) -> Topic | None:
-    """The topic in `data`; None: nobody can parse it, and the mirror writes it anew."""
+    """The topic in `data`. None: it cannot be parsed, and the mirror writes it again."""
     try:
         info = decode_topic(data)
         replicas = decode_replicas(data)
@@ -103,7 +103,7 @@ def encode_broker(broker: Broker) -> bytes:
 
 
 def decode_mirrored_broker(data: bytes) -> Broker | None:
-    """The broker in `data`; None: nobody can parse it, and the mirror writes it anew."""
+    """The broker in `data`. None: it cannot be parsed, and the mirror writes it again."""
     try:
         document = read_document("mirrored broker", data)
         port = document.integer("port", low=0, high=INT32_MAX)
@@ -113,7 +113,7 @@ def decode_mirrored_broker(data: bytes) -> Broker | None:
 
 
 def mirror_of(nodes: Mapping[str, Node], layout: Layout, cluster_id: str) -> Mirror:
-    """The mirror in these nodes, by path: the data of both parents, and of all that stands below them."""
+    """The mirror in these nodes (path -> node), which are the data of both parents and of all nodes below them."""
     root = nodes.get(layout.topics)
     seen = decode_root(root.data) if root is not None and root.exists else MirrorRoot()
     topics: dict[str, Topic] = {}
@@ -132,20 +132,20 @@ def mirror_of(nodes: Mapping[str, Node], layout: Layout, cluster_id: str) -> Mir
 
 
 def parents_of(nodes: Mapping[str, Node], layout: Layout) -> list[Write]:
-    """The writes that make the mirror's parents, as far as they are missing."""
+    """The writes that create the missing parents of the mirror."""
     paths = (layout.topics, layout.brokers)
     return [CreateNode(path, b"") for path in paths if path not in nodes or not nodes[path].exists]
 
 
 def writes_of(changes: Iterable[Change], nodes: Mapping[str, Node], layout: Layout) -> list[Write]:
-    """The writes that carry these changes out, each by the version of its node. Both parents exist.
+    """The writes that make these changes, each by the version of its node. Both parents exist.
 
-    What a node has already is not written: a topic that is too large stands without the replicas that Kafka tells. The
-    ids that are over are written first. The cluster's id is not written here: it stands in the schema.
+    Nodes that are up to date are not written; for example, a topic that is too large is kept without the replicas that
+    Kafka tells. The ended ids are written first. The cluster's id is not written here, since it is in the schema.
     """
     writes: list[Write] = []
     ended: list[tuple[str, str]] = []
-    whole: bool | None = None  # None: as it is
+    whole: bool | None = None  # None: unchanged
     for change in changes:
         match change:
             case PutTopic(name, topic, replaces):

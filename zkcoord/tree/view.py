@@ -1,7 +1,7 @@
 """Folds the nodes that were read of one group into its GroupView. Later answers replace earlier ones.
 
-`decoders` decodes single nodes. A node that nobody can parse never stops the fold: it becomes a member
-without eligibility, a refused command, a free owner that is left alone, a default record, each with a line in
+`decoders` decodes single nodes. A node that cannot be parsed never stops the fold. It becomes a member that is not
+eligible, a refused command, an owner that is left alone, or a default record, each with an entry in
 `GroupNodes.problems` that names the path and who must act.
 """
 
@@ -33,15 +33,16 @@ KNOWN_BEFORE = "what was known before still holds, a group of which nothing was 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupNodes:
-    """One group as read: the view, and what only writes need."""
+    """One group as it was read: the view, and the values that only writes need."""
 
     view: GroupView
-    parents: frozenset[str] = frozenset()  # parents of marks, offsets and instances that stand
-    claims: Mapping[TopicPartition, Owner] = field(default_factory=dict)  # where owners are claims: those that stand
-    marks: Mapping[str, MarkSeen] = field(default_factory=dict)  # topic -> its mark's node
-    lists: Mapping[str, Node] = field(default_factory=dict)  # of a topic's owners or offsets, by path
-    offsets: Mapping[TopicPartition, OffsetSeen] = field(default_factory=dict)  # of topics that were looked up
-    leftover_versions: Mapping[str, int] | None = None  # by path, of all that the group has left; None: not listed
+    parents: frozenset[str] = frozenset()  # existing parents of marks, offsets and instances
+    claims: Mapping[TopicPartition, Owner] = field(default_factory=dict)  # existing claims, in a layout with claims
+    marks: Mapping[str, MarkSeen] = field(default_factory=dict)  # topic -> the node of its mark
+    lists: Mapping[str, Node] = field(default_factory=dict)  # path -> list of a topic's owners or offsets
+    offsets: Mapping[TopicPartition, OffsetSeen] = field(default_factory=dict)  # offsets of topics that were looked up
+    leftover_versions: Mapping[str, int] | None = None
+    # path -> version, of all remaining nodes of the group; None: not listed
     problems: Mapping[str, str] = field(default_factory=dict)  # path -> what is wrong with it, and who must act
 
 
@@ -51,13 +52,13 @@ def unread(group: str, layout: Layout) -> GroupNodes:
 
 
 def fold(before: GroupNodes, nodes: Iterable[Node], layout: Layout) -> GroupNodes:
-    """The group after these answers; they replace what was known of their nodes, in their order."""
+    """The group after these answers, which replace earlier ones about the same nodes, in order."""
     parsed = ((layout.parse(node.path), node) for node in nodes)
     return fold_parsed(before, [(a, node) for a, node in parsed if a is not None and a.group == before.view.group])
 
 
 def fold_parsed(before: GroupNodes, nodes: Iterable[tuple[Address, Node]]) -> GroupNodes:
-    """`fold` for answers whose addresses are known, and all of this group."""
+    """Do the same as `fold` for answers with known addresses, all of this group."""
     folder = _Folder(before)
     take_owner = folder.owners.take
     for address, node in nodes:
@@ -69,9 +70,9 @@ def fold_parsed(before: GroupNodes, nodes: Iterable[tuple[Address, Node]]) -> Gr
 
 
 class _Folder:
-    """Collects the changes of one batch: each map is copied once, and only when it changes."""
+    """Collects the changes of one batch. Each mapping is copied once, and only if it changes."""
 
-    # copies of what is known before, of the view and beside it; None: nothing of it has changed
+    # copies of the earlier mappings; None: that mapping has not changed
     _members: dict[str, Member] | None = None
     _channels: dict[str, Channel] | None = None
     _instances: dict[str, Instance] | None = None
@@ -82,7 +83,7 @@ class _Folder:
 
     def __init__(self, before: GroupNodes) -> None:
         self._before = before
-        self._known = self._view = before.view  # as it was, and with the record and the state of the batch
+        self._known = self._view = before.view  # the earlier view; the view with the batch's record and state
         self._problems = Problems(before.problems)
         self.owners = owners_fold(before.view, before.claims, self._problems)
 
@@ -109,7 +110,7 @@ class _Folder:
         return fast_replace(nodes, view=view, claims=self.owners.claims, problems=self._problems.known)
 
     def take(self, address: Address, node: Node) -> None:
-        """Take one answer in, of any node but an owner's."""
+        """Take in one answer about any node except an owner."""
         match address.place:
             case Place.IDS:
                 self._members = self._keep_only(self._members, self._known.members, node)
@@ -151,7 +152,7 @@ class _Folder:
         (self._parents.add if node.exists else self._parents.discard)(node.path)
 
     def _keep_only(self, copy: dict[str, V] | None, known: Mapping[str, V], listed: Node) -> dict[str, V] | None:
-        """The copy without what is not listed."""
+        """The copy without entries that are not in the list."""
         gone = now(copy, known).keys() - set(listed.children)
         if gone:
             copy = own(copy, known)
@@ -170,7 +171,7 @@ class _Folder:
     def _registration(self, address: Address, node: Node) -> None:
         seen, stat = now(self._members, self._known.members).get(address.name), node.stat
         if seen is not None and stat is not None and (seen.czxid, seen.version) == (stat.czxid, stat.version):
-            return  # behind a broken link all are read again, and few have changed
+            return  # after a broken link all are read again, and few have changed
         members = self._members = own(self._members, self._known.members)
         if node.stat is None:
             members.pop(address.name, None)
@@ -184,15 +185,17 @@ class _Folder:
     def _channel(self, address: Address, node: Node) -> None:
         seen = now(self._channels, self._known.channels).get(address.name)
         if seen is not None and node.kind is Kind.DATA and decoders.has_status(seen, node):
-            return  # likewise
+            return  # as above
         channels = self._channels = own(self._channels, self._known.channels)
         if node.stat is None:
-            if node.kind is Kind.CHILDREN:  # watched, and perhaps read later than the data beside it: its word counts
+            # watched, and perhaps read later than the data in the same batch: it decides
+            if node.kind is Kind.CHILDREN:
                 channels.pop(address.name, None)
                 self._problems.forget({node.path})
             return
         known = channels.get(address.name)
-        if known is None or known.czxid != node.stat.czxid:  # made again under its name: nothing of the former holds
+        # created again under its name: nothing of the former channel counts
+        if known is None or known.czxid != node.stat.czxid:
             known = Channel(consumer_id=address.name, version=node.stat.version, czxid=node.stat.czxid)
         if node.kind is Kind.CHILDREN:
             names = set(node.children)
@@ -218,7 +221,7 @@ class _Folder:
         if channel is None:
             return
         others = channel.commands
-        if others and others[-1].sequence >= address.item:  # as a rule it is the newest: thousands may stand before it
+        if others and others[-1].sequence >= address.item:  # it usually is the newest: thousands may come before it
             others = tuple(c for c in others if c.sequence != address.item)
         if node.stat is None:
             channels[address.name] = fast_replace(channel, commands=others)

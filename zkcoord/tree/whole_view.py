@@ -1,7 +1,7 @@
-"""A group's whole view: its own nodes (`tree.view`) with what topics, brokers and coordinators say of it. Pure.
+"""A group's whole view: its own nodes (`tree.view`), with its topics, brokers and coordinators. Pure.
 
-`view_of` makes a part anew only when its inputs have changed. `ViewInputs` remembers them, so a coordinator's step
-costs only the changes. A tool begins with `NO_INPUTS`, and has everything made.
+`view_of` computes a part again only if its inputs have changed. `ViewInputs` remembers the inputs, so a coordinator's
+step costs only the changes. A tool begins with `NO_INPUTS`, so everything is computed.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """The inputs of a view beside the group's nodes. Equal `rack_changes`: the same racks."""
+    """The inputs of a view in addition to the group's nodes. While `rack_changes` is equal, the racks are the same."""
 
     topics: KnownTopics
-    racks: Mapping[int, str | None]  # of brokers, as last read
+    racks: Mapping[int, str | None]  # racks of brokers, as they were read last
     rack_changes: int = 0
     root_czxid: int  # of `/zkcoord`
     protocols: tuple[int, int]
@@ -46,7 +46,8 @@ NO_INPUTS = ViewInputs()
 
 
 def expanded(members: Mapping[str, Member], threads: Callable[[Wildcard], Mapping[str, int]]) -> Mapping[str, Member]:
-    """Members with the topics that their wildcards take now; the same mapping while these are the same objects."""
+    """Members with the topics that their wildcards take now. It is the same mapping while these are the same
+    objects."""
     taking = {
         consumer_id: fast_replace(member, threads=taken)
         for consumer_id, member in members.items()
@@ -56,7 +57,7 @@ def expanded(members: Mapping[str, Member], threads: Callable[[Wildcard], Mappin
 
 
 class Needs(NamedTuple):
-    """The needs of a group beside its own nodes: the topics of its members, and whether racks count."""
+    """The needs of a group in addition to its own nodes: the topics of its members, and whether racks count."""
 
     topics: frozenset[str] = frozenset()
     racked: bool = False
@@ -66,14 +67,16 @@ NO_NEEDS = Needs()
 
 
 def needs(members: Mapping[str, Member], instances: Mapping[str, Instance]) -> Needs:
-    """The needs of these members, as of `expanded`; a static member's share may wait with nobody else there."""
+    """The needs of these members, which are `expanded`, and of static members: the share of an absent one may wait
+    without any member."""
     distinct = {id(member.threads): member.threads for member in members.values()}
     distinct |= {id(known.threads): known.threads for known in instances.values()}
     return Needs(frozenset[str]().union(*distinct.values()), racked(members, instances))
 
 
 def subscribed(nodes: GroupNodes, threads: Callable[[Wildcard], Mapping[str, int]]) -> GroupNodes:
-    """The group with the topics that its members' wildcards take now; the same object while these are the same."""
+    """The group with the topics that its members' wildcards take now. It is the same object while these are the
+    same."""
     members = expanded(nodes.view.members, threads)
     if members is nodes.view.members:
         return nodes
@@ -81,7 +84,7 @@ def subscribed(nodes: GroupNodes, threads: Callable[[Wildcard], Mapping[str, int
 
 
 def needs_of(nodes: GroupNodes, of_plan: frozenset[str]) -> Needs:
-    """The needs of the group of `subscribed`. `of_plan`: topics of its old members' plan."""
+    """The needs of a group that `subscribed` returned. `of_plan` are topics of its old members' plan."""
     wanted = needs(nodes.view.members, nodes.view.instances)
     return wanted._replace(topics=wanted.topics | of_plan)
 
@@ -89,7 +92,8 @@ def needs_of(nodes: GroupNodes, of_plan: frozenset[str]) -> Needs:
 def completed(
     nodes: GroupNodes, wanted: Needs, environment: Environment, made_of: ViewInputs = NO_INPUTS
 ) -> tuple[GroupNodes, ViewInputs]:
-    """The group of `subscribed` with its whole view, and that view's inputs: for a coordinator and for tools."""
+    """A group that `subscribed` returned with its whole view, and that view's inputs: for a coordinator and for
+    tools."""
     view, inputs = view_of(nodes, wanted, environment, made_of)
     return fast_replace(nodes, view=view), inputs
 
@@ -97,7 +101,7 @@ def completed(
 def view_of(
     nodes: GroupNodes, wanted: Needs, environment: Environment, made_of: ViewInputs = NO_INPUTS
 ) -> tuple[GroupView, ViewInputs]:
-    """The whole view, and its inputs. The view's members are `expanded`, and `wanted` is their needs."""
+    """The whole view, and its inputs. The view's members must be `expanded`, and `wanted` must be their needs."""
     view, wanted_topics, known = nodes.view, wanted.topics, environment.topics
     topics, changed, owners = view.topics, view.changed, view.owners
     brokers, replica_racks = view.brokers, view.replica_racks
@@ -135,5 +139,5 @@ def view_of(
 
 
 def _kept(known: T, now: T) -> T:
-    """The known value if nothing has changed: who compares objects sees no change then."""
+    """The known value if nothing has changed. Then code that compares objects sees no change."""
     return known if now == known else now

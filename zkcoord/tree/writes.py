@@ -1,5 +1,5 @@
-"""The four znode operations, check, create, set and delete, each with the version it was decided from; a transaction
-of them, and how much one may hold."""
+"""The four znode operations (check, create, set, delete), each with the version from which it was decided; transactions
+of them, and the limits of a transaction."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import NamedTuple, TypeVar
 from zkcoord.tree.snapshot import LIST, Key, Kind, Node, Stat
 
 ANY_VERSION = -1
-"""`check` with it asks only that the node exists. A `SetNode` or `DeleteNode` with it needs a reason beside it."""
+"""A check with it only requires that the node exists. A `SetNode` or `DeleteNode` with it needs a comment that says
+why."""
 
 
 class CheckNode(NamedTuple):
@@ -22,9 +23,10 @@ class CheckNode(NamedTuple):
 
 
 class CreateNode(NamedTuple):
-    """Create a node. With `sequential`, `path` is the PARENT: the node is named by ten digits of its counter.
+    """Create a node. With `sequential`, `path` is the PARENT, and the server names the node by ten digits of its
+    counter.
 
-    `shared`: everybody may use it, whatever ACL is configured, since old consumers create nodes below it.
+    `shared`: everybody may use the node, whatever ACL is configured, since old consumers create nodes below it.
     """
 
     path: str
@@ -43,7 +45,7 @@ class SetNode(NamedTuple):
 
 
 class DeleteNode(NamedTuple):
-    """Delete a node without children if its data still has `version` (-1: whatever it is)."""
+    """Delete a node without children if its data still has `version` (-1: any version)."""
 
     path: str
     version: int
@@ -54,21 +56,22 @@ Write = CheckNode | CreateNode | SetNode | DeleteNode
 _PATH = attrgetter("path")
 
 BYTES_MAX = 256 * 1024
-"""Bytes of one multi of zkcoord. The server's limit is 1 MiB for all that it logs of one, with names and numbers."""
+"""Bytes of one multi of zkcoord. The server's limit of 1 MiB is for everything that it logs for one multi, with names
+and numbers."""
 
 ITEMS_MAX = 1_000
-"""Partitions in one command or commit, so that obeying one never takes long between two looks at the channel; writes in
-a batch of a migration."""
+"""Partitions in one command or commit, so that obeying one never takes long between two looks at the channel. Also the
+writes in one batch of a migration."""
 
 WRITE_BYTES = 80
-"""Of one item beside its names and data: headers, versions, numbers, JSON. One for coordinators and members, since a
-grant that fits needs a release that fits."""
+"""Bytes of one item without its names and data: headers, versions, numbers, JSON. Coordinators and members use the same
+value, since a grant that fits needs a release that fits."""
 
 T = TypeVar("T")
 
 
 def parts(items: Iterable[T], weight: Callable[[T], int]) -> Iterator[list[T]]:
-    """Items in their order, cut so that no part has more than ITEMS_MAX of them or weighs more than BYTES_MAX.
+    """Items in order, divided so that no part has more than ITEMS_MAX of them or weighs more than BYTES_MAX.
 
     >>> [len(part) for part in parts(range(5), lambda item: BYTES_MAX // 2)]
     [2, 2, 1]
@@ -93,7 +96,8 @@ class Transaction:
     why: str = ""
 
     def touched(self) -> list[Key]:
-        """The readings that this makes out of date, in order, once each: data of set nodes, lists around others."""
+        """The readings that this transaction makes out of date, in order, each once: the data of set nodes, and the
+        lists that contain created and deleted nodes."""
         touched: dict[Key, None] = {}
         for write in self.writes:  # there are many
             kind, path = type(write), write.path
@@ -109,7 +113,8 @@ class Transaction:
         return list(touched)
 
     def listings(self) -> dict[str, int]:
-        """The lists of children that this changes, and how often: each is told of with that many events."""
+        """The lists of children that this transaction changes -> how often. The server reports each with that many
+        events."""
         found: dict[str, int] = {}
         for write in self.writes:
             if isinstance(write, (CreateNode, DeleteNode)):
@@ -118,7 +123,7 @@ class Transaction:
         return found
 
     def listed(self, before: Node, made: Sequence[str]) -> Node:
-        """A list of children as this transaction leaves it, if nothing else has changed it. `made`: as of `told`."""
+        """A list of children after this transaction, if nothing else has changed it. `made` is as in `told`."""
         names, changes, fresh = set(before.children), 0, iter(made)
         for write in self.writes:
             if not isinstance(write, (CreateNode, DeleteNode)):
@@ -131,13 +136,15 @@ class Transaction:
         return Node(before.path, before.kind, stat, children=tuple(sorted(names)))
 
     def sequential(self) -> list[int]:
-        """The places of the writes whose node the server names."""
+        """The indices of the writes whose node the server names."""
         return [place for place, write in enumerate(self.writes) if isinstance(write, CreateNode) and write.sequential]
 
     def told(self, versions: Sequence[int], made: Sequence[str], zxid: int = 0) -> list[Node]:
-        """The answers that reads right behind this transaction would get of the nodes that it set, created or deleted.
+        """The answers that reads right after this transaction would get about the nodes that it set, created or
+        deleted.
 
-        They are made from the versions, names and number in the reply. (Of a stat only version and mzxid are known.)"""
+        They are made from the versions, names and number in the reply. (Of a stat only version and mzxid are known.)
+        """
         names = iter(made)
         stats = {version: Stat(version, 0, 0, 0, 0, zxid) for version in set(versions)}
         nodes: dict[str, Node] = {}  # as the last write leaves them
