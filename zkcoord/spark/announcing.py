@@ -1,8 +1,8 @@
-"""Announces ranges before they are processed, and chooses announced ranges to be processed again.
+"""Announces ranges before they are processed, and selects announced ranges that must be processed again.
 
 After a crash the next owner of a partition, in this program or another, processes the same range again. So a sink that
-keys by ranges holds nothing twice (docs/protocol.md, section 7). Announced ranges come first, in batches of their own;
-they are never split, merged or mixed with new ones.
+keys by ranges holds no record twice (docs/protocol.md, section 7). Announced ranges are processed first, in batches of
+their own. They are never split, merged or mixed with new ones.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ from zkcoord.spark.ranges import OffsetRange
 
 
 class Said(Enum):
-    """How an announcement ended."""
+    """The result of an announcement."""
 
     ANNOUNCED = "announced"
-    FENCED = "fenced"  # something of it was lost, or is being stopped
-    REFUSED = "refused"  # ZooKeeper says so; the command that explains it is on its way
+    FENCED = "fenced"  # a partition of it was lost, or is being stopped
+    REFUSED = "refused"  # ZooKeeper refused it; the command that explains the refusal is on its way
     AWAY = "away"
-    TOO_LARGE = "too large"  # batches name fewer partitions from now on
+    TOO_LARGE = "too large"  # batches contain fewer partitions from now on
 
 
 def announced_ranges(
     holds: Mapping[TopicPartition, Hold], ends: Mapping[TopicPartition, int], max_offsets: int
 ) -> tuple[OffsetRange, ...]:
-    """Return the announced ranges to read next, sorted: whole ranges, `max_offsets` in all or a single larger one.
+    """Return the announced ranges to read next, sorted. They are whole ranges: up to `max_offsets` in all, or a single
+    larger one.
 
-    A range is left for later while its log does not answer, or does not show the range's end yet.
+    A range waits while its log does not answer, or does not reach the range's end yet.
 
     >>> holds = {TopicPartition("t", n): Hold(0, 1, announced=end) for n, end in ((0, 70), (1, 60), (2, 20), (3, None))}
     >>> [str(each) for each in announced_ranges(holds, dict.fromkeys(holds, 100), 100)]
@@ -60,8 +61,8 @@ class Announcer:
         self._ranges_max: int | None = None
 
     def fitting(self, ranges: tuple[OffsetRange, ...], turn: int) -> tuple[OffsetRange, ...]:
-        """Return as many of these ranges as fit into one announcement. `turn` is a number that rises; it chooses
-        which."""
+        """Return as many of these ranges as fit into one announcement. `turn` is a rising number that determines which
+        ranges are taken."""
         if self._ranges_max is None or len(ranges) <= self._ranges_max:
             return ranges
         first = turn * self._ranges_max % len(ranges)

@@ -1,21 +1,22 @@
-"""What this consumer holds and what its running batch reads: the one border between the batch thread and the commands.
+"""The partitions that this consumer holds, and those that its running batch reads. It is the only place where the batch
+thread and the commands meet.
 
-Two threads meet here. The *batch* thread plans, reads and commits. The *worker* thread of the membership brings the
-commands: `start`, `stop`, `lose`. One condition guards all state; nothing here calls foreign code while it is held.
+Two threads use it. The *batch* thread plans, reads and commits. The *worker* thread of the membership brings the
+commands: `start`, `stop`, `lose`. One condition guards all state. No foreign code is called while it is held.
 
-A hold has an `epoch`, the number of its start. A batch remembers the epochs that it began with. What it did counts for
-a partition only while that partition is held at the same epoch: nothing is committed, and no position moves, for a
-partition that was lost (and perhaps started again) in between.
+A hold has an `epoch`, the number of its start. A batch remembers the epochs with which it began. Its work counts for a
+partition only while that partition is held at the same epoch. For a partition that was lost in between (and perhaps
+started again), nothing is committed and no position moves.
 
     begin ──► RUNNING ──claim──► WRITING ──► finish            `fenced`: what it reads was lost; it is cancelled,
                  ▲                  │                             and `claim` says no
                  └── commit_failed, ┘
                      announced
 
-A range that was announced, here or by an earlier owner of the partition, belongs to the hold whose position it begins
-at: exactly this range is read next. After a loss or a stop nothing of it is remembered. The membership hands it over
-again with the next start (`replay`), because it alone knows whether the range still counts: a commit may have passed
-it, or the topic may have been created again.
+A range that was announced, here or by an earlier owner of the partition, belongs to the hold whose position is the
+range's start: exactly this range is read next. After a loss or a stop the range is forgotten. The membership passes it
+again with the next start (`replay`), because only the membership knows whether the range still counts: a commit may
+have passed it, or the topic may have been created again.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ from zkcoord.errors import InvariantError, UnavailableError, invariant
 from zkcoord.spark.ports import Limits, Stopped
 from zkcoord.spark.ranges import OffsetRange
 
-LEASE_CHECK_MS = 200  # a stop that waits for a batch asks this often whether there still is a lease: T is some seconds
+LEASE_CHECK_MS = 200  # how often a stop that waits for a batch checks the lease; a session timeout is some seconds
 TOO_LONG = "raise rebalance_timeout_ms, or lower max_offsets_per_batch"
 
 
 class Hold(NamedTuple):
-    """A held partition: the next offset to read, and the number of the start that it is held by.
+    """A held partition: the next offset to read, and the number of the start by which it is held.
 
-    After a commit that failed, `sure` is False: `position` may differ from the committed offset. `announced` is the end
-    of the range that was announced from this position on.
+    `sure` is False after a commit that failed: then `position` may differ from the committed offset. `announced` is the
+    end of the range that was announced from this position on.
     """
 
     position: int
@@ -50,24 +51,24 @@ class Hold(NamedTuple):
 
 
 class Phase(Enum):
-    """Where the running batch is."""
+    """The state of the running batch."""
 
     RUNNING = "running"
     WRITING = "writing"  # its announcement, or its commit
 
 
 class End(Enum):
-    """How a batch ended."""
+    """The result of a batch."""
 
     COMMITTED = "committed"
     UNTRIED = "untried"  # no commit was sent
-    REFUSED = "refused"  # a commit was fenced off
+    REFUSED = "refused"  # a commit was fenced
     UNKNOWN = "unknown"  # a commit was sent and may or may not have happened
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """The running batch. `tag` names it for a cancellation; `epochs` are those of its partitions' holds."""
+    """The running batch. `tag` names it for a cancellation. `epochs` are the epochs of its partitions' holds."""
 
     tag: str
     ranges: tuple[OffsetRange, ...]
@@ -77,7 +78,7 @@ class Running:
 
 
 class View(NamedTuple):
-    """Holds that may be planned now. `change` rises with every change, so that no wait misses one."""
+    """The holds that may be planned now. `change` rises with every change, so that no wait misses one."""
 
     holds: Mapping[TopicPartition, Hold]
     change: int
@@ -91,24 +92,25 @@ class BatchGuard:
         self._cancel, self._limits = cancel, limits
         self._changed = Condition()
         self._holds: dict[TopicPartition, Hold] = {}
-        self._stopping: set[TopicPartition] = set()  # a stop named them since they were started: planned no more
+        self._stopping: set[TopicPartition] = set()
+        # a stop has named them since their start: they are not planned any more
         self._running: Running | None = None
-        self._replay: dict[TopicPartition, tuple[int, int]] = {}  # handed over, for the start that comes next
+        self._replay: dict[TopicPartition, tuple[int, int]] = {}  # announced ranges for the start that comes next
         self._change = 0
         self._leaving = False
 
     # the worker thread: commands
 
     def replay(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        """Remember ranges that were announced and that no commit has passed, for the `start` that comes next."""
+        """Remember announced ranges that no commit has passed, for the `start` that comes next."""
         with self._changed:
             self._replay = dict(ranges)
 
     def start(self, starting: Starting) -> None:
-        """Hold these partitions from now on, read from these offsets; they take part in the very next batch.
+        """Hold these partitions from now on, at these offsets. They take part in the next batch.
 
-        A commit under way for one of them was decided without knowing of this start: wait for its end. UnavailableError
-        if it does not end.
+        If a commit for one of them is under way, it was decided before this start: wait for its end. Raises
+        UnavailableError if it does not end.
         """
 
         def clear() -> bool:
@@ -134,11 +136,11 @@ class BatchGuard:
         *,
         cancel: bool = False,
     ) -> dict[TopicPartition, int]:
-        """Give up these partitions; return the final offsets of those whose committed offset is known.
+        """Give up these partitions. Return the final offsets of those whose committed offset is known.
 
-        Partitions that no batch reads are given up at once; if others are read, `stopped` is called with the first kind
-        and their final offsets. The others wait until the batch is committed, or with `cancel` until it is fenced and
-        back. The batch is fenced, and not committed, if it is not over within `timeout_ms` or the lease ends.
+        Partitions that no batch reads are given up at once; if others are being read, `stopped` is called with the free
+        ones and their final offsets. The others wait until the batch is committed; with `cancel`, until it is fenced
+        and has ended. If the batch is not over within `timeout_ms`, or the lease ends, it is fenced and not committed.
         """
         with self._changed:
             mine = {each for each in partitions if each in self._holds}
@@ -164,9 +166,9 @@ class BatchGuard:
         return self._drop(mine)
 
     def lose(self, partitions: Collection[TopicPartition]) -> None:
-        """Drop these partitions, whose ownership is gone, and fence the batch that reads one of them.
+        """Drop these partitions, which are not owned any more, and fence the batch that reads one of them.
 
-        Returns when that batch reads no more, at the latest after `cancel_wait_ms` (it stays fenced).
+        Returns when that batch has stopped reading, at the latest after `cancel_wait_ms` (the batch stays fenced).
         """
         with self._changed:
             tag = self._reading(partitions)
@@ -183,9 +185,11 @@ class BatchGuard:
             return View(holds, self._change, self._leaving)
 
     def begin(self, tag: str, ranges: Iterable[OffsetRange], seen: View) -> tuple[OffsetRange, ...]:
-        """Begin a batch planned on `seen`; return the ranges whose partitions are still held as they were then.
+        """Begin a batch that was planned on `seen`. Return the ranges whose partitions are still held as they were
+        then.
 
-        From here on a stop of these waits for the batch. If nothing is left, or the consumer leaves, nothing begins.
+        From here on a stop of these partitions waits for the batch. If no range is left, or the consumer is leaving, no
+        batch begins.
         """
         with self._changed:
             invariant(self._running is None, "a batch begins while another one runs")
@@ -202,7 +206,7 @@ class BatchGuard:
             return kept
 
     def claim(self) -> bool:
-        """Return True if the running batch may be announced or committed now. A new start of its partitions then waits
+        """Return True if the running batch may be announced or committed now. Then a new start of its partitions waits
         for the end of that write."""
         with self._changed:
             batch = self._batch()
@@ -212,7 +216,8 @@ class BatchGuard:
             return True
 
     def announced(self) -> bool:
-        """Note that the running batch is announced: its ranges stay as they are. False if it was fenced meanwhile."""
+        """Note that the running batch is announced: its ranges do not change any more. False if it was fenced
+        meanwhile."""
         with self._changed:
             batch = self._batch()
             self._running = replace(batch, phase=Phase.RUNNING)
@@ -223,20 +228,20 @@ class BatchGuard:
             return not batch.fenced
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Forget the announced ranges of these partitions: they cannot be read any more."""
+        """Forget the announced ranges of these partitions, which cannot be read any more."""
         with self._changed:
             for each in partitions:
                 if each in self._holds:
                     self._holds[each] = self._holds[each]._replace(announced=None)
 
     def commit_failed(self) -> None:
-        """Note that the commit may have failed. It is tried again after another `claim`."""
+        """Note that the commit may have failed. It is repeated after another `claim`."""
         with self._changed:
             self._running = replace(self._batch(), phase=Phase.RUNNING)
             self._notify()
 
     def finish(self, end: End, offsets: Mapping[TopicPartition, int]) -> str:
-        """End the batch. COMMITTED moves the positions of what is still held to `offsets`.
+        """End the batch. COMMITTED moves the positions of partitions that are still held to `offsets`.
 
         Returns why the batch was fenced, "" if it was not.
         """
@@ -254,7 +259,7 @@ class BatchGuard:
     # any thread
 
     def leave(self, *, cancel: str | None = None) -> None:
-        """Ask the batch thread to finish its batch and go. `cancel` says why to drop the batch instead."""
+        """Ask the batch thread to finish its batch and leave. `cancel`: drop the batch instead, for this reason."""
         with self._changed:
             self._leaving = True
             tag = self._running.tag if self._running is not None else None
@@ -263,9 +268,10 @@ class BatchGuard:
             self.fence(tag, cancel)
 
     def fence(self, tag: str, why: str) -> bool:
-        """Forbid batch `tag` to commit, and cancel it. Returns at once; True if the caller should wait for its end.
+        """Forbid batch `tag` to commit, and cancel it. Returns at once: True if the caller should wait for the batch's
+        end.
 
-        False while its announcement or commit is under way: it reads nothing, and the commit's outcome decides.
+        False while its announcement or commit is under way: it does not read then, and the commit's outcome decides.
         """
         with self._changed:
             batch = self._running
@@ -280,12 +286,12 @@ class BatchGuard:
         return True
 
     def await_change(self, change: int, timeout_ms: int) -> bool:
-        """Wait for a change after `change`; False when none came in time."""
+        """Wait for a change after `change`. False if none came in time."""
         with self._changed:
             return self._changed.wait_for(lambda: self._change != change, timeout_ms / 1000)
 
     def await_end(self, tag: str, timeout_ms: int) -> bool:
-        """Wait until batch `tag` is over; False when it was not in time."""
+        """Wait until batch `tag` is over. False if it did not end in time."""
         with self._changed:
             return self._changed.wait_for(lambda: self._running is None or self._running.tag != tag, timeout_ms / 1000)
 
@@ -295,7 +301,7 @@ class BatchGuard:
         with self._changed:
             return self._running is not None and self._running.fenced != ""
 
-    # under the condition, or briefly taking it
+    # these hold the condition, or take it briefly
 
     def _batch(self) -> Running:
         if self._running is None:
@@ -303,7 +309,7 @@ class BatchGuard:
         return self._running
 
     def _still_held(self, batch: Running) -> list[TopicPartition]:
-        """Return its partitions that are held by the starts that it began with."""
+        """Return the batch's partitions that are still held by the starts with which it began."""
         return [each for each, epoch in batch.epochs.items() if self._held_by(each, epoch)]
 
     def _held_by(self, partition: TopicPartition, epoch: int) -> bool:
@@ -320,12 +326,12 @@ class BatchGuard:
             return batch.tag if reads else None
 
     def _end_early(self, tag: str, why: str) -> None:
-        """Fence the batch, and wait until it is back."""
+        """Fence the batch, and wait for its end."""
         if self.fence(tag, why):
             self.await_end(tag, self._limits.cancel_wait_ms)
 
     def _drop(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Drop these holds; return the positions that are committed for sure and that no batch reads any more."""
+        """Drop these holds. Return the positions that are surely committed and that no batch reads any more."""
         with self._changed:
             reading = self._running.epochs if self._running is not None else {}
             final = {}

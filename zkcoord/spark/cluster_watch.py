@@ -1,6 +1,6 @@
-"""Looks before each commit whether Kafka is still the cluster that the batch was planned for.
+"""Checks before each commit whether Kafka is still the cluster for which the batch was planned.
 
-A name of a broker may lead to another cluster now. Its log has other records at these offsets.
+A broker's name may lead to another cluster now, whose log has other records at these offsets.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from zkcoord.spark.ports import LogEnds
 from zkcoord.spark.ranges import OffsetRange
 
 ANEW_MS = 5_000
-"""Between two looks through new connections. (Spark's connector makes some for each batch.)"""
+"""ms between two checks through new connections. (Spark's connector makes some for each batch.)"""
 
 LOOK_MS = 2_000
-"""Of one such look, by which a commit takes longer at most where brokers are away."""
+"""ms that one such check may take. A commit takes at most this much longer when brokers are down."""
 
-NAMED_MAX = 10  # partitions that an error spells out
+NAMED_MAX = 10  # number of partitions that an error names
 
 
 class ClusterWatch:
-    """Of one run. For the batch thread."""
+    """The check for one run. For the batch thread."""
 
     def __init__(self, log_ends: LogEnds, *, anew: bool, now_ms: Callable[[], int] = mono_ms) -> None:
-        """`anew`: the reader cannot tell from which cluster it reads. Its tasks connect by themselves, perhaps to
-        brokers that this program's own connections do not lead to: those are looked at now and then."""
+        """`anew`: the reader cannot tell from which cluster it reads. Its tasks make connections of their own, perhaps
+        to brokers to which this program's connections do not lead: those are checked now and then."""
         self._log_ends, self._anew, self._now_ms = log_ends, anew, now_ms
         self._looked_ms: int | None = None
-        self._since: dict[TopicPartition, int] = {}  # the first offset that was read since the last good look
+        self._since: dict[TopicPartition, int] = {}  # the first offset that was read since the last successful check
 
     def confirm(self, ranges: Iterable[OffsetRange]) -> None:
-        """Return if these, which were read, may be committed: as a rule at once. UnavailableError while nobody tells;
-        UsageError if the cluster is another one now."""
+        """Return if these ranges, which were read, may be committed; that is usual at once. Raises UnavailableError
+        while no broker answers, and UsageError if the cluster has changed."""
         mine = {each.topic_partition: each.start for each in ranges}
         topic = min(mine).topic
         self._log_ends.confirm(topic, ASK_TIMEOUT_MS)
@@ -46,7 +46,7 @@ class ClusterWatch:
             return
         try:
             self._log_ends.look_anew(topic, LOOK_MS)
-        except UnavailableError:  # who cannot connect anew reads nothing else either
+        except UnavailableError:  # a reader that cannot connect reads nothing, either
             pass
         except UsageError as error:
             raise UsageError(f"{error}{self._told(mine)}") from error
@@ -55,7 +55,7 @@ class ClusterWatch:
         self._looked_ms = self._now_ms()
 
     def _told(self, mine: dict[TopicPartition, int]) -> str:
-        """Name the offsets from which batches are committed that may have read the other cluster."""
+        """Name the offsets from which on committed batches may have read the other cluster."""
         committed = {each: at for each, at in self._since.items() if mine.get(each) != at}
         if not committed:
             return ""

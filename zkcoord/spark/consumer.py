@@ -2,8 +2,8 @@
 
     process(df, batch) ◄── loop (batch thread) ──► BatchGuard ◄── commands (worker thread of the membership)
 
-Everything is warm before the consumer registers: the first batch of a session costs seconds, and a registered
-consumer that does not obey holds up its group.
+Everything is warmed up before the consumer registers: the first batch of a session takes seconds, and a registered
+consumer that does not obey commands delays its group.
 """
 
 from __future__ import annotations
@@ -36,51 +36,55 @@ from zkcoord.spark.watch import CommandTimes
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-CANCEL_REPEAT_MS = 100  # a cancellation hits active jobs only; a batch that is planning has none yet
+CANCEL_REPEAT_MS = 100  # a cancellation reaches only active jobs; a batch that is still planning has none
 AT_STOP = "the consumer was told to stop at once (at_stop)"
 AGAIN = "Ctrl-C came a second time"
-PROBED_MAX = 64  # partitions that the warm-up looks at for a record to read
+PROBED_MAX = 64  # number of partitions in which the warm-up looks for a record
 
 
 @with_options(Options, Choices.__annotations__)
 class SparkConsumer:
-    """One consumer of a group. `run` reads until `stop`, a signal, or what it was told; it can be run again.
+    """One consumer of a group. `run` reads until `stop`, a signal, or a limit in its arguments. It can be run again.
 
-    `topics` names the topics, or maps each to its number of threads; instead of it `include` or `exclude` is a regex,
-    as of `zkcoord.Consumer`.
+    `topics` names the topics, or maps each to its number of threads. Instead of it, `include` or `exclude` is a regex,
+    as for `zkcoord.Consumer`.
 
     What is read:
     `starting_offsets`: where a partition without an offset starts: "latest", "earliest", a datetime with a zone, or a
-    mapping of topics (`"*"`: the rest) to these. `out_of_range`: where reading goes on when an offset is not in its
-    log: as `starting_offsets` says (None), "earliest", "latest", or "fail": `run` raises UsageError.
+    mapping from topics (`"*"`: all others) to these.
+    `out_of_range`: where reading continues if an offset is not in its log: as in `starting_offsets` (None), "earliest",
+    "latest", or "fail": then `run` raises UsageError.
     `resume_from`: `delta_ends(table)` or `iceberg_ends(table, catalog=...)`: a partition starts where that table ends,
-    not at the group's offset. Each one that is moved is told (`resumed_from_table`).
-    `reader`: "kafka", Spark's connector (a jar), or "python", confluent-kafka in Spark's Python workers (no jar; each
-    task costs some tens of ms more, so that many small batches suffer most). Both give the columns of Spark's own Kafka
-    source; `include_headers` adds headers.
-    `config` holds Kafka settings: `X` is for librdkafka and for Spark's connector, `kafka.X` (Spark's spelling) for the
-    reader alone (with reader "python" that is librdkafka, too), `librdkafka.X` for librdkafka alone; settings of
-    security are translated from either's spelling to the other's.
+    not at the group's offset. Each partition that is moved is reported (`resumed_from_table`).
+    `reader`: "kafka" is Spark's connector (a jar). "python" is confluent-kafka in Spark's Python workers (no jar; each
+    task takes some tens of ms more, which matters most for many small batches). Both return the columns of Spark's own
+    Kafka source; `include_headers` adds headers.
+    `config` holds Kafka settings: `X` is for librdkafka and for Spark's connector, `kafka.X` (Spark's spelling) only
+    for the reader (with reader "python" that is librdkafka, too), `librdkafka.X` only for librdkafka. Security settings
+    are translated from either spelling to the other.
 
-    How much: at most `max_offsets_per_batch`, fewer when batches take longer than `max_batch_ms` (half of the rebalance
-    timeout); a batch that is not full begins `min_batch_ms` after the one before at the earliest.
-    `max_offsets_per_task` splits larger ranges over tasks; smaller ones than `min_offsets_per_task` share tasks, of
-    about so many offsets (neither with `write_parquet_ranges`).
+    How much is read: at most `max_offsets_per_batch`, and fewer when batches take longer than `max_batch_ms` (half of
+    the rebalance timeout). A batch that is not full begins at the earliest `min_batch_ms` after the one before.
+    `max_offsets_per_task` splits larger ranges over tasks. Ranges smaller than `min_offsets_per_task` share tasks of
+    about that many offsets. (Neither applies with `write_parquet_ranges`.)
 
-    How it ends: `at_stop`, for `stop` and signals, and `at_rebalance`, for a stop command that takes a partition of the
-    running batch away: "finish" that batch first, or "cancel" it: nothing of it is committed, it is read again.
+    How a batch ends: `at_stop` is for `stop` and signals, `at_rebalance` for a stop command that takes a partition of
+    the running batch away. With "finish" the batch is finished first. With "cancel" nothing of it is committed, and it
+    is read again.
 
-    What is read again: a batch's ranges are announced before it is processed, and after a crash or a cancellation
-    whoever reads these partitions next processes exactly these ranges first (`batch.replayed`). `announce=False` saves
-    the announcement, a write to ZooKeeper for each batch; then what this consumer does not finish is cut anew.
+    What is read again: a batch's ranges are announced before it is processed. After a crash or a cancellation the next
+    owner of these partitions first processes exactly these ranges (`batch.replayed`). `announce=False` saves the
+    announcement, which is one write to ZooKeeper for each batch; then unfinished ranges are divided into batches anew.
 
-    Who is told: `on_report(report)` is called on the thread of `run` after each committed batch; `metrics` sums up.
-    `measure_bytes` has Spark count rows and bytes exactly, which costs time.
-    `warm_up(df)` replaces the write to nowhere that warms the session, with a DataFrame of one record or none: give one
-    that uses Python workers if `process` does.
+    What is reported: `on_report(report)` is called on the thread of `run` after each committed batch; `metrics` sums
+    up. `measure_bytes` makes Spark count rows and bytes exactly, which takes time.
 
-    At-least-once: a batch is committed after `process` returned. A batch's end is committed, not its count of rows.
-    With a sink keyed by ranges (`write_parquet_ranges`) or offsets (`write_sql`), effectively once.
+    `warm_up(df)` replaces the write to nowhere that warms the session. Its DataFrame has one record or none. Pass a
+    function that uses Python workers if `process` does.
+
+    At-least-once: a batch is committed after `process` has returned. The committed offset is the batch's end; the
+    number of rows does not count. With a sink keyed by ranges (`write_parquet_ranges`) or offsets (`write_sql`) it is
+    effectively once.
     """
 
     def __init__(
@@ -94,7 +98,8 @@ class SparkConsumer:
         parts: Parts | None = None,
         **choices: Unpack[Choices],
     ) -> None:
-        """`zookeeper`: `host:port[,host:port…][/chroot]`; times in ms. UsageError for what can never work."""
+        """`zookeeper` is `host:port[,host:port…][/chroot]`. Times are in ms. Raises UsageError for values that can
+        never work."""
         options = options_of(choices)
         options.check(topics)
         if parts is None:
@@ -121,10 +126,10 @@ class SparkConsumer:
         return self._reports.metrics
 
     def stop(self, *, cancel: bool | None = None, why: str = AT_STOP) -> None:
-        """Ask `run` to finish its batch, commit, release and leave; returns at once. With `cancel` it drops the batch.
+        """Ask `run` to finish its batch, commit, release and leave. With `cancel` it drops the batch. Returns at once.
 
-        May be called from any thread, any number of times. `at_stop` is the default of `cancel`; `why` is logged with a
-        batch that is dropped. Without a run under way the next one returns at once.
+        Any thread may call it, any number of times. `at_stop` is the default of `cancel`. `why` is logged with a
+        dropped batch. Without a run under way, the next run returns at once.
         """
         with self._lock:
             self._stopping = True
@@ -133,13 +138,13 @@ class SparkConsumer:
                 self._guard.leave(cancel=why if drops else None)
 
     def run(self, process: Process, max_batches: int | None = None, idle_timeout_ms: int | None = None) -> int:
-        """Join the group and hand each batch to `process(df, batch)`; return how many were committed.
+        """Join the group and hand each batch to `process(df, batch)`. Return the number of committed batches.
 
-        Ends by `stop`, by SIGTERM or the first SIGINT (on the main thread), after `max_batches`, or when there was
+        It ends by `stop`, by SIGTERM or the first SIGINT (on the main thread), after `max_batches`, or when there was
         nothing to read (no records, or no partitions) for `idle_timeout_ms`. It always leaves the group. A second
-        SIGINT drops the batch and raises KeyboardInterrupt; a third is the program's. An error of `process` is raised
-        here, with that batch uncommitted. UsageError without the connector, for wrong settings or refused credentials;
-        UnavailableError when Kafka does not answer before the group is joined.
+        SIGINT drops the batch and raises KeyboardInterrupt; a third goes to the program's own handler. An error of
+        `process` is raised here, with its batch uncommitted. Raises UsageError without the connector, for wrong
+        settings and for refused credentials, and UnavailableError if Kafka does not answer before the group is joined.
         """
         if not callable(process):
             raise UsageError(f"process is {process!r}; it must be a function of a DataFrame and a Batch")
@@ -190,7 +195,7 @@ class SparkConsumer:
         )
         run.allowed = membership.allowed
 
-        def ready() -> bool:  # what hangs in a lost batch would not read anything else
+        def ready() -> bool:  # a lost batch that still hangs would block any other reading
             return not run.guard.fenced
 
         membership.join_when(ready, self._options.stop_needs_ms())
@@ -215,7 +220,7 @@ class SparkConsumer:
             return loop.run(process, max_batches, idle_timeout_ms)
 
     def _warm_up(self, guard: BatchGuard, reader: Reader, log_ends: LogEnds) -> None:
-        """Process a first batch for nobody, of what `_probe` finds.
+        """Process a first batch whose result is discarded, with the record that `_probe` finds.
 
         (A first real batch of 8 partitions takes 2.8 to 3.7 s in a cold session, 1.4 s after a warm-up of Spark alone,
         0.6 s after an empty range, 0.4 s after one record.)
@@ -224,7 +229,7 @@ class SparkConsumer:
         limits = self._parts.limits
         end = time.monotonic() + limits.warm_up_ms / 1000
         while True:
-            frame = reader.read(probe)  # tells without a topic, too, whether there is a connector
+            frame = reader.read(probe)  # also without a topic this shows whether there is a connector
             if not probe or guard.view().leaving:
                 return
             try:
@@ -238,12 +243,12 @@ class SparkConsumer:
                     raise
                 if time.monotonic() >= end:
                     raise UnavailableError(f"Kafka does not deliver, try again: {error_line(error)}") from error
-            time.sleep(limits.away_wait_ms[0] / 1000)  # a broker may not know yet of a topic that the others know
+            time.sleep(limits.away_wait_ms[0] / 1000)  # a broker may not know a topic yet that others know
 
     def _probe(self, log_ends: LogEnds) -> tuple[OffsetRange, ...]:
-        """Return the last record of a topic that is read: an empty range if there is none, nothing without a topic.
+        """Return the last record of a topic that is read; an empty range if there is none; nothing without a topic.
 
-        This is the first question to Kafka. If Kafka refuses it, the user hears so before the group is joined.
+        This is the first question to Kafka. If Kafka refuses it, the user is told before the group is joined.
         """
         existing = log_ends.partitions()
         topics = {each.topic for each in existing}
@@ -256,7 +261,8 @@ class SparkConsumer:
         ends, failed = log_ends.ask_offsets(partitions, "latest", self._isolation, None)
         for each in sorted(starts.keys() & ends.keys(), key=lambda one: (starts[one] >= ends[one], one)):
             return (OffsetRange(each.topic, each.partition, max(starts[each], ends[each] - 1), ends[each]),)
-        if failed and not isinstance(failed[min(failed)], UnknownPartitionError):  # else it is new, or goes
+        # otherwise the partition is new, or is being deleted
+        if failed and not isinstance(failed[min(failed)], UnknownPartitionError):
             raise failed[min(failed)]
         return ()
 
@@ -284,7 +290,7 @@ class _Run:
 
     def on_stop(self, partitions: tuple[TopicPartition, ...], stopped: Stopped) -> Mapping[TopicPartition, int]:
         """Obey a stop: wait for the batch that reads these, at most for the rebalance timeout. Partitions that no batch
-        reads are handed to `stopped` at once."""
+        reads are passed to `stopped` at once."""
         with self.times.measuring("acknowledge"):
             return self.guard.stop(
                 partitions,
@@ -297,19 +303,20 @@ class _Run:
     def _cancel(self, tag: str) -> None:
         canceller = threading.Thread(target=self._cancel_until_back, args=(tag,), name=f"cancel-{tag}", daemon=True)
         canceller.start()
-        self._cancellers.append(canceller)  # started: the batch may be over, and its thread be joining, at any moment
+        # after its start: the batch may be over, and its thread may be joining, at any moment
+        self._cancellers.append(canceller)
 
     def _cancel_until_back(self, tag: str) -> None:
         while True:
             try:
                 self.jobs.cancel(tag)
-            except Exception as error:  # Spark may be gone; the batch thread will tell
+            except Exception as error:  # Spark may be gone; the batch thread will report it
                 log_event(logging.DEBUG, "cancel_failed", f"{tag} could not be cancelled: {error}")
             if self.guard.await_end(tag, CANCEL_REPEAT_MS):
                 return
 
     def join_cancellers(self) -> None:
-        """Wait for the threads that cancel batches. They end with their batch, which is over."""
+        """Wait for the threads that cancel batches. Each ends with its batch, which is over."""
         for each in self._cancellers:
             each.join()
 
@@ -319,7 +326,7 @@ def _to_nowhere(frame: DataFrame) -> None:
 
 
 def _leave(membership: Membership) -> Callable[..., bool]:
-    """Return an exit that stops the membership. Its own failure does not hide the error that ended the loop."""
+    """Return an exit that stops the membership. If that fails, the error does not hide the one that ended the loop."""
 
     def leave(kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
         try:
@@ -337,8 +344,8 @@ def _leave(membership: Membership) -> Callable[..., bool]:
 def _stop_at_signals(stop: Callable[..., None]) -> Iterator[None]:
     """Call `stop` at SIGTERM and SIGINT within this block, on a thread of its own, since `stop` takes locks.
 
-    The second SIGINT drops the batch, becomes KeyboardInterrupt at the end, and puts the handler before back.
-    (PySpark's handler raises inside of a call to the JVM; the next call would then receive the answer of that one.)
+    The second SIGINT drops the batch, raises KeyboardInterrupt at the end, and restores the earlier handler. (PySpark's
+    handler raises inside a call to the JVM; the next call would then receive the answer of that one.)
     """
     interrupts = 0
 

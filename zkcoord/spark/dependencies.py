@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Dependencies:
-    """`ports.Parts` over ZooKeeper, Kafka and Spark."""
+    """`ports.Parts` with ZooKeeper, Kafka and Spark."""
 
     limits = Limits()
 
@@ -35,7 +35,7 @@ class Dependencies:
         topics: Sequence[str] | Mapping[str, int],
         options: Options,
     ) -> None:
-        """`spark` is None in the process that plans a streaming query: it asks for no reader, jobs or meter."""
+        """`spark` is None in the process that plans a streaming query: that process needs no reader, jobs or meter."""
         self._spark, self._zookeeper, self._bootstrap_servers = spark, zookeeper, bootstrap_servers
         self._group, self._topics, self._options = group, topics, options
         self._kafka = options.kafka()
@@ -68,19 +68,19 @@ class Dependencies:
         return consumer
 
     def log_ends(self) -> LogEnds:
-        """Make a Kafka client; the caller closes it."""
+        """Make a Kafka client. The caller closes it."""
         from zkcoord.kafka.steady import SteadyClient
 
         return SteadyClient(self._bootstrap_servers, self._kafka.librdkafka)
 
     def incarnations(self, topics: Collection[str]) -> Mapping[str, int]:
-        """Read the topics and the group's marks of them in ZooKeeper."""
+        """Read the topics, and the group's marks of them, in ZooKeeper."""
         from zkcoord.incarnations import incarnations
 
         return incarnations(self._zookeeper, self._group, topics, self._options.zookeeper_config)
 
     def tree_cluster(self) -> str | None:
-        """Read it in ZooKeeper."""
+        """Read the cluster's id in ZooKeeper."""
         from zkcoord.incarnations import cluster_id
 
         return cluster_id(self._zookeeper, self._options.zookeeper_config)
@@ -94,7 +94,7 @@ class Dependencies:
         return KafkaReader(self._spark, connector_options(self._bootstrap_servers, self._group, self._options))
 
     def jobs(self) -> Jobs:
-        """Return job tags, or a remote session's."""
+        """Return job tags, or those of a remote session."""
         return jobs_of(self._spark)
 
     def meter(self) -> Meter:
@@ -102,9 +102,9 @@ class Dependencies:
         return meter_of(self._spark, measure_bytes=self._options.measure_bytes)
 
     def progress(self) -> Progress:
-        """Return a live line when standard error is a terminal that takes more than JSON.
+        """Return a live line if standard error is a terminal that shows more than JSON.
 
-        Warns once in a process when Spark's own progress bar is shown there, too.
+        Warns once in a process if Spark's own progress bar is shown there, too.
         """
         shown = progress_to(None if json_log() else sys.stderr, self._group)
         if isinstance(shown, LiveLine) and self._spark is not None and shows_bar(self._spark):

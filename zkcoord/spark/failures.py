@@ -1,4 +1,5 @@
-"""Explains failures of `process` that are not its author's: Kafka was away, or the records are gone."""
+"""Explains failures of `process` that are not its author's fault: Kafka could not be reached, or the records are
+gone."""
 
 from __future__ import annotations
 
@@ -17,16 +18,17 @@ class Failures:
     def __init__(self, reader: Reader, out_of_log: OutOfLog, isolation: Isolation, group: str, away_max: int) -> None:
         self._reader, self._out_of_log = reader, out_of_log
         self._isolation, self._group, self._away_max = isolation, group, away_max
-        self._away_batches = 0  # that failed in a row since Kafka was away
+        self._away_batches = 0  # failed batches in a row because Kafka could not be reached
 
     def committed(self) -> None:
         """Note a batch that did not fail."""
         self._away_batches = 0
 
     def unreachable(self, batch: Batch, error: Exception) -> bool:
-        """Return True if the batch failed because Kafka was away. It is tried again when Kafka tells its logs' ends.
+        """Return True if the batch failed because Kafka could not be reached. It is repeated once Kafka tells its logs'
+        ends.
 
-        UsageError for a batch that failed because its records were another cluster's.
+        Raises UsageError for a batch that failed because its records were another cluster's.
         """
         elsewhere = self._reader.elsewhere(error)
         if elsewhere is not None:
@@ -38,9 +40,10 @@ class Failures:
         return True
 
     def explained(self, batch: Batch, error: Exception) -> bool:
-        """Return True if the batch failed because its records are gone. Positions were then moved, and reading goes on.
+        """Return True if the batch failed because its records are gone. Then positions were moved, and reading
+        continues.
 
-        UsageError for positions that must not be moved, and for a topic that is gone.
+        Raises UsageError for positions that must not be moved, and for a topic that is gone.
         """
         try:
             partitions = [each.topic_partition for each in batch.ranges]
@@ -59,7 +62,7 @@ class Failures:
 
 
 def error_line(error: Exception) -> str:
-    """Return the line that names the error, of what may be a whole Java trace.
+    """Return the line that names the error. (The text may be a whole Java trace.)
 
     >>> error_line(RuntimeError("while calling o1.save\\n: java.net.ConnectException: refused\\n  at a.B"))
     ': java.net.ConnectException: refused'

@@ -21,24 +21,25 @@ def is_connect(spark: SparkSession) -> bool:
 
 
 def shows_bar(spark: SparkSession) -> bool:
-    """True when Spark draws its progress bar on this process's terminal: a remote session's is its server's."""
+    """True when Spark draws its progress bar on this process's terminal. (The bar of a remote session is its
+    server's.)"""
     return not is_connect(spark) and spark.sparkContext.getConf().get(BAR) == "true"
 
 
 def jobs_of(spark: SparkSession) -> Jobs:
-    """Return what names and cancels jobs in this session."""
+    """Return the object that names and cancels jobs in this session."""
     return ConnectJobs(spark) if is_connect(spark) else ClassicJobs(spark)
 
 
 class ClassicJobs(Jobs):
-    """Job tags of the SparkContext (the session's own tags do not cancel anything here)."""
+    """Job tags of the SparkContext. (The session's own tags cancel nothing here.)"""
 
     def __init__(self, spark: SparkSession) -> None:
         self._context = spark.sparkContext
 
     @contextmanager
     def running(self, tag: str, description: str) -> Iterator[None]:
-        """The description is the one that the Spark UI shows."""
+        """The Spark UI shows the description."""
         before = self._context.getLocalProperty(DESCRIPTION)
         self._context.addJobTag(tag)
         self._context.setLocalProperty(DESCRIPTION, description)
@@ -49,12 +50,12 @@ class ClassicJobs(Jobs):
             self._context.setLocalProperty(DESCRIPTION, before)
 
     def cancel(self, tag: str) -> None:
-        """Ends active jobs only, so a batch that is still planning goes on."""
+        """End active jobs. A batch that is still planning goes on."""
         self._context.cancelJobsWithTag(tag)
 
 
 class ConnectJobs(Jobs):
-    """Operation tags of the remote session. A server shows no description of ours, only the tag."""
+    """Operation tags of the remote session. Its server shows only the tag, and no description."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark

@@ -1,7 +1,8 @@
-"""The driver loop: plan ranges, announce, let the user process them, commit, again. On the thread that calls `run`.
+"""The driver loop: plan ranges, announce them, let the user process them, commit, repeat. It runs on the thread that
+calls `run`.
 
-Each turn decides anew from what is held now (`BatchGuard`) and what the log has. A turn ends in one of the values of
-`Turn`; only COMMITTED moves a position.
+Each turn decides again, from what is held now (`BatchGuard`) and what the log has. A turn ends with a value of `Turn`.
+Only COMMITTED moves a position.
 """
 
 from __future__ import annotations
@@ -29,23 +30,24 @@ from zkcoord.spark.ranges import Batch, OffsetRange, batch_id, describe, offsets
 from zkcoord.spark.resuming import TableStart
 from zkcoord.spark.watch import ProgressHeartbeat, slow_batch_alarm
 
-IDLE_POLL_MS = 50  # below the fixed cost of a tiny batch (about 70 ms); 20 requests of 1 ms a second
-ALLOWED_POLL_MS = 10  # a start is acknowledged milliseconds after it was told; asking costs nothing
-MEMBER_CHECK_MS = 1_000  # a membership that ended by itself sends no command: look
-COMMIT_RETRY_MS = 200  # the session reconnects or ends within its timeout, which is seconds
-FENCED_WAIT_MS = 2_000  # after a refused commit the command that explains it is on its way; do not read again before
+IDLE_POLL_MS = 50  # below the fixed cost of a tiny batch (about 70 ms); it makes 20 requests of 1 ms in a second
+ALLOWED_POLL_MS = 10  # a start is acknowledged some ms after it was told; asking costs nothing
+MEMBER_CHECK_MS = 1_000  # a membership that ended by itself sends no command, so it must be checked
+COMMIT_RETRY_MS = 200  # the session reconnects or ends within its timeout, which is some seconds
+# after a refused commit the command that explains it is on its way; do not read again before it comes
+FENCED_WAIT_MS = 2_000
 
 
 class Turn(Enum):
-    """How a turn of the loop ended."""
+    """The result of a turn of the loop."""
 
     COMMITTED = "committed"
-    AGAIN = "again"  # what was planned is not held any more, or positions were moved: look again at once
+    AGAIN = "again"  # the plan's partitions are not held any more, or positions were moved: plan again at once
     LOST = "lost"  # the batch was dropped
     NOTHING_HELD = "nothing held"
     NOT_ALLOWED = "not allowed"  # held, but its start is not acknowledged yet, or the lease does not hold
     NO_RECORDS = "no records"
-    TOO_FEW = "too few"  # there are records, but not many, and the batch before began only just now
+    TOO_FEW = "too few"  # there are only a few records, and the batch before began a short time ago
     AWAY = "away"  # Kafka or ZooKeeper did not answer
 
 
@@ -77,7 +79,7 @@ class DriverLoop:
         progress: Progress,
         command_times: Callable[[], tuple[int, int]],
     ) -> None:
-        """`command_times` returns the milliseconds of starts and losses, and of stops, since the last call."""
+        """`command_times` returns the ms since the last call that starts and losses took, and those that stops took."""
         self._options, self._group = options, group
         self._isolation = options.kafka().isolation
         self._guard, self._membership, self._log_ends = guard, membership, log_ends
@@ -97,12 +99,12 @@ class DriverLoop:
             min_batch_ms=options.min_batch_ms,
             max_batch_ms=options.longest_batch_ms(),
         )
-        self._run_id = uuid.uuid4().hex[:12]  # two consumers of one session never cancel each other's batches
+        self._run_id = uuid.uuid4().hex[:12]  # so that two consumers of one session never cancel each other's batches
         self._pulse = ProgressHeartbeat(self._meter, membership, limits.look_ms)
         self._seq = 0
         self._away_ms = 0
         self._untold: frozenset[TopicPartition] = frozenset()
-        self._given = False  # a partition, at least once
+        self._given = False  # True once a partition was given
 
     def run(self, process: Process, max_batches: int | None = None, idle_timeout_ms: int | None = None) -> int:
         """Turn until told to leave, `max_batches` are committed, or nothing could be read for `idle_timeout_ms`.
@@ -139,7 +141,7 @@ class DriverLoop:
         return committed
 
     def _wait_ms(self, turn: Turn) -> int:
-        """Return how long to wait after an idle turn. A command ends the wait."""
+        """Return how long to wait after an idle turn. A command ends the wait early."""
         if turn is Turn.AWAY:
             first_ms, longest_ms = self._limits.away_wait_ms
             self._away_ms = min(max(first_ms, self._away_ms * 2), longest_ms)
@@ -153,7 +155,7 @@ class DriverLoop:
         began_ns = time.monotonic_ns()
         held = self._allowed(view)
         if held and len(held) < len(view.holds):
-            held = self._allowed(view)  # those that one command starts are allowed at once, and are read together
+            held = self._allowed(view)  # partitions of one start are allowed at the same moment, and are read together
         if not view.holds:
             self._progress.unheld()
             return Turn.NOTHING_HELD
@@ -186,7 +188,8 @@ class DriverLoop:
         return {each: hold for each, hold in view.holds.items() if self._membership.allowed(each)}
 
     def _ends(self, view: View) -> Mapping[TopicPartition, int]:
-        """Return the ends of those partitions whose leader answers. Logs once which do not, and when they do again."""
+        """Return the ends of those partitions whose leader answers. Logs once which leaders do not answer, and when
+        they do again."""
         ends, failed = self._log_ends.ask_offsets(view.holds, "latest", self._isolation, ASK_TIMEOUT_MS)
         if failed.keys() != self._untold:
             self._untold = frozenset(failed)
@@ -236,7 +239,7 @@ class DriverLoop:
         return Turn.COMMITTED
 
     def _announce(self, view: View, batch: Batch) -> Turn | None:
-        """Announce a batch that has begun. Returns None when it may read, else how its turn ended."""
+        """Announce a batch that has begun. Returns None if it may read, else the turn's result."""
         if not self._options.announce:
             return None
         said = Said.FENCED
@@ -252,7 +255,7 @@ class DriverLoop:
         return Turn.AWAY if said is Said.AWAY else Turn.AGAIN
 
     def _report(self, batch: Batch, tag: str, lag: int, at_ns: tuple[int, ...]) -> None:
-        """Report a committed batch, and adapt the size of the next ones to its time."""
+        """Report a committed batch, and adapt the size of the next ones to the time that it took."""
         plan_ms, process_ms, commit_ms = ((later - earlier) // 1_000_000 for earlier, later in pairwise(at_ns))
         rows, read_bytes = self._meter.read(tag)
         drain_ms, acknowledge_ms = self._command_times()
@@ -281,9 +284,9 @@ class DriverLoop:
             )
 
     def _process_and_commit(self, process: Process, batch: Batch, tag: str) -> tuple[End, str, tuple[int, int, int]]:
-        """Process and commit a batch that has begun; afterwards it is over in any case.
+        """Process and commit a batch that has begun. Afterwards the batch is over in any case.
 
-        Returns how it ended, why it was fenced, and when it was planned, processed, committed.
+        Returns its result, why it was fenced, and when it was planned, processed and committed.
         """
         offsets = {each.topic_partition: each.end for each in batch.ranges}
         end = End.UNTRIED
@@ -298,7 +301,7 @@ class DriverLoop:
         return end, why, (planned_ns, processed_ns, time.monotonic_ns())
 
     def _process(self, process: Process, batch: Batch, tag: str) -> bool:
-        """Run the user's function. False when the batch was fenced meanwhile, whatever the function returned or
+        """Run the user's function. False if the batch was fenced meanwhile, whatever the function returned or
         raised."""
         description = f"zkcoord group {self._group} batch {batch.seq} ({batch.id[:8]}): {describe(batch.ranges)}"
         try:
@@ -317,15 +320,15 @@ class DriverLoop:
         return not self._guard.fenced
 
     def _allowed_still(self, batch: Batch, tag: str) -> bool:
-        """False when something of it was lost since it was planned. Kafka and ZooKeeper were asked meanwhile, so the
-        lease may have ended, and the loss may still wait for its turn: the batch is fenced here then."""
+        """False if a partition of the batch was lost since it was planned. Kafka and ZooKeeper were asked meanwhile, so
+        the lease may have ended before the loss was handled: then this fences the batch."""
         if not all(self._membership.allowed(each.topic_partition) for each in batch.ranges):
             self._guard.fence(tag, "the lease ended before it was begun")
-        return not self._guard.fenced  # a cancellation before its tag was known found nothing
+        return not self._guard.fenced  # a cancellation that came before the tag was known found nothing to cancel
 
     def _commit(self, batch: Batch, offsets: Mapping[TopicPartition, int]) -> End:
-        """Commit the batch. A broken connection is waited for until the lease ends; so is a Kafka that does not tell
-        whose records these were, but not by who leaves."""
+        """Commit the batch. A broken connection to ZooKeeper is waited for until the lease ends. A Kafka that does not
+        tell whose records these were is waited for as well, but not while leaving."""
         end = End.UNTRIED
         while self._guard.claim():
             known = False
@@ -349,7 +352,7 @@ class DriverLoop:
         return end
 
     def _lost(self, seen: View, batch: Batch, end: End, why: str) -> Turn:
-        """Log that a batch was dropped. After a refused commit wait for the command that explains it."""
+        """Log that a batch was dropped. After a refused commit, wait for the command that explains it."""
         self._progress.batch_lost()
         self._tell(
             logging.WARNING,
@@ -365,7 +368,7 @@ class DriverLoop:
         return Turn.LOST
 
     def _await_reason(self, seen: View) -> None:
-        """Wait for the command that explains a refused write, unless it has come."""
+        """Wait for the command that explains a refused write, unless it has come already."""
         now = self._guard.view()
         epochs = {each: hold.epoch for each, hold in now.holds.items()}
         unexplained = any(epochs.get(each) == hold.epoch for each, hold in seen.holds.items())

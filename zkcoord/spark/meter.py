@@ -1,4 +1,4 @@
-"""Counts what a batch's jobs have read: rows by Spark's own counters, bytes by an observation in Spark."""
+"""Counts what a batch's jobs have read: rows by Spark's own counters, and bytes by an observation in Spark."""
 
 from __future__ import annotations
 
@@ -15,32 +15,33 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, SparkSession
 
 SIZE = "coalesce(octet_length(key), 0) + coalesce(octet_length(value), 0)"
-UNTOLD_TRIES, UNTOLD_WAIT_S = 5, 0.002  # Spark's listeners hear of a job's end a little after the action has returned
-OBSERVED_TRIES = 50  # ... and an observation of its figures: 100 ms, where `get` would wait for ever
-NOTHING_SEEN_MAX = 3  # asking for what no action counts takes those 100 ms: not for ever
+# Spark's listeners are told of a job's end shortly after the action has returned
+UNTOLD_TRIES, UNTOLD_WAIT_S = 5, 0.002
+OBSERVED_TRIES = 50  # the same for an observation's figures: 100 ms, where `get` would wait for ever
+NOTHING_SEEN_MAX = 3  # asking in vain takes those 100 ms, so it stops after this many times
 
 
 def meter_of(spark: SparkSession, *, measure_bytes: bool) -> Meter:
-    """Return what counts reads in this session."""
+    """Return the object that counts reads in this session."""
     meter = ConnectMeter(spark) if is_connect(spark) else StageMeter(spark)
     return ObservedMeter(meter) if measure_bytes else meter
 
 
 class Steps:
-    """Keeps, for each thread, the latest news of a remote session's operations. One for each session."""
+    """Keeps, for each thread, the latest progress of a remote session's operations. There is one for each session."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._latest: dict[int, tuple[object, ...]] = {}
 
     def __call__(self, stages: Iterable[Any] | None, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
-        """Note news, as Spark calls it on the thread that waits for the operation."""
+        """Note progress. Spark calls it on the thread that waits for the operation."""
         seen = tuple((each.stage_id, each.num_completed_tasks, each.num_bytes_read) for each in stages or ())
         with self._lock:
             self._latest[threading.get_ident()] = (operation_id, done, *seen)
 
     def of(self, thread: int) -> object:
-        """Return the latest news of this thread."""
+        """Return the latest progress of this thread."""
         with self._lock:
             return self._latest.get(thread)
 
@@ -49,7 +50,7 @@ _steps: weakref.WeakKeyDictionary[Any, Steps] = weakref.WeakKeyDictionary()
 
 
 class ConnectMeter(Meter):
-    """A remote session tells no counts of rows, only that its operations get on: every 2 s, unless its server's
+    """A remote session tells no counts of rows, only that its operations make progress: every 2 s, unless its server's
     `spark.connect.progress.reportInterval` says otherwise."""
 
     def __init__(self, spark: SparkSession) -> None:
@@ -64,12 +65,12 @@ class ConnectMeter(Meter):
         return df
 
     def activity(self, tag: str) -> object:
-        """Of what the batch's own thread waits for."""
+        """The progress of the operation for which the batch's own thread waits."""
         return self._steps.of(self._thread) or ()
 
 
 class StageMeter(Meter):
-    """Counts rows by the stages of the tagged jobs (2 to 3 ms a batch). The plan stays as it is."""
+    """Counts rows by the stages of the tagged jobs, which takes 2 to 3 ms for a batch. The plan is unchanged."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._context: Any = spark.sparkContext._jsc.sc()  # type: ignore[union-attr,unused-ignore]
@@ -85,12 +86,12 @@ class StageMeter(Meter):
     def read(self, tag: str) -> tuple[int | None, int | None]:
         try:
             return self._rows(tag), None
-        except Exception:  # counters are not worth a batch: another Spark may have other insides
+        except Exception:  # counters are not worth a failed batch: another Spark version may have other internals
             return None, None
 
     def activity(self, tag: str) -> object:
-        """Jobs begun, and what the active ones have done. Rows come with the executors' heartbeats,
-        every 10 s (`spark.executor.heartbeatInterval`), finished tasks at once."""
+        """The number of jobs begun, and the work of the active ones. Rows come with the executors' heartbeats, every 10
+        s (`spark.executor.heartbeatInterval`), and finished tasks at once."""
         try:
             return self._done(tag)
         except Exception:
@@ -121,11 +122,11 @@ class StageMeter(Meter):
 
 
 class ObservedMeter(Meter):
-    """Counts rows and bytes exactly, in the first action that reads the DataFrame. Costs about 20 ms a batch, and up to
-    a third of the throughput of a job that does nothing else. Works in remote sessions too."""
+    """Counts rows and bytes exactly, in the first action that reads the DataFrame. It takes about 20 ms for a batch,
+    and up to a third of the throughput of a job that does nothing else. It also works in remote sessions."""
 
     def __init__(self, meter: Meter) -> None:
-        """`meter` tells the activity."""
+        """`meter` is used for the activity."""
         self._meter = meter
         self._seen: Observation | None = None
         self._missed = 0
@@ -144,7 +145,7 @@ class ObservedMeter(Meter):
     def read(self, tag: str) -> tuple[int | None, int | None]:
         try:
             found = figures(self._seen, ("rows", "bytes")) if self._seen is not None else {}
-        except Exception:  # of the action that failed, though `process` went on (Spark 4.2)
+        except Exception:  # the action failed, though `process` went on (Spark 4.2)
             found = {}
         self._missed += found is None
         return (found["rows"], found.get("bytes", 0)) if found else (None, None)
@@ -154,13 +155,13 @@ class ObservedMeter(Meter):
 
 
 def figures(seen: Observation, names: Iterable[str], tries: int = OBSERVED_TRIES) -> dict[str, Any] | None:
-    """Return what was observed under these names, without nulls; None when no action has read the DataFrame, and in a
-    remote session nothing.
+    """Return the observed values with these names, without nulls. None: no action has read the DataFrame; in a remote
+    session there is nothing.
 
-    In a classic session the figures are asked for by name: to walk through Java's map ends with an exception of Java,
-    which costs Spark's Python side 70 further calls.
+    In a classic session each value is requested by name: iterating over Java's map ends with a Java exception, which
+    costs Spark's Python side 70 further calls.
     """
-    java: Any = getattr(seen, "_jo", None)  # none in a remote session, which hears with the action's result
+    java: Any = getattr(seen, "_jo", None)  # a remote session has none, and gets the values with the action's result
     for _ in range(tries if java is not None else 0):
         if java.future().isCompleted():
             break
@@ -174,5 +175,5 @@ def figures(seen: Observation, names: Iterable[str], tries: int = OBSERVED_TRIES
 
 
 def _stages(job: Any) -> list[int]:
-    """Return the numbers of a job's stages, in one call of Java's for all."""
+    """Return the numbers of a job's stages, with one Java call for all."""
     return [int(each) for each in job.stageIds().mkString(",").split(",") if each]

@@ -9,15 +9,15 @@ from zkcoord.spark.batch_guard import BatchGuard, End, View
 from zkcoord.spark.ports import Membership
 from zkcoord.spark.ranges import OffsetRange
 
-TAG = "reset"  # names a batch that reads nothing: there is nothing to cancel
+TAG = "reset"  # names a batch that reads nothing, so there is nothing to cancel
 
 
 def move_positions(
     guard: BatchGuard, membership: Membership, view: View, targets: Mapping[TopicPartition, int]
 ) -> Mapping[TopicPartition, int]:
-    """Commit these positions as a batch without records; return those that were moved. For the batch thread.
+    """Commit these positions as a batch without records. Return those that were moved. For the batch thread.
 
-    A partition that is not held any more as it is in `view` is left out. UnavailableError and FencedError when the
+    A partition that is not held any more as in `view` is left out. Raises UnavailableError or FencedError if the
     positions cannot be committed.
     """
     points = [OffsetRange(each.topic, each.partition, to, to) for each, to in sorted(targets.items())]

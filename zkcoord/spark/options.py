@@ -1,4 +1,4 @@
-"""What the user of a Spark consumer may choose, and what is refused before anything starts."""
+"""The options of a Spark consumer, and the checks before anything starts."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from zkcoord.subscription import asked_for, subscription_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-MAX_OFFSETS_PER_BATCH = 1_000_000  # 100 MB of 100-byte records: a second or two on two cores, so a stop is soon obeyed
-BATCH_SHARE = 2  # a batch aims at half of the rebalance timeout: then a stop that waits for it, waits in time
-SHORT_BATCH_MS = 1_000  # old consumers that wait for no more than this, and as much again, cannot be joined
+# 100 MB of 100-byte records: one or two seconds on two cores, so a stop is soon obeyed
+MAX_OFFSETS_PER_BATCH = 1_000_000
+BATCH_SHARE = 2  # a batch aims at half of the rebalance timeout, so that a stop that waits for it ends in time
+SHORT_BATCH_MS = 1_000  # old consumers that wait no longer than twice this cannot be joined
 ReaderName = Literal["kafka", "python"]
 Ending = Literal["finish", "cancel"]
 
 MEANT_MAX = 2  # options that an error suggests
-SPARKS_NAMES = {  # options of Spark's own source -> the same thing here
+SPARKS_NAMES = {  # options of Spark's own source -> zkcoord's option
     "subscribePattern": "include",
     "startingTimestamp": "starting_offsets",
     "maxOffsetsPerTrigger": "max_offsets_per_batch",
@@ -36,7 +37,8 @@ SPARKS_NAMES = {  # options of Spark's own source -> the same thing here
 
 
 class Choices(MemberChoices, total=False):
-    """The keyword arguments of `SparkConsumer`, for type checkers; `Options` has their defaults (a test compares)."""
+    """The keyword arguments of `SparkConsumer`, for type checkers. `Options` has their defaults (a test compares
+    them)."""
 
     reader: ReaderName
     starting_offsets: StartingOffsets
@@ -81,7 +83,7 @@ class Options(MemberOptions):
     resume_from: TableEnds | None = setting(None, "function")
 
     def kafka(self) -> KafkaSettings:
-        """Return the settings of both Kafka clients. UsageError for one that is impossible."""
+        """Return the settings of both Kafka clients. Raises UsageError for an impossible one."""
         return split_settings(self.config or {}, python_reader=self.reader == "python")
 
     def starts(self) -> StartingPoints:
@@ -89,13 +91,13 @@ class Options(MemberOptions):
         return StartingPoints(self.starting_offsets)
 
     def resets(self) -> StartingPoints | None:
-        """Return where reading goes on when a position is not in its log; None: it does not go on."""
+        """Return where reading continues if a position is not in its log. None: it does not continue."""
         if self.out_of_range == "fail":
             return None
         return StartingPoints(self.out_of_range) if self.out_of_range else self.starts()
 
     def longest_batch_ms(self, stop_within_ms: int | None = None) -> int:
-        """Return how long a batch should take at most. `stop_within_ms`: how long old consumers wait for a stop.
+        """Return how long a batch should take at most. `stop_within_ms` is how long old consumers wait for a stop.
 
         >>> Options().longest_batch_ms(), Options().longest_batch_ms(5_000), Options().longest_batch_ms(1_500)
         (150000, 2500, 1000)
@@ -106,16 +108,16 @@ class Options(MemberOptions):
         return min(longest_ms, max(SHORT_BATCH_MS, stop_within_ms // BATCH_SHARE))
 
     def stop_needs_ms(self) -> int:
-        """Return how long a stop may take however short batches are made."""
+        """Return how long a stop may take even with the shortest batches."""
         return BATCH_SHARE * min(SHORT_BATCH_MS, self.longest_batch_ms())
 
     def asked_for(self, topics: Sequence[str] | Mapping[str, int], existing: Iterable[str]) -> list[str]:
-        """Return the existing topics that are read, in their order. UsageError for a broken wildcard."""
+        """Return the existing topics that are read, in order. Raises UsageError for a broken wildcard."""
         return asked_for(subscription_of(topics, self), existing)
 
     def check(self, topics: Sequence[str] | Mapping[str, int]) -> None:
-        """Raise now for what would be refused when the group is joined, or later. The membership checks names and
-        addresses."""
+        """Raise now for everything that would be refused when the group is joined, or later. The membership checks
+        names and addresses."""
         self.check_values()
         if isinstance(topics, str) or (not topics and self.include is None and self.exclude is None):
             raise UsageError(f"topics must be a list of topic names or a map to threads, not {topics!r}")
@@ -134,7 +136,7 @@ SPELLINGS = {**{name: name for name in Options.__dataclass_fields__}, **SPARKS_N
 
 
 def options_of(choices: Choices) -> Options:
-    """Return the options that these keyword arguments choose. UsageError for an unknown one."""
+    """Return the options in these keyword arguments. Raises UsageError for an unknown one."""
     unknown = sorted(choices.keys() - Options.__dataclass_fields__.keys())
     if unknown:
         raise UsageError(f"SparkConsumer has no option {unknown[0]}{meant(unknown[0], SPELLINGS)}")
@@ -142,9 +144,9 @@ def options_of(choices: Choices) -> Options:
 
 
 def meant(name: str, spellings: Mapping[str, str]) -> str:
-    """Return the options that were perhaps meant, as the end of a sentence. `spellings`: spelling -> option.
+    """Return the options that were perhaps meant, as the end of a sentence. `spellings` maps a spelling to an option.
 
-    The same words in another spelling come first, then names that begin so, then similar ones.
+    The same words in another spelling come first, then names with this beginning, then similar ones.
 
     >>> meant("max_offsets", SPELLINGS), meant("maxOffsetsPerTrigger", SPELLINGS)
     ('; is max_offsets_per_batch or max_offsets_per_task meant?', '; is max_offsets_per_batch meant?')

@@ -1,6 +1,6 @@
-"""Handles positions and announced ranges that the log does not have any more: applies the reset policy, and logs it.
+"""Handles positions and announced ranges that the log does not have any more: it applies the reset policy, and logs it.
 
-Never `failOnDataLoss=false`: that reads what is left in silence, and the commit would pass over the rest.
+`failOnDataLoss=false` is never used: it silently reads what is left, and the commit would skip the rest.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from zkcoord.spark.ports import Isolation, LogEnds, Membership
 from zkcoord.spark.progress import log_event
 from zkcoord.spark.starting import StartingPoints
 
-ASK_TIMEOUT_MS = 5_000  # a question to Kafka that holds up the loop; it is asked again
+ASK_TIMEOUT_MS = 5_000  # for a question to Kafka that delays the loop; it is repeated
 BEHIND = "lies behind the log's end: the topic was created again, or its log was cut"
 BEFORE = "lies before the log's start: records were deleted before this group read them"
 CUT = "the announced range {0}..{1} is not whole in the log any more, which ends at {2}: it was cut"
@@ -29,17 +29,18 @@ class OutOfLog:
     def __init__(
         self, log_ends: LogEnds, membership: Membership, guard: BatchGuard, points: StartingPoints | None
     ) -> None:
-        """`points`: where reading goes on. None: a UsageError says what an operator has to decide."""
+        """`points` says where reading continues. None: a UsageError says what an operator has to decide."""
         self._log_ends, self._membership, self._guard, self._points = log_ends, membership, guard, points
-        self._checked: dict[TopicPartition, int] = {}  # the epoch at which it was compared with the start of its log
+        self._checked: dict[TopicPartition, int] = {}
+        # the epoch at which the position was compared with the log's start
 
     def repair(self, view: View, ends: Mapping[TopicPartition, int], isolation: Isolation) -> bool:
-        """Compare the positions in `view` with the ends, and new ones with the starts too. Returns True if it moved
-        positions, or ended an announcement because the log ends within its range.
+        """Compare the positions in `view` with the ends, and new positions also with the starts. Returns True if it
+        moved positions, or ended an announcement because the log ends within its range.
 
-        Costs one more request when partitions were started since the last call, or when something is wrong.
-        UnavailableError and FencedError when new positions cannot be committed; then nothing was moved. UsageError when
-        positions must not be moved.
+        It needs one more request if partitions were started since the last call, or if something is wrong. Raises
+        UnavailableError or FencedError if new positions cannot be committed; then no position was moved. Raises
+        UsageError if positions must not be moved.
         """
         high = ends
         beyond = {each: hold for each, hold in view.holds.items() if each in ends and _needs(hold) > ends[each]}
@@ -54,7 +55,7 @@ class OutOfLog:
         return ended or moved
 
     def explains(self, partitions: Collection[TopicPartition], isolation: Isolation) -> bool:
-        """Return True if a batch of these failed because its records are gone; their positions were then moved."""
+        """Return True if a batch of these failed because its records are gone. Then their positions were moved."""
         ends, _ = self._log_ends.ask_offsets(partitions, "latest", isolation, ASK_TIMEOUT_MS)
         view = self._guard.view()
         for each in partitions:
@@ -63,7 +64,7 @@ class OutOfLog:
         return self.repair(View(mine, view.change, False), ends, isolation)
 
     def _end_announcements(self, cut: Mapping[TopicPartition, Hold], ends: Mapping[TopicPartition, int]) -> bool:
-        """End the announcements of ranges that their logs cut short. Reading goes on there, with new ranges."""
+        """End the announcements of ranges that the logs cut short. Reading continues there with new ranges."""
         texts = {each: CUT.format(hold.position, hold.announced, ends[each]) for each, hold in sorted(cut.items())}
         if texts and self._points is None:
             first = min(texts)
@@ -82,8 +83,8 @@ class OutOfLog:
         return {each: view.holds[each] for each, start in starts.items() if view.holds[each].position < start}
 
     def _move(self, view: View, beyond: Mapping[TopicPartition, Hold], before: Mapping[TopicPartition, Hold]) -> bool:
-        """Commit the new positions at once, as a batch without records. A restart must not apply `latest` again and
-        pass over the records that came meanwhile. A position that its log has reached meanwhile stays."""
+        """Commit the new positions at once, as a batch without records. Otherwise a restart could apply `latest` again
+        and skip the records that came meanwhile. A position that its log has reached meanwhile is not moved."""
         if not beyond and not before:
             return False
         if self._points is None:
@@ -117,5 +118,5 @@ def _refusal(beyond: Mapping[TopicPartition, Hold], before: Mapping[TopicPartiti
 
 
 def _needs(hold: Hold) -> int:
-    """Return the least end of a log that has all of it."""
+    """Return the smallest end of a log that contains everything of the hold."""
     return hold.position if hold.announced is None else hold.announced

@@ -1,19 +1,19 @@
-"""How much a batch may read, and when it may begin, so that batches last as long as their user wants. Pure.
+"""How much a batch may read, and when it may begin, so that batches take as long as their user wants. Pure.
 
     fewer      a batch that took longer than `max_batch_ms` makes the next ones smaller, in proportion
     more       one that was full and took less than half of it lets the next one be twice as large
     wait       a batch begins when it would be full, or `min_batch_ms` after the one before began
 
-So a batch too long comes once, not for ever; and what a batch costs however small it is cannot shrink it to nothing.
+So a batch that is too long occurs once, and not again and again. The fixed cost of a batch cannot shrink it to nothing.
 """
 
 from __future__ import annotations
 
-LEAST_OFFSETS = 1_000  # below it a batch's fixed cost, about 70 ms, is the greater part of it
+LEAST_OFFSETS = 1_000  # below it the fixed cost of a batch, about 70 ms, is the greater part
 
 
 class Pace:
-    """Times are milliseconds of one clock, which only rises."""
+    """Times are ms of one clock that only rises."""
 
     def __init__(self, *, max_offsets: int, min_batch_ms: int, max_batch_ms: int) -> None:
         self._max_offsets, self._min_batch_ms = max_offsets, min_batch_ms
@@ -23,7 +23,7 @@ class Pace:
         """How many the next batch may read."""
 
     def wait_ms(self, waiting_offsets: int, now_ms: int) -> int:
-        """Return how long to wait for more than these offsets; 0: begin.
+        """Return how long to wait for more than these offsets. 0: begin the batch.
 
         >>> pace = Pace(max_offsets=100, min_batch_ms=50, max_batch_ms=1000)
         >>> pace.began(now_ms=0)
@@ -39,7 +39,7 @@ class Pace:
         self._began_ms = now_ms
 
     def ended(self, offsets: int, took_ms: int) -> bool:
-        """Note that a batch of so many offsets was processed. True when it makes the next ones smaller.
+        """Note that a batch of this many offsets was processed. True if it makes the next ones smaller.
 
         >>> pace = Pace(max_offsets=8000, min_batch_ms=0, max_batch_ms=1000)
         >>> pace.ended(8000, took_ms=2000), pace.offsets

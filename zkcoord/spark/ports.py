@@ -1,4 +1,4 @@
-"""What the driver loop needs from the world: a membership, Kafka's log ends, a reader, Spark's jobs, progress."""
+"""The interfaces that the driver loop needs: a membership, Kafka's log ends, a reader, Spark's jobs, progress."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ OnStop = Callable[[tuple[TopicPartition, ...], Stopped], Mapping[TopicPartition,
 class Report:
     """One committed batch, and where its time went.
 
-    `lag`: offsets between the positions after it and the ends that it was planned on. `rows` and `bytes` (of keys and
-    values): what the batch's jobs have read, None where unknown. There are fewer rows than offsets where the log has
-    gaps, and more where `process` reads the DataFrame twice.
+    `lag` is the number of offsets between the positions after it and the ends on which it was planned. `rows` and
+    `bytes` (of keys and values) are what the batch's jobs have read; None if unknown. There are fewer rows than offsets
+    where the log has gaps, and more where `process` reads the DataFrame twice.
     """
 
     batch: Batch
     lag: int
     rows: int | None
     bytes: int | None
-    drain_ms: int  # obeying starts and losses, since the batch before
+    drain_ms: int  # time to obey starts and losses since the batch before
     plan_ms: int
     process_ms: int
     commit_ms: int
-    acknowledge_ms: int  # from the arrival of stops to their answers, since the batch before: most of it is waiting
+    acknowledge_ms: int  # time from the arrival of stops to their answers since the batch before; most of it is waiting
 
     @property
     def offsets(self) -> int:
-        """Count the offsets that the batch spans."""
+        """The number of offsets in the batch."""
         return offsets_in(self.batch.ranges)
 
 
@@ -50,18 +50,19 @@ class Report:
 class Limits:
     """How long a consumer waits, and how often it tries."""
 
-    away_wait_ms: tuple[int, int] = (100, 5_000)  # Kafka or ZooKeeper is away: the first and the longest wait
-    warm_up_ms: int = 10_000  # Kafka tells the ends of its logs, and the first read finds it away: it is tried again
-    away_batches_max: int = 5  # that fail in a row though Kafka tells the ends of its logs: that is no outage
+    away_wait_ms: tuple[int, int] = (100, 5_000)  # Kafka or ZooKeeper is down: the first and the longest wait
+    warm_up_ms: int = 10_000
+    # how long the first read is repeated if it fails although Kafka tells the ends of its logs
+    away_batches_max: int = 5  # failed batches in a row although Kafka tells the ends of its logs; that is no outage
     look_ms: int = 1_000  # between looks at a running batch: probes come seconds apart
-    cancel_wait_ms: int = 5_000  # a cancelled batch is back within a second; code outside Spark cannot be cancelled
-    commit_wait_ms: int = 10_000  # a commit that belongs to a lost session fails with it; longer is a fault
-    member_wait_ms: int = 30_000  # at a query's start: for Kafka at least, and then for the registration
-    kafka_again_ms: int = 500  # between two questions to a Kafka that is away; each takes up to 10 s by itself
+    cancel_wait_ms: int = 5_000  # a cancelled batch ends within a second; code outside Spark cannot be cancelled
+    commit_wait_ms: int = 10_000  # a commit of a lost session fails with the session; a longer wait is a fault
+    member_wait_ms: int = 30_000  # at a query's start: at least for Kafka, and then for the registration
+    kafka_again_ms: int = 500  # between two questions to a Kafka that is down; each takes up to 10 s itself
 
 
 class Membership(Protocol):
-    """`zkcoord.Consumer` as the loop uses it."""
+    """The part of `zkcoord.Consumer` that the loop uses."""
 
     @property
     def consumer_id(self) -> str | None: ...
@@ -85,8 +86,8 @@ class Membership(Protocol):
 
 
 class LogEnds(Protocol):
-    """`zkcoord.kafka.steady.SteadyClient` as the loop uses it. Each call is one request, as a rule; all answers are of
-    the cluster that answered first, else a UsageError is raised."""
+    """The part of `zkcoord.kafka.steady.SteadyClient` that the loop uses. Each call is one request, as a rule. All
+    answers come from the cluster that answered first; otherwise a call raises UsageError."""
 
     def ask_offsets(
         self, partitions: Collection[TopicPartition], which: Where, isolation: Isolation | None, timeout_ms: int | None
@@ -97,14 +98,14 @@ class LogEnds(Protocol):
     def partitions(self) -> tuple[TopicPartition, ...]: ...
     @property
     def cluster_id(self) -> str | None:
-        """The cluster as it was told first; None: it was not told. Asks nobody."""
+        """The cluster's id as it was first told. None: it was not told. This sends no request."""
 
     def confirm(self, topic: str, timeout_ms: int) -> None:
-        """Return when it is known that brokers are still of this cluster: as a rule at once. `topic`: any that there
-        is. UsageError if they are not, UnavailableError if nobody answers."""
+        """Return when the brokers are known to belong to this cluster still, which is usual at once. `topic` is any
+        existing topic. Raises UsageError if they do not, and UnavailableError if nobody answers."""
 
     def look_anew(self, topic: str, timeout_ms: int) -> None:
-        """As `confirm`, through new connections: what others are told that connect now."""
+        """Do the same as `confirm` through new connections, to learn what clients are told that connect now."""
 
     def close(self) -> None: ...
 
@@ -115,11 +116,12 @@ class Reader(Protocol):
     def read(self, ranges: Collection[OffsetRange]) -> DataFrame:
         """Return the records of these ranges, which name each partition once.
 
-        UsageError if this reader cannot work in this session; it says what to add.
+        Raises UsageError if this reader cannot work in this session. The error says what to add.
         """
 
     def lacks(self, error: Exception) -> str | None:
-        """Return what to add to this session, if its lack is why an action on such a DataFrame failed; else None."""
+        """Return what to add to this session if an action on such a DataFrame failed because it is missing; else
+        None."""
         return None
 
     def away(self, error: Exception) -> bool:
@@ -127,42 +129,44 @@ class Reader(Protocol):
         return False
 
     def of_cluster(self, told: Callable[[], str | None]) -> None:
-        """Let actions fail on records of another cluster than the one that `told` returns, if this reader can tell."""
+        """Make actions fail on records of another cluster than the one that `told` returns, if this reader can tell."""
         return
 
     def elsewhere(self, error: Exception) -> str | None:
-        """Return what to correct if an action failed because its records were of another cluster; else None."""
+        """Return what to correct if an action failed because its records came from another cluster; else None."""
         return None
 
 
 class Jobs(Protocol):
-    """Names and cancels what one thread asks of Spark."""
+    """Names and cancels the Spark jobs of one thread."""
 
     def running(self, tag: str, description: str) -> AbstractContextManager[None]:
-        """Tag and describe all that this thread starts within this block."""
+        """Tag and describe everything that this thread starts within this block."""
 
     def cancel(self, tag: str) -> None:
-        """End the jobs with this tag that are active now; harmless when there are none. Any thread."""
+        """End the active jobs with this tag. Harmless if there are none. Any thread may call it."""
 
 
 class Meter:
-    """Counts what a batch reads. This one knows nothing."""
+    """Counts what a batch reads. This base class knows nothing."""
 
     def watch(self, df: DataFrame) -> DataFrame:
-        """Return the DataFrame that `process` is given in place of the reader's."""
+        """Return the DataFrame that is passed to `process` instead of the reader's."""
         return df
 
     def read(self, tag: str) -> tuple[int | None, int | None]:
-        """Return the rows and bytes that the jobs with this tag have read of what was watched last, as far as known."""
+        """Return the rows and bytes that the jobs with this tag have read of the last watched DataFrame, as far as
+        known."""
         return None, None
 
     def activity(self, tag: str) -> object:
-        """Return a value that changes while jobs with this tag get on; None where nothing is known. Any thread."""
+        """Return a value that changes while jobs with this tag make progress. None: it is not known. Any thread may
+        call it."""
         return None
 
 
 class Progress:
-    """Hears how a run goes, on the batch thread. A subclass overrides what it needs."""
+    """Is told how a run goes, on the batch thread. A subclass overrides what it needs."""
 
     def batch_done(self, report: Report) -> None:
         """A batch was committed."""
@@ -181,7 +185,7 @@ class Progress:
 
 
 class MemberCallbacks(TypedDict):
-    """The callbacks of a membership, as `zkcoord.Consumer` takes them; `on_stop` is given its `stopped`, too."""
+    """The callbacks of a membership, as `zkcoord.Consumer` takes them. `on_stop` also gets the consumer's `stopped`."""
 
     on_start: Callable[[Starting], None]
     on_stop: OnStop
@@ -192,21 +196,21 @@ class MemberCallbacks(TypedDict):
 
 
 class Parts(Protocol):
-    """Makes the parts of a consumer; `zkcoord.spark.dependencies` has the real ones."""
+    """Makes the parts of a consumer. `zkcoord.spark.dependencies` has the real ones."""
 
     @property
     def limits(self) -> Limits: ...
     def membership(self, **callbacks: Unpack[MemberCallbacks]) -> Membership: ...
     def log_ends(self) -> LogEnds: ...
     def incarnations(self, topics: Collection[str]) -> Mapping[str, int]:
-        """Return the numbers of these topics' incarnations as they are now; without those that are not known."""
+        """Return the numbers of these topics' present incarnations. Unknown ones are left out."""
 
     def tree_cluster(self) -> str | None:
-        """Return the id of the cluster whose topics the tree has; None: the tree names none."""
+        """Return the id of the cluster whose topics the tree has. None: the tree names none."""
 
     def reader(self) -> Reader: ...
     def jobs(self) -> Jobs: ...
     def meter(self) -> Meter: ...
     def progress(self) -> Progress: ...
     def await_turn(self) -> None:
-        """Return when the loop may plan its next batch. The batch thread calls it, and holds nothing then."""
+        """Return when the loop may plan its next batch. The batch thread calls it, and holds no lock then."""

@@ -1,6 +1,6 @@
-"""What a consumer tells of its batches: log lines, a live line on a terminal, sums for a monitoring system.
+"""Reports a consumer's batches: as log lines, as a live line on a terminal, and as sums for a monitoring system.
 
-There is no live line where the log itself goes to a terminal.
+There is no live line if the log itself goes to a terminal.
 """
 
 from __future__ import annotations
@@ -17,24 +17,26 @@ from typing import TextIO
 from zkcoord.spark.ports import Progress, Report
 
 LOG = logging.getLogger("zkcoord.spark")
-LOGS = (LOG, logging.getLogger("zkcoord.events"), logging.getLogger("zkcoord.zk"))  # whose warnings come between
-CLEARED = "\r\x1b[K"  # the line that the cursor is in
-REDRAW_MS = 100  # ten times a second is as much as an eye follows
+# warnings of these loggers may come while the live line is shown
+LOGS = (LOG, logging.getLogger("zkcoord.events"), logging.getLogger("zkcoord.zk"))
+CLEARED = "\r\x1b[K"  # clears the cursor's line
+REDRAW_MS = 100  # more than ten times a second would not be seen
 TIMES = ("drain_ms", "plan_ms", "process_ms", "commit_ms", "acknowledge_ms")  # of a report
 BAR = "spark.ui.showConsoleProgress"
-"""Spark's setting of its own progress bar; the shells of Spark, and so PySpark, switch it on."""
+"""The setting of Spark's own progress bar. Spark's shells, and so PySpark, switch it on."""
 
-SAME_MS = 1_000  # what has not changed is drawn again for who wrote over it: Spark's own line is on this terminal, too
+SAME_MS = 1_000  # an unchanged line is drawn again after this time, since Spark's own line may have overwritten it
 
 
 def log_event(level: int, event: str, text: str, **fields: object) -> None:
-    """Log one event (`zkcoord.logs`). Its record also says `text`, for programs without any logging configured."""
-    shown = fields if level == logging.INFO else {**fields, "why": text}  # at INFO the fields say it all
+    """Log one event (`zkcoord.logs`). Its record also contains `text`, for programs that have not configured
+    logging."""
+    shown = fields if level == logging.INFO else {**fields, "why": text}  # at INFO the fields are enough
     LOG.log(level, "%s", text, extra={"zkcoord_event": event, "zkcoord_fields": shown})
 
 
 def progress_to(stream: TextIO | None, group: str) -> Progress:
-    """Return the log, with a live line beside it if `stream` is a terminal and the log's lines go elsewhere."""
+    """Return the log; with a live line if `stream` is a terminal and the log's lines go elsewhere."""
     if stream is None or not stream.isatty() or _lines_on_terminal():
         return LogLines(group)
     return LiveLine(stream, group)
@@ -42,13 +44,13 @@ def progress_to(stream: TextIO | None, group: str) -> Progress:
 
 @cache
 def warn_of_bar() -> None:
-    """Log, once in a process, that Spark's bar and the live line are written over each other."""
+    """Log, once in a process, that Spark's bar and the live line overwrite each other."""
     why = f"Spark's own bar runs into the consumer's line: build the session with {BAR}=false"
     log_event(logging.WARNING, "progress_bar_on", why)
 
 
 def _lines_on_terminal() -> bool:
-    """True if a handler writes a batch's line to a terminal."""
+    """True if a handler writes a batch's log line to a terminal."""
     logger: logging.Logger | None = LOG
     while logger is not None and LOG.isEnabledFor(logging.INFO):
         for each in logger.handlers:
@@ -59,13 +61,13 @@ def _lines_on_terminal() -> bool:
 
 
 def tell_in_vain(group: str, consumer_id: str | None, waited_ms: int) -> None:
-    """Log `nothing_held`: a run ends without ever having had a partition. There may be more records."""
+    """Log `nothing_held`: the run ends without ever having had a partition. There may be records to read."""
     text = in_vain(consumer_id, waited_ms)
     log_event(logging.WARNING, "nothing_held", text, group=group, consumer=consumer_id, waited_ms=waited_ms)
 
 
 def in_vain(consumer_id: str | None, waited_ms: int) -> str:
-    """Say to a person what may be missing. `consumer_id`: None if the consumer is not registered."""
+    """Tell a person what may be missing. `consumer_id` is None if the consumer is not registered."""
     from zkcoord.subscription import why_nothing_is_held
 
     return f"nothing was read: waited {waited_ms} ms in vain for a partition; {why_nothing_is_held(consumer_id)}"
@@ -98,7 +100,8 @@ class LogLines(Progress):
 
 
 class LiveLine(Progress):
-    """Beside the log, one line that is written over, at most every REDRAW_MS. It makes room for a warning."""
+    """In addition to the log, shows one line that is overwritten, at most every REDRAW_MS. It makes room for a
+    warning."""
 
     def __init__(self, stream: TextIO, group: str) -> None:
         self._stream = stream
@@ -126,7 +129,7 @@ class LiveLine(Progress):
         self._log.batch_done(report)
 
     def batch_lost(self) -> None:
-        """Count it; the log says why."""
+        """Count the dropped batch. The log says why."""
         self._lost += 1
 
     def idle(self, lag: int) -> None:
@@ -138,7 +141,7 @@ class LiveLine(Progress):
         self._draw(f"{self._last or 'no batch yet'} · no partition · waiting")
 
     def close(self) -> None:
-        """End the line with a sum, so that what comes next stands on its own."""
+        """End the line with a sum, so that later output begins on a line of its own."""
         for each in LOGS:
             each.removeFilter(self._make_room)
         seconds = (time.monotonic_ns() - self._began_ns) / 1e9
@@ -148,7 +151,7 @@ class LiveLine(Progress):
         self._show("\n")
 
     def _make_room(self, record: logging.LogRecord) -> bool:
-        """Let every record pass, as a filter. Clear the line first for one that will be printed."""
+        """Let every record pass, as a filter does. Clear the line before a record that will be printed."""
         if record.levelno >= logging.WARNING:
             self._show(CLEARED)
         return True
@@ -162,7 +165,7 @@ class LiveLine(Progress):
         self._show(f"{CLEARED}{self._group} · {text}"[: width + len(CLEARED)])
 
     def _show(self, text: str) -> None:
-        """Write to the terminal. It may be closed at any time; the consumer runs on."""
+        """Write to the terminal. The terminal may be closed at any time; the consumer goes on."""
         with suppress(OSError, ValueError):
             self._stream.write(text)
             self._stream.flush()
@@ -174,12 +177,12 @@ def _count(batches: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """Sums since the consumer was made; `lag` is the last one seen. Times in milliseconds."""
+    """Sums since the consumer was made. `lag` is the last one seen. Times are in ms."""
 
     batches: int = 0
-    lost: int = 0  # batches that were dropped: their ownership was lost, or somebody asked for it
+    lost: int = 0  # dropped batches: a partition was lost, or the drop was requested
     offsets: int = 0
-    rows: int = 0  # of those batches whose rows are known
+    rows: int = 0  # of the batches whose rows are known
     bytes: int = 0
     lag: int = 0
     drain_ms: int = 0
@@ -190,15 +193,16 @@ class Metrics:
 
 
 class Reports(Progress):
-    """Passes each report on to the sums, to the line or log of the present run, and to the user's own function."""
+    """Passes each report to the sums, to the line or log of the present run, and to the user's own function."""
 
     def __init__(self, on_report: Callable[[Report], object] | None) -> None:
         self._on_report = on_report
         self.shown = Progress()  # of the present run
-        self.metrics = Metrics()  # frozen, so any thread may look; the batch thread writes
+        self.metrics = Metrics()  # frozen, so any thread may read it; the batch thread replaces it
 
     def batch_done(self, report: Report) -> None:
-        """Add the batch up and pass it on. An error of the user's function ends the run; the batch stays committed."""
+        """Add the batch to the sums, and pass the report on. An error of the user's function ends the run; the batch
+        stays committed."""
         now = self.metrics
         sums = {
             name: getattr(now, name) + (getattr(report, name) or 0) for name in ("offsets", "rows", "bytes", *TIMES)
@@ -214,7 +218,7 @@ class Reports(Progress):
         self.shown.batch_lost()
 
     def idle(self, lag: int) -> None:
-        """Keep the lag."""
+        """Remember the lag."""
         self.metrics = replace(self.metrics, lag=lag)
         self.shown.idle(lag)
 

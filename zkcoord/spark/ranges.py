@@ -1,4 +1,4 @@
-"""Plans what the next batch reads, as values. Pure, without Spark, Kafka or a clock."""
+"""Plans the ranges of the next batch, as values. Pure: without Spark, Kafka or a clock."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.words import some
 from zkcoord.errors import UsageError
 
-DESCRIBED_MAX = 8  # ranges that a description spells out; a person reads no more in a line of the Spark UI
+DESCRIBED_MAX = 8  # number of ranges in a description; a person reads no more in a line of the Spark UI
 
 
 class OffsetRange(NamedTuple):
-    """The records of one partition from `start` up to, not including, `end`. Sorts by topic, partition, start.
+    """The records of one partition from `start` up to `end` (exclusive). Sorts by topic, partition, start.
 
     The number of records may be smaller than `end - start` (transactions, compaction).
 
-    `incarnation` tells topics of one name apart. It rises, from 1 or more, when the topic is deleted and created again,
-    and its offsets begin anew; 0 is unknown. A sink keys by it, too. It is the group's own count, which ends with the
-    group's deletion.
+    `incarnation` distinguishes topics of one name. It starts at 1 or more, and rises when the topic is deleted and
+    created again, so that its offsets begin again; 0 is unknown. A sink's keys include it, too. It is the group's own
+    count, which ends with the group's deletion.
     """
 
     topic: str
@@ -40,13 +40,13 @@ class OffsetRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """One batch, as `process` sees it beside its DataFrame.
+    """One batch, which `process` gets together with its DataFrame.
 
-    `id` depends on the ranges alone: a batch that is read again has its old id. After a death its ranges may be split
-    over several consumers, with other ids. A sink without duplicates therefore keys by range, not by `id`. `seq` rises
-    from 0 with this consumer's batches; `generation` is the group's rebalance number when the batch began. `replayed`:
-    all its ranges were announced before, by this consumer or an earlier owner, and may have been processed wholly or in
-    part. `group` is the group's name.
+    `id` depends only on the ranges: a batch that is read again has the same id. After a consumer's death its ranges may
+    be divided among several consumers, with other ids. So a sink without duplicates keys by range, not by `id`. `seq`
+    counts this consumer's batches from 0. `generation` is the group's rebalance number when the batch began.
+    `replayed`: all its ranges were announced before, by this consumer or an earlier owner, and may have been processed
+    completely or in part. `group` is the group's name.
     """
 
     id: str
@@ -58,7 +58,7 @@ class Batch:
 
 
 def check_batch(batch: object) -> None:
-    """UsageError for anything else, as the number that `foreachBatch` of a query is given."""
+    """Raises UsageError if `batch` is no Batch, for example the number that `foreachBatch` of a query passes."""
     if not isinstance(batch, Batch):
         raise UsageError(
             f"batch is {batch!r}; give what `process` of a SparkConsumer is given, or in foreachBatch "
@@ -67,7 +67,7 @@ def check_batch(batch: object) -> None:
 
 
 def batch_id(ranges: Iterable[OffsetRange]) -> str:
-    """Return 32 hex digits that two batches share only when they have the same ranges.
+    """Return 32 hex digits, which are equal for two batches only if their ranges are equal.
 
     >>> batch_id([OffsetRange("clicks", 0, 100, 600)])
     'fdb21b6444dd641dc50e1e915058950e'
@@ -80,24 +80,25 @@ def batch_id(ranges: Iterable[OffsetRange]) -> str:
 
 
 def is_later(each: OffsetRange) -> bool:
-    """True for a topic that may have been created again since the group first read it. The first one is named without a
-    number, as before ranges had one."""
+    """True for a topic that may have been created again since the group first read it. The first incarnation is named
+    without a number, as before ranges had one."""
     return each.incarnation > 1
 
 
 def same_topic(one: int, other: int) -> bool:
-    """False when these are the numbers of two incarnations of a topic; 0 is unknown and may be any."""
+    """False if these are the numbers of two different incarnations of a topic. 0 is unknown, and may be any."""
     return one == other or not one or not other
 
 
 def plan_ranges(
     positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], max_offsets: int, turn: int = 0
 ) -> tuple[OffsetRange, ...]:
-    """Return the non-empty ranges to read next: from each position, `max_offsets` in all. Sorted.
+    """Return the non-empty ranges to read next, sorted: each from its position, `max_offsets` in all.
 
-    Every partition may have the same share; others divide the rest of a short one. So either all are read to their
-    ends, or exactly `max_offsets` are planned. With fewer offsets to give than partitions that have some, `turn` (a
-    number that rises) chooses. A partition without a known end, or with an end before its position, is left out.
+    Every partition may have the same share. If a partition has fewer offsets, the others divide the rest of its share.
+    So either all are read to their ends, or exactly `max_offsets` are planned. If fewer offsets are allowed than
+    partitions have records, `turn` (a rising number) selects the partitions. A partition without a known end, or with
+    an end before its position, is left out.
 
     >>> at = {TopicPartition("t", 0): 0, TopicPartition("t", 1): 5, TopicPartition("t", 2): 9}
     >>> ends = {TopicPartition("t", 0): 100, TopicPartition("t", 1): 7, TopicPartition("t", 2): 9}
@@ -122,7 +123,7 @@ def plan_ranges(
 
 
 def describe(ranges: tuple[OffsetRange, ...]) -> str:
-    """Describe the ranges to a person, on one line of bounded length.
+    """Describe the ranges for a person, in one line of limited length.
 
     >>> describe((OffsetRange("clicks", 0, 100, 600), OffsetRange("clicks", 3, 7, 507)))
     '1,000 offsets: clicks-0 100..600, clicks-3 7..507'
@@ -132,5 +133,5 @@ def describe(ranges: tuple[OffsetRange, ...]) -> str:
 
 
 def offsets_in(ranges: Iterable[OffsetRange]) -> int:
-    """Count the offsets that the ranges span: an upper bound of their records."""
+    """The number of offsets in the ranges, an upper limit for the number of their records."""
     return sum(each.end - each.start for each in ranges)

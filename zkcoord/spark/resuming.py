@@ -1,7 +1,7 @@
-"""Starts partitions where a table ends that keeps the ends itself, if the consumer's user asks for it (`resume_from`).
+"""Starts partitions at the end that a table has recorded itself, if the consumer's user asks for it (`resume_from`).
 
-For a table that was restored to an earlier version, or moved to another group or cluster: the group's offsets say what
-was processed, the table says what it has.
+It is for a table that was restored to an earlier version, or moved to another group or cluster: the group's offsets say
+what was processed, and the table says what it contains.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from zkcoord.spark.ranges import OffsetRange
 from zkcoord.spark.sinks.once import partition_name
 
 TableEnds = Callable[[], Callable[[str], int | None]]
-"""Reads a table; returns a function of a partition's name in it (`partition_name`), which returns the end there."""
+"""Reads a table. Returns a function from a partition's name in the table (`partition_name`) to its end there."""
 
 
 class TableStart:
     """Compares the positions of newly started partitions with a table's ends. For the batch thread."""
 
     def __init__(self, ends: TableEnds | None, group: str, membership: Membership, guard: BatchGuard) -> None:
-        """`ends`: None if positions are not compared with any table."""
+        """`ends` is None if positions are not compared with a table."""
         self._ends, self._group = ends, group
         self._membership, self._guard = membership, guard
-        self._checked: dict[TopicPartition, int] = {}  # the epoch at which it was compared
+        self._checked: dict[TopicPartition, int] = {}  # the epoch at which the partition was compared
 
     def apply(self, view: View) -> bool:
-        """Move newly started partitions to where the table ends; return True if it moved any.
+        """Move newly started partitions to the table's ends. Return True if it moved any.
 
-        A partition that the table does not know stays where the group's offset is. So does one with an announced range,
-        of which the sink leaves out what the table has, unless the table ends before it: then the range would be
-        written over a gap, and is given up. UnavailableError and FencedError when the table cannot be read,
-        or the new positions cannot be committed; then nothing was moved.
+        A partition that the table does not know stays at the group's offset. So does a partition with an announced
+        range, since the sink leaves out the rows that the table has. But if the table ends before that range, the range
+        would be written after a gap, and is given up. Raises UnavailableError or FencedError if the table cannot be
+        read, or the new positions cannot be committed; then nothing was moved.
         """
         new = [each for each, hold in view.holds.items() if self._checked.get(each) != hold.epoch]
         if self._ends is None or not new:

@@ -18,14 +18,14 @@ NO_ENVIRONMENT: Mapping[str, str] = {}
 SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",  # loopback only
     "spark.driver.host": "127.0.0.1",
-    "spark.ui.showConsoleProgress": "false",  # its bar would run through the consumer's own line
-    # what a consumer can do without: half of the memory and of the start, and a third off each small batch
+    "spark.ui.showConsoleProgress": "false",  # its bar would overwrite the consumer's own line
+    # a consumer can do without these; it saves half of the memory and of the start, and a third of each small batch
     "spark.ui.enabled": "false",
     "spark.driver.memory": "512m",
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
-    "spark.sql.adaptive.enabled": "false",  # re-plans shuffles that a small batch does not have
+    "spark.sql.adaptive.enabled": "false",  # it re-plans shuffles, which a small batch does not have
     "spark.sql.shuffle.partitions": "2",
-    "spark.sql.sources.useV1SourceList": "avro,csv,json,orc,parquet,text",  # Kafka on V2, as the reader wants it
+    "spark.sql.sources.useV1SourceList": "avro,csv,json,orc,parquet,text",  # Kafka on V2, as the reader needs it
 }
 
 LOGGING = Path(__file__).with_name("start_up.properties")
@@ -33,8 +33,8 @@ QUIET: Mapping[str, str] = {
     "spark.driver.extraJavaOptions": f"{SETTINGS['spark.driver.extraJavaOptions']} "
     f"-Dlog4j2.configurationFile={LOGGING.as_uri()}",
 }
-"""For `config` of a command that people call: Spark logs errors only, also while it starts. Java itself has a warning,
-which `quiet` of `embedded.spark_environment` takes away."""
+"""For `config` in a command for people: Spark logs only errors, also while it starts. Java itself prints a warning,
+which `quiet` of `embedded.spark_environment` suppresses."""
 
 
 def spark_session(
@@ -49,8 +49,8 @@ def spark_session(
     """Return a new session, or the one that this process has already.
 
     `jars` are those of the Kafka connector. `environment` (JAVA_HOME, PYSPARK_PYTHON) is set in this process, since
-    Spark takes it from there; without PYSPARK_PYTHON the workers run this Python. `config` wins over everything.
-    UsageError with the pip line when PySpark is not installed.
+    Spark reads it there. Without PYSPARK_PYTHON the workers run this Python. `config` overrides all other settings.
+    Raises UsageError with the pip command if PySpark is not installed.
     """
     try:
         from pyspark.sql import SparkSession
@@ -58,7 +58,7 @@ def spark_session(
         raise UsageError("Spark needs an extra package: pip install 'zkcoord[spark]'") from error
     os.environ.update({"PYSPARK_PYTHON": sys.executable, **environment})
     if master.startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else Spark looks for an address, and warns of it
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # otherwise Spark looks for an address, and warns about it
     settings = {**SETTINGS, **(config or {})}
     if jars:
         settings["spark.jars"] = ",".join(str(jar) for jar in jars)

@@ -1,4 +1,4 @@
-"""Sorts the Kafka settings of one consumer for its two clients: librdkafka asks and commits, the reader reads."""
+"""Divides the Kafka settings of one consumer between its two clients: librdkafka asks and commits, the reader reads."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from zkcoord.kafka.properties import REFUSED, RENAMED
 from zkcoord.spark.ports import Isolation
 from zkcoord.spark.readers.security import NATIVE_ONLY, is_security, only_java, to_java, to_native
 
-READER_PREFIX = "kafka."  # Spark's own spelling of a setting of its Java client
+READER_PREFIX = "kafka."  # Spark's prefix for a setting of its Java client
 LIBRDKAFKA_PREFIX = "librdkafka."
 
-OWN = {  # setting -> what to use instead
+OWN = {  # setting -> the option to use instead
     "assign": "the argument topics",
     "auto.offset.reset": "the argument starting_offsets",
     "bootstrap.servers": "the argument bootstrap_servers",
@@ -22,12 +22,12 @@ OWN = {  # setting -> what to use instead
     "group.id": "the argument group",
 }
 
-# Spark gives up only after 120 s by itself, and Java's admin client after 60 s; a consumer that hangs so long in a
-# batch holds up its group. request.timeout.ms must not exceed default.api.timeout.ms: Java refuses to start then.
-# Spark keeps one Java client for each partition, so that Kafka's limits, made for a client with many partitions, are
-# low: with these the rows of a big batch cost a quarter less time, and a client holds at most some 2 MiB.
-# At the log's end the client asks for more than the range and Kafka lets it wait, by default 500 ms; Spark's next
-# question waits behind that. So a batch of 8 short ranges took 2.1 s on two cores, and takes 0.1 s when Kafka answers.
+# By themselves Spark gives up only after 120 s, and Java's admin client after 60 s; a consumer that hangs so long in a
+# batch delays its group. request.timeout.ms must not exceed default.api.timeout.ms, or Java refuses to start. Spark
+# keeps one Java client for each partition. Kafka's limits are made for a client with many partitions, so they are low
+# here: with these values the rows of a big batch take a quarter less time, and a client holds at most about 2 MiB. At
+# the log's end the client requests more than the range, and Kafka lets it wait, by default 500 ms; Spark's next request
+# waits behind that. So a batch of 8 short ranges took 2.1 s on two cores; it takes 0.1 s if Kafka answers at once.
 READER_DEFAULTS = {
     "request.timeout.ms": "10000",
     "default.api.timeout.ms": "15000",
@@ -39,7 +39,7 @@ READER_DEFAULTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaSettings:
-    """`librdkafka` and `reader`: settings without any prefix. Both name the same isolation level."""
+    """`librdkafka` and `reader`: settings without any prefix. Both contain the same isolation level."""
 
     librdkafka: Mapping[str, str]
     reader: Mapping[str, str]
@@ -47,16 +47,16 @@ class KafkaSettings:
 
 
 def split_settings(config: Mapping[str, str], *, python_reader: bool = False) -> KafkaSettings:
-    """Sort a user's settings: `kafka.X` is for the reader alone, `librdkafka.X` for librdkafka alone, `X` for both.
+    """Divide a user's settings: `kafka.X` is only for the reader, `librdkafka.X` only for librdkafka, `X` for both.
 
-    The Python reader is librdkafka, too: then `kafka.X` may be Java's name or librdkafka's, and settings of Java alone
-    are ignored.
+    The Python reader is librdkafka, too: then `kafka.X` may be Java's name or librdkafka's, and settings that only Java
+    has are ignored.
 
-    Security settings reach both clients, in either's spelling (`zkcoord.spark.readers.security`); a setting with a
-    prefix wins over a translation. Of the other settings librdkafka gets Java's under its own name. `isolation.level`
-    is the reader's (read_uncommitted if not set, as in Kafka) and librdkafka's: with another one for the ends, a batch
-    would wait for an open transaction. UsageError for a setting that this consumer makes itself, a security setting
-    without a translation, and a setting of Java's client alone that is meant for both.
+    Security settings go to both clients, with either's name (`zkcoord.spark.readers.security`); a setting with a prefix
+    overrides a translation. Of the other settings, librdkafka gets Java's under its own name. `isolation.level` is the
+    same for the reader (read_uncommitted if not set, as in Kafka) and for librdkafka: with another level for the ends,
+    a batch would wait for an open transaction. Raises UsageError for a setting that this consumer sets itself, for a
+    security setting without a translation, and for a setting of Java's client alone that is meant for both.
 
     >>> split_settings({"security.protocol": "SSL", "kafka.max.poll.records": "9"}).reader["max.poll.records"]
     '9'
@@ -89,7 +89,7 @@ def split_settings(config: Mapping[str, str], *, python_reader: bool = False) ->
 
 
 def _in_native(plain: Mapping[str, str]) -> dict[str, str]:
-    """Return settings for both clients under librdkafka's names."""
+    """Return settings for both clients with librdkafka's names."""
     alone = sorted(plain.keys() & REFUSED.keys())
     if alone:
         raise UsageError(

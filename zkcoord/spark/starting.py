@@ -13,12 +13,12 @@ from zkcoord.spark.ports import LogEnds, Where
 Start = Literal["latest", "earliest"] | datetime
 StartingOffsets = Start | Mapping[str, Start]
 OutOfRange = Literal["earliest", "latest", "fail"]
-REST = "*"  # in a mapping: the topics that it does not name
-DEFAULT: Where = "latest"  # as Kafka's own consumers
+REST = "*"  # in a mapping: all topics that it does not name
+DEFAULT: Where = "latest"  # as for Kafka's own consumers
 
 
 class StartingPoints:
-    """Resolves the reset policy. UsageError for what is none.
+    """Resolves the reset policy. Raises UsageError for a value that is no policy.
 
     >>> points = StartingPoints({"clicks": "earliest", "*": datetime.fromisoformat("2026-01-01T00:00Z")})
     >>> points.of("clicks"), points.of("views")
@@ -34,7 +34,7 @@ class StartingPoints:
             self._rest = _where(given)
 
     def check(self, topics: Collection[str]) -> None:
-        """UsageError if a policy names a topic that is not among these. No topics: any may come."""
+        """Raises UsageError if a policy names a topic that is not in `topics`. Without topics, any may come."""
         strange = sorted(self._by_topic.keys() - set(topics)) if topics else []
         if strange:
             raise UsageError(
@@ -43,7 +43,7 @@ class StartingPoints:
             )
 
     def of(self, topic: str) -> Where:
-        """Return the policy for a topic; a time as milliseconds since 1970."""
+        """Return the policy for a topic. A time is in ms since 1970."""
         return self._by_topic.get(topic, self._rest)
 
     def said(self, topic: str) -> str:
@@ -52,7 +52,8 @@ class StartingPoints:
         return where if isinstance(where, str) else f"the first record since {where} ms"
 
     def positions(self, log_ends: LogEnds, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Ask where these start now: one request for each policy. Raises what Kafka's client raises."""
+        """Ask where these partitions start now, with one request for each policy. Raises the errors of Kafka's
+        client."""
         asked: dict[Where, list[TopicPartition]] = {}
         for each in sorted(partitions):
             asked.setdefault(self.of(each.topic), []).append(each)

@@ -1,4 +1,4 @@
-"""Watches a run: measures commands, warns of a slow batch, reports the progress of a long one."""
+"""Watches a run: measures commands, warns of a slow batch, and reports the progress of a long one."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from zkcoord.spark.ports import Membership, Meter
 from zkcoord.spark.progress import log_event
 from zkcoord.spark.ranges import Batch
 
-NEAR_SHARE = 0.7  # of the rebalance timeout: rare in a healthy consumer, early enough to look at the job
+# share of the rebalance timeout: rarely reached in a healthy consumer, and early enough to look at the job
+NEAR_SHARE = 0.7
 
 
 class CommandTimes:
-    """Measures commands: "drain" is a start or a loss, "acknowledge" a stop, which waits for the running batch.
+    """Measures the time for commands: "drain" for a start or a loss, "acknowledge" for a stop, which waits for the
+    running batch.
 
-    The membership's worker thread measures, the batch thread takes.
+    The membership's worker thread measures; the batch thread takes the sums.
     """
 
     def __init__(self) -> None:
@@ -37,7 +39,7 @@ class CommandTimes:
                 self._spent_ns[kind] += time.monotonic_ns() - began_ns
 
     def take(self) -> tuple[int, int]:
-        """Return the milliseconds of both kinds since the last call."""
+        """Return the ms of both kinds since the last call."""
         with self._lock:
             drain_ns, acknowledge_ns = self._spent_ns.values()
             self._spent_ns = dict.fromkeys(self._spent_ns, 0)
@@ -46,7 +48,7 @@ class CommandTimes:
 
 @contextmanager
 def slow_batch_alarm(batch: Batch, group: str, rebalance_timeout_ms: int) -> Iterator[None]:
-    """Log `batch_slow` if the block runs for longer than NEAR_SHARE of the timeout. Leaves no thread behind."""
+    """Log `batch_slow` if the block takes longer than NEAR_SHARE of the timeout. It leaves no thread behind."""
     began_ns = time.monotonic_ns()
 
     def tell() -> None:
@@ -74,9 +76,9 @@ def slow_batch_alarm(batch: Batch, group: str, rebalance_timeout_ms: int) -> Ite
 
 
 class ProgressHeartbeat:
-    """Reports progress and lag to the membership, which answers the coordinator's probes with them.
+    """Reports progress and lag to the membership, which answers the coordinator's probes with these values.
 
-    Progress counts the offsets that were committed, and the looks at which a running batch had got on. So a long batch
+    Progress counts the committed offsets, and the looks at which a running batch had made progress. So a long batch
     that works is not taken for one that hangs (F6). For the batch thread; `during` has a thread of its own.
     """
 
@@ -85,13 +87,13 @@ class ProgressHeartbeat:
         self._count = 0
 
     def report(self, lag: int, offsets: int = 0) -> None:
-        """Report `offsets` more as committed, and `lag` as left."""
+        """Report `offsets` more as committed, and `lag` as the remaining ones."""
         self._count += offsets
         self._membership.report(self._count, lag)
 
     @contextmanager
     def during(self, tag: str, lag: int) -> Iterator[None]:
-        """Count each look at which the batch's jobs have got on as progress, within this block."""
+        """Inside this block, count each look at which the batch's jobs have advanced as progress."""
         over = threading.Event()
 
         def watch() -> None:

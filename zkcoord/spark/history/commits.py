@@ -1,7 +1,7 @@
-"""What is in Kafka's offset log, as DataFrames: every commit that it still has, and a report for each partition.
+"""Kafka's offset log as DataFrames: every commit that it still has, and a report for each partition.
 
-The log is compacted: of old segments Kafka keeps the last commit of each partition of a group. So rates and rewinds are
-those of what is left, as a rule at least the last days.
+The log is compacted: of old segments Kafka keeps only the last commit of each partition of a group. So rates and
+rewinds are computed from what is left, as a rule at least the last days.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 OFFSET_LOG = "__consumer_offsets"
-TASK_RECORDS_MAX = 250_000  # a busy group's commits are all in one partition of the log: its range is cut for all cores
+# all commits of a busy group are in one partition of the log: its range is divided for all cores
+TASK_RECORDS_MAX = 250_000
 RETENTION_MS = 7 * 24 * 3_600_000  # `offsets.retention.minutes` of brokers since 2.0
 KEYS = ["group", "topic", "partition"]
 
@@ -37,9 +38,9 @@ def commits(
 ) -> DataFrame:
     """Return the commits and tombstones of these groups (None: of all), with the columns of `decoding.COMMIT`.
 
-    `since_ms`: only records of that time or later, in milliseconds since 1970. `config`: librdkafka's settings. The log
-    is read by confluent-kafka in Python workers, in parallel; without a jar. UsageError without pyarrow or
-    confluent-kafka, RefusedError when these credentials may not see the offset log.
+    `since_ms`: only records of that time or later, in ms since 1970. `config` holds librdkafka's settings. The log is
+    read by confluent-kafka in Python workers, in parallel and without a jar. Raises UsageError without pyarrow or
+    confluent-kafka, and RefusedError if these credentials may not see the offset log.
     """
     with KafkaClient(bootstrap_servers, config) as client:
         ranges = log_ranges(client, groups, since_ms)
@@ -53,7 +54,7 @@ def decoded(
     groups: Collection[str] | None = None,
     config: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """Return the commits in these ranges of a log that has the offset log's formats, as `commits` does."""
+    """Return the commits in these ranges of a log in the offset log's format, as `commits` does."""
     try:
         from zkcoord.spark.history import decoding, source
         from zkcoord.spark.readers import kept_clients, python
@@ -67,7 +68,7 @@ def decoded(
 
 
 def log_ranges(client: KafkaClient, groups: Collection[str] | None, since_ms: int | None) -> list[OffsetRange]:
-    """Return what must be read of the offset log: of single groups only their partitions of it."""
+    """Return the ranges of the offset log that must be read; for single groups only their partitions of the log."""
     found = [partition for partition in client.partitions() if partition.topic == OFFSET_LOG]
     if not found:
         raise RefusedError(
@@ -97,11 +98,12 @@ def log_partition(group: str, partitions: int) -> int:
 def report(commits: DataFrame, *, retention_ms: int = RETENTION_MS) -> DataFrame:
     """Return one row for each group, topic and partition, in their order.
 
-    `commits` of offsets, `first_ms` and `last_ms` of these, the last `offset`, `changed_ms`: when it became that;
-    `rewinds`: commits below the one before, `furthest`: the largest such step in offsets; `earlier_tenure`: commits of
-    a consumer that had lost the partition before (docs/offsets.md); `foreign`: commits without zkcoord's metadata;
-    `unreadable` records; `removed_ms`: when the last commit was removed, null while it stands; `expired`: that was when
-    its retention was over (`retention_ms`, for commits that do not say when they expire), so nobody deleted it.
+    `commits` is the number of commits with offsets, `first_ms` and `last_ms` are the times of the first and last of
+    them, `offset` is the last one, and `changed_ms` is when it was reached. `rewinds` counts commits below the one
+    before, and `furthest` is the largest such step in offsets. `earlier_tenure` counts commits of a consumer that had
+    lost the partition before (docs/offsets.md), `foreign` commits without zkcoord's metadata, `unreadable` records that
+    cannot be parsed. `removed_ms` is when the last commit was removed, null if it was not. `expired`: its retention was
+    over by then (`retention_ms`, for commits without an expiry of their own), so nobody deleted it.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as fn
@@ -135,8 +137,9 @@ def report(commits: DataFrame, *, retention_ms: int = RETENTION_MS) -> DataFrame
 
 
 def _with_tenures(commits: DataFrame) -> DataFrame:
-    """Add `mzxid`, as zkcoord's metadata has it (null: the commit is foreign), and `earlier`: a later tenure had been
-    there before. Metadata is read as in `zkcoord.offsets.metadata`: what is no number there is foreign, too."""
+    """Add `mzxid`, from zkcoord's metadata (null: the commit is foreign), and `earlier`: there was a commit of a
+    later tenure before. Metadata is read as in `zkcoord.offsets.metadata`: a value that is no number there is
+    foreign, too."""
     from pyspark.sql import Window
     from pyspark.sql import functions as fn
 
@@ -152,7 +155,7 @@ def _with_tenures(commits: DataFrame) -> DataFrame:
     stamped = commits.withColumns({"mzxid": mzxid, "tree": fn.when(mzxid.isNotNull(), told("tree"))})
     known = stamped.withColumns(
         {
-            "tenure": fn.max("mzxid").over(of_the_tree),  # zxids of two trees say nothing of each other
+            "tenure": fn.max("mzxid").over(of_the_tree),  # zxids of two trees cannot be compared
             "left": fn.last("tree", ignorenulls=True).over(before) != fn.col("tree"),
         }
     )
@@ -161,7 +164,7 @@ def _with_tenures(commits: DataFrame) -> DataFrame:
 
 
 def _previous() -> Column:
-    """The offset that stood before a commit; null behind a tombstone: such a commit is no rewind."""
+    """The committed offset before a commit; null after a tombstone, since such a commit is no rewind."""
     from pyspark.sql import Window
     from pyspark.sql import functions as fn
 
@@ -171,8 +174,8 @@ def _previous() -> Column:
 
 
 def progress(commits: DataFrame, bucket_ms: int) -> DataFrame:
-    """Return, for each partition and each time span of `bucket_ms` in which it was committed, the number of commits and
-    the last offset: columns `at_ms` (the span's end), `commits`, `rewinds`, `offset`."""
+    """Return, for each partition and each time span of `bucket_ms` with a commit, the number of commits and the last
+    offset. The columns are `at_ms` (the span's end), `commits`, `rewinds`, `offset`."""
     from pyspark.sql import functions as fn
 
     at_ms = (fn.floor(fn.col("log_ms") / bucket_ms) + 1) * bucket_ms
@@ -186,8 +189,9 @@ def progress(commits: DataFrame, bucket_ms: int) -> DataFrame:
 
 
 def ends_at(client: KafkaClient, partitions: Collection[TopicPartition], at_ms: int) -> dict[TopicPartition, int]:
-    """Return where each partition's log ended at that time, by its records' timestamps; not of those that are gone."""
+    """Return the end of each partition's log at that time, by its records' timestamps. Partitions that are gone are
+    left out."""
     found, _ = client.ask_offsets(partitions, at_ms, "read_uncommitted")
-    later = [partition for partition, offset in found.items() if offset < 0]  # nothing came since
+    later = [partition for partition, offset in found.items() if offset < 0]  # no record came since
     ends, _ = client.ask_offsets(later, "latest", "read_uncommitted") if later else ({}, {})
     return {**found, **ends}

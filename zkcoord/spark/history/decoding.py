@@ -1,7 +1,9 @@
-"""Records of `__consumer_offsets` to commits, in Arrow batches. This module runs in Spark's Python workers.
+"""Turns records of `__consumer_offsets` into commits, in Arrow batches. This module runs in Spark's Python workers.
 
-Spark hands it over by value: a worker needs pyarrow, not zkcoord. The formats are those of Kafka's `OffsetCommitKey`
-(versions 0 and 1) and `OffsetCommitValue` (0 to 4); all numbers are big-endian. Other keys are left out.
+Spark passes it by value: a worker needs pyarrow, but not zkcoord. The formats are those of Kafka's `OffsetCommitKey`
+(versions 0 and 1) and `OffsetCommitValue` (0 to 4). All numbers are big-endian. Records with other keys are left out.
+Keys repeat, so each distinct key of a batch is parsed once. Values of versions 0 to 3 are cut as columns; the fields
+after the metadata are found from the value's end. All other values, and those that do not fit, are parsed one by one.
 
 Keys repeat, so each distinct one of a batch is parsed once. Values of versions 0 to 3 are cut as columns: what stands
 behind the metadata is found from the value's end. All else, and what does not fit, is parsed one by one.
@@ -18,7 +20,7 @@ import pyarrow.compute as pc
 
 KEYS_KNOWN = 100_000
 OFFSET_KEYS = (0, 1)
-NO_TIME = -1  # as Kafka writes a time that is not given
+NO_TIME = -1  # Kafka's value for a time that is not given
 
 COMMIT = pa.schema(
     [
@@ -28,14 +30,14 @@ COMMIT = pa.schema(
         ("offset", pa.int64()),  # null: a tombstone, or a value that cannot be parsed
         ("metadata", pa.string()),
         ("commit_ms", pa.int64()),
-        ("expire_ms", pa.int64()),  # null: by the broker's retention
-        ("tombstone", pa.bool_()),  # the commit was removed: it expired, or the group was deleted, or its topic
+        ("expire_ms", pa.int64()),  # null: the broker's retention decides
+        ("tombstone", pa.bool_()),  # the commit was removed: it expired, or its group or topic was deleted
         ("log_partition", pa.int32()),
         ("log_offset", pa.int64()),
         ("log_ms", pa.int64()),
     ]
 )
-"""What one record of the offset log says. Times are milliseconds since 1970; `log_ms` is the record's own."""
+"""The columns for one record of the offset log. Times are ms since 1970; `log_ms` is the record's own time."""
 
 
 class Value(NamedTuple):
@@ -51,7 +53,8 @@ UNREADABLE = Value(None, None, None, None)
 
 
 class Layout(NamedTuple):
-    """Where a value of one version has its parts: the metadata's length, and what stands behind the metadata."""
+    """The positions in a value of one version: of the metadata's length, and the size of the fields after the
+    metadata."""
 
     length_at: int
     behind: int  # bytes
@@ -63,7 +66,7 @@ LAYOUTS = {0: Layout(10, 8, False), 1: Layout(10, 16, True), 2: Layout(10, 8, Fa
 
 @lru_cache(maxsize=KEYS_KNOWN)
 def parse_key(key: bytes) -> tuple[str, str, int] | None:
-    """Return group, topic and partition; None for a key of anything but an offset, or one that cannot be parsed.
+    """Return group, topic and partition. None: the key is not that of an offset, or cannot be parsed.
 
     >>> parse_key(bytes.fromhex("0001 0001 67 0001 74 00000003"))
     ('g', 't', 3)
@@ -82,7 +85,7 @@ def parse_key(key: bytes) -> tuple[str, str, int] | None:
 
 
 def parse_value(value: bytes) -> Value | None:
-    """Return the commit; None if it cannot be parsed.
+    """Return the commit. None: it cannot be parsed.
 
     >>> parse_value(bytes.fromhex("0003 0000000000000007 ffffffff 0000 0000000000000009"))
     Value(offset=7, metadata='', commit_ms=9, expire_ms=None)
@@ -104,7 +107,7 @@ def parse_value(value: bytes) -> Value | None:
 
 
 def _flexible(value: bytes, offset: int) -> Value | None:
-    length, at = _uvarint(value, 14)  # 0 is null, else one more than the length
+    length, at = _uvarint(value, 14)  # 0 is null; else it is the length plus one
     end = at + max(length - 1, 0)
     metadata = value[at:end].decode("utf-8", "replace")
     (commit_ms,) = struct.unpack_from(">q", value, end)
@@ -140,8 +143,8 @@ def _time(ms: int) -> int | None:
 
 
 def commits_of(records: pa.RecordBatch) -> pa.RecordBatch:
-    """Return what the records of offset keys say, in the log's order; `records` have the columns of Spark's Kafka
-    source."""
+    """Return the content of the records with offset keys, in the log's order. `records` has the columns of Spark's
+    Kafka source."""
     keys = records.column("key").dictionary_encode()
     parsed = [None if key is None else parse_key(key) for key in keys.dictionary.to_pylist()]
     known = pc.is_in(keys.indices, pa.array([n for n, each in enumerate(parsed) if each is not None], pa.int32()))
@@ -167,19 +170,19 @@ def commits_of(records: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _versions(values: pa.Array) -> list[int]:
-    """The versions of LAYOUTS that are among these values."""
+    """The versions of LAYOUTS that occur among these values."""
     told = _numbers(values.filter(pc.greater_equal(pc.binary_length(values), 2)), pa.int16(), 0, 2)
     return [version for version in pc.unique(told).to_pylist() if version in LAYOUTS]
 
 
 def _numbers(values: pa.Array, kind: pa.DataType, start: int, stop: int | None = None) -> pa.Array:
-    """The big-endian numbers at these places of values, all of which are long enough."""
+    """The big-endian numbers at this position of the values, all of which are long enough."""
     data = pc.binary_reverse(pc.binary_slice(values, start, stop)).buffers()[2]
     return pa.Array.from_buffers(kind, len(values), [None, data if len(values) else pa.py_buffer(b"")])
 
 
 def _fits(values: pa.Array, version: int, layout: Layout) -> pa.Array:
-    """True for values of this version whose length is what their metadata's length says."""
+    """True for values of this version whose length fits the length of their metadata."""
     lengths = pc.fill_null(pc.binary_length(values), 0)
     fixed = layout.length_at + 2 + layout.behind
     long = pc.greater_equal(lengths, fixed)
@@ -195,7 +198,7 @@ def _fits(values: pa.Array, version: int, layout: Layout) -> pa.Array:
 
 
 def _cut(part: pa.Table, layout: Layout) -> pa.Table:
-    """The commits of values that fit, as columns."""
+    """The commits of fitting values, as columns."""
     values = part["value"].combine_chunks()
     texts = pc.binary_slice(values, layout.length_at + 2, -layout.behind)
     try:
@@ -218,14 +221,14 @@ def _tombstones(part: pa.Table) -> pa.Table:
 
 
 def _one_by_one(part: pa.Table) -> pa.Table:
-    """What values of other shapes say; those that cannot be parsed say nothing."""
+    """The content of values of other shapes, parsed one by one. An unparsable value has only nulls."""
     found = [parse_value(value) or UNREADABLE for value in part["value"].to_pylist()]
     columns = [pa.array([each[n] for each in found], COMMIT.field(name).type) for n, name in enumerate(Value._fields)]
     return _with(part, *columns)
 
 
 def _with(part: pa.Table, *said: Any, tombstone: bool = False) -> pa.Table:
-    """The part with what its values say."""
+    """The part with the columns of its values."""
     ms = pc.divide(part["log_ms"].cast(pa.int64()), 1000)
     columns = [part["key"], *said, pa.array([tombstone] * len(part)), part["log_partition"], part["log_offset"], ms]
     return pa.Table.from_arrays(columns, names=["key", *COMMIT.names[3:]])

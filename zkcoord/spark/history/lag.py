@@ -1,6 +1,7 @@
-"""A group over time: how often it committed, how often it went back, and how far it was behind. And its picture.
+"""A group over time: how often it committed, how often it went back, and how far it was behind; and a picture of that.
 
-Kafka is asked for the ends that logs had, by their records' timestamps: a lag of long ago lacks what was deleted since.
+Kafka is asked for earlier ends of logs, by their records' timestamps. So a lag of long ago lacks the records that were
+deleted since.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.plotting import check_picture, save
 
 EndsAt = Callable[[Collection[TopicPartition], int], Mapping[TopicPartition, int]]
-SPANS = 120  # of a picture: a bar is some pixels wide
+SPANS = 120  # spans in a picture: a bar is some pixels wide
 SPAN_MS = (1_000, 10_000, 60_000, 600_000, 3_600_000, 6 * 3_600_000, 24 * 3_600_000)
 
 
 class Progress(NamedTuple):
-    """One partition in one span of time: `offset` is the last that was committed."""
+    """One partition in one span of time. `offset` is the last committed one."""
 
     partition: TopicPartition
     at_ms: int  # the span's end
@@ -29,7 +30,8 @@ class Progress(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A group in one span of time. `lag`: at its end, over what was committed so far; None: Kafka does not tell."""
+    """A group in one span of time. `lag` is at the span's end, over the partitions committed so far; None: Kafka does
+    not tell."""
 
     at_ms: int
     commits: int
@@ -38,7 +40,7 @@ class Span(NamedTuple):
 
 
 def span_ms(first_ms: int, last_ms: int) -> int:
-    """Return a round length by which this time has at most SPANS spans, as far as there is one.
+    """Return a round length with which this time has at most SPANS spans; the longest known length if it has more.
 
     >>> span_ms(0, 3_600_000), span_ms(0, 0)
     (60000, 1000)
@@ -47,7 +49,7 @@ def span_ms(first_ms: int, last_ms: int) -> int:
 
 
 def over_time(progress: Iterable[Progress], length_ms: int, ends_at: EndsAt) -> list[Span]:
-    """Return all spans from the first commit to the last, also those without a commit."""
+    """Return all spans from the first commit to the last, including those without a commit."""
     by_time: dict[int, list[Progress]] = {}
     for each in progress:
         by_time.setdefault(each.at_ms, []).append(each)
@@ -64,7 +66,8 @@ def over_time(progress: Iterable[Progress], length_ms: int, ends_at: EndsAt) -> 
 
 
 def draw(group: str, spans: list[Span], file: Path) -> None:
-    """Draw lag and commits over time (UTC); the file's name says the format. Rewinds are red marks on the lag."""
+    """Draw lag and commits over time (UTC). The file name's suffix determines the format. Rewinds are red marks on the
+    lag."""
     check_picture(file)
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
     from matplotlib.figure import Figure
@@ -88,7 +91,8 @@ def draw(group: str, spans: list[Span], file: Path) -> None:
 
 
 def said_of(spans: Sequence[Span]) -> str:
-    """What the picture shows, in words: when, how many commits and rewinds, the last and the largest known lag."""
+    """The picture's content in words: the times, the number of commits and rewinds, the last and the largest known
+    lag."""
     if not spans:
         return "no commit"
     first, last = (datetime.fromtimestamp(each.at_ms / 1000, UTC).isoformat() for each in (spans[0], spans[-1]))

@@ -1,4 +1,5 @@
-"""The offset log as a Python data source: reads slices of it, and returns commits. Runs in Spark's Python workers."""
+"""The offset log as a Python data source: it reads slices of the log, and returns commits. It runs in Spark's Python
+workers."""
 
 from __future__ import annotations
 
@@ -14,16 +15,17 @@ from zkcoord.spark.history.decoding import COMMIT, commits_of
 from zkcoord.spark.readers.python import Slices, as_task, forget_archives, read_in_worker
 
 FORMAT = "zkcoord-offset-log"
-DECODED_MIN = 20_000  # records: decoding in columns has a cost of its own for each batch
+DECODED_MIN = 20_000  # records; decoding in columns has a fixed cost for each batch
 TYPES = {pa.bool_(): "boolean", pa.string(): "string", pa.int32(): "int", pa.int64(): "bigint"}
 
 
 class OffsetLogSource(DataSource):  # type: ignore[misc]
-    """`spark.read.format(FORMAT)` with the option `plan`, as `RangesSource`, and `groups`: JSON, null for all."""
+    """`spark.read.format(FORMAT)` with the option `plan`, as in `RangesSource`, and the option `groups`: JSON, null for
+    all groups."""
 
     @classmethod
     def name(cls) -> str:
-        """As Spark asks for it."""
+        """Spark calls it."""
         return FORMAT
 
     def schema(self) -> str:
@@ -32,7 +34,7 @@ class OffsetLogSource(DataSource):  # type: ignore[misc]
         return ", ".join(f"{field.name} {TYPES[field.type]}" for field in COMMIT)
 
     def reader(self, schema: object) -> OffsetLogReader:
-        """As Spark asks for it."""
+        """Spark calls it."""
         return OffsetLogReader(json.loads(self.options["plan"]), json.loads(self.options["groups"]))
 
 
@@ -48,7 +50,7 @@ class OffsetLogReader(DataSourceReader):  # type: ignore[misc]
         return [as_task(each) for each in self._plan["tasks"]]
 
     def read(self, partition: Slices | None) -> Iterator[pa.RecordBatch]:
-        """The commits of one task."""
+        """Return the commits of one task."""
         if partition is None:
             return
         for records in together(read_in_worker(self._plan, partition)):

@@ -1,1 +1,1 @@
-"""How a batch's ranges are read: by Spark's Kafka connector, or in Python workers."""
+"""Two ways to read a batch's ranges: with Spark's Kafka connector, or in Python workers."""

@@ -19,24 +19,28 @@ if TYPE_CHECKING:
     from zkcoord.spark.options import Options
 
 V1_SOURCES = "spark.sql.sources.useV1SourceList"
-SHARED_BELOW = "minRecordsPerPartition"  # ours, not the connector's
-POLL_TIMEOUT_MS = 20_000  # how long a task waits for a record that the log's end promised; Spark's own default is 120 s
+SHARED_BELOW = "minRecordsPerPartition"  # zkcoord's option, not the connector's
+# how long a task waits for a record that must exist by the log's end; Spark's own default is 120 s
+POLL_TIMEOUT_MS = 20_000
 MISSING = re.compile("Failed to find data source: kafka|KAFKA_DATA_SOURCE_NOT_ENABLED")
-MISFIT = re.compile(  # what Java says of classes that were compiled against others: the name of its error, and of what
+# Java's texts for classes that were compiled against other versions: the error's name, and the class or method
+MISFIT = re.compile(
     r"(?:NoClassDefFoundError|ClassNotFoundException|ExceptionInInitializerError|NoSuchMethodError|NoSuchFieldError"
     r"|AbstractMethodError|IncompatibleClassChangeError|ServiceConfigurationError)\b[^\n]*"
 )
-AWAY = re.compile(  # what Java's client, and the connector over it, say when no broker answers, or when one has just
-    # started that does not know its topics yet
+# texts of Java's client, and of the connector, when no broker answers, or when a broker has just started and does not
+# know its topics yet
+AWAY = re.compile(
     r"org\.apache\.kafka\.common\.errors\.(?:Timeout|Disconnect|Network|BrokerNotAvailable|LeaderNotAvailable"
     r"|UnknownTopicOrPartition)Exception"
     r"|TimeoutException: Cannot fetch record for offset"
 )
-LOUD_LOGGER = "org.apache.spark.sql.kafka010.KafkaSourceProvider"  # ten lines about kafka.group.id at every batch
+# it logs ten lines about kafka.group.id at every batch
+LOUD_LOGGER = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 
 
 def connector_coordinate(spark_version: str) -> str:
-    """Return the connector for this Spark, as Maven and `spark.jars.packages` name it. Versions must be equal.
+    """Return the connector for this Spark, as Maven and `spark.jars.packages` name it. The two versions must be equal.
 
     >>> connector_coordinate("4.0.0")
     'org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0'
@@ -47,12 +51,12 @@ def connector_coordinate(spark_version: str) -> str:
 class KafkaReader(Reader):
     """Reads ranges with `spark.read.format("kafka")`.
 
-    Takes `kafka` out of the session's list of V1 sources, which is a setting of the SQL session: its other batch reads
-    and writes of Kafka use the faster V2 too.
+    It removes `kafka` from the session's list of V1 sources, which is a setting of the SQL session. So the session's
+    other batch reads and writes of Kafka use the faster V2, too.
     """
 
     def __init__(self, spark: SparkSession, options: Mapping[str, str]) -> None:
-        """`options` are those of `connector_options`. One thread reads at a time."""
+        """`options` are those of `connector_options`. Only one thread may read at a time."""
         self._spark = spark
         self._options = {key: value for key, value in options.items() if key != SHARED_BELOW}
         self._least = int(options.get(SHARED_BELOW, 0))
@@ -61,8 +65,8 @@ class KafkaReader(Reader):
         _quiet(spark)
 
     def read(self, ranges: Collection[OffsetRange]) -> DataFrame:
-        """One task for each range; several for one above `max_offsets_per_task`, fewer for those below
-        `min_offsets_per_task`."""
+        """Return a DataFrame with one task for each range; a range above `max_offsets_per_task` has several tasks, and
+        ranges below `min_offsets_per_task` share tasks."""
         small = [each for each in ranges if each.end - each.start < self._least]
         if len(small) < 2:
             return self._load(ranges)
@@ -79,8 +83,9 @@ class KafkaReader(Reader):
             raise UsageError(how_to_add(self._spark.version, error)) from error
 
     def _with_options(self) -> DataFrameReader:
-        """Return Spark's reader with the options that stay, each of which is a call of Java's. A classic session's is
-        kept, since its `load` copies the options; a remote one's DataFrames share them with their reader."""
+        """Return Spark's reader with the constant options, each of which takes a call to Java. In a classic session the
+        reader is kept, since its `load` copies the options; in a remote session DataFrames share the options with their
+        reader."""
         kept = self._kept or self._spark.read.format("kafka").options(**self._options)
         self._kept = None if is_connect(self._spark) else kept
         return kept
@@ -93,8 +98,8 @@ class KafkaReader(Reader):
 
 
 def connector_options(bootstrap_servers: str, group: str, options: Options) -> dict[str, str]:
-    """Return the options of `KafkaReader`, which are the same for every batch: the connector's, and when ranges share
-    tasks."""
+    """Return the options of `KafkaReader`, which are the same for every batch: the connector's, and the limit below
+    which ranges share tasks."""
     found = reader_options(bootstrap_servers, group, options.kafka().reader, options.include_headers)
     if options.max_offsets_per_task is not None:
         found["maxRecordsPerPartition"] = str(options.max_offsets_per_task)
@@ -108,8 +113,8 @@ def reader_options(
 ) -> dict[str, str]:
     """Return the options that are the same for every batch.
 
-    Executors keep a consumer for each (group id, partition) and refuse one with other settings. So the reading group id
-    is fixed and carries a hash of the settings. It is not the group's own: nothing is committed under it.
+    Executors keep a consumer for each (group id, partition), and refuse one with other settings. So the group id for
+    reading is fixed, and contains a hash of the settings. It is not the group's own id: nothing is committed under it.
     """
     options = {f"kafka.{key}": value for key, value in sorted(settings.items())}
     options["kafka.bootstrap.servers"] = bootstrap_servers
@@ -141,9 +146,10 @@ def assignment(ranges: Collection[OffsetRange]) -> dict[str, str]:
 
 
 def is_unusable(error: Exception) -> bool:
-    """True if Spark failed because its Kafka connector is absent, incomplete, or for another version of Spark.
+    """True if Spark failed because its Kafka connector is missing, incomplete, or for another version of Spark.
 
-    A misfit shows late: at `load`, when a batch is planned, or in its tasks. Every such trace names the connector.
+    A wrong version may only show later: at `load`, when a batch is planned, or in its tasks. Every such trace names the
+    connector.
 
     >>> is_unusable(ValueError("Failed to find data source: kafka. Please deploy ..."))
     True
@@ -155,7 +161,7 @@ def is_unusable(error: Exception) -> bool:
 
 
 def how_to_add(spark_version: str, error: Exception) -> str:
-    """Tell a person what Java said of the connector, and how to add the right one."""
+    """Tell a person what Java reported about the connector, and how to add the right one."""
     coordinate = connector_coordinate(spark_version)
     said = MISFIT.search(str(error))
     return (
@@ -174,7 +180,7 @@ def _use_v2(spark: SparkSession) -> None:
 
 
 def _quiet(spark: SparkSession) -> None:
-    """Classic only: a Connect server's log is its operator's."""
+    """Silence a logger, only in a classic session: a Connect server's log belongs to its operator."""
     if is_connect(spark):
         return
     log4j: Any = spark.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr,unused-ignore]

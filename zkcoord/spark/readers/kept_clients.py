@@ -1,7 +1,8 @@
-"""Keeps the Kafka clients of a Python worker from one task to the next. Runs in Spark's Python workers, by value.
+"""Keeps the Kafka clients of a Python worker from one task to the next. It runs in Spark's Python workers, and is
+passed by value.
 
-Spark reuses its Python workers, and sends this module to a worker anew for each job. So idle clients do not stand in
-this module, but in one of the worker's own process, which `idle_clients` finds by its name and by the process id.
+Spark reuses its Python workers, and sends this module to a worker again for each job. So idle clients are not kept in
+this module, but in a module of the worker's process, which `idle_clients` finds by its name and by the process id.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-MODULE = "zkcoord_idle_clients"  # of the process; none can be imported by this name
-IDLE_MAX = 4  # clients of one process: each has a thread and a connection for every broker
+MODULE = "zkcoord_idle_clients"  # a module of the process; no real module has this name
+IDLE_MAX = 4  # clients of one process; each has a thread, and a connection to every broker
 IDLE_MAX_MS = 60_000  # Spark itself ends a worker that has had no task for a minute
-FILES = (".location", ".keytab", ".file")  # how librdkafka's settings end that name a file
+FILES = (".location", ".keytab", ".file")  # ends of librdkafka's settings that name a file
 
 
 class IdleClients:
-    """Open consumers of one process that no task uses. Thread-safe."""
+    """Open consumers of one process that no task uses. Thread safe."""
 
     def __init__(self, idle_max_ms: int = IDLE_MAX_MS) -> None:
         self._idle_max_s = idle_max_ms / 1000
@@ -31,7 +32,8 @@ class IdleClients:
         self._timer: threading.Timer | None = None  # runs while there are idle clients
 
     def take(self, key: Hashable) -> Any:
-        """Return a client of this configuration, the one used last; None if there is none. It belongs to the caller."""
+        """Return the most recently used client of this configuration; None if there is none. It belongs to the
+        caller."""
         with self._lock:
             for entry in reversed(self._idle):
                 if entry[0] == key:
@@ -40,7 +42,8 @@ class IdleClients:
         return None
 
     def put(self, key: Hashable, client: Any) -> None:
-        """Keep a client that has no assignment. Closes the oldest ones above `IDLE_MAX`, and each after its time."""
+        """Keep a client that has no assignment. Closes the oldest ones above `IDLE_MAX`, and each client after its
+        time."""
         with self._lock:
             self._idle.append((key, client, time.monotonic()))
             surplus = self._removed(max(0, len(self._idle) - IDLE_MAX))
@@ -70,9 +73,9 @@ class IdleClients:
 
 
 def idle_clients() -> IdleClients:
-    """Return those of this process. A forked child has none: librdkafka's threads do not exist there.
+    """Return the idle clients of this process. A forked child has none, since librdkafka's threads do not exist there.
 
-    What the child has inherited stays where it is, neither used nor closed: either would wait for those threads.
+    Clients that a child has inherited are neither used nor closed: both would wait for those threads.
     """
     module = sys.modules.setdefault(MODULE, ModuleType(MODULE))
     by_process: dict[int, IdleClients] = module.__dict__.setdefault("by_process", {})
@@ -80,9 +83,9 @@ def idle_clients() -> IdleClients:
 
 
 def key_of(settings: Mapping[str, str]) -> Hashable:
-    """Return what a client is kept by: all its settings, and the state of each file that they name.
+    """Return the key of a client: all its settings, and the state of each file that they name.
 
-    A certificate that was replaced in its file is another configuration.
+    So a certificate that was replaced in its file makes another key.
     """
     return tuple((name, value, _file_of(name, value)) for name, value in sorted(settings.items()))
 

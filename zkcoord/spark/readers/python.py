@@ -1,7 +1,7 @@
-"""Reads without a jar: a Python data source over confluent-kafka. This module runs in Spark's Python workers.
+"""Reads without a jar: a Python data source that uses confluent-kafka. This module runs in Spark's Python workers.
 
-Spark hands these classes and functions over by value: a worker needs confluent-kafka and pyarrow, not zkcoord. So this
-module stands alone. Its driver's side is `zkcoord.spark.readers.ranges`.
+Spark passes these classes and functions by value: a worker needs confluent-kafka and pyarrow, but not zkcoord. So this
+module imports no other module of zkcoord. Its counterpart in the driver is `zkcoord.spark.readers.ranges`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from zkcoord.spark.readers.kept_clients import idle_clients, key_of
 
 FORMAT = "zkcoord-ranges"
-RECORDS_MAX = 2_000  # of one Arrow batch: few enough that messages are still in the caches when columns are made
-POLL_S = 0.1  # a wait for the rest of an Arrow batch
-PATIENCE_MS = 2_000  # with a kept client that delivers nothing, before a new one takes its place
-PREFETCH_MAX = 100_000  # librdkafka's own limit; a short range asks for less, as what lies behind it is for nobody
-NO_CLIENT = "the Python workers of Spark lack confluent-kafka"  # how the driver recognises it in a Java trace
+RECORDS_MAX = 2_000  # of one Arrow batch: so few that messages are still in the caches when columns are made
+POLL_S = 0.1  # how long to wait for the rest of an Arrow batch
+PATIENCE_MS = 2_000  # how long a kept client may deliver nothing before a new one replaces it
+PREFETCH_MAX = 100_000  # librdkafka's own limit; a short range requests less, since messages after it are not used
+NO_CLIENT = "the Python workers of Spark lack confluent-kafka"  # the driver recognises it in a Java trace
 SILENT = "Kafka delivered nothing"
 ELSEWHERE = "the brokers that a task reads are of another Kafka cluster"  # likewise
-BROKEN = ("FAIL ", "CLUSTERID ")  # how librdkafka's lines begin that tell of the end of a connection
+BROKEN = ("FAIL ", "CLUSTERID ")  # beginnings of librdkafka's lines that report the end of a connection
 SCHEMA = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
 HEADERS = ", headers array<struct<key: string, value: binary>>"
 
@@ -37,8 +37,9 @@ def ours(read: Mapping[str, str], count: int) -> dict[str, Any]:
     """Return librdkafka's settings for reading `count` offsets of each partition. A user cannot change them."""
     return {
         "queued.min.messages": str(max(1, min(PREFETCH_MAX, count))),
-        "fetch.wait.max.ms": "10",  # the end of a range may be the log's end, behind which nothing comes
-        "fetch.queue.backoff.ms": "5",  # when enough is queued; by default 1 s, five times as long as that much lasts
+        "fetch.wait.max.ms": "10",  # the end of a range may be the log's end, after which no message comes
+        # when enough is queued; the default is 1 s, five times as long as the queue lasts
+        "fetch.queue.backoff.ms": "5",
         **read,
         "enable.auto.commit": "false",
         "enable.auto.offset.store": "false",
@@ -48,7 +49,7 @@ def ours(read: Mapping[str, str], count: int) -> dict[str, Any]:
 
 
 class Slice(NamedTuple):
-    """The offsets from `start` up to, not including, `end`."""
+    """The offsets from `start` up to `end` (exclusive)."""
 
     topic: str
     partition: int
@@ -58,14 +59,14 @@ class Slice(NamedTuple):
 
 @dataclass(frozen=True)
 class Slices(InputPartition):  # type: ignore[misc]
-    """The slices that one task reads, at most one of a partition, of the cluster with this id (None: any)."""
+    """The slices that one task reads, at most one for a partition, of the cluster with this id (None: any cluster)."""
 
     slices: tuple[Slice, ...]
     cluster: str | None = None
 
 
 def as_task(slices: Iterable[Sequence[Any]], cluster: str | None = None) -> Slices:
-    """Make a task from the plain values of its slices, as JSON has them. Further values are ignored."""
+    """Make a task from the JSON values of its slices. Additional values are ignored."""
     return Slices(tuple(Slice(*each[:4]) for each in slices), cluster)
 
 
@@ -74,7 +75,7 @@ class RangesSource(DataSource):  # type: ignore[misc]
 
     @classmethod
     def name(cls) -> str:
-        """As Spark asks for it."""
+        """Spark calls it."""
         return FORMAT
 
     def schema(self) -> str:
@@ -83,7 +84,7 @@ class RangesSource(DataSource):  # type: ignore[misc]
         return SCHEMA + (HEADERS if json.loads(self.options["plan"])["headers"] else "")
 
     def reader(self, schema: object) -> RangesReader:
-        """As Spark asks for it."""
+        """Spark calls it."""
         return RangesReader(json.loads(self.options["plan"]))
 
 
@@ -94,19 +95,19 @@ class RangesReader(DataSourceReader):  # type: ignore[misc]
         self._plan = plan
 
     def partitions(self) -> Sequence[Slices]:
-        """Return the tasks in the order of the plan. (Spark takes an empty list for a single task without a slice.)"""
+        """Return the tasks in the order of the plan. (For an empty list Spark makes a single task without a slice.)"""
         forget_archives()
         return [as_task(each, self._plan.get("cluster")) for each in self._plan["tasks"]]
 
     def read(self, partition: Slices | None) -> Iterator[pa.RecordBatch]:
-        """The records of one task."""
+        """Return the records of one task."""
         return iter(()) if partition is None else read_in_worker(self._plan, partition)
 
 
 def read_in_worker(plan: Mapping[str, Any], task: Slices) -> Iterator[pa.RecordBatch]:
     """Return the records of a task as `plan` says, and prepare the worker for a faster next task."""
     try:
-        kept = "SPARK_REUSE_WORKER" in os.environ  # else the worker ends with the task
+        kept = "SPARK_REUSE_WORKER" in os.environ  # otherwise the worker ends with the task
         yield from read_slices(
             plan["settings"],
             task.slices,
@@ -120,11 +121,11 @@ def read_in_worker(plan: Mapping[str, Any], task: Slices) -> Iterator[pa.RecordB
 
 
 def forget_archives() -> None:
-    """Spare this process's next task 80 ms.
+    """Save this process's next task 80 ms.
 
-    Spark's workers call `importlib.invalidate_caches()` before each task, and before Python 3.13 every finder of a zip
-    archive then reads the archive's whole directory again: 17 times that of pyspark.zip. Finders are a cache: an import
-    that needs one makes it again, from a directory that is still known.
+    Spark's workers call `importlib.invalidate_caches()` before each task. Before Python 3.13 every finder of a zip
+    archive then reads the archive's whole directory again: 17 times that of pyspark.zip. Finders are only a cache: an
+    import that needs one makes it again, from a directory that is still known.
     """
     for path, finder in list(sys.path_importer_cache.items()):
         if isinstance(finder, zipimport.zipimporter):
@@ -132,7 +133,7 @@ def forget_archives() -> None:
 
 
 class Client:
-    """A consumer of librdkafka's, and whether a connection of it has ended since it last told its cluster."""
+    """A consumer of librdkafka, and whether one of its connections has ended since it last told its cluster."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         from confluent_kafka import Consumer
@@ -141,14 +142,14 @@ class Client:
         self.native: Any = Consumer(settings, logger=self)
 
     def log(self, level: int, text: str, *values: object) -> None:
-        """Take in a line of librdkafka's, and show it as librdkafka does itself."""
+        """Take in a line of librdkafka's log, and print it as librdkafka does."""
         line = text % values
         self.doubtful = self.doubtful or line.startswith(BROKEN)
         print(line, file=sys.stderr)
 
     def check(self, cluster: str | None, topic: str, timeout_ms: int) -> None:
-        """RuntimeError unless what came until now is of this cluster (None: of any). A question to the brokers is
-        needed for the first records of a task, and when a connection has ended."""
+        """Raises RuntimeError unless all messages until now come from this cluster (None: any cluster). It asks the
+        brokers for the first records of a task, and after the end of a connection."""
         from confluent_kafka import KafkaException
 
         if cluster is None or not self.doubtful:
@@ -162,7 +163,7 @@ class Client:
         self.doubtful = False
 
     def close(self) -> None:
-        """End it."""
+        """End the client."""
         self.native.close()
         self.native = None  # which knows this, too
 
@@ -176,17 +177,17 @@ def read_slices(
     keep: bool = False,
     cluster: str | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Return the records as Arrow batches of one slice each, in Spark's Kafka columns, in the order of the slice.
+    """Return the records as Arrow batches, each of one slice and in its order, with Spark's Kafka columns.
 
-    Where there are gaps, there are fewer records than offsets. `keep`: use a Kafka client that an earlier call has
-    left, and leave one to the next call. RuntimeError when a log does not hold a slice's start, when nothing comes for
-    `timeout_ms` before the end, and when the brokers are of another cluster than `cluster`.
+    If the log has gaps, there are fewer records than offsets. `keep`: use a Kafka client that an earlier call has left,
+    and leave one for the next call. Raises RuntimeError if a log does not contain a slice's start, if nothing comes for
+    `timeout_ms` before the end, and if the brokers belong to another cluster than `cluster`.
     """
     try:
         import confluent_kafka  # noqa: F401  # a task says at once that it is not there
     except ImportError as error:
         raise RuntimeError(f"{NO_CLIENT} ({sys.executable}): {error}") from error
-    left = {(each.topic, each.partition): each for each in slices if each.start < each.end}  # `start`: the position
+    left = {(each.topic, each.partition): each for each in slices if each.start < each.end}  # `start` is the position
     most = max((each.end - each.start for each in left.values()), default=0)
     if keep:  # one client serves ranges of similar sizes
         most = 1 << max(most, RECORDS_MAX).bit_length()
@@ -198,7 +199,8 @@ def read_slices(
             client.doubtful = True
             patience_ms = min(timeout_ms, PATIENCE_MS)
             yield from assigned(client, left, headers, patience_ms, alone=len(slices) == 1, cluster=cluster)
-        except Exception:  # as it knows only brokers that are gone. A new client reads the rest, and has the last word
+        # for example because it knows only brokers that are gone; a new client reads the rest, and its error is final
+        except Exception:
             client = None
     if left:
         client = Client(chosen)
@@ -220,9 +222,9 @@ def assigned(
     alone: bool,
     cluster: str | None,
 ) -> Iterator[pa.RecordBatch]:
-    """Return the records of the slices in `left`, as `read_slices`, and remove what was read from it.
+    """Return the records of the slices in `left`, as `read_slices` does, and remove what was read from `left`.
 
-    Afterwards the client has no assignment; if this ends early, it is closed.
+    Afterwards the client has no assignment. If this ends early, the client is closed.
     """
     from confluent_kafka import TopicPartition
 
@@ -251,7 +253,7 @@ def assigned(
                 at = f"{each.topic}-{each.partition} from {each.start} to {each.end}"
                 raise RuntimeError(f"{SILENT} of {at} for {timeout_ms} ms")
         if len(mine) > 1:
-            client.resume(mine)  # a pause outlasts the assignment
+            client.resume(mine)  # a pause would outlast the assignment
         client.unassign()
     except BaseException:
         kept.close()
@@ -261,9 +263,9 @@ def assigned(
 def advances(
     left: Mapping[tuple[str, int], Slice], messages: Sequence[Any], *, alone: bool
 ) -> Iterator[tuple[Slice, int, list[Any]]]:
-    """Return, for each slice with news, the next offset to read, and the slice's records.
+    """Return, for each slice with new messages, the next offset to read, and the slice's records.
 
-    `alone`: all messages are of the one slice. RuntimeError when one cannot be read.
+    `alone`: all messages belong to the one slice. Raises RuntimeError if a message is an error.
     """
     found: dict[tuple[str, int], list[Any]] = {}
     records = [each for each in messages if each.error() is None]
@@ -283,7 +285,7 @@ def advances(
 
 
 def log_ends(left: Mapping[tuple[str, int], Slice], messages: Iterable[Any]) -> dict[tuple[str, int], int]:
-    """Return the ends of logs that messages without a record tell. RuntimeError for any other such message."""
+    """Return the ends of logs, from messages without a record. Raises RuntimeError for any other such message."""
     from confluent_kafka import KafkaError
 
     ends = {}
@@ -301,10 +303,10 @@ def log_ends(left: Mapping[tuple[str, int], Slice], messages: Iterable[Any]) -> 
 
 
 def to_arrow(each: Slice, records: Sequence[Any], headers: bool) -> pa.RecordBatch:
-    """Messages of one partition as columns."""
+    """The messages of one partition as columns."""
     count = len(records)
     stamps = [record.timestamp() for record in records]
-    kinds = {kind for kind, _ in stamps}  # as a rule one
+    kinds = {kind for kind, _ in stamps}  # usually one
     types = pa.repeat(kinds.pop() - 1, count) if len(kinds) == 1 else pa.array([kind - 1 for kind, _ in stamps])
     columns = {
         "key": pa.array([record.key() for record in records], pa.binary()),

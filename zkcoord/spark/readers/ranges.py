@@ -1,4 +1,5 @@
-"""The driver's side of the reader without a jar: turns ranges into slices of tasks (`zkcoord.spark.readers.python`)."""
+"""The driver's part of the reader without a jar: it turns ranges into slices of tasks
+(`zkcoord.spark.readers.python`)."""
 
 from __future__ import annotations
 
@@ -25,12 +26,12 @@ LACKING = (
     "Python that PYSPARK_PYTHON names on every machine of the executors"
 )
 CORRECT = "correct the bootstrap servers, or where their names lead to on the machines of the executors"
-# What each session knows: asked twice, Spark warns.
+# Sources that each session knows. Spark warns if one is registered twice.
 _known: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
 
 
 class PythonReader(Reader):
-    """Reads ranges with confluent-kafka in Python workers. UsageError without pyarrow."""
+    """Reads ranges with confluent-kafka in Python workers. Raises UsageError without pyarrow."""
 
     def __init__(self, spark: SparkSession, bootstrap_servers: str, group: str, options: Options) -> None:
         try:
@@ -52,7 +53,7 @@ class PythonReader(Reader):
         self._cluster = told
 
     def read(self, ranges: Collection[OffsetRange]) -> DataFrame:
-        """The tasks of `tasks_of`."""
+        """Return a DataFrame with the tasks of `tasks_of`."""
         tasks = tasks_of(ranges, self._most, self._least)
         plan = json.dumps({**self._plan, "cluster": self._cluster(), "tasks": tasks})
         return self._spark.read.format(self._module.FORMAT).option("plan", plan).load()
@@ -76,13 +77,14 @@ def read_plan(
     headers: bool,
     timeout_ms: int,
 ) -> dict[str, Any]:
-    """Return what workers are told beside their slices. Nothing is committed under their group id."""
+    """Return what workers need in addition to their slices. Nothing is committed under their group id."""
     reading = {**settings, "bootstrap.servers": bootstrap_servers, "group.id": f"{group}-read"}
     return {"settings": reading, "headers": headers, "timeout_ms": timeout_ms}
 
 
 def register(spark: SparkSession, source: Any, *modules: ModuleType) -> None:
-    """Make a Python data source known to this session. Its modules go to workers by value; they need no zkcoord."""
+    """Register a Python data source in this session. Its modules are passed to workers by value, so workers need no
+    zkcoord."""
     from pyspark import cloudpickle
 
     for each in modules:
@@ -94,7 +96,8 @@ def register(spark: SparkSession, source: Any, *modules: ModuleType) -> None:
 
 
 def tasks_of(ranges: Iterable[OffsetRange], most: int | None, least: int = 0) -> list[tuple[OffsetRange, ...]]:
-    """Return what each task reads, in order: a range, a part of one above `most` offsets, or ranges below `least`.
+    """Return the ranges of each task, in order: one range, a part of a range above `most` offsets, or ranges below
+    `least`.
 
     >>> small, large = OffsetRange("t", 0, 0, 5), OffsetRange("t", 1, 0, 30)
     >>> [[str(each) for each in task] for task in tasks_of([small, large, small._replace(partition=2)], 20, 10)]
@@ -116,7 +119,7 @@ def tasks_of(ranges: Iterable[OffsetRange], most: int | None, least: int = 0) ->
 
 
 def split(each: OffsetRange, most: int | None) -> list[OffsetRange]:
-    """Cut the range into equal parts of at most `most` offsets, in order.
+    """Divide the range into equal parts of at most `most` offsets, in order.
 
     >>> [str(part) for part in split(OffsetRange("t", 0, 10, 30), 9)]
     ['t-0-10-16', 't-0-16-23', 't-0-23-30']

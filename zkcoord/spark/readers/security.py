@@ -1,6 +1,6 @@
-"""Translates Kafka's security settings between the spellings of Java (Spark's connector) and librdkafka. Pure.
+"""Translates Kafka's security settings between the names of Java (Spark's connector) and librdkafka. Pure.
 
-A user names each once, in either spelling. A setting without a counterpart is refused with an advice, never dropped.
+A user gives each setting once, with either name. A setting without a counterpart is refused with advice, never dropped.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from zkcoord.errors import UsageError
 from zkcoord.kafka.properties import REFUSED, translate
 
 PREFIXES = ("security.", "sasl.", "ssl.", "enable.ssl.")
-NATIVE_ONLY = {  # librdkafka's spelling
+NATIVE_ONLY = {  # librdkafka's names
     *("sasl.mechanisms", "sasl.username", "sasl.password", "sasl.kerberos.keytab", "sasl.kerberos.principal"),
     *("ssl.ca.location", "ssl.ca.pem", "ssl.certificate.location", "ssl.certificate.pem", "ssl.key.location"),
     *("ssl.key.pem", "enable.ssl.certificate.verification"),
 }
-STANDS_FOR = (  # Java's settings that are not translated when the user gave librdkafka's himself
+STANDS_FOR = (  # Java's settings that are not translated if the user gave librdkafka's
     ("sasl.jaas.config", ("sasl.username", "sasl.password", "sasl.kerberos.", "sasl.oauthbearer.")),
     ("ssl.truststore.", ("ssl.ca.",)),
     ("ssl.keystore.", ("ssl.certificate.", "ssl.key.", "ssl.keystore.")),
@@ -30,7 +30,7 @@ def is_security(key: str) -> bool:
 
 
 def to_native(java: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """Translate Java's spelling to librdkafka's. Settings in `given` (librdkafka's) are left out.
+    """Translate Java's names to librdkafka's. Settings in `given` (librdkafka's) are left out.
 
     >>> to_native({"sasl.jaas.config": 'org.PlainLoginModule required username="u" password="p";'}, {})
     {'sasl.username': 'u', 'sasl.password': 'p'}
@@ -43,13 +43,13 @@ def to_native(java: Mapping[str, str], given: Mapping[str, str]) -> dict[str, st
 
 
 def only_java(key: str) -> bool:
-    """True for a setting that means something to Java only."""
+    """True for a setting that only Java's client has."""
     return key in REFUSED
 
 
 def to_java(native: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """Translate librdkafka's spelling to Java's. Settings in `given` (Java's) are left out. UsageError without a
-    counterpart.
+    """Translate librdkafka's names to Java's. Settings in `given` (Java's) are left out. Raises UsageError for a
+    setting without a counterpart.
 
     >>> to_java({"ssl.ca.location": "/ca.pem", "sasl.mechanisms": "PLAIN"}, {})
     {'sasl.mechanism': 'PLAIN', 'ssl.truststore.location': '/ca.pem', 'ssl.truststore.type': 'PEM'}

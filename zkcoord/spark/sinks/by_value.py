@@ -1,4 +1,4 @@
-"""Hands functions to Spark's tasks by value: workers need not have zkcoord."""
+"""Passes functions to Spark's tasks by value, so workers need not have zkcoord."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from types import ModuleType
 from typing import Any
 
 Task = Callable[[Iterator[Any]], Iterator[Any]]
-"""A function of a task's Arrow batches, as `mapInArrow` takes it."""
+"""A function of a task's Arrow batches, as `mapInArrow` needs it."""
 
-_pickling = Lock()  # what is pickled by value is the process's own choice, made here for a moment
+_pickling = Lock()  # the choice of what is pickled by value is global in the process; it is changed here for a moment
 
 
 def by_value(task: Task, *modules: ModuleType) -> Task:
-    """Return this function as one that carries these modules with it, as far as it uses them."""
+    """Return this function in a form that carries these modules with it, as far as it uses them."""
     from pyspark import cloudpickle
 
     with _pickling:

@@ -1,4 +1,4 @@
-"""Compares the columns of rows with those of a table, in the JSON that Spark and Delta spell types in."""
+"""Compares the columns of rows with those of a table, in the JSON format that Spark and Delta use for types."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def fields_of(schema: str) -> dict[str, Any]:
 
 
 def check_columns(given: Mapping[str, Any], wanted: Mapping[str, Any], uri: str) -> None:
-    """UsageError if the rows do not fit the table `uri`."""
+    """Raises UsageError if the rows do not fit the table `uri`."""
     for name, field in given.items():
         if name not in wanted:
             raise UsageError(
@@ -35,8 +35,8 @@ def check_columns(given: Mapping[str, Any], wanted: Mapping[str, Any], uri: str)
 
 
 def check_split(given: Mapping[str, Any], split: Iterable[str], uri: str) -> None:
-    """UsageError for rows that lack one of these columns, by which the table `uri` is partitioned, or that its values
-    cannot tell apart: a NaN equals nothing, and bytes have no spelling that all readers share."""
+    """Raises UsageError for rows that lack one of these columns, by which the table `uri` is partitioned, or whose
+    values cannot be distinguished: a NaN equals nothing, and bytes have no text that all readers share."""
     for name in split:
         if name not in given:
             raise UsageError(f"the table {uri} is partitioned by {name!r}, which the rows lack: write it, too")

@@ -1,8 +1,8 @@
-"""Writes the data files of a table that no transaction names yet.
+"""Writes data files of a table before a transaction names them.
 
-Below a path, Spark's own writer does it, in a folder of its own (`zkcoord-…`); the driver reads the footers, and moves
-the files beside the others. Python tasks do it (`files_in_tasks`) in a store, to which the table's library knows the
-way, and in a table that is partitioned by times, which Spark would spell by the session's time zone.
+Below a path, Spark's own writer writes them, in a folder of its own (`zkcoord-…`); the driver reads the footers, and
+moves the files to the others. Python tasks write them (`files_in_tasks`) in a store that the table's library can
+access, and in a table that is partitioned by times, which Spark would write in the session's time zone.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from pyarrow.parquet import FileMetaData
     from pyspark.sql import DataFrame
 
-MARK = "="  # before a value in its folder's name: Spark would put empty texts into the folder of nulls
-SPELLED_BY_ZONE = ("timestamp", "timestamp_ntz")  # in the name of a folder
+MARK = "="  # comes before a value in its folder's name: otherwise Spark would put empty texts into the folder of nulls
+SPELLED_BY_ZONE = ("timestamp", "timestamp_ntz")  # Spark writes them in the session's time zone in the name of a folder
 
 
 class DataFile(NamedTuple):
-    """A file that Spark has written, as `files_in_tasks.FORMAT` has it."""
+    """A file that Spark has written, with the fields of `files_in_tasks.FORMAT`."""
 
     path: str  # within the table
     size: int
@@ -40,10 +40,11 @@ class DataFile(NamedTuple):
 
 
 def write_data_files(rows: DataFrame, plan: Mapping[str, Any]) -> tuple[DataFile, ...]:
-    """Write the rows in Spark's tasks; return the files that have rows.
+    """Write the rows in Spark's tasks. Return the files that have rows.
 
-    `plan`: the folder's `uri`, a path or a URI as `library` understands it with `options`; the table's columns
-    `partition_by`, which stay in the files if they are `kept`; those that are `required`, which have no null.
+    `plan` has the folder's `uri` (a path, or a URI for `library` with `options`), the table's columns `partition_by`,
+    which stay in the files if they are `kept`, and the `required` columns, which must have no null. Raises UsageError
+    for a null there, if the workers lack a package, and if the driver does not see the files.
 
     UsageError for a null there, if the workers lack a package, and if the driver does not see the files.
     """
@@ -70,14 +71,14 @@ def write_data_files(rows: DataFrame, plan: Mapping[str, Any]) -> tuple[DataFile
 
 
 def task_of(plan: Mapping[str, Any]) -> Task:
-    """Return what a task runs. It goes to the workers by value."""
+    """Return the function that a task runs. It is passed to the workers by value."""
     from zkcoord.spark.sinks import files_in_tasks
 
     return by_value(partial(files_in_tasks.write_files, plan), files_in_tasks)
 
 
 def _without_nulls(rows: DataFrame, required: Collection[str]) -> DataFrame:
-    """Return the rows; to write them fails at a null in one of these columns."""
+    """Return the rows such that writing them fails at a null in one of these columns."""
     if not required:
         return rows
     return rows.selectExpr(
@@ -105,9 +106,9 @@ def _quoted(name: str) -> str:
 
 
 def _by_spark(rows: DataFrame, folder: Path, names: Sequence[str], *, kept: bool) -> tuple[DataFile, ...]:
-    """Let Spark write into a folder beside the table's files, and move them."""
+    """Let Spark write into a folder next to the table's files, and move the files."""
     drafts = folder / f"zkcoord-{uuid.uuid4().hex}"
-    split = {f"zkcoord{number}": name for number, name in enumerate(names)}  # as text, beside the column itself
+    split = {f"zkcoord{number}": name for number, name in enumerate(names)}  # as text, in addition to the column itself
     if split:
         written = [_quoted(name) for name in rows.columns if kept or name not in names]
         rows = rows.selectExpr(

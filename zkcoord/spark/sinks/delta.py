@@ -1,9 +1,9 @@
 """A Delta table in which each record is once, on delta-rs (`deltalake`).
 
-Executors write data files below the table's path; the driver program commits them in one transaction of the table. That
-transaction also carries an application transaction (`txn`) for each partition of the batch: its version is the range's
-end. delta-rs refuses a commit if another one with the same application id came since the snapshot that it was decided
-from; so of two programs that write the same partition at once, one reads the table again.
+Executors write data files below the table's path. The driver program commits them in one transaction of the table. For
+each partition of the batch that transaction also carries an application transaction (`txn`), whose version is the
+range's end. delta-rs refuses a commit if another one with the same application id came after the snapshot from which it
+was decided. So if two programs write the same partition at once, one of them reads the table again.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
     from pyspark.sql import DataFrame
 
-TOKEN = "zkcoordCommit"  # in the commit's own information
-RECENT = 50  # commits among which one whose answer was lost is looked for
-KEPT_MAX = 8  # tables of one program whose last versions stay in its memory
-FOLLOWED_MAX = 20  # commits behind a version that is kept, each of which is read; with more, the table is read anew
+TOKEN = "zkcoordCommit"  # key in the commit's own information
+RECENT = 50  # number of commits in which a commit with a lost answer is searched
+KEPT_MAX = 8  # number of tables whose last versions stay in a program's memory
+FOLLOWED_MAX = 20  # commits after a kept version, each of which must be read; with more, the table is read again
 COMMIT_RETRIES = 100  # other writers that append at the same time take a version each
-KNOWN_FEATURES = {  # of a table's writers: a plain append with statistics keeps to them
+KNOWN_FEATURES = {  # features of a table's writers that a plain append with statistics satisfies
     "appendOnly",
     "invariants",
     "checkConstraints",
@@ -54,7 +54,7 @@ KNOWN_FEATURES = {  # of a table's writers: a plain append with statistics keeps
     "vacuumProtocolCheck",
     "generatedColumns",
 }
-FORGETS = "delta.setTransactionRetentionDuration"  # the ends, of partitions that are quiet for so long
+FORGETS = "delta.setTransactionRetentionDuration"  # the table drops the ends of partitions that are quiet for so long
 REFUSED_FIELDS = ("delta.invariants", "delta.generationExpression", "delta.identity.start", "CURRENT_DEFAULT")
 
 
@@ -67,19 +67,20 @@ def write_delta(
     partition_by: Sequence[str] = (),
     storage_options: Mapping[str, str] | None = None,
 ) -> int:
-    """Append the batch's rows to a Delta table in one transaction, each record once; return how many were appended.
+    """Append the batch's rows to a Delta table in one transaction, each record once. Return the number of appended
+    rows.
 
-    `df` has the columns topic, partition and offset, which tell what the table has already. All its columns are
-    written, or what `transform(df)` returns, which is given only the rows that the table lacks: so even a count over
+    `df` has the columns topic, partition and offset, which determine what the table has already. All its columns are
+    written, or those of `transform(df)`. `transform` gets only the rows that the table lacks, so even a count over
     several partitions is exact. `table` is a path that driver and executors share, or a URI of a store that delta-rs
-    knows, with its `storage_options`. A table that does not exist is made, with the columns `partition_by`.
+    knows, with its `storage_options`. A missing table is created, partitioned by the columns `partition_by`.
 
-    UsageError, with nothing written, if the columns do not fit those of the table, and for tables that need more of
-    their writers than an append (column mapping, constraints, generated columns). Other writers may append meanwhile.
-    `rows_passed_over` warns of rows that the table has though the batch brings them for the first time, `rows_missing`
-    of a batch that begins behind the table's end.
+    Raises UsageError, with nothing written, if the columns do not fit the table, and for tables that demand more of a
+    writer than an append (column mapping, constraints, generated columns). Other writers may append at the same time.
+    `rows_passed_over` warns of rows that the table has although the batch brings them for the first time, and
+    `rows_missing` of a batch that begins after the table's end.
 
-    Data files that no transaction took, of a program that died, are removed by the table's own `vacuum(full=True)`.
+    Data files of a program that died before the commit are removed by the table's own `vacuum(full=True)`.
     """
     check_batch(batch)
     if isinstance(partition_by, str):
@@ -94,9 +95,10 @@ def write_delta(
 def delta_ends(
     table: str | Path, *, storage_options: Mapping[str, str] | None = None
 ) -> Callable[[], Callable[[str], int | None]]:
-    """Return what `SparkConsumer(resume_from=...)` takes: how far `write_delta` has written this table.
+    """Return a value for `SparkConsumer(resume_from=...)`: how far `write_delta` has written this table.
 
-    A table that does not exist, or that this sink has not written, moves nothing. UsageError without the package.
+    A table that does not exist, or that this sink has not written, moves nothing. Raises UsageError without the
+    package.
     """
     where = (_uri(table), dict(storage_options or {}), ())
     _Place(*where)
@@ -124,13 +126,13 @@ def delta_ends(
 
 
 def _uri(table: str | Path) -> str:
-    """Return a path without a scheme, or a URI. UsageError for neither."""
+    """Return a path without a scheme, or a URI. Raises UsageError for neither."""
     text = str(table).removeprefix("file://")
     return text.rstrip("/") if is_uri(text) else str(Path(text).absolute())
 
 
 class _Place:
-    """Where the table is."""
+    """The table's place."""
 
     def __init__(self, uri: str, options: dict[str, str], partition_by: tuple[str, ...]) -> None:
         try:
@@ -141,7 +143,7 @@ class _Place:
         self.uri, self.options, self.partition_by = uri, options, partition_by
 
     def open(self, rows: Callable[[], DataFrame]) -> _Version:
-        """Return the newest version, of a new table if there was none."""
+        """Return the newest version; that of a new table if there was none."""
         from deltalake.exceptions import TableNotFoundError
 
         kept = _kept.take(self._key)
@@ -154,11 +156,11 @@ class _Place:
             return self.newest()
 
     def newest(self) -> _Version:
-        """Return the newest version; TableNotFoundError if there is no table."""
+        """Return the newest version. Raises TableNotFoundError if there is no table."""
         return _Version(self, self.deltalake.DeltaTable(self.uri, storage_options=self.options))
 
     def at(self, version: int | datetime) -> _Version | None:
-        """Return an earlier version; None if the log does not have it any more."""
+        """Return an earlier version. None: the log does not have it any more."""
         from deltalake.exceptions import DeltaError
 
         table = self.deltalake.DeltaTable(self.uri, storage_options=self.options)
@@ -167,7 +169,7 @@ class _Place:
         except DeltaError:
             if isinstance(version, int) and self.commits(version) is None:
                 return None
-            raise  # a store that fails has taken nothing away
+            raise  # a store that fails has removed nothing
         return _Version(self, table)
 
     @property
@@ -175,19 +177,19 @@ class _Place:
         return self.uri, tuple(sorted(self.options.items())), self.partition_by
 
     def keep(self, version: _Version) -> None:
-        """Let the next batch begin with this version, which is known without reading it again."""
+        """Let the next batch begin with this version, which need not be read again."""
         _kept.put(self._key, version)
 
     def commits(self, version: int) -> Mapping[str, Any] | None:
-        """Return what the commit of this version says of itself; None if the log does not have it any more."""
+        """Return the information in the commit of this version. None: the log does not have it any more."""
         found = self.commit(version)
         return None if found is None else found.told
 
     def commit(self, version: int) -> Commit | None:
-        """Return a commit; None if the log does not have it, or not any more.
+        """Return a commit. None: the log does not have it, or not any more.
 
-        It reads one file. delta-rs's own `history` would hold up all threads of the program while a store is slow, and
-        numbers what it tells from a version that it guesses.
+        It reads one file. delta-rs's own `history` would block all threads of the program while a store is slow, and it
+        numbers its answers from a version that it guesses.
         """
         try:
             with self._files.open_input_stream(f"_delta_log/{version:020}.json") as log:
@@ -202,7 +204,7 @@ class _Place:
         return filesystem_of(self.uri, "deltalake", self.options)
 
     def _create(self, rows: DataFrame) -> None:
-        """Another one may be doing the same: the first one's table stays."""
+        """Create the table. Another program may do so at the same time: the first one's table stays."""
         strange = sorted(set(self.partition_by) - set(rows.columns))
         if strange:
             raise UsageError(f"partition_by names the column {strange[0]!r}, which the DataFrame has not")
@@ -215,8 +217,9 @@ class _Place:
 
 
 class _Kept:
-    """Keeps tables' last versions from one batch to the next: delta-rs would read all that the log has since its last
-    checkpoint, once for the table and once for each partition's end. Who takes one is alone with it."""
+    """Keeps tables' last versions from one batch to the next. Without it delta-rs would read the whole log since the
+    last checkpoint, once for the table and once for each partition's end. A version that was taken belongs to its taker
+    alone."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -241,8 +244,9 @@ class _Version:
 
     def __init__(self, place: _Place, table: Any) -> None:
         self._place, self._table = place, table
-        self._told: Mapping[str, Any] = {}  # what the version's commit says
-        self._marks: dict[str, int | None] = {}  # versions of application transactions that were looked up, or came
+        self._told: Mapping[str, Any] = {}  # information in the version's commit
+        self._marks: dict[str, int | None] = {}
+        # versions of application transactions that were looked up or came later
 
     @cached_property
     def _restore(self) -> int | None:
@@ -255,8 +259,8 @@ class _Version:
         return found
 
     def follow(self) -> bool:
-        """Go on to the newest version by what the log has behind this one. False if that cannot be: the log does not
-        have this version's commit as it was, so the table is another one, or too much has happened since."""
+        """Advance to the newest version with the commits after this one. False if that is impossible: the log does not
+        have this version's commit unchanged, so the table is another one, or there are too many commits since."""
         from deltalake.exceptions import DeltaError
 
         try:
@@ -276,7 +280,7 @@ class _Version:
             return False
 
     def _is_in_log(self) -> bool:
-        """True if the log has this version's commit as it was."""
+        """True if the log has this version's commit unchanged."""
         return (self._place.commits(self._table.version()) or {}) == self._told
 
     def end(self, name: str) -> int | None:
@@ -294,17 +298,17 @@ class _Version:
         return self._marks[name]
 
     def has(self, token: str) -> bool:
-        """Look into what the last commits say of themselves."""
+        """Look for the token in the last commits' information."""
         return any(each.get(TOKEN) == token for each in self._table.history(RECENT))
 
     def rules(self) -> object:
-        """Return which table it is: one that was made again may lack the files. Also its columns, partitions, settings,
-        and demands on its writers."""
+        """Return the table's identity, since a table that was created again may lack the files; also its columns,
+        partitions, settings, and demands on writers."""
         told, features = self._table.metadata(), self._table.protocol().writer_features or ()
         return told.id, self._table.schema().to_json(), told.partition_columns, told.configuration, sorted(features)
 
     def write(self, rows: DataFrame) -> Collection[DataFile]:
-        """Write files of the table's columns."""
+        """Write files with the table's columns."""
         described = self._table.metadata()
         fields = fields_of(self._table.schema().to_json())
         _check_table(self._table, fields)
@@ -331,7 +335,7 @@ class _Version:
         """Commit one transaction of the table."""
         from deltalake.transaction import AddAction
 
-        if not self._is_in_log():  # delta-rs would leave a gap in the new table's log
+        if not self._is_in_log():  # otherwise delta-rs would leave a gap in the new table's log
             raise OSError(f"the table {self._place.uri} was made again while a batch was written to it")
         now_ms = time.time_ns() // 1_000_000
         added = [
@@ -354,14 +358,14 @@ class _Version:
         self._place.keep(self)
 
     def unsure(self, error: Exception) -> bool:
-        """True for every refusal and failure of delta-rs; a program's own mistakes are raised."""
+        """True for every refusal and failure of delta-rs. A program's own mistakes are raised."""
         from deltalake.exceptions import DeltaError
 
         return isinstance(error, DeltaError | OSError)
 
 
 def _check_table(table: Any, fields: Mapping[str, Any]) -> None:
-    """UsageError for a table that needs more of its writers than an append."""
+    """Raises UsageError for a table that demands more of a writer than an append."""
     needed = sorted(set(table.protocol().writer_features or ()) - KNOWN_FEATURES)
     rules = [f"the feature {name}" for name in needed]
     settings = table.metadata().configuration

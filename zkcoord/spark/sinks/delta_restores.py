@@ -1,11 +1,12 @@
-"""Which RESTORE a Delta table's state stems from.
+"""Finds the RESTORE from which a Delta table's state comes.
 
-A RESTORE takes rows back, but not the versions of application transactions: those stay as high as they were. So ends
-that were written behind a RESTORE have names of their own, and one that has no such name yet is what it was in the
-version that was restored.
+A RESTORE takes back rows, but not the versions of application transactions: those stay as high as they were. So ends
+that were written after a RESTORE have names of their own. A partition without such a name has the end that it had in
+the restored version.
 
-A commit of ours tells which RESTORE it knew. There is no other one before it: a RESTORE sets the table's metadata, and
-Delta refuses a commit that was decided before that. So only the commits behind ours are looked through: mostly one.
+A commit of this sink says which RESTORE it knew, and there is no other RESTORE before it: a RESTORE sets the table's
+metadata, and Delta refuses a commit that was decided before that. So only the commits after the sink's last one are
+looked through, usually one.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from zkcoord.errors import UsageError
 RESTORED = "zkcoordRestored"  # in a commit's own information: the RESTORE that it knew, "" for none
 RESTORE = "RESTORE"
 Commits = Callable[[int], Mapping[str, Any] | None]
-"""Returns what the commit of a version says of itself; None if the log does not have it any more."""
+"""Returns the information in the commit of a version. None: the log does not have it any more."""
 
 
 def last_restore(commits: Commits, version: int) -> int | None:
-    """Return the version that the newest RESTORE up to `version` has made, None if there is none.
+    """Return the version that the newest RESTORE up to `version` has made. None: there is none.
 
     >>> log = {3: {"operation": "RESTORE"}, 4: {RESTORED: "3"}, 5: {}}
     >>> last_restore(log.get, 5), last_restore(log.get, 2)
@@ -38,7 +39,7 @@ def last_restore(commits: Commits, version: int) -> int | None:
 
 
 def restore_behind(told: Mapping[str, Any], version: int, before: int | None) -> int | None:
-    """Return the newest RESTORE behind the commit of this version; `before` is that of the version before it."""
+    """Return the newest RESTORE up to the commit of this version. `before` is that of the version before it."""
     if told.get("operation") == RESTORE:
         return version
     return int(told[RESTORED]) if told.get(RESTORED) else before
@@ -49,9 +50,9 @@ def _tells_restore(told: Mapping[str, Any]) -> bool:
 
 
 def restored_to(commits: Commits, restore: int, uri: str) -> int | datetime | None:
-    """Return which version, or the version of which time, this RESTORE took the table back to.
+    """Return the version, or the time, to which this RESTORE took the table back.
 
-    None if the log does not tell any more. UsageError for a time without a zone, as Spark writes it.
+    None: the log does not tell any more. Raises UsageError for a time without a zone, as Spark writes it.
     """
     found = commits(restore)
     if found is None:
@@ -59,7 +60,7 @@ def restored_to(commits: Commits, restore: int, uri: str) -> int | datetime | No
     told = found.get("operationParameters", {})
     if told.get("version") not in (None, ""):
         return int(told["version"])
-    if str(told.get("datetime", "")).isdigit():  # delta-rs: milliseconds
+    if str(told.get("datetime", "")).isdigit():  # delta-rs: ms
         return datetime.fromtimestamp(int(told["datetime"]) / 1000, UTC)
     raise UsageError(
         f"the table {uri} was restored to a time (version {restore}), and its log does not say to which version: "
@@ -68,7 +69,7 @@ def restored_to(commits: Commits, restore: int, uri: str) -> int | datetime | No
 
 
 class Commit(NamedTuple):
-    """What a commit says of itself, and the application transactions that it carries, by their names."""
+    """A commit's information, and the application transactions in it, by name."""
 
     told: Mapping[str, Any]
     ends: Mapping[str, int]
@@ -92,7 +93,7 @@ def commit_in(text: str) -> Commit:
 
 
 def since(name: str, restore: int | None) -> str:
-    """Return the name of a partition's end that was written behind this RESTORE.
+    """Return the name of a partition's end that was written after this RESTORE.
 
     >>> since("zkcoord/etl/clicks-3", None), since("zkcoord/etl/clicks-3", 17)
     ('zkcoord/etl/clicks-3', 'zkcoord/etl/clicks-3~17')

@@ -1,7 +1,7 @@
 """A sink of one file for each range, named by the range and its topic's incarnation.
 
-After a crash the same range is read again (`zkcoord.spark.announcing`), and replaces its own file. So the folder holds
-each record once.
+After a crash the same range is read again (`zkcoord.spark.announcing`), and replaces its own file. So the folder
+contains each record once.
 """
 
 from __future__ import annotations
@@ -25,27 +25,28 @@ if TYPE_CHECKING:
     from pyarrow.parquet import FileMetaData
     from pyspark.sql import DataFrame
 
-OLD_S = 24 * 3600  # of drafts that nobody writes any more; by the clock of the file system
-PARTITIONS = ".partitions"  # behind the name of a folder of drafts: a file that says which partitions these are of
+OLD_S = 24 * 3600  # age of drafts that nobody writes any more, by the clock of the file system
+PARTITIONS = ".partitions"  # follows the name of a folder of drafts: a file that names their partitions
 
 
 def write_parquet_ranges(
     df: DataFrame, batch: Batch, folder: str | Path, *, storage_options: Mapping[str, Any] | None = None
 ) -> tuple[Written, ...]:
-    """Write the batch's rows as one Parquet file for each range that has rows; return the files, sorted by name.
+    """Write the batch's rows as one Parquet file for each range that has rows. Return the files, sorted by name.
 
-    `df` must have the columns topic and partition, and all rows of a range in one task, as the reader makes them: no
-    repartition, no coalesce before this. `folder` is a path that driver and executors share (it is made if missing),
-    or a URI: `s3://`, `s3a://`, `gs://`, `abfss://`, `hdfs://`, `viewfs://`. A file gets its name when it is complete,
-    at once. `storage_options` are arguments of Arrow's file system of that URI, as `pyarrow.fs.S3FileSystem`.
+    `df` must have the columns topic and partition, and all rows of a range must be in one task, as the reader makes
+    them: do not call repartition or coalesce before this. `folder` is a path that driver and executors share (it is
+    created if missing), or a URI: `s3://`, `s3a://`, `gs://`, `abfss://`, `hdfs://`, `viewfs://`. A file gets its name
+    atomically, when it is complete. `storage_options` are the arguments of Arrow's file system for that URI, such as
+    `pyarrow.fs.S3FileSystem`.
 
-    UsageError when a range is spread over tasks, or below a path when a task has several, or when this program does not
-    see the files of the executors. Then no file has got its name; in an object store the file of such a range is
+    Raises UsageError if a range is spread over tasks, or, below a path, if a task has several ranges or this program
+    does not see the executors' files. Then no file has got its name; in an object store the file of such a range is
     removed again.
 
-    Below a path a file that is being written is hidden from Spark's readers (`.<batch id>-…`). The batch's next run
-    removes what a program that died has left, and so does any batch of one of its partitions after a day. (Spark's own
-    writer is used there, and the footers tell which file is which: no Python worker is started.)
+    Below a path, Spark's readers do not see a file that is being written (`.<batch id>-…`). Files that a program left
+    when it died are removed by the batch's next run, and after a day by any batch of one of its partitions. (Spark's
+    own writer is used there, and the footers show which file belongs to which range: no Python worker is started.)
     """
     check_batch(batch)
     missing = sorted({"topic", "partition"} - set(df.columns))
@@ -56,7 +57,7 @@ def write_parquet_ranges(
     if storage_options is not None:
         raise UsageError(f"storage_options are for a URI, and folder {str(folder)!r} is a path")
     path = Path(folder).absolute()
-    drafts = path / f".{batch.id}-{batch.generation}-{uuid.uuid4().hex[:8]}"  # not shared with one that slept
+    drafts = path / f".{batch.id}-{batch.generation}-{uuid.uuid4().hex[:8]}"  # not shared with a program that slept
     path.mkdir(parents=True, exist_ok=True)
     told = drafts.with_name(f"{drafts.name}{PARTITIONS}")
     try:
@@ -71,12 +72,13 @@ def write_parquet_ranges(
 def _remove_left(folder: Path, batch: Batch, now_s: float) -> None:
     """Remove drafts of earlier generations: those of this batch, and old ones of its partitions.
 
-    A program that lost a partition may still write, and need not fail for it: a query goes on with its next batch.
+    A program that lost a partition may still be writing, and must not fail because of this: a query goes on with its
+    next batch.
     """
     ours = {str(each.topic_partition) for each in batch.ranges}
     for told in folder.glob(f".*{PARTITIONS}"):
         drafts = told.with_suffix("")
-        with suppress(FileNotFoundError):  # another one is faster
+        with suppress(FileNotFoundError):  # another program was faster
             of_batch = drafts.name.startswith(f".{batch.id}-")
             old = now_s - told.stat().st_mtime > OLD_S
             ended = of_batch or (old and ours.intersection(told.read_text(encoding="utf-8").splitlines()))
@@ -88,9 +90,10 @@ def _remove_left(folder: Path, batch: Batch, now_s: float) -> None:
 def name_files(
     drafts: Mapping[Path, FileMetaData], ranges: Iterable[OffsetRange], folder: Path, *, replayed: bool = False
 ) -> tuple[Written, ...]:
-    """Give each Parquet file, whose footer is given, the name of its range, in `folder`; UsageError if they do not fit.
+    """Give each Parquet file, of which the footer is given, the name of its range in `folder`. Raises UsageError if
+    they do not fit.
 
-    Warns if a batch that is not `replayed` replaces a file: a crash cannot be the reason.
+    Warns if a batch that is not `replayed` replaces a file, since a crash cannot be the reason.
     """
     by_partition = {each.topic_partition: each for each in ranges}
     found: dict[Path, Written] = {}
@@ -110,7 +113,7 @@ def name_files(
 
 
 def _partition_in(footer: FileMetaData) -> TopicPartition | None:
-    """Return the partition of a file's rows, if all are of one."""
+    """Return the partition of a file's rows, if all rows belong to one."""
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     topics = {value for group in groups for value in _bounds(group, "topic")}
     partitions = {value for group in groups for value in _bounds(group, "partition")}
@@ -121,7 +124,7 @@ def _partition_in(footer: FileMetaData) -> TopicPartition | None:
 
 
 def _bounds(group: Any, column: str) -> tuple[Any, Any]:
-    """Return the least and the greatest value of a column in one row group."""
+    """Return the smallest and the largest value of a column in one row group."""
     for number in range(group.num_columns):
         chunk = group.column(number)
         if chunk.path_in_schema == column and chunk.statistics is not None and chunk.statistics.has_min_max:

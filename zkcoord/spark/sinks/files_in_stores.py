@@ -1,10 +1,10 @@
-"""Files by range below a URI: written by Spark's tasks, through Arrow's file systems.
+"""Files for ranges below a URI. Spark's tasks write them through Arrow's file systems.
 
     task: a file in memory for each range ──► object store: its key, at once
                                           └─► HDFS: a draft in `.zkcoord` ──► driver: renames it
 
 A draft is named by its file and by the batch's generation, and belongs to one attempt of a task. A later batch of the
-same partition, whoever has it then, removes what dead programs and attempts have left of it.
+same partition, in any program, removes the drafts that dead programs and attempts have left.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from zkcoord.spark.sinks.renames import renamer
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-DRAFTS = ".zkcoord"  # Spark, and Arrow's datasets, pass over names with a dot
+DRAFTS = ".zkcoord"  # Spark and Arrow's datasets ignore names with a dot
 MOVES_MAX = 8  # at a time
 
 
 def write_to_store(df: DataFrame, batch: Batch, uri: str, options: Mapping[str, Any]) -> tuple[Written, ...]:
-    """Write the batch's rows as one Parquet file for each range that has rows; return the files, sorted by name.
+    """Write the batch's rows as one Parquet file for each range that has rows. Return the files, sorted by name.
 
-    UsageError for a range that is spread over tasks: then its file is removed, since it lacks rows.
+    Raises UsageError for a range that is spread over tasks. Its file is removed then, since it lacks rows.
     """
     from zkcoord.spark.sinks import files_in_tasks, ranges_in_tasks, stores
 
@@ -73,7 +73,7 @@ def _opened(stores: Any, uri: str, options: Mapping[str, Any]) -> Any:
 
 
 def _explained(error: Exception, uri: str, lacking: str) -> Exception:
-    """Return what to raise for a job that failed."""
+    """Return the error to raise for a job that failed."""
     if lacking not in str(error):
         return error
     why = str(error).partition(lacking)[2].splitlines()[0]
@@ -81,17 +81,17 @@ def _explained(error: Exception, uri: str, lacking: str) -> Exception:
 
 
 def _each(function: Any, given: Collection[Any]) -> None:
-    """Call the function with each, some at a time."""
+    """Call the function with each value, some at the same time."""
     if given:
         with ThreadPoolExecutor(min(MOVES_MAX, len(given))) as threads:
             list(threads.map(function, given))
 
 
 def _remove_left(store: Any, batch: Batch) -> None:
-    """Remove drafts of the batch's partitions that nobody will rename; make the folder of drafts.
+    """Remove drafts of the batch's partitions that nobody will rename, and create the folder of drafts.
 
-    They are of an earlier generation, whose program has lost the partition, or of an earlier range of this one: of an
-    attempt of a task that was not the one that counted.
+    These drafts are of an earlier generation, whose program has lost the partition, or of an earlier range of this
+    generation: they belong to an attempt of a task that did not count.
     """
     from pyarrow import fs
 
@@ -107,5 +107,5 @@ def _remove_left(store: Any, batch: Batch) -> None:
         if generation < batch.generation or (generation == batch.generation and left.end <= own.start):
             try:
                 store.delete_file(each.path)
-            except FileNotFoundError:  # another one was faster
+            except FileNotFoundError:  # another program was faster
                 continue

@@ -1,10 +1,10 @@
 """Writes a table's data files in Spark's tasks. This module runs in Spark's Python workers.
 
-Spark hands these functions over by value: a worker needs pyarrow, and the table's own library where it is in an object
-store, but not zkcoord. So this module stands alone.
+Spark passes these functions by value: a worker needs pyarrow, and in an object store the table's own library, but not
+zkcoord. So this module imports no other module of zkcoord.
 
-A file gets a name that nobody else has, and no reader sees it before a transaction of the table names it. What a task
-leaves that fails, or that Spark runs twice, is never named.
+A file gets a unique name, and no reader sees it before a transaction of the table names it. Files of a task that fails,
+or that Spark runs twice, are never named.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import fs, parquet
 
-FORMAT = "path string, size bigint, rows bigint, partition string, stats string"  # what a task tells of its files
+# columns of a task's answer about its files
+FORMAT = "path string, size bigint, rows bigint, partition string, stats string"
 ROWS_MAX = 250_000  # of a row group
-OPEN_MAX = 64  # files of one task at a time: one for each value of the table's partition columns
-TEXT_MAX = 64  # characters of a least or greatest value; longer ones help nobody and fill the log
+OPEN_MAX = 64  # open files of one task; there is one for each value of the table's partition columns
+TEXT_MAX = 64  # characters of a smallest or largest value; longer ones are useless and fill the log
 COMPRESSION = "snappy"
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # the folder of nulls
-LACKING = "the Python workers of Spark lack"  # how the driver recognises it in a Java trace
+LACKING = "the Python workers of Spark lack"  # the driver recognises it in a Java trace
 
 
 def write_files(plan: Mapping[str, Any], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the rows of one task; return a row for each file.
+    """Write the rows of one task. Return a row for each file.
 
-    `plan`: the folder's `uri`, and `options` for its store (`filesystem_of`); the table's columns `partition_by`, which
-    stay in the files if they are `kept`.
+    `plan` has the folder's `uri`, the `options` for its store (`filesystem_of`), and the table's columns
+    `partition_by`, which stay in the files if they are `kept`.
     """
     filesystem = None
     opened: dict[tuple[str | None, ...], _File] = {}
@@ -55,7 +56,7 @@ def write_files(plan: Mapping[str, Any], batches: Iterable[pa.RecordBatch]) -> I
 
 
 class ParquetRows:
-    """Writes rows into `sink` as Parquet; gathers them for row groups."""
+    """Writes rows into `sink` as Parquet, collected into row groups."""
 
     def __init__(self, sink: Any) -> None:
         self._sink = sink
@@ -80,7 +81,7 @@ class ParquetRows:
         self._waiting, self._rows = [], 0
 
     def close(self) -> parquet.FileMetaData:
-        """End the file, but not `sink`; return the file's footer."""
+        """End the file, but not `sink`. Return the file's footer."""
         if self._waiting:
             self._flush()
         assert self._writer is not None, "a file is opened for rows"
@@ -104,7 +105,7 @@ class _File:
         self._rows.add(batch)
 
     def close(self) -> tuple[str, int, int, str, str]:
-        """End the file; return what a transaction needs to know of it, in the order of FORMAT."""
+        """End the file. Return what a transaction needs to know about it, in the order of FORMAT."""
         footer = self._rows.close()
         size = self._sink.tell()
         self._sink.close()
@@ -139,7 +140,8 @@ def filesystem_of(uri: str, library: str, options: Mapping[str, str]) -> fs.File
 def by_values(
     batch: pa.RecordBatch, names: Sequence[str], *, kept: bool = False
 ) -> Iterator[tuple[tuple[str | None, ...], pa.RecordBatch]]:
-    """Return the rows for each value of the columns `names`, without these columns unless they are `kept`."""
+    """Return the rows for each combination of values in the columns `names`, without these columns unless they are
+    `kept`."""
     if not names:
         yield (), batch
         return
@@ -160,8 +162,8 @@ def by_values(
 
 
 def folder_of(values: Mapping[str, str | None]) -> str:
-    """Return where a file with these values lies, below a table whose files do not have them. Nothing but the table's
-    log counts by Delta's protocol, yet some readers (Polars) take the values from the path.
+    """Return the folder of a file with these values, in a table whose files do not contain them. By Delta's protocol
+    only the table's log counts, yet some readers (Polars) take the values from the path.
 
     >>> folder_of({"day": "2026-01-02", "word": "a b/ü"}), folder_of({"day": None}), folder_of({})
     ('day=2026-01-02/word=a%20b%2F%C3%BC/', 'day=__HIVE_DEFAULT_PARTITION__/', '')
@@ -173,7 +175,7 @@ def folder_of(values: Mapping[str, str | None]) -> str:
 
 
 def as_text(value: Any) -> str | None:
-    """Spell a value of a partition column as Delta's protocol does; an empty text is null there.
+    """Write a value of a partition column as text, as Delta's protocol does. An empty text is null there.
 
     >>> as_text(True), as_text(date(2026, 1, 2)), as_text(""), as_text(datetime(2026, 1, 2, tzinfo=UTC))
     ('true', '2026-01-02', None, '2026-01-02 00:00:00.000000')
@@ -188,7 +190,7 @@ def as_text(value: Any) -> str | None:
 
 
 def statistics(footer: parquet.FileMetaData) -> dict[str, Any]:
-    """Return what Delta's log says of a file's content: readers pass over files by it."""
+    """Return the description of a file's content for Delta's log. Readers skip files by it."""
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
     nulls: dict[str, int] = {}
@@ -211,7 +213,7 @@ def statistics(footer: parquet.FileMetaData) -> dict[str, Any]:
 
 
 def spelled(value: Any, *, up: bool) -> Any:
-    """Return a least or greatest value as JSON has it; None where it is left out. Times have whole milliseconds."""
+    """Return a smallest or largest value as JSON; None if it is left out. Times have whole milliseconds."""
     if isinstance(value, datetime):
         at = value.astimezone(UTC) if value.tzinfo else value
         rest = at.microsecond % 1000

@@ -1,11 +1,11 @@
 """An Iceberg table in which each record is once, on pyiceberg.
 
-Executors write data files below the table's location; the driver program adds them in one snapshot. That snapshot's
-summary carries the ends of all partitions that the branch has, as JSON: whoever reads the branch finds them in the
-newest of its ancestors that has any. So they go back with a rollback, and along with a branch.
+Executors write data files below the table's location. The driver program adds them in one snapshot. That snapshot's
+summary contains the ends of all partitions of the branch, as JSON. A reader of the branch finds them in the newest
+ancestor that has any. So the ends go back with a rollback, and follow a branch.
 
 A catalog refuses a commit if the branch has moved since the table was loaded. pyiceberg would then put the snapshot,
-with its ends, on top of the other one's; here that is turned off, and the table is read again.
+with its ends, on top of the other snapshot. Here that is turned off, and the table is read again.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
 ENDS = "zkcoord.ends"  # in a snapshot's summary; as a property of the table: some snapshot had it
 TOKEN = "zkcoord.commit"
-RECENT = 50  # snapshots among which one whose answer was lost is looked for
-MISTAKES = (TypeError, ValueError, AttributeError, LookupError)  # a commit that failed so did not reach the catalog
+RECENT = 50  # number of snapshots in which a snapshot with a lost answer is searched
+# a commit that failed with one of these did not reach the catalog
+MISTAKES = (TypeError, ValueError, AttributeError, LookupError)
 NO_RETRIES = {"commit.retry.num-retries": "0"}
 MEASURED = "write.metadata.metrics.column"
 FORMAT_MIN = 2
@@ -54,14 +55,16 @@ def write_iceberg(
     branch: str = "main",
     transform: Callable[[DataFrame], DataFrame] | None = None,
 ) -> int:
-    """Append the batch's rows to an Iceberg table in one snapshot, each record once; return how many were appended.
+    """Append the batch's rows to an Iceberg table in one snapshot, each record once. Return the number of appended
+    rows.
 
-    `df` and `transform` are as those of `write_delta`. `table` is the table's identifier, `catalog` a catalog of
-    pyiceberg, or its name (`load_catalog`). The table exists; it is not partitioned, or by plain columns (`identity`).
+    `df` and `transform` are as for `write_delta`. `table` is the table's identifier. `catalog` is a catalog of
+    pyiceberg, or its name (`load_catalog`). The table must exist. It must not be partitioned, or only by plain columns
+    (`identity`).
 
-    UsageError, with nothing written, if the columns do not fit those of the table. Other writers may append meanwhile.
-    `rows_passed_over` and `rows_missing` warn as with `write_delta`. When snapshots expire, the newest that carries
-    ends must stay, or UsageError is raised.
+    Raises UsageError, with nothing written, if the columns do not fit the table. Other writers may append at the same
+    time. `rows_passed_over` and `rows_missing` warn as with `write_delta`. When snapshots expire, the newest one with
+    ends must stay; otherwise UsageError is raised.
     """
     check_batch(batch)
     found = _catalog(catalog)
@@ -69,9 +72,9 @@ def write_iceberg(
 
 
 def iceberg_ends(table: str, *, catalog: Any, branch: str = "main") -> Callable[[], Callable[[str], int | None]]:
-    """Return what `SparkConsumer(resume_from=...)` takes: how far `write_iceberg` has written this table.
+    """Return a value for `SparkConsumer(resume_from=...)`: how far `write_iceberg` has written this table.
 
-    A table that this sink has not written moves nothing. UsageError if the catalog has no such table.
+    A table that this sink has not written moves nothing. Raises UsageError if the catalog has no such table.
     """
     found = _catalog(catalog)
 
@@ -80,7 +83,7 @@ def iceberg_ends(table: str, *, catalog: Any, branch: str = "main") -> Callable[
             return _State(_loaded(found, table), branch).end
         except (UsageError, *MISTAKES):
             raise
-        except Exception as error:  # of the catalog, or of the way to it
+        except Exception as error:  # an error of the catalog, or of the connection to it
             raise UnavailableError(f"the table {table} cannot be read for its ends, try again: {error}") from error
 
     return read
@@ -95,10 +98,11 @@ def _catalog(given: Any) -> Any:
 
 
 def _loaded(catalog: Any, name: str) -> Any:
-    """Return the table as it is now. Whatever its properties say, a commit of it is tried once, and the columns that it
-    is partitioned by are measured: pyiceberg takes a file's partition from that.
+    """Return the table as it is now. Whatever its properties say, a commit is tried once, and the partition columns are
+    measured, since pyiceberg takes a file's partition from the measurements.
 
-    UsageError for format version 1, which does not number snapshots: nobody sees there that one has expired.
+    Raises UsageError for format version 1, which does not number snapshots: there it is impossible to see that one has
+    expired.
     """
     from pyiceberg.exceptions import NoSuchTableError
 
@@ -118,14 +122,14 @@ def _loaded(catalog: Any, name: str) -> Any:
 
 
 class _State:
-    """A `once.Snapshot`: a branch of the table."""
+    """A `once.Snapshot` of a branch of the table."""
 
     def __init__(self, table: Any, branch: str) -> None:
         self._table, self._branch = table, branch
         self._ends: dict[str, int] | None = None
 
     def end(self, name: str) -> int | None:
-        """Return the end in the newest summary of the branch that has any."""
+        """Return the end in the branch's newest summary that has ends."""
         if self._ends is None:
             self._ends = self._read_ends()
         return self._ends.get(name)
@@ -137,7 +141,7 @@ class _State:
         return {}
 
     def _summaries(self) -> Iterator[Mapping[str, str]]:
-        """Yield what the snapshots of the branch say of themselves, the newest first."""
+        """Yield the summaries of the branch's snapshots, newest first."""
         metadata = self._table.metadata
         reference = metadata.refs.get(self._branch)
         if reference is None and self._branch != "main":
@@ -159,18 +163,18 @@ class _State:
         return ".".join(self._table.name())
 
     def has(self, token: str) -> bool:
-        """Look into the last summaries."""
+        """Look for the token in the last summaries."""
         return any(each.get(TOKEN) == token for each in islice(self._summaries(), RECENT))
 
     def rules(self) -> object:
-        """Return which table it is, its columns, partitions, and folder."""
+        """Return the table's identity, its columns, partitions, and folder."""
         return self._table.metadata.table_uuid, self._table.schema(), self._table.spec(), self._location
 
     def write(self, rows: DataFrame) -> Collection[DataFile]:
-        """Write files of the table's columns."""
+        """Write files with the table's columns."""
         schema = self._table.schema()
         wanted = {
-            each.name: {"type": _type(each.field_type), "nullable": not each.required}  # as Spark has it
+            each.name: {"type": _type(each.field_type), "nullable": not each.required}  # in Spark's terms
             for each in schema.fields
         }
         given = fields_of(rows.schema.json())
@@ -203,7 +207,7 @@ class _State:
 
     @property
     def _location(self) -> str:
-        """The folder of the data files, as the table spells it."""
+        """The folder of the data files, as the table writes it."""
         return str(self._table.location()).rstrip("/") + "/data"
 
     def commit(self, files: Collection[DataFile], ends: Mapping[str, int], token: str) -> None:
@@ -221,12 +225,13 @@ class _State:
         change.commit_transaction()
 
     def unsure(self, error: Exception) -> bool:
-        """True for what a catalog, or the way to it, answers; each library underneath has errors of its own."""
+        """True for every answer of a catalog or of the connection to it. (The libraries underneath have errors of their
+        own.)"""
         return not isinstance(error, MISTAKES)
 
 
 def _type(kind: Any) -> Any:
-    """Return an Iceberg type as Spark spells it in JSON."""
+    """Return an Iceberg type in Spark's JSON form."""
     if kind.is_struct:
         fields = [{"name": each.name, "type": _type(each.field_type)} for each in kind.fields]
         return {"type": "struct", "fields": fields}

@@ -1,12 +1,12 @@
-"""Appends to a table that remembers, with each transaction, how far it has each partition.
+"""Appends to a table that records, with each transaction, how far it has each partition.
 
     read the table's ends ──► write the rows beyond them ──► commit files and new ends together, unless the ends moved
             ▲                                                        │
             └──────────── refused, or the answer was lost ───────────┘
 
-A writer that finds a partition's end at or beyond a range's end leaves that range out. Of a range that the table has in
-part it leaves out the rows that are there. So nothing is written twice by a batch that is repeated, split over several
-heirs or cut anew, nor by a program that slept. It needs no key: rows and ends are one transaction of the table.
+If a partition's end is at or beyond a range's end, the writer leaves the range out. If the table has a part of a range,
+the writer leaves out the rows that are there. So nothing is written twice, whether a batch is repeated, divided among
+several heirs or cut anew, or a program slept. No key is needed: rows and ends are one transaction of the table.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 KEY = ("topic", "partition", "offset")
-TRIES_MAX = 10  # writers of the same partitions at one time are few, and each costs one try
+TRIES_MAX = 10  # writers of the same partitions at the same time are few, and each costs one try
 AGAIN = (
     "If somebody set the group's offsets back, or a consumer did not announce, they are the same records. If the group "
     "was deleted, and its topic created again, they are lost to this table: give the sink another one"
@@ -37,7 +37,7 @@ class Snapshot(Protocol):
     """One version of a table."""
 
     def end(self, name: str) -> int | None:
-        """Return up to which offset the table has this partition (`partition_name`)."""
+        """Return the offset up to which the table has this partition (`partition_name`)."""
         ...
 
     def has(self, token: str) -> bool:
@@ -45,29 +45,30 @@ class Snapshot(Protocol):
         ...
 
     def rules(self) -> object:
-        """Return what files are written by; those of another snapshot with the same rules fit this one."""
+        """Return the rules for writing files. Files of a snapshot with the same rules also fit this one."""
         ...
 
     def write(self, rows: DataFrame) -> Collection[DataFile]:
-        """Write data files that no transaction names yet. UsageError if the rows do not fit the table; then nothing is
-        written."""
+        """Write data files that no transaction names yet. Raises UsageError if the rows do not fit the table; then
+        nothing is written."""
         ...
 
     def commit(self, files: Collection[DataFile], ends: Mapping[str, int], token: str) -> None:
-        """Add the files, and move the ends. Raises if another transaction has moved one of them since this snapshot."""
+        """Add the files, and move the ends. Raises an error if another transaction has moved one of them since this
+        snapshot."""
         ...
 
     def unsure(self, error: Exception) -> bool:
-        """True if a commit that failed so may have happened, or may be repeated on a newer snapshot."""
+        """True if a commit that failed with this error may have happened, or may be repeated on a newer snapshot."""
         ...
 
 
 class Missing(NamedTuple):
-    """The part of a batch that is not in the table; `firsts`: where it begins in each partition."""
+    """The part of a batch that is not in the table. `firsts` holds its beginning in each partition."""
 
     firsts: Mapping[TopicPartition, int]
     passed_over: tuple[str, ...]
-    skipped: tuple[str, ...]  # what lies between the table's end and the batch
+    skipped: tuple[str, ...]  # the offsets between the table's end and the batch
 
 
 def partition_name(group: str, each: OffsetRange) -> str:
@@ -83,7 +84,7 @@ def partition_name(group: str, each: OffsetRange) -> str:
 def append_once(
     df: DataFrame, batch: Batch, table: str, open_table: Callable[[], Snapshot], transform: Any = None
 ) -> int:
-    """Append what the table lacks of the batch, in one transaction; return how many rows that are."""
+    """Append the rows of the batch that the table lacks, in one transaction. Return their number."""
     check_batch(batch)
     if not batch.group:
         raise UsageError(
@@ -107,7 +108,7 @@ def _append(
     open_table: Callable[[], Snapshot],
     write: Callable[[Snapshot, Mapping[TopicPartition, int]], Collection[DataFile]],
 ) -> int:
-    """Append with `write`, which writes the rows from these offsets on."""
+    """Append with `write`, which writes the rows from the given offsets on."""
     token = uuid.uuid4().hex
     files: Collection[DataFile] = ()
     written: Mapping[TopicPartition, int] = {}
@@ -153,7 +154,8 @@ def missing_of(group: str, ranges: Iterable[OffsetRange], snapshot: Snapshot) ->
 def _wanted(
     df: DataFrame, ranges: Iterable[OffsetRange], firsts: Mapping[TopicPartition, int], transform: Any
 ) -> DataFrame:
-    """Return the rows from these offsets on, as they are written. A batch of which nothing is there is not filtered."""
+    """Return the rows from these offsets on, in the form in which they are written. If the table has nothing of the
+    batch, it is not filtered."""
     if any(firsts.get(each.topic_partition) != each.start for each in ranges):  # names of topics need no escapes
         lines = [
             f"(`topic` = '{each.topic}' AND `partition` = {each.partition} AND `offset` >= {first})"

@@ -12,7 +12,7 @@ URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def is_uri(place: str | Path) -> bool:
-    """Return True for a URI, False for a path; UsageError for a URI that has lost a slash: a `Path` takes one away.
+    """Return True for a URI, False for a path. Raises UsageError for a URI that lost a slash: a `Path` removes one.
 
     >>> is_uri("s3://lake/clicks"), is_uri("/data/clicks")
     (True, False)

@@ -1,4 +1,4 @@
-"""Names of files that hold one range each, and what is told of them."""
+"""Names of files that contain one range each, and their descriptions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Written(NamedTuple):
 
 
 def range_name(each: OffsetRange) -> str:
-    """Return `topic-partition-start-end`, with `.incarnation` behind it for a topic created again.
+    """Return `topic-partition-start-end`; for a topic that was created again, followed by `.incarnation`.
 
     >>> range_name(OffsetRange("clicks", 0, 100, 600)), range_name(OffsetRange("clicks", 0, 100, 600, incarnation=2))
     ('clicks-0-100-600', 'clicks-0-100-600.2')
@@ -50,7 +50,7 @@ def file_name(each: OffsetRange) -> str:
 
 
 def range_of(file: str) -> OffsetRange | None:
-    """Return the range that `file_name` gave this name, None for another name.
+    """Return the range for which `file_name` makes this name. None: it is another name.
 
     >>> range_of("a-b-0-100-600.2.parquet"), range_of("part-0.parquet")
     (OffsetRange(topic='a-b', partition=0, start=100, end=600, incarnation=2), None)
@@ -63,7 +63,7 @@ def range_of(file: str) -> OffsetRange | None:
 
 
 def tell_replaced(files: Collection[str], folder: object) -> None:
-    """Warn of files that a batch replaces though it is read for the first time: a crash cannot be the reason."""
+    """Warn of files that a batch replaces although it is read for the first time: a crash cannot be the reason."""
     if files:
         text = f"{len(files)} files in {folder} were there and are replaced, {min(files)} among them: {AGAIN}"
         log_event(logging.WARNING, "files_replaced", text, files=sorted(files))

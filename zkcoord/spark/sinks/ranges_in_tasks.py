@@ -1,10 +1,10 @@
 """Writes a file for each range in Spark's tasks, into any file system. This module runs in Spark's Python workers.
 
-A file is made in memory. Then it gets its name at once: in a store of objects it is put under its key, by one request
-or, if it is large, by the completion of its parts; elsewhere it is a draft, which the driver renames. A task that fails
-before has put nothing, and one that Spark runs twice puts the same key twice.
+A file is made in memory. Then it gets its name atomically. In an object store it is put under its key, by one request
+or, if it is large, by the completion of its parts. In other file systems it is a draft, which the driver renames. A
+task that fails before has put nothing, and a task that Spark runs twice puts the same key twice.
 
-Spark hands these functions over by value, with `files_in_tasks` and `stores`.
+Spark passes these functions by value, with `files_in_tasks` and `stores`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from pyarrow import fs
 from zkcoord.spark.sinks.files_in_tasks import ParquetRows, by_values
 from zkcoord.spark.sinks.stores import open_store
 
-FORMAT = "file string, rows bigint, replaced boolean, draft string"  # of each file; file: null if it is no range's
+# columns for each file; `file` is null if it belongs to no range
+FORMAT = "file string, rows bigint, replaced boolean, draft string"
 KEY = ("topic", "partition")
 Told = tuple[str | None, int, bool, str | None]
-PUTS_MAX = 8  # at a time, of a task with many small ranges
+PUTS_MAX = 8  # puts at the same time, for a task with many small ranges
 
 
 class _InMemory:
-    """A file that is not there yet."""
+    """A file that is not stored yet."""
 
     def __init__(self) -> None:
         self._buffer = pa.BufferOutputStream()
@@ -38,17 +39,17 @@ class _InMemory:
         self._rows.add(rows)
 
     def content(self) -> tuple[int, pa.Buffer]:
-        """End the file; return its number of rows, and its bytes."""
+        """End the file. Return its number of rows, and its bytes."""
         footer = self._rows.close()
         return footer.num_rows, self._buffer.getvalue()
 
 
 def write_ranges(plan: Mapping[str, Any], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the ranges of one task; return a row for each.
+    """Write the ranges of one task. Return a row for each.
 
-    `plan`: the folder's `uri`, and `options` for its store; `files`: topic -> partition -> the file of its range;
-    `draft`: the folder of drafts, and what a draft has behind the file's name, None where there are none; `look`: tell
-    whether a file was there before.
+    `plan` has the folder's `uri`, and the `options` for its store; `files`: topic -> partition -> the file of its
+    range; `draft`: the folder of drafts and the end of a draft's name, or None if there are no drafts; `look`: whether
+    to find out if a file existed before.
     """
     made: dict[tuple[str | None, ...], _InMemory] = {}
     for batch in batches:
@@ -71,7 +72,7 @@ def _put(store: fs.FileSystem, plan: Mapping[str, Any], made: tuple[str, int, pa
     file, rows, content = made
     there = plan["look"] and not _again() and store.get_file_info(file).type != fs.FileType.NotFound
     draft = None
-    if plan["draft"] is not None:  # of this attempt alone: Spark may run the task elsewhere at the same time
+    if plan["draft"] is not None:  # for this attempt only, since Spark may run the task elsewhere at the same time
         draft = f"{plan['draft'][0]}/{file}.{plan['draft'][1]}-{uuid.uuid4().hex[:8]}"
     with store.open_output_stream(draft or file) as sink:
         sink.write(content)
@@ -79,7 +80,7 @@ def _put(store: fs.FileSystem, plan: Mapping[str, Any], made: tuple[str, int, pa
 
 
 def _again() -> bool:
-    """True in a task that Spark runs again: what it finds it may have written itself."""
+    """True in a task that Spark runs again: files that it finds may be its own."""
     try:
         from pyspark import TaskContext
     except ImportError:

@@ -1,8 +1,9 @@
-"""Gives a draft the name of its file, where a file gets its name by a rename.
+"""Renames a draft to its file, in file systems where a file gets its name by a rename.
 
-HDFS lets a rename replace a file, at once, if it is asked to (`Options.Rename.OVERWRITE`). libhdfs cannot ask. So Arrow
-removes the old file first, and renames then. In between nobody sees the range; and a program that slept, and dies in
-between, has taken away its heir's file, which nobody writes again. So Hadoop's client in Spark's driver renames.
+HDFS lets a rename replace a file atomically if it is asked to (`Options.Rename.OVERWRITE`), but libhdfs cannot ask for
+that. So Arrow removes the old file first, and renames then. In between nobody sees the range. And a program that slept,
+and dies in between, has removed its heir's file, which nobody writes again. So Hadoop's client in Spark's driver does
+the rename.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
     from pyspark.sql import SparkSession
 
-WHO = ("user", "kerb_ticket")  # options: the driver's client is somebody else
+WHO = ("user", "kerb_ticket")  # options for which the driver's client would be another user
 
 
 def renamer(
@@ -25,7 +26,7 @@ def renamer(
 ) -> Callable[[str, str], object]:
     """Return a function that renames a draft to its file, both below `uri`, and replaces a file of that name.
 
-    At once, but by Arrow's two steps on HDFS through Spark Connect, or with options of `WHO`.
+    The rename is atomic, except by Arrow's two steps: on HDFS through Spark Connect, or with options in `WHO`.
     """
     if not of_hadoop(uri) or is_connect(spark) or any(name in options for name in WHO):
         by_arrow: Callable[[str, str], object] = store.move

@@ -1,4 +1,4 @@
-"""Spark's own writer, below a path that driver and executors share. It needs no Python worker."""
+"""Uses Spark's own writer below a path that driver and executors share. It needs no Python worker."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ if TYPE_CHECKING:
     from pyarrow.parquet import FileMetaData
     from pyspark.sql import DataFrame, Observation, SparkSession
 
-# Version 1 has only files of those attempts in the folder that Spark has taken, whatever the cluster's own setting is.
-# With 2 an attempt that is lost behind its end leaves files, and the next one may have other rows, or other names.
+# With version 1 the folder has only files of attempts that Spark has accepted, whatever the cluster's own setting is.
+# With version 2 an attempt that is lost after its end leaves files, and the next attempt may have other rows or names.
 WRITER_OPTIONS = {
     "mapreduce.fileoutputcommitter.algorithm.version": "1",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
 TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
-MICROSECONDS = "TIMESTAMP_MICROS"  # Spark's default is INT96, which has no statistics, and which Iceberg does not know
+# Spark's default is INT96, which has no statistics, and which Iceberg does not support
+MICROSECONDS = "TIMESTAMP_MICROS"
 
-FOOTERS_MAX = 8  # read at a time
-TOLD_TRIES, TOLD_WAIT_S = 500, 0.002  # a second, if Spark does not tell how many rows there were
+FOOTERS_MAX = 8  # footers read at the same time
+TOLD_TRIES, TOLD_WAIT_S = 500, 0.002  # one second, if Spark does not report the number of rows
 ROWS = re.compile(r"SQLPlanMetric\(number of output rows,(\d+),")
 
 _lock = threading.Lock()
@@ -39,11 +40,11 @@ _holders: WeakKeyDictionary[SparkSession, tuple[int, str]] = WeakKeyDictionary()
 
 
 def write_drafts(rows: DataFrame, drafts: Path, split: Sequence[str] = ()) -> dict[Path, FileMetaData]:
-    """Write the rows as Parquet files below `drafts`, which nobody else writes to; return the files, sorted, with their
+    """Write the rows as Parquet files below `drafts`, to which nobody else writes. Return the files, sorted, with their
     footers.
 
-    `split`: columns that are not written; each of their values has a folder (`NAME=VALUE`). UsageError if the driver
-    does not see all rows that the executors wrote.
+    `split`: columns that are not written; each of their values has a folder (`NAME=VALUE`). Raises UsageError if the
+    driver does not see all rows that the executors wrote.
     """
     with counted(rows) as (rows, count):
         writer = rows.write.mode("overwrite").options(**WRITER_OPTIONS)
@@ -61,7 +62,7 @@ def write_drafts(rows: DataFrame, drafts: Path, split: Sequence[str] = ()) -> di
 
 
 def footers_of(folder: Path, below: str = "") -> dict[Path, FileMetaData]:
-    """Return the Parquet files in a folder, or in those within it that match `below`; sorted, with their footers."""
+    """Return the Parquet files in a folder, or in its subfolders that match `below`, sorted, with their footers."""
     from pyarrow import parquet
 
     files = sorted(folder.glob(f"{below}*.parquet"))
@@ -71,10 +72,10 @@ def footers_of(folder: Path, below: str = "") -> dict[Path, FileMetaData]:
 
 @contextmanager
 def counted(rows: DataFrame) -> Iterator[tuple[DataFrame, Callable[[], int | None]]]:
-    """Return the rows, and what tells how many were written in this block; None if Spark does not tell.
+    """Return the rows, and a function that returns how many were written in this block; None if Spark does not tell.
 
-    In a classic session it is what Spark's writer itself counts. A remote session observes the rows, which takes some
-    7 % of a large batch's time.
+    In a classic session Spark's writer counts the rows. A remote session observes them, which takes about 7 % of a
+    large batch's time.
     """
     session = rows.sparkSession
     if is_connect(session):
@@ -97,11 +98,12 @@ def _observed(seen: Observation) -> int | None:
 
 
 def _written(session: SparkSession, tag: str) -> int | None:
-    """Return what the writer of these jobs has counted. Spark hears of it a little after the write has returned."""
+    """Return the count of these jobs' writer. Spark reports it shortly after the write has returned."""
     context: Any = session.sparkContext._jsc.sc()  # type: ignore[union-attr,unused-ignore]
     queries: Any = session._jsparkSession.sharedState().statusStore()
     for _ in range(TOLD_TRIES):
-        with suppress(Exception):  # what it has not heard of, it does not find; another Spark may have other insides
+        # it raises while the count is not reported; another Spark version may have other internals
+        with suppress(Exception):
             job = max(context.statusTracker().getJobIdsForTag(tag))
             query = context.statusStore().jobWithAssociatedSql(job)._2().get()
             writer = queries.planGraph(query).allNodes().head().metrics().mkString("\n")
@@ -117,9 +119,9 @@ def _written(session: SparkSession, tag: str) -> int | None:
 
 @contextmanager
 def times_in_microseconds(rows: DataFrame) -> Iterator[None]:
-    """Let the session write timestamps as tables have them; afterwards it is as it was.
+    """Let the session write timestamps as tables have them. Afterwards the setting is restored.
 
-    Writers of one session at the same time share the setting.
+    Concurrent writers of one session share the setting.
     """
     if '"timestamp"' not in rows.schema.json():
         yield

@@ -3,12 +3,12 @@
     keyed      the table's key is (topic, partition, offset); a row that is there already is left, or replaced
     offsets    a second table has the next offset of each partition; rows and offsets are one transaction
 
-The column `incarnation`, of the keyed table or of the table of offsets, tells a topic that was created again from the
-one before (`OffsetRange`). A table without it holds the first one only.
+The column `incarnation`, in the keyed table or in the table of offsets, distinguishes a topic that was created again
+from the earlier one (`OffsetRange`). A table without it can hold only the first one.
 
-A batch is one transaction of one connection, in the driver program, and the rows stream through it; or each range is
-one, in a task (`sql_tasks`). (Spark's JDBC writer has a transaction for each task, only appends, and a task that Spark
-repeats appends twice: it can give neither.)
+A batch is one transaction of one connection in the driver program, through which the rows stream. With `sql_tasks` each
+range is a transaction, in a task. (Spark's JDBC writer cannot do either: it has a transaction for each task, only
+appends, and appends twice when Spark repeats a task.)
 """
 
 from __future__ import annotations
@@ -47,30 +47,32 @@ def write_sql(
     quote: str = '"',
     tasks: int = 0,
 ) -> int:
-    """Write the batch's rows into `table` in one transaction, or in `tasks`; return how many were sent.
+    """Write the batch's rows into `table`, in one transaction or in `tasks`. Return the number of rows sent.
 
-    `df` has the columns topic, partition and offset; all its columns are written, in their order. `connect` makes a
+    `df` has the columns topic, partition and offset. All its columns are written, in their order. `connect` opens a
     connection (DB-API 2.0) that does not commit by itself; it is closed afterwards.
 
-    Without `offsets_table` the table has the key (topic, partition, offset), and rows that exist stay as they are. With
-    `offsets_table` no key is needed: that table has topic, partition (its key) and next_offset, moves in the same
-    transaction, and tells which rows were written before. It belongs to `table` alone, and to one group.
+    Without `offsets_table` the table must have the key (topic, partition, offset), and existing rows stay as they are.
+    With `offsets_table` no key is needed: that table has topic, partition (its key) and next_offset, is updated in the
+    same transaction, and shows which rows were written before. It belongs only to `table`, and to one group.
 
-    The keyed table, or `offsets_table`, also has the column `incarnation`, a whole number, which is filled here; in the
-    keyed table it belongs to the key. A table of an earlier release without it serves until a topic is created again.
+    The keyed table, or `offsets_table`, also has the column `incarnation`, a whole number, which this function fills.
+    In the keyed table it belongs to the key. A table of an earlier release without it can be used until a topic is
+    created again.
 
-    `statement` replaces the insertion, for example by an upsert in your database's words. Its parameters are the
-    columns, with `incarnation` last if the keyed table has it. `placeholder` is the driver's: "?", "%s", ":{}" (the
-    number comes in the braces). `quote` stands around names of columns; for MySQL it is "`".
+    `statement` replaces the insertion, for example by your database's upsert. Its parameters are the columns, with
+    `incarnation` last if the keyed table has it. `placeholder` is the driver's: "?", "%s", ":{}" (the number replaces
+    the braces). `quote` is put around names of columns; for MySQL it is "`".
 
-    With `tasks`, so many tasks write at once, each over a connection of its own, and each range is a transaction.
-    `connect` goes to the workers: they need the database's driver. A time comes there with its zone, bytes as `bytes`.
+    With `tasks`, that many tasks write at once, each over a connection of its own, and each range is a transaction.
+    `connect` is passed to the workers, which need the database's driver. There a time has its zone, and bytes are
+    `bytes`.
 
-    A writer that another one of the same rows overtakes (IntegrityError, a serialization failure, a deadlock) tries
-    again, and finds them written. UsageError for missing columns, and for an earlier incarnation of a topic than the
-    table has. UnavailableError if others write the same partitions all the time. An error of the driver is raised with
-    nothing written of its transaction. `rows_passed_over` warns of rows that exist though the batch brings them for the
-    first time.
+    If another writer of the same rows is faster (IntegrityError, a serialization failure, a deadlock), this writer
+    tries again, and finds them written. Raises UsageError for missing columns, and for an earlier incarnation of a
+    topic than the table has. Raises UnavailableError if others keep writing the same partitions. An error of the driver
+    is raised, with nothing written of its transaction. `rows_passed_over` warns of rows that exist although the batch
+    brings them for the first time.
     """
     check_batch(batch)
     given_number("tasks", tasks)
@@ -109,8 +111,8 @@ def _has_incarnations(connection: Any, table: str) -> bool:
 
 
 def _refuse_later(batch: Batch, table: str, offsets_table: str | None) -> None:
-    """UsageError for a topic that may have been created again: this table cannot tell its offsets from the earlier
-    ones."""
+    """Raises UsageError for a topic that may have been created again: this table cannot distinguish its offsets from
+    the earlier ones."""
     where = offsets_table or table
     for each in filter(is_later, batch.ranges):
         key = "" if offsets_table else " Then make (topic, incarnation, partition, offset) its key."

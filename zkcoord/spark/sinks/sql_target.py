@@ -1,4 +1,4 @@
-"""One transaction of `write_sql`: the statements, offsets, rows. Runs in the driver or in a task."""
+"""One transaction of `write_sql`: the statements, offsets and rows. It runs in the driver or in a task."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from zkcoord.spark.ranges import Batch, OffsetRange, same_topic
 KEY = ("topic", "partition", "offset")
 NEXT = "next_offset"
 INCARNATION = "incarnation"
-CHUNK_ROWS = 1_000  # of one `executemany`
-RACES_MAX = 10  # of a transaction: a straggler overtakes it once or twice, not so often
-TRIES_MAX = 5  # of a transaction whose rows a straggler writes at the same moment; each reads the rows anew
-CONFLICTS = ("23505", "40001", "40P01")  # SQLSTATE: a key that is there, a serialization failure, a deadlock
+CHUNK_ROWS = 1_000  # rows in one `executemany`
+RACES_MAX = 10  # attempts of a transaction: a straggler is faster once or twice, not so often
+TRIES_MAX = 5  # attempts of a transaction whose rows a straggler writes at the same time; each reads the rows again
+CONFLICTS = ("23505", "40001", "40P01")  # SQLSTATE: an existing key, a serialization failure, a deadlock
 
 
 class RowSource(Protocol):
-    """What is read of a DataFrame."""
+    """The methods of a DataFrame that are used here."""
 
     @property
     def columns(self) -> list[str]:
@@ -29,13 +29,13 @@ class RowSource(Protocol):
         ...
 
     def toLocalIterator(self) -> Iterator[Any]:
-        """Its rows, from the beginning with each call."""
+        """Its rows, from the beginning at each call."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The table to write to. `numbered`: the keyed table, or that of the offsets, has the column `incarnation`."""
+    """The table to write to. `numbered`: the keyed table, or the table of offsets, has the column `incarnation`."""
 
     words: Words
     table: str
@@ -44,9 +44,10 @@ class Target:
     numbered: bool
 
     def write_at_once(self, connection: Any, df: RowSource, batch: Batch) -> tuple[int, str]:
-        """Write in one transaction, again when another writer of the same rows comes in between; as `write`.
+        """Write in one transaction, and repeat it if another writer of the same rows comes in between. Returns the
+        result of `write`.
 
-        An error leaves nothing written.
+        After an error nothing is written.
         """
         for left in reversed(range(TRIES_MAX)):
             try:
@@ -61,7 +62,7 @@ class Target:
         raise InvariantError("every try returns or raises")
 
     def write(self, connection: Any, df: RowSource, batch: Batch) -> tuple[int, str]:
-        """Send the rows and move the offsets; return how many were sent, and which existed already, if known."""
+        """Send the rows, and move the offsets. Return how many rows were sent, and which existed already, if known."""
         if self.offsets_table is not None:
             taken = _taken(connection, self.words, self.offsets_table, batch.ranges, numbered=self.numbered)
             insertion = self.statement or self.words.insert(self.table, df.columns)
@@ -80,7 +81,8 @@ class Target:
 
 
 def _overtaken(error: BaseException) -> bool:
-    """True if another writer of the same rows may be the reason. Some drivers tell only IntegrityError (DB-API 2.0)."""
+    """True if another writer of the same rows may be the reason. Some drivers report only IntegrityError (DB-API
+    2.0)."""
     state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
     if state is not None:
         return state in CONFLICTS
@@ -88,7 +90,7 @@ def _overtaken(error: BaseException) -> bool:
 
 
 class Words:
-    """Statements, as ANSI SQL has them.
+    """Statements in ANSI SQL.
 
     >>> Words("?", '"').insert("clicks", ["topic", "n"])
     'INSERT INTO clicks ("topic", "n") VALUES (?, ?)'
@@ -105,7 +107,7 @@ class Words:
         return f"INSERT INTO {table} ({self._names(columns)}) VALUES ({self._marks(1, len(columns))})"
 
     def insert_missing(self, table: str, columns: Sequence[str], key: Sequence[str]) -> str:
-        """Insert a row unless its key exists. Parameters: its columns, and its key again."""
+        """Insert a row unless its key exists. Parameters: its columns, then its key."""
         count = len(columns)
         return (
             f"INSERT INTO {table} ({self._names(columns)}) SELECT {self._marks(1, count)} "
@@ -138,17 +140,17 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """Partitions to write, with the first offset of each; and, for people, what is not written and why."""
+    """The partitions to write, with the first offset of each; and, for people, what is not written and why."""
 
     firsts: dict[TopicPartition, int]
     passed_over: tuple[str, ...]
 
 
 def _taken(connection: Any, words: Words, table: str, ranges: Sequence[OffsetRange], *, numbered: bool) -> _Taken:
-    """Move the offsets over these ranges and lock their rows; return what to write, and from where on.
+    """Move the offsets over these ranges and lock their rows. Return what to write, with the first offsets.
 
-    Another writer of the same partitions (a program that slept, and was replaced) either came first, which is seen
-    here, or waits for this transaction and then finds nothing left to write.
+    If another writer of the same partitions (a program that slept, and was replaced) came first, that is detected here.
+    If not, it waits for this transaction, and then finds nothing left to write.
     """
     in_order = sorted(ranges)  # two writers lock the same rows in the same order
     for _ in range(RACES_MAX):
@@ -165,7 +167,7 @@ def _taken(connection: Any, words: Words, table: str, ranges: Sequence[OffsetRan
 
 
 def _move_all(cursor: Any, words: Words, table: str, ranges: Sequence[OffsetRange], *, numbered: bool) -> _Taken | None:
-    """Try once; None when another writer came in between."""
+    """Try once. None: another writer came in between."""
     columns = (NEXT, INCARNATION) if numbered else (NEXT,)
     firsts: dict[TopicPartition, int] = {}
     passed_over = []
@@ -211,8 +213,8 @@ def _rows(
 ) -> Iterator[tuple[Any, ...]]:
     """Yield the rows to write, one Spark task after the other.
 
-    With `numbers` a row's columns are followed by the number of its partition; then the values at the places `repeated`
-    come once more.
+    With `numbers` a row's columns are followed by the number of its partition; then the values at the indices
+    `repeated` follow once more.
     """
     topic, partition, offset = (df.columns.index(name) for name in KEY)
     for row in df.toLocalIterator():
@@ -224,7 +226,7 @@ def _rows(
 
 
 def _send(connection: Any, insertion: str, rows: Iterator[tuple[Any, ...]]) -> tuple[int, int | None]:
-    """Send the rows; return how many, and how many the database has taken (None if its driver does not tell)."""
+    """Send the rows. Return their number, and how many the database has accepted (None if its driver does not tell)."""
     cursor = connection.cursor()
     sent = 0
     changed: int | None = 0

@@ -1,12 +1,12 @@
-"""`write_sql` from the tasks: each writes its ranges, one transaction for each, over a connection of its own.
+"""`write_sql` in tasks: each task writes its ranges, one transaction for each, over a connection of its own.
 
     driver: the rows of a partition to one task (a shuffle) ──► task: the range's line of the offsets, its rows; commit
     driver: the lines of ranges without a row  ◄── how many rows each range was, or why it was refused
 
-A transaction holds all rows of its range, since the shuffle brings them together wherever they were. So a range whose
-line was moved is whole, and a task that Spark repeats finds it written.
+A transaction contains all rows of its range, since the shuffle collects them. So a range whose line was moved is
+complete, and a task that Spark repeats finds it written.
 
-Tasks are handed these functions by value: workers need pyarrow and the database's driver, not zkcoord.
+These functions are passed to tasks by value: workers need pyarrow and the database's driver, but not zkcoord.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 OUTCOME = "topic string, partition int, sent bigint, passed_over string, refused string, why string"
-REFUSALS = {"UsageError": UsageError, "UnavailableError": UnavailableError}  # told, since Spark would only try again
-TRIED = 40  # numbers for each task, to find one whose hash is the task's
+# returned instead of raised, since Spark would only repeat the task
+REFUSALS = {"UsageError": UsageError, "UnavailableError": UnavailableError}
+TRIED = 40  # numbers tried for each task, to find one whose hash leads to the task
 
 
 def write_in_tasks(
     target: Target, connection: Any, df: DataFrame, batch: Batch, *, connect: Callable[[], Any], tasks: int
 ) -> tuple[int, str]:
-    """Write as `Target.write`, in so many tasks. `connection` is the driver's own, for ranges without a row."""
+    """Write like `Target.write`, in `tasks` tasks. `connection` is the driver's own, for ranges without a row."""
     write = by_value(partial(write_ranges, target, batch, connect, tuple(df.columns)), *ours())
     together = _together(df, batch, tasks).sortWithinPartitions(*sql_target.KEY)
     found = together.mapInArrow(write, OUTCOME).collect()
@@ -64,12 +65,12 @@ def ours() -> tuple[ModuleType, ...]:
 def write_ranges(
     target: Target, batch: Batch, connect: Callable[[], Any], columns: Sequence[str], batches: Iterator[Any]
 ) -> Iterator[Any]:
-    """Write the ranges of a task's rows, which are sorted by partition. Runs in a task."""
+    """Write the ranges of a task's rows, which are sorted by partition. It runs in a task."""
     import pyarrow as pa
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    again = context is not None and context.attemptNumber() > 0  # what it finds written it may have written itself
+    again = context is not None and context.attemptNumber() > 0  # rows that it finds written may be its own
     ranges = {each.topic_partition: each for each in batch.ranges}
     outcomes: list[dict[str, Any]] = []
     with closing(connect()) as connection:
@@ -94,7 +95,8 @@ def write_ranges(
 
 
 def by_partition(batches: Iterable[Any]) -> Iterator[tuple[TopicPartition, Sequence[Any]]]:
-    """Return each partition with its rows, as Arrow batches. They come sorted, so that one partition is kept."""
+    """Return each partition with its rows, as Arrow batches. The rows are sorted, so only one partition is kept in
+    memory."""
     import pyarrow.compute as pc
 
     kept: list[Any] = []
@@ -117,14 +119,14 @@ def by_partition(batches: Iterable[Any]) -> Iterator[tuple[TopicPartition, Seque
 
 
 def _equal(column: Any, value: Any) -> Any:
-    """Compare as one does who groups: a null equals a null."""
+    """Compare as grouping does: a null equals a null."""
     import pyarrow.compute as pc
 
     return pc.is_null(column) if value is None else pc.fill_null(pc.equal(column, value), False)
 
 
 class Rows:
-    """`RowSource` over Arrow batches."""
+    """A `RowSource` on Arrow batches."""
 
     def __init__(self, columns: Sequence[str], batches: Sequence[Any]) -> None:
         self.columns = list(columns)
@@ -137,7 +139,7 @@ class Rows:
 
 
 def _together(df: DataFrame, batch: Batch, tasks: int) -> DataFrame:
-    """Return the rows with those of each partition in one task, and large ranges spread over all tasks."""
+    """Return the rows such that those of each partition are in one task, with large ranges spread over all tasks."""
     from pyspark.sql import functions as f
 
     salts = _salts(df.sparkSession, tasks)
@@ -150,7 +152,7 @@ def _together(df: DataFrame, batch: Batch, tasks: int) -> DataFrame:
 
 
 def _salts(spark: SparkSession, tasks: int) -> Sequence[int]:
-    """Return, for each task, a number that Spark's hash sends there. Asked once for each number of tasks."""
+    """Return, for each task, a number that Spark's hash sends to it. Spark is asked once for each number of tasks."""
     if tasks not in _known_salts:
         tried = spark.range(TRIED * tasks).selectExpr("id", f"pmod(hash(id), {tasks}) AS task")
         found = dict(tried.groupBy("task").min("id").collect())

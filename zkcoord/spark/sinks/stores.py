@@ -1,6 +1,6 @@
-"""Opens the file system that a URI names, with Arrow. This module runs in the driver and in Spark's Python workers.
+"""Opens the file system of a URI with Arrow. This module runs in the driver and in Spark's Python workers.
 
-Spark hands these functions over by value, so this module stands alone.
+Spark passes these functions by value, so this module imports no other module of zkcoord.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ SYSTEMS = {  # scheme -> Arrow's class
     "viewfs": "HadoopFileSystem",
     "file": "LocalFileSystem",
 }
-WITH_RENAMES = ("HadoopFileSystem", "LocalFileSystem")  # a file that is being written is seen there
+WITH_RENAMES = ("HadoopFileSystem", "LocalFileSystem")  # in these, readers see a file while it is being written
 NAMENODE_PORT = 8020
-S3_TRIES = 10  # with growing pauses: about a minute of 503
-LACKING = "lacks the library of this file system"  # how the driver recognises it in a Java trace
+S3_TRIES = 10  # attempts with growing pauses: about a minute of answers 503
+LACKING = "lacks the library of this file system"  # the driver recognises it in a Java trace
 REASONS = {
     "HadoopFileSystem": "libhdfs, which comes with Hadoop: set HADOOP_HOME, JAVA_HOME and CLASSPATH="
     "$(hadoop classpath --glob)",
@@ -35,7 +35,7 @@ BUILT_WITHOUT = "this build of pyarrow has no {}: install pyarrow from PyPI, or 
 
 
 def renames(uri: str) -> bool:
-    """True for a file system where a file gets its name by a rename; False for a store of objects."""
+    """True for a file system where a file gets its name by a rename. False for an object store."""
     return _system(uri) in WITH_RENAMES
 
 
@@ -45,14 +45,15 @@ def of_hadoop(uri: str) -> bool:
 
 
 def _system(uri: str) -> str | None:
-    """The name of Arrow's class; None for a scheme that is not known."""
+    """The name of Arrow's class. None: the scheme is unknown."""
     return SYSTEMS.get(urlsplit(uri).scheme.lower())
 
 
 def open_store(uri: str, options: Mapping[str, Any]) -> fs.FileSystem:
     """Return a file system whose root is this folder. `options` are arguments of Arrow's class.
 
-    ValueError for a URI or options that it does not take; RuntimeError (LACKING) if its library is not there.
+    Raises ValueError for a URI or options that it does not accept, and RuntimeError (LACKING) if its library is
+    missing.
     """
     parts = urlsplit(uri)
     name = _system(uri)
@@ -66,7 +67,7 @@ def open_store(uri: str, options: Mapping[str, Any]) -> fs.FileSystem:
     arguments: tuple[Any, ...] = ()
     if name == "S3FileSystem":
         tries = fs.AwsStandardS3RetryStrategy(max_attempts=S3_TRIES)
-        given = {"allow_delayed_open": True, "retry_strategy": tries, **given}  # a small file is one request
+        given = {"allow_delayed_open": True, "retry_strategy": tries, **given}  # so that a small file is one request
     elif name == "AzureFileSystem":
         container, at, host = parts.netloc.rpartition("@")  # abfss://container@account.dfs.core.windows.net/folder
         if at:

@@ -1,5 +1,5 @@
-"""Finds the ranges of a batch of a `format("zkcoord")` query. Spark tells only a number; the query's checkpoint has the
-rest."""
+"""Finds the ranges of a batch of a `format("zkcoord")` query. Spark passes only a number; the query's checkpoint has
+the ranges."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def stream_batch(spark: SparkSession, checkpoint: str | Path, number: int) -> Batch:
-    """Return the batch that `foreachBatch` was called with, for sinks that key by ranges.
+    """Return the batch with which `foreachBatch` was called, for sinks that key by ranges.
 
-    `checkpoint` is the query's `checkpointLocation`, any path that Spark reads (from `foreachBatch`'s DataFrame:
-    `df.sparkSession`). `seq` is `number`. UsageError when the query has not exactly one source of this kind, or Spark
-    has forgotten the batch (`spark.sql.streaming.minBatchesToRetain`, 100).
+    `checkpoint` is the query's `checkpointLocation`, any path that Spark can read (in `foreachBatch`, use
+    `df.sparkSession`). `seq` is `number`. Raises UsageError if the query does not have exactly one source of this kind,
+    or if Spark has forgotten the batch (`spark.sql.streaming.minBatchesToRetain`, 100).
     """
     end = _offset(spark, checkpoint, number)
     start = _offset(spark, checkpoint, number - 1) if number > 0 else EMPTY
@@ -36,7 +36,7 @@ def stream_batch(spark: SparkSession, checkpoint: str | Path, number: int) -> Ba
 
 
 def _offset(spark: SparkSession, checkpoint: str | Path, number: int) -> Offset:
-    """Read Spark's file of a batch: its format's version, the query's settings, and a line for each source."""
+    """Read Spark's file of a batch: the version of its format, the query's settings, and a line for each source."""
     path = f"{str(checkpoint).rstrip('/')}/offsets/{number}"
     try:
         row = spark.read.text(path, wholetext=True).first()

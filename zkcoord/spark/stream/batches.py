@@ -1,9 +1,9 @@
-"""A stream whose rows are ranges: each batch is read as the driver loop reads it, with Spark's Kafka connector.
+"""A stream whose rows are ranges: each batch is read as in the driver loop, with Spark's Kafka connector.
 
     rows = spark.readStream.format("zkcoord").option("rows", "ranges")....load()
     rows.writeStream.foreachBatch(batches(process)).start()
 
-The ranges are taken from the running query's plan: no task reads them.
+The ranges are taken from the running query's plan, so no task reads them.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 QUERY_ID = "sql.streaming.queryId"
 RANGE = ("topic", "partition", "from_offset", "until_offset", "incarnation")
 COLUMNS = (*RANGE, "group_id", "generation", "replayed", "reader")
-PLAIN = ("Project", "MicroBatchScan")  # nodes of a plan that hand the source's rows on
+PLAIN = ("Project", "MicroBatchScan")  # nodes of a plan that pass the source's rows on unchanged
 Row = Sequence[Any]  # values of COLUMNS
 
 
 def batches(process: Process) -> Callable[[DataFrame, int], None]:
     """Return a function for `foreachBatch` of a query with the option `rows=ranges`: it calls `process(df, batch)`.
 
-    `df` has the records of the batch's ranges in the columns of Spark's own Kafka source, `batch.seq` is the number
-    that Spark gave. A batch without ranges (their records are gone, and `failOnDataLoss` is false) is passed over.
+    `df` has the records of the batch's ranges, with the columns of Spark's own Kafka source. `batch.seq` is Spark's
+    number. A batch without ranges (their records are gone, and `failOnDataLoss` is false) is skipped.
 
-    Raises UsageError for a DataFrame that is not as the source made it (a filter, too, is refused), without the
+    Raises UsageError for a DataFrame that is not exactly as the source made it (a filter is refused, too), without the
     connector, and through Spark Connect.
     """
     if not callable(process):
@@ -66,7 +66,7 @@ def batches(process: Process) -> Callable[[DataFrame, int], None]:
 
 
 def batch_of(rows: Sequence[Row], number: int) -> Batch:
-    """Return the batch that these rows tell.
+    """Return the batch that these rows describe.
 
     >>> batch_of([("t", 1, 5, 9, 1, "etl", 7, False, "{}")], 3).ranges
     (OffsetRange(topic='t', partition=1, start=5, end=9, incarnation=1),)
@@ -77,7 +77,7 @@ def batch_of(rows: Sequence[Row], number: int) -> Batch:
 
 
 def _check_rows(df: DataFrame) -> None:
-    """UsageError for rows that are not ranges, and through Spark Connect."""
+    """Raises UsageError for rows that are not ranges, and through Spark Connect."""
     if tuple(df.columns) != COLUMNS:
         raise UsageError(
             f"the batch has the columns {', '.join(df.columns)}, and not those of ranges: give the query "
@@ -91,7 +91,8 @@ def _check_rows(df: DataFrame) -> None:
 
 
 class _Run:
-    """One run of a query, with a session of its own. What is the same in all its batches is asked of Java once."""
+    """One run of a query, which has a session of its own. Values that are the same for all its batches are requested
+    from Java once."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -100,14 +101,14 @@ class _Run:
         self._reader: tuple[Mapping[str, str], KafkaReader] | None = None
 
     def has(self, spark: SparkSession) -> bool:
-        """True for this run's session, which Spark wraps anew for each batch."""
+        """True for this run's session, for which Spark makes a new Python object in each batch."""
         return bool(self._spark._jsparkSession == spark._jsparkSession)
 
     def planned(self) -> tuple[Sequence[Row], Mapping[str, str]]:
-        """Take the rows from the batch's plan, and the credentials of the reader, which are in none of them.
+        """Take the rows from the batch's plan, together with the reader's credentials, which are in none of the rows.
 
-        No task runs, no Python worker. Spark counts the offsets as rows. UsageError for a query that does not hand its
-        rows on as they are; its first batch tells, since all are planned alike.
+        No task and no Python worker runs. Spark counts the offsets as rows. Raises UsageError for a query that does not
+        pass its rows on unchanged; its first batch shows that, since all batches are planned alike.
         """
         from pyspark import cloudpickle
 
@@ -133,14 +134,14 @@ class _Run:
 
 
 def _running(spark: SparkSession) -> Any:
-    """Return the query that runs on this thread, as Java knows it."""
+    """Return Java's object for the query that runs on this thread."""
     context: Any = spark.sparkContext
     number = context._jvm.java.util.UUID.fromString(context.getLocalProperty(QUERY_ID))
     return spark._jsparkSession.sharedState().activeStreamingQueries().get(number)
 
 
 def _check_plan(plan: Any, scan: Any) -> None:
-    """UsageError if the query does anything between its source and `foreachBatch`, which would be passed over."""
+    """Raises UsageError if the query does anything between its source and `foreachBatch`, since it would be ignored."""
     nodes = [re.sub(r"^[\W\d]*", "", line) for line in plan.toString().splitlines()]
     other = [each for each in nodes if each and not each.startswith(PLAIN)]
     if not other and plan.output().mkString() == scan.output().mkString():

@@ -1,8 +1,8 @@
-"""The streaming source as Spark sees it. Runs in Spark's Python processes, for planning and for reading.
+"""The streaming source's classes for Spark. They run in Spark's Python processes, for planning and for reading.
 
-Spark hands it over by value, as `zkcoord.spark.readers.python`, which it reads with. A worker that reads needs
-confluent-kafka and pyarrow, not zkcoord, so `read` uses nothing but these two modules. The process that plans (a child
-of the JVM, beside the driver) imports zkcoord inside its methods.
+Spark passes this module by value, together with `zkcoord.spark.readers.python`, which it uses for reading. A worker
+that reads needs confluent-kafka and pyarrow, but not zkcoord, so `read` uses only these two modules. The process that
+plans (a child of the JVM, next to the driver) imports zkcoord inside its methods.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ try:
 except ImportError:  # before Spark 4.2, a source is not told that its query shall end
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """A stand-in that Spark does not know."""
+        """A stand-in for older Spark versions, which ignore it."""
 
 
 FORMAT = "zkcoord"
@@ -35,7 +35,7 @@ class StreamSource(DataSource):  # type: ignore[misc]
 
     @classmethod
     def name(cls) -> str:
-        """As Spark asks for it."""
+        """Spark calls it."""
         return FORMAT
 
     def schema(self) -> str:
@@ -46,18 +46,18 @@ class StreamSource(DataSource):  # type: ignore[misc]
         return RANGES_SCHEMA if chosen.ranges else SCHEMA + (HEADERS if chosen.options.include_headers else "")
 
     def streamReader(self, schema: Any) -> StreamReader:
-        """As Spark asks for it."""
+        """Spark calls it."""
         from zkcoord.spark.stream.options import plan_of
 
         return StreamReader(dict(self.options), plan_of(self.options))
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """Spark makes several. One of them plans, and is a member of the group while the query runs; the others only
-    `read`."""
+    """Spark makes several objects. One of them plans, and is a member of the group while the query runs. The others
+    only `read`."""
 
     def __init__(self, options: Mapping[str, str], plan: Mapping[str, Any]) -> None:
-        """Keeps values only: Spark sends it to the workers."""
+        """Stores only values, since Spark sends the object to the workers."""
         self._options = options
         self._plan = plan
         self._source: Any = None
@@ -72,18 +72,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return self._source
 
     def initialOffset(self) -> Mapping[str, Any]:
-        """Return the empty offset: the group says where to begin."""
+        """Return the empty offset: the group's offsets say where to begin."""
         from zkcoord.spark.stream.offsets import EMPTY
 
         return EMPTY
 
     def latestOffset(self, start: Any = None, limit: Any = None) -> Mapping[str, Any]:
-        """Plan the next batch. Spark before 4.2 gives no argument; `maxOffsetsPerTrigger` is the limit."""
+        """Plan the next batch. Spark before 4.2 passes no argument. `maxOffsetsPerTrigger` is the limit."""
         found: Mapping[str, Any] = self._planning().latest(start)
         return found
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Make the query end with what is there now."""
+        """Make the query end with the present records."""
         self._planning().end_at_present()
 
     def reportLatestOffset(self) -> Mapping[str, Any] | None:
@@ -92,10 +92,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return found
 
     def partitions(self, start: Any, end: Any) -> Sequence[InputPartition]:
-        """Return one task for each range, several for a large one, one for several small ones.
+        """Return one task for each range, several for a large range, and one for several small ones.
 
-        Or one of `Told`, if rows are ranges: the driver takes it from the plan, and then no task runs. (The class is
-        PySpark's own, since one of ours would go there by value, with all of this module.)
+        If rows are ranges, return one partition with `Told`: the driver takes it from the plan, and no task runs. (The
+        class is PySpark's own, since a class of zkcoord would be passed by value, with all of this module.)
         """
         tasks = self._planning().tasks(start, end)
         if "secrets" not in self._plan:
@@ -106,7 +106,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return [InputPartition({"rows": rows, "secrets": self._plan["secrets"]})] if rows else []
 
     def read(self, partition: Any) -> Iterator[Any]:
-        """Read the records of one task, or the rows."""
+        """Read the records of one task, or the rows with ranges."""
         return iter(partition.value["rows"]) if "secrets" in self._plan else read_in_worker(self._plan, partition)
 
     def commit(self, end: Any) -> None:

@@ -1,9 +1,10 @@
-"""Between the driver loop's thread, which plans and commits, and Spark's, which asks for offsets: one batch at a time.
+"""Passes one batch at a time between the driver loop's thread, which plans and commits, and Spark's thread, which asks
+for offsets.
 
     loop: await_turn ──► plan ──► process ═══════ waits ═══════► commit ──► await_turn ──► ...
     Spark:    `next` ───────────► batch, which Spark runs; `next` again: it is complete
 
-The loop plans only while Spark asks, so that a stop between two batches finds nothing under way and is obeyed at once.
+The loop plans only while Spark asks. So a stop between two batches finds no batch under way, and is obeyed at once.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError
 from zkcoord.spark.ranges import Batch
 
-SETTLE_WAIT_MS = 10_000  # for the commit of a complete batch; when ZooKeeper is away for longer, Spark asks again
+SETTLE_WAIT_MS = 10_000  # for the commit of a completed batch; if ZooKeeper is away for longer, Spark asks again
 
 
 class WithdrawnError(Exception):
@@ -24,18 +25,18 @@ class WithdrawnError(Exception):
 
 
 class Handover:
-    """Thread safe. `ports.Jobs` for the loop: a source cannot cancel a batch that Spark runs."""
+    """Thread safe. It is the loop's `ports.Jobs`: a source cannot cancel a batch that Spark runs."""
 
     def __init__(self) -> None:
         self.allowed: Callable[[TopicPartition], bool] = lambda partition: True  # the membership's, once it is made
         self._changed = Condition()
-        self._wanted = False  # Spark asks
-        self._waiting = False  # the loop is in `await_turn`
-        self._idle = False  # a turn that began since Spark asks found no records
-        self._offered: Batch | None = None  # planned; Spark has not taken it
-        self._taken: Batch | None = None  # Spark runs it
-        self._tag = ""  # what the loop calls the batch in `process`
-        self._withdrawn = False  # that batch was cancelled: Spark does not have it, and is not given it any more
+        self._wanted = False  # True while Spark asks for a batch
+        self._waiting = False  # True while the loop is in `await_turn`
+        self._idle = False  # True if a turn that began after Spark's question found no records
+        self._offered: Batch | None = None  # planned, and not taken by Spark yet
+        self._taken: Batch | None = None  # the batch that Spark runs
+        self._tag = ""  # the loop's tag of the batch in `process`
+        self._withdrawn = False  # True if that batch was cancelled: Spark does not have it, and will not get it
         self._closing = False
         self._ended = False
         self._error: BaseException | None = None
@@ -51,7 +52,8 @@ class Handover:
             self._waiting = False
 
     def process(self, frame: object, batch: Batch) -> None:
-        """Wait until Spark has run the batch, as `Process` for the loop. WithdrawnError when it is fenced before."""
+        """Wait until Spark has run the batch. It is the loop's `Process`. Raises WithdrawnError if the batch is fenced
+        before."""
         with self._changed:
             self._offered = None if self._withdrawn else batch
             self._changed.notify_all()
@@ -66,7 +68,7 @@ class Handover:
             self._changed.notify_all()
 
     def ended(self, error: BaseException | None) -> None:
-        """Note that the loop is over, by this error."""
+        """Note that the loop has ended, with this error."""
         with self._changed:
             self._ended, self._error = True, error
             self._changed.notify_all()
@@ -75,13 +77,13 @@ class Handover:
 
     @contextmanager
     def running(self, tag: str, description: str) -> Iterator[None]:
-        """Let `cancel` mean this batch within this block. (Spark names a stream's jobs by its query.)"""
+        """Inside this block `cancel` means this batch. (Spark names a stream's jobs by its query.)"""
         with self._changed:
             self._tag, self._withdrawn = tag, False
         yield
 
     def cancel(self, tag: str) -> None:
-        """Withdraw the batch, unless Spark runs it: from this moment on Spark cannot take it."""
+        """Withdraw the batch, unless Spark runs it. From this moment on Spark cannot take it."""
         with self._changed:
             if tag == self._tag and (self._taken is None or self._closing):
                 self._withdrawn = True
@@ -104,7 +106,7 @@ class Handover:
             self._raise_if_ended()
 
     def next(self, timeout_ms: int) -> Batch | None:
-        """Take the next batch; None when there is nothing to read now, or nothing was heard in time.
+        """Take the next batch. None: there is nothing to read now, or no answer came in time.
 
         A batch that waited for longer than a lease may not be allowed any more: it is not taken, and the loss withdraws
         it. Raises the error that ended the loop.
@@ -124,13 +126,13 @@ class Handover:
             return batch
 
     def await_end(self, timeout_ms: int) -> None:
-        """Return after this time. Raises the error that ended the loop meanwhile."""
+        """Return after this time. Raises the error if one ends the loop meanwhile."""
         with self._changed:
             self._changed.wait_for(lambda: self._ended, timeout_ms / 1000)
             self._raise_if_ended()
 
     def close(self) -> None:
-        """Note that Spark never asks again."""
+        """Note that Spark will not ask again."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()

@@ -1,14 +1,14 @@
-"""What the streaming source's offsets say: the only place that spells and reads them. Pure.
+"""The streaming source's offsets. Only this module writes and reads their format. Pure.
 
-Spark keeps each batch's offset as JSON, before it runs the batch, and hands it back after a restart. So whole ranges
-stand there, not only their ends: a batch that is run again reads exactly what it read before, whoever owns its
+Spark stores each batch's offset as JSON before it runs the batch, and passes it back after a restart. So an offset
+contains whole ranges, not only their ends: a batch that is run again reads exactly the same ranges, whoever owns its
 partitions by then.
 
     {"version": 1, "run": "5f0c…", "group": "etl", "generation": 7, "replayed": false,
      "ranges": {"clicks": {"0": {"lo": 100, "hi": 600, "end": 950, "incarnation": 1}}}}
 
-`end` is the log's end when the batch was planned, for people: `query.lastProgress` shows what is left. What a query
-has read tells nothing of another group's offsets: it is refused under another `group` (absent: not known).
+`end` is the log's end when the batch was planned; it is for people, since `query.lastProgress` shows what is left. An
+offset says nothing about another group's offsets, so it is refused under another `group` (absent: not known).
 `incarnation` is that of the topic (`OffsetRange`; absent: not known).
 """
 
@@ -27,7 +27,7 @@ EMPTY: Offset = {"version": VERSION, "run": "", "ranges": {}}
 
 
 def offset_of(run: str, group: str, batch: Batch, ends: Mapping[TopicPartition, int]) -> Offset:
-    """Return the offset of a batch that the source's process `run` planned; `ends` are those of the logs.
+    """Return the offset of a batch that the source's process `run` has planned. `ends` are the logs' ends.
 
     >>> batch = Batch(id="", seq=0, generation=7, ranges=(OffsetRange("clicks", 0, 100, 600),))
     >>> offset_of("5f", "etl", batch, {TopicPartition("clicks", 0): 950})["ranges"]
@@ -49,7 +49,8 @@ def is_offset(value: object) -> bool:
 
 
 def ranges_in(offset: Offset) -> tuple[OffsetRange, ...]:
-    """Return the ranges, sorted. UsageError for an offset of another source: the checkpoint is another query's."""
+    """Return the ranges, sorted. Raises UsageError for an offset of another source, since the checkpoint belongs to
+    another query."""
     try:
         if is_offset(offset):
             return tuple(
@@ -71,7 +72,7 @@ def ranges_in(offset: Offset) -> tuple[OffsetRange, ...]:
 
 
 def check_group(offset: Offset, group: str) -> None:
-    """UsageError for an offset of another group's query, whose records this query must not skip."""
+    """Raises UsageError for an offset of another group's query, whose records this query must not skip."""
     written = offset.get("group", group)
     if written != group:
         raise UsageError(
@@ -81,12 +82,12 @@ def check_group(offset: Offset, group: str) -> None:
 
 
 def to_read(start: Offset, end: Offset) -> tuple[OffsetRange, ...]:
-    """Return the ranges of the batch from `start` to `end`: those in `end`, which were announced, whole."""
+    """Return the ranges of the batch from `start` to `end`: those in `end`, which were announced, as a whole."""
     return () if start == end else ranges_in(end)
 
 
 def within(each: OffsetRange, start: int, end: int) -> OffsetRange:
-    """Return the part of a range that a log from `start` to `end` has; an empty one if there is none.
+    """Return the part of a range that is in a log from `start` to `end`; an empty range if there is none.
 
     >>> str(within(OffsetRange("t", 0, 5, 30), 20, 25)), str(within(OffsetRange("t", 0, 5, 30), 40, 50))
     ('t-0-20-25', 't-0-30-30')

@@ -1,6 +1,6 @@
-"""The options of `format("zkcoord")`, spelled as those of Spark's own Kafka source where both have them.
+"""The options of `format("zkcoord")`. They have the names of Spark's own Kafka source where both have the option.
 
-Spark hands them over as text and ignores case.
+Spark passes them as text, and ignores case.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ def _file(name: str, text: str) -> Any:
 
 
 READ: Mapping[str, Callable[[str, str], Any]] = {"number": _number, "flag": _flag, "text": _text, "choice": _text}
-ARGUMENTS: Mapping[str, tuple[str, Callable[[str, str], Any]]] = {  # option -> field of `Options`, and how it is read
+# option -> (field of `Options`, function that reads it)
+ARGUMENTS: Mapping[str, tuple[str, Callable[[str, str], Any]]] = {
     **{each.option: (name, READ.get(each.kind, _text)) for name, each in settings_of(Options).items() if each.option},
     "startingOffsets": ("starting_offsets", _starting),
     "startingTimestamp": ("starting_offsets", _since),
@@ -82,7 +83,7 @@ ARGUMENTS: Mapping[str, tuple[str, Callable[[str, str], Any]]] = {  # option -> 
     "zookeeperConfig": ("zookeeper_config", _file),
 }
 OTHERS = ("zookeeper", "group", "subscribe", SERVERS, GROUP_ID, "failOnDataLoss", POLL_TIMEOUT, JOIN_WAIT, ROWS)
-INSTEAD = {  # options of Spark's own source that have no counterpart -> what to do
+INSTEAD = {  # options of Spark's own source without a counterpart -> what to do
     "assign": "the group assigns partitions; name topics with subscribe or subscribePattern",
     "startingOffsetsByTimestamp": "use startingTimestamp: it holds for partitions without an offset",
     "startingOffsetsByTimestampStrategy": "leave it out: without such a record a partition starts at its end",
@@ -102,14 +103,14 @@ INSTEAD = {  # options of Spark's own source that have no counterpart -> what to
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions:
-    """What a query's user chose; `options` is for the consumer behind the source."""
+    """The options of a query. `options` are those of the consumer behind the source."""
 
     zookeeper: str
     bootstrap_servers: str
     group: str
     topics: tuple[str, ...]
     poll_timeout_ms: int
-    join_wait_ms: int  # for the first partitions: a query that reads what is there, and ends, asks but once
+    join_wait_ms: int  # for the first partitions: a query that reads the present records, and ends, asks only once
     options: Options
     ranges: bool = False  # rows are ranges, which `zkcoord.spark.batches` reads with Spark's connector
 
@@ -119,8 +120,8 @@ class StreamOptions:
 
 
 def stream_options(given: Mapping[str, str]) -> StreamOptions:
-    """Check a query's options and return them. UsageError tells what is missing, unknown or impossible, and what to
-    use.
+    """Check a query's options and return them. Raises UsageError that says what is missing, unknown or impossible, and
+    what to use.
 
     >>> found = stream_options({"zookeeper": "zk:2181", "kafka.bootstrap.servers": "k:9092", "group": "etl",
     ...                         "subscribe": "clicks, views", "startingoffsets": "earliest"})
@@ -167,7 +168,7 @@ def stream_options(given: Mapping[str, str]) -> StreamOptions:
 
 
 def _check(options: Options, topics: tuple[str, ...]) -> None:
-    """Check the options as `Options.check`, but name them as this source's user does."""
+    """Check the options as `Options.check` does, but with the names of this source's options."""
     try:
         options.check(topics)
     except UsageError as error:
@@ -177,12 +178,12 @@ def _check(options: Options, topics: tuple[str, ...]) -> None:
 
 
 def _whole(options: Options) -> Options:
-    """Let batches take the whole rebalance timeout: their time includes the wait for the next trigger."""
+    """Let batches take the whole rebalance timeout, since their time includes the wait for the next trigger."""
     return replace(options, max_batch_ms=options.rebalance_timeout_ms)
 
 
 def _nothing(frame: object) -> None:
-    """Warm up with nothing: there is no DataFrame before the query's first batch."""
+    """Warm up with nothing: before the query's first batch there is no DataFrame."""
 
 
 def _needed(own: Mapping[str, str], name: str, what: str) -> str:
@@ -192,7 +193,7 @@ def _needed(own: Mapping[str, str], name: str, what: str) -> str:
 
 
 def _at_data_loss(text: str) -> str:
-    """Fail, as Spark's own source; with `failOnDataLoss=false` go on with what is left."""
+    """Fail, as Spark's own source does. With `failOnDataLoss=false` continue with what is left."""
     return "fail" if _flag("failOnDataLoss", text) else "earliest"
 
 
@@ -204,9 +205,9 @@ def _rows(text: str) -> bool:
 
 
 def _config(left: Mapping[str, str], *, for_java: bool) -> dict[str, str]:
-    """Return Kafka settings, `kafka.X` as Java spells them or `librdkafka.X`; UsageError for any other option.
+    """Return Kafka settings: `kafka.X` with Java's names, or `librdkafka.X`. Raises UsageError for any other option.
 
-    `for_java`: Spark's connector reads, with `kafka.X` as they are; librdkafka only asks for ends.
+    `for_java`: Spark's connector reads, with the `kafka.X` as they are; librdkafka only asks for ends.
     """
     unknown = sorted(key for key in left if not key.startswith((READER_PREFIX, LIBRDKAFKA_PREFIX)))
     if unknown:
@@ -226,7 +227,7 @@ def consumer_choices(options: Options) -> Choices:
 
 
 def plan_of(given: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the workers of a query are told beside their slices, or what is told beside the ranges."""
+    """Return what the workers of a query need in addition to their slices, or what goes with the ranges."""
     chosen = stream_options(given)
     if chosen.ranges:
         return _connector_plan(chosen)
@@ -240,7 +241,7 @@ def plan_of(given: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _connector_plan(chosen: StreamOptions) -> dict[str, Any]:
-    """Return the options of Spark's connector, as text, and those of them that are credentials."""
+    """Return the options of Spark's connector, as text, separately from those that are credentials."""
     found = connector_options(chosen.bootstrap_servers, chosen.group, chosen.options)
     found[POLL_TIMEOUT] = str(chosen.poll_timeout_ms)
     secrets = {key: value for key, value in found.items() if is_security(key.removeprefix(READER_PREFIX))}

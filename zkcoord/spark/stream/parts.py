@@ -1,7 +1,8 @@
-"""The parts of the consumer behind the streaming source: a real membership and Kafka, and Spark as `Handover`.
+"""The parts of the consumer behind the streaming source: a real membership and Kafka, with `Handover` in place of
+Spark.
 
 The membership's callbacks pass through here. Only this module knows what an earlier process of the query has read
-without a commit (from Spark's checkpoint), and how far a query that shall end has to read.
+without a commit (from Spark's checkpoint), and how far a query that must end has to read.
 """
 
 from __future__ import annotations
@@ -35,26 +36,27 @@ Positions = Mapping[TopicPartition, int]
 
 
 class StreamPositions:
-    """Positions of the held partitions. The membership's worker, the loop and Spark's thread each write a value."""
+    """Positions of the held partitions. The membership's worker, the loop and Spark's thread each replace values."""
 
     def __init__(self) -> None:
-        self.ends: dict[TopicPartition, int] = {}  # of logs, as they were last heard
-        self.cluster_id: Callable[[], str | None] = lambda: None  # of Kafka, as it was told first
+        self.ends: dict[TopicPartition, int] = {}  # logs' ends, as they were last told
+        self.cluster_id: Callable[[], str | None] = lambda: None  # Kafka's cluster id, as it was first told
         self._reached: dict[TopicPartition, int] = {}  # held partitions
-        self._targets: dict[TopicPartition, int] | None = None  # a query that shall end: the first end that was heard
+        self._targets: dict[TopicPartition, int] | None = None  # of a query that must end: the first end that was told
         self._uncommitted: dict[TopicPartition, tuple[int, int]] = {}
-        # what is to be committed of complete ranges: the end, and the number of the start that found it
-        self._done: dict[TopicPartition, OffsetRange] = {}  # by an earlier process, until a commit has passed it
+        # ends of complete ranges that must be committed, with the number of the start that found the range
+        self._done: dict[TopicPartition, OffsetRange] = {}
+        # complete ranges of an earlier process, until a commit has passed them
 
     def recover(self, done: Iterable[OffsetRange]) -> None:
-        """Remember ranges that are complete but perhaps not committed. Called before anything is held."""
+        """Remember ranges that are complete but perhaps not committed. Call it before anything is held."""
         self._done = {each.topic_partition: each for each in done}
 
     def started(self, starting: Starting) -> Starting:
-        """Return where to read from: behind a complete range, if nobody has gone on from its beginning and its topic
-        was not created again.
+        """Return where to read from: after a complete range, if the committed offset is still the range's start and the
+        topic was not created again.
 
-        The range is remembered until that is committed: its partition may be lost before, and come back.
+        The range is remembered until it is committed, since its partition may be lost before, and come back.
         """
         found = {}
         for each, position in starting.items():
@@ -76,15 +78,17 @@ class StreamPositions:
                 kept.pop(each, None)
 
     def commit(self, membership: Membership) -> None:
-        """Commit what was complete when its partition was started. Before, nothing else of it may be announced."""
+        """Commit the ranges that were complete when their partitions were started. Until then no other range of them
+        may be announced."""
         due = {each: found for each, found in self._uncommitted.copy().items() if membership.allowed(each)}
         if due and not self._committed(membership, due):
-            for each, found in due.items():  # of one that was lost nobody tells the others, which are held on
+            # if one partition was lost, the others, which are held on, are not told apart
+            for each, found in due.items():
                 self._committed(membership, {each: found})
 
     def _committed(self, membership: Membership, due: Mapping[TopicPartition, tuple[int, int]]) -> bool:
-        """Try to commit. False when several were refused, perhaps because of one of them; the command that explains a
-        single refusal is on its way."""
+        """Try to commit. False: several were refused, perhaps because of only one of them. A single refusal is
+        explained by a command on its way."""
         try:
             membership.commit({p: at for p, (at, _) in due.items()}, {p: start for p, (_, start) in due.items()})
         except UnavailableError:
@@ -98,7 +102,7 @@ class StreamPositions:
         return True
 
     def _passed(self, partitions: Iterable[TopicPartition]) -> None:
-        """Forget complete ranges that the committed offset has left."""
+        """Forget complete ranges that the committed offset has passed."""
         for each in partitions:
             self._done.pop(each, None)
             self._uncommitted.pop(each, None)
@@ -117,7 +121,7 @@ class StreamPositions:
             self._passed([each.topic_partition])
 
     def end_at_present(self) -> None:
-        """Let the query end with what is there now."""
+        """Let the query end with the present records."""
         self._targets = {}
 
     @property
@@ -127,7 +131,7 @@ class StreamPositions:
 
     @property
     def enough(self) -> bool:
-        """True when a query that shall end has reached each partition's first known end."""
+        """True when a query that must end has reached the first known end of each partition."""
         targets = self._targets
         if not targets:
             return False
@@ -135,7 +139,8 @@ class StreamPositions:
 
 
 class StreamParts:
-    """`ports.Parts` for the consumer behind the streaming source: as `parts`, but Spark reads by itself."""
+    """`ports.Parts` for the consumer behind the streaming source. They are those in `parts`, except that Spark reads by
+    itself."""
 
     def __init__(self, parts: Parts, group: str, handover: Handover, known: StreamPositions) -> None:
         self._parts, self._group, self._handover, self._known = parts, group, handover, known
@@ -143,7 +148,7 @@ class StreamParts:
         self.limits = parts.limits
 
     def membership(self, **callbacks: Unpack[MemberCallbacks]) -> Membership:
-        """Make a membership, not started, whose callbacks tell `StreamPositions`."""
+        """Make a membership, not started, whose callbacks also inform `StreamPositions`."""
 
         def start(starting: Starting) -> None:
             try:
@@ -177,7 +182,7 @@ class StreamParts:
 
     @property
     def consumer_id(self) -> str | None:
-        """The id of the registration; None while there is none."""
+        """The id of the registration. None: there is none."""
         return None if self._membership is None else self._membership.consumer_id
 
     def incarnations(self, topics: Collection[str]) -> Mapping[str, int]:
@@ -189,7 +194,7 @@ class StreamParts:
         return self._parts.tree_cluster()
 
     def log_ends(self) -> LogEnds:
-        """Make a Kafka client whose answers are remembered; the caller closes it."""
+        """Make a Kafka client whose answers are remembered. The caller closes it."""
         client = HeardEnds(self._parts.log_ends(), self._known)
         self._known.cluster_id = lambda: client.cluster_id
         return client
@@ -199,26 +204,26 @@ class StreamParts:
         return NoReader()
 
     def jobs(self) -> Jobs:
-        """Return Spark, as far as a source can reach it."""
+        """Return the hand-over in place of Spark's jobs, since a source cannot cancel them."""
         return self._handover
 
     def meter(self) -> Meter:
-        """Return no counter: Spark counts the rows of a stream (`query.lastProgress`)."""
+        """Return no counter: Spark counts a stream's rows itself (`query.lastProgress`)."""
         return UnseenMeter()
 
     def progress(self) -> Progress:
-        """Return what tells the log, and the thread that waits for a batch."""
+        """Return the object that informs the log, and the thread that waits for a batch."""
         return StreamProgress(LogLines(self._group), self._handover, self._known)
 
     def await_turn(self) -> None:
-        """Wait until Spark asks, then commit what an earlier process of the query has completed."""
+        """Wait until Spark asks. Then commit what an earlier process of the query has completed."""
         self._handover.await_turn()
         if self._membership is not None:
             self._known.commit(self._membership)
 
 
 class HeardEnds(LogEnds):
-    """Tells `StreamPositions` the ends."""
+    """Informs `StreamPositions` of the ends."""
 
     def __init__(self, client: LogEnds, known: StreamPositions) -> None:
         self._client, self._known = client, known
@@ -252,7 +257,7 @@ class HeardEnds(LogEnds):
 
 
 class NoReader(Reader):
-    """Spark makes the DataFrame from the ranges, and keeps a batch's errors to itself."""
+    """Spark makes the DataFrame from the ranges, and does not pass a batch's errors on."""
 
     def read(self, ranges: Collection[OffsetRange]) -> Any:
         return None
@@ -265,7 +270,7 @@ class UnseenMeter(Meter):
         self._looks = count()
 
     def activity(self, tag: str) -> object:
-        """Another value each time. A batch lasts until the next trigger, however little it does."""
+        """Another value at each call: a batch lasts until the next trigger, however little it does."""
         return next(self._looks)
 
 

@@ -1,4 +1,4 @@
-"""Makes the streaming source known to Spark."""
+"""Registers the streaming source in Spark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def register_source(spark: SparkSession) -> None:
-    """Make `format("zkcoord")` known to this session. UsageError if a package is missing."""
+    """Make `format("zkcoord")` known to this session. Raises UsageError if a package is missing."""
     try:
         from zkcoord.spark.readers import kept_clients, python
         from zkcoord.spark.stream import data_source

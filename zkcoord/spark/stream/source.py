@@ -4,11 +4,11 @@
     rows = spark.readStream.format("zkcoord").option("zookeeper", …).option("kafka.bootstrap.servers", …) \\
         .option("group", "etl").option("subscribe", "clicks").load()
 
-It is the driver loop of `SparkConsumer` whose `process` hands the planned ranges to Spark and waits. The membership
-lives in the Python process in which Spark runs the source, a child of the JVM, one for each query.
+It is the driver loop of `SparkConsumer`, whose `process` passes the planned ranges to Spark and waits. The membership
+is in the Python process in which Spark runs the source: a child of the JVM, one for each query.
 
-`latestOffset` being called again means that the batch before is complete: there it is committed, commands are obeyed,
-and the next one is planned. (Spark's `commit` comes later, and not for a query's last batch.)
+When Spark calls `latestOffset` again, the batch before is complete. Then that batch is committed, commands are obeyed,
+and the next batch is planned. (Spark's `commit` comes later, and not for a query's last batch.)
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ from zkcoord.spark.stream.options import StreamOptions, consumer_choices
 from zkcoord.spark.stream.parts import StreamParts, StreamPositions
 
 T = TypeVar("T")
-ASK_WAIT_MS = 1_000  # while nothing is held, or Kafka is away; `query.stop()` waits for it
+ASK_WAIT_MS = 1_000  # while nothing is held, or Kafka cannot be reached; `query.stop()` waits for it
 UNHELD_WAIT_MS, AT_ONCE_MS = 100, 50
-"""Without a partition a query whose triggers have an interval is answered soon: Spark warns when it falls behind. Spark
-asks others again after 10 ms (`spark.sql.streaming.pollingDelay`): they are answered after ASK_WAIT_MS."""
+"""Without a partition, a query whose triggers have an interval gets an answer soon, since Spark warns when such a query
+falls behind. Spark asks other queries again after 10 ms (`spark.sql.streaming.pollingDelay`): they get an answer after
+ASK_WAIT_MS."""
 MEMBER_POLL_MS = 20
-LEAVE_WAIT_MS = 15_000  # for offsets, releases and the session's end; above what `Consumer.stop` gives its threads
+LEAVE_WAIT_MS = 15_000  # for offsets, releases and the session's end; longer than `Consumer.stop` gives its threads
 AT_END = "the query ends; whether Spark has completed it, the query's next run knows from its checkpoint"
 TOO_EARLY = (
     "the query planned a batch before it knew its checkpoint, whose records it would read again: run it with "
@@ -51,10 +52,11 @@ TOO_EARLY = (
 
 
 class Source:
-    """The source of one query. All methods belong to the thread on which Spark asks."""
+    """The source of one query. All methods belong to the thread on which Spark calls it."""
 
     def __init__(self, chosen: StreamOptions, parts: Parts | None = None, run_id: str | None = None) -> None:
-        """Connects to nothing before the first `latest`. `parts` and `run_id` (unique) are made when not given."""
+        """Connects to nothing before the first `latest`. `parts` and `run_id` (unique) are made if they are not
+        given."""
         self._chosen = chosen
         self._parts: Parts = parts or chosen.parts()
         self._run_id = run_id or uuid.uuid4().hex[:12]
@@ -63,17 +65,17 @@ class Source:
         self._consumer: SparkConsumer | None = None
         self._thread: threading.Thread | None = None
         self._stopped = threading.Event()
-        self._was_away = False  # Kafka, at the query's start
-        self._told_away = False  # and nobody was told yet that it answers
-        self._answered_ms = 0  # when Spark was answered last
-        self._last: Offset = EMPTY  # what Spark has: answered again while there is nothing new
-        self._runs = {EMPTY["run"], self._run_id}  # whose offsets were known when the first batch was planned
+        self._was_away = False  # Kafka could not be reached at the query's start
+        self._told_away = False  # and its return was not logged yet
+        self._answered_ms = 0  # when Spark last got an answer
+        self._last: Offset = EMPTY  # the offset that Spark has; returned again while there is nothing new
+        self._runs = {EMPTY["run"], self._run_id}  # runs whose offsets were known when the first batch was planned
 
     def latest(self, start: Offset | None) -> Offset:
-        """Commit the batch before, which is complete, obey commands, and plan. Returns the last offset if there is
-        nothing to read.
+        """Commit the batch before, which is complete; obey commands; plan the next batch. Returns the last offset if
+        there is nothing to read.
 
-        `start` is the last offset as Spark knows it (Spark 4.2 and newer). Raises what ended the membership.
+        `start` is the last offset as Spark knows it (Spark 4.2 and newer). Raises the error that ended the membership.
         """
         if self._thread is None:
             self._last = start or self._last
@@ -95,10 +97,10 @@ class Source:
         return ASK_WAIT_MS if self._known.held or at_once else UNHELD_WAIT_MS
 
     def _await_member(self, parts: StreamParts) -> None:
-        """Wait until the query is a member of its group, or fail. Else a query that reads what is there and ends would
-        end well without a record."""
+        """Wait until the query is a member of its group, or fail. Otherwise a query that reads the present records and
+        ends would end successfully without a record."""
         wait_ms = self._parts.limits.member_wait_ms
-        deadline_ms: int | None = None  # not before Kafka has answered, for which the other thread waits
+        deadline_ms: int | None = None  # not set before Kafka has answered, for which the other thread waits
         while parts.consumer_id is None:
             if parts.joins and deadline_ms is None:
                 deadline_ms = mono_ms() + wait_ms
@@ -107,11 +109,11 @@ class Source:
             self._handover.await_end(MEMBER_POLL_MS)
 
     def _patiently(self, ask: Callable[[], T], begun: Callable[[], bool] = lambda: False) -> T:
-        """Return what `ask` returns. At the query's start an absent Kafka is asked again, for `joinWaitMs` and at least
-        `member_wait_ms`: an outage does not end a query that begins.
+        """Return the result of `ask`. At the query's start, if Kafka cannot be reached, `ask` is repeated for
+        `joinWaitMs` and at least `member_wait_ms`, so that an outage does not end a query that begins.
 
-        Raises `ask`'s UnavailableError when that time is over, the query is stopped, or `begun()` says that the start
-        is over.
+        Raises `ask`'s UnavailableError when that time is over, when the query is stopped, or when `begun()` says that
+        the start is over.
         """
         patience_ms = max(self._chosen.join_wait_ms, self._parts.limits.member_wait_ms)
         deadline_ms = mono_ms() + patience_ms
@@ -140,16 +142,16 @@ class Source:
         return self._last
 
     def _ranges(self, offset: Offset) -> tuple[OffsetRange, ...]:
-        """Return the ranges in an offset of this group's query; else UsageError."""
+        """Return the ranges in an offset of this group's query. Raises UsageError for any other offset."""
         found = ranges_in(offset)
         check_group(offset, self._chosen.group)
         return found
 
     def tasks(self, start: Offset, end: Offset) -> list[tuple[OffsetRange, ...]]:
-        """Return what the tasks of the batch from `start` to `end` read; if rows are ranges, all of them whole.
+        """Return the ranges for the tasks of the batch from `start` to `end`. If rows are ranges, all ranges are whole.
 
-        With `start` equal to `end` Spark tells where a query starts again. UsageError if it tells so too late, and for
-        another query's checkpoint.
+        When `start` equals `end`, Spark tells where a query continues after a restart. Raises UsageError if Spark tells
+        it too late, and for another query's checkpoint.
         """
         for each in (start or EMPTY, end):
             self._ranges(each)
@@ -167,12 +169,12 @@ class Source:
 
     @property
     def cluster_id(self) -> str | None:
-        """The cluster whose records the planned tasks read; None: it is not known."""
+        """The cluster whose records the planned tasks read. None: it is not known."""
         return self._known.cluster_id()
 
     def _still_there(self, ranges: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
-        """Return what the logs still have of an earlier process's batch. UsageError if that is not all, unless the
-        options allow it."""
+        """Return the part of an earlier process's batch that the logs still have. Raises UsageError if that is not
+        everything, unless the options allow it."""
         if not ranges:
             return ()
         partitions, cluster_id = [each.topic_partition for each in ranges], self._parts.tree_cluster()
@@ -180,12 +182,13 @@ class Source:
         present = self._parts.incarnations(numbered) if numbered else {}
         client = self._parts.log_ends()
         try:
-            client.partitions()  # tells the cluster
+            client.partitions()  # its answer tells the cluster
             confused = two_clusters(client.cluster_id, cluster_id, self._chosen.bootstrap_servers)
             if confused is not None:
                 raise confused
             try:
-                starts = client.reset_positions(partitions, "earliest")  # waits for a broker that has just come back
+                # this waits for a broker that has just come back
+                starts = client.reset_positions(partitions, "earliest")
             except UnknownPartitionError as gone:
                 self._raise_unless_gone(gone)
                 starts = client.reset_positions(set(partitions) - gone.partitions, "earliest")
@@ -201,7 +204,7 @@ class Source:
                 self._raise_unless_gone(failed[at])
             found = within(each, starts.get(at, each.end), ends.get(at, each.start))
             again = not same_topic(each.incarnation, present.get(each.topic, 0))
-            if again:  # what has these offsets now are other records
+            if again:  # other records have these offsets now
                 found = within(each, each.end, each.end)
             if found != each:
                 self._tell_gone(each, found, ", since the topic was deleted and created again" if again else "")
@@ -209,8 +212,8 @@ class Source:
         return tuple(each for each in left if each.start < each.end)
 
     def _raise_unless_gone(self, error: ZkcoordError) -> None:
-        """Raise `error`, unless Kafka says that it has no such partition, and was not away just now. (A broker that
-        comes back knows no partition at first.)"""
+        """Raise `error`, unless Kafka says that it has no such partition, and could be reached all the time. (A broker
+        that comes back knows no partition at first.)"""
         if not isinstance(error, UnknownPartitionError):
             raise error
         if self._was_away:
@@ -225,11 +228,11 @@ class Source:
         log_event(logging.WARNING, "records_gone", text, group=self._chosen.group, partitions=names)
 
     def end_at_present(self) -> None:
-        """Let the query read what is there now, and end (Spark 4.2 and newer)."""
+        """Let the query read the present records, and end (Spark 4.2 and newer)."""
         self._known.end_at_present()
 
     def log_ends(self) -> Mapping[str, Any] | None:
-        """Return the last known ends of the logs that are held, for `query.lastProgress`."""
+        """Return the last known ends of the held partitions' logs, for `query.lastProgress`."""
         found: dict[str, dict[str, int]] = {}
         for each, end in sorted(self._known.ends.copy().items()):
             found.setdefault(each.topic, {})[str(each.partition)] = end
@@ -271,7 +274,7 @@ class Source:
 
 
 def leave_at_sigterm() -> None:
-    """End this process at SIGTERM as a program ends, with `stop`. (Spark sends SIGTERM twice.)"""
+    """At SIGTERM end this process as a program ends, with `stop`. (Spark sends SIGTERM twice.)"""
 
     def leave(number: int, frame: FrameType | None) -> None:
         finish_in_peace()
