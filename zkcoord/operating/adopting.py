@@ -22,7 +22,7 @@ ADOPTED, CHANGED, UNCHANGED, REFUSED = "adopted", "changed", "unchanged", "refus
 
 
 class Result(NamedTuple):
-    """What became of one group; `notes`: how many the inventory has about it."""
+    """The result of one group's adoption. `notes`: the number of the inventory's notes about the group."""
 
     group: str
     result: str
@@ -31,7 +31,7 @@ class Result(NamedTuple):
 
 
 def legacy_layout(tree: BlockingTree, address: str) -> Layout:
-    """Return the tree's layout; UsageError if groups are not adopted in it."""
+    """Return the tree's layout. Raise UsageError if groups are not adopted in this layout."""
     layout = read_tree(tree, address).layout
     if not layout.adopts:
         raise UsageError(
@@ -44,7 +44,7 @@ def legacy_layout(tree: BlockingTree, address: str) -> Layout:
 def adopt_group(
     tree: BlockingTree, layout: Layout, group: str, adoption: Adoption, found: GroupInventory | None, *, force: bool
 ) -> Result:
-    """Adopt one group; an error that is about it alone is its result."""
+    """Adopt one group. The result holds an error that concerns this group alone."""
     notes = len(problems_of(found)) if found is not None else 0
     against = objections(found, adoption) if found is not None and not force else ()
     if against:
@@ -64,7 +64,8 @@ def adopt_group(
                 f"it is adopted with offsets in {before.store_name!r}, not {adoption.store_name!r}: release it first"
             )
         after = replace(adoption, unknown=before.unknown)
-        if after != before:  # else it was so, or an earlier attempt, whose answer was lost, has made it so
+        # if they are equal, it was so before, or an earlier attempt, whose answer was lost, has written it
+        if after != before:
             result = CHANGED
         return replace(record, adoption=after)
 

@@ -1,4 +1,4 @@
-"""The file that `zkcoord inventory --write` makes and people fill in: TOML, a table for each group."""
+"""The TOML file that `zkcoord inventory --write` makes and people complete. It has a table for each group."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from zkcoord.tree.adoption import KEYS, read_adoption
 from zkcoord.tree.codec import Document, corrupt
 
 UNTOLD = "?"
-"""Stands in the file for what somebody must tell."""
+"""Stands in the file for a value that somebody must fill in."""
 
 _KEY = re.compile(r"""\s*["']?([A-Za-z0-9_-]+)["']?\s*=""")
 
 
 class Told(NamedTuple):
-    """What the file says of one group."""
+    """What the file says about one group."""
 
     adoption: Adoption
     wave: int
 
 
 def read_adoptions(name: str, waves: Collection[int]) -> dict[str, Told]:
-    """Return the groups of these waves (none: all), in the file's order; UsageError names line and key of what is
-    wrong with any of them."""
+    """Return the groups of `waves` in the file's order; empty `waves`: all groups. UsageError names the line and the
+    key of each value that is wrong."""
     text, tables = read_tables(name, "`zkcoord inventory --write FILE` makes them")
     lines = _lines(text)
     found, wrong = dict[str, Told](), list[str]()
@@ -52,7 +52,7 @@ def read_adoptions(name: str, waves: Collection[int]) -> dict[str, Told]:
 
 
 def _complaints(told: Mapping[str, Any]) -> dict[str, str]:
-    """What is wrong with a group's table, by key."""
+    """Return what is wrong with a group's table, by key."""
     wrong: dict[str, str] = {}
     for key, value in told.items():
         if key not in KEYS:
@@ -68,7 +68,7 @@ def _complaints(told: Mapping[str, Any]) -> dict[str, str]:
 
 
 def adoption_of(told: Mapping[str, Any]) -> Adoption:
-    """Return what was told as a value; UsageError that begins with the key that is wrong."""
+    """Return the adoption that the file tells. The message of UsageError begins with the key that is wrong."""
     try:
         adoption = read_adoption(Document(what="", data=b"", fields=told))
     except CorruptError as error:
@@ -79,7 +79,7 @@ def adoption_of(told: Mapping[str, Any]) -> Adoption:
 
 
 def _lines(text: str) -> dict[tuple[str, str], int]:
-    """(group, key) -> the line on which it stands, from 1; (group, ""): the line of its table."""
+    """Return (group, key) -> the number of the key's line, from 1. (group, "") -> the line of the group's table."""
     found: dict[tuple[str, str], int] = {}
     group = None
     for number, line in enumerate(text.splitlines(), 1):
@@ -93,7 +93,7 @@ def _lines(text: str) -> dict[tuple[str, str], int]:
 
 
 def _header(line: str) -> str | None:
-    """The group whose table begins on this line."""
+    """Return the group whose table begins on this line; None if no table begins there."""
     try:
         tables = tomllib.loads(line).get("groups")
     except tomllib.TOMLDecodeError:

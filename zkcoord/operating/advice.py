@@ -1,4 +1,5 @@
-"""What people can do about a group in its state: the lines below `zkcoord group describe` that begin with `!`."""
+"""What people can do about a group in its state. These are the lines of `zkcoord group describe` that begin with
+`!`."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from zkcoord.operating.waiting import NOBODY, why_not_stable
 
 
 def advice(above: TreeReport, report: GroupReport) -> Iterator[str]:
-    """Yield one sentence for each thing that somebody can do; none for a stable group without a hold."""
+    """Yield one sentence for each thing that somebody can do. A stable group without a hold gets no sentence."""
     view, name = report.view, report.view.group
     if report.deleted:
         yield f"whoever joins goes on at its offsets: `zkcoord group delete {name} --offsets` removes them"
@@ -36,7 +37,7 @@ def advice(above: TreeReport, report: GroupReport) -> Iterator[str]:
 
 
 def of_the_tree(above: TreeReport) -> Iterator[str]:
-    """Yield the same for what concerns all groups."""
+    """Yield one sentence for each thing that somebody can do about all groups."""
     if above.coordinator is None:
         yield NOBODY
 

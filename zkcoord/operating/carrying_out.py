@@ -1,4 +1,4 @@
-"""Has a coordinator carry out what an operator asks of a group."""
+"""Writes an operator's request for a group, and waits until a coordinator has carried it out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from zkcoord.tree.paths import Layout
 
 
 def carry_out(tree: BlockingTree, address: str, whose: str, name: str, timeout_ms: int, **fields: Any) -> Answer:
-    """Write the request, and return the answer; UsageError with the reason when it is refused."""
+    """Write the request, and return the answer. Raise UsageError with the reason if the coordinator refuses the
+    request."""
     layout = read_tree(tree, address).layout
     run = ask(tree, layout, whose, name, **fields)
     answer = wait(
@@ -33,13 +34,14 @@ def carry_out(tree: BlockingTree, address: str, whose: str, name: str, timeout_m
 def _waits_for(tree: BlockingTree, layout: Layout, address: str, group: str) -> str:
     """Return who carries the request out, and the group's node that may prevent it."""
     problem = ""
-    with suppress(UsageError):  # a group that is gone
+    with suppress(UsageError):  # for a group that is gone
         problem = first_problem(read_group(tree, layout, group))
     return who_serves(tree, address) + (problem and f"; {problem}")
 
 
 def end_standing(tree: BlockingTree, address: str, name: str, timeout_ms: int) -> bool:
-    """Take back what stops or holds the group, and wait until that is over; False if nothing did."""
+    """Take back the requests that stop or hold the group, and wait until they have ended. Return False if there were
+    none."""
     layout = read_tree(tree, address).layout
     stood = take_back(tree, layout, name, (*STANDING, RESET))
 

@@ -1,4 +1,4 @@
-"""The coordinators that stand for election, and how one of them is made to resign."""
+"""The coordinators that stand for election, and the request to resign."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ELECTION_SECONDS = 30.0
 
 
 def coordinator_documents(tree: BlockingTree, above: TreeReport) -> list[dict[str, Any]]:
-    """Return what each coordinator's node says of it, by number."""
+    """Return what each coordinator's node says, by number."""
     return [_document(node, above.coordinator, above.epoch) for node in candidates(tree)]
 
 
@@ -46,7 +46,7 @@ def candidates(tree: BlockingTree) -> list[Node]:
 
 
 def ask_to_resign(tree: BlockingTree, path: str, number: int) -> int:
-    """Set `resign` in the candidate's node; return that candidate's czxid."""
+    """Set `resign` in the candidate's node. Return the node's czxid."""
 
     def attempt() -> tuple[int, Write | None]:
         (node,) = tree.read([Read(path)])
@@ -60,7 +60,8 @@ def ask_to_resign(tree: BlockingTree, path: str, number: int) -> int:
 
 
 def successor(tree: BlockingTree, address: str) -> str | None:
-    """Return who serves, as soon as somebody does; None if that takes longer than an election (milliseconds)."""
+    """Return the coordinator that serves, as soon as there is one; None if there is none after `ELECTION_SECONDS`. An
+    election takes milliseconds."""
     end = time.monotonic() + ELECTION_SECONDS
     while (now := read_tree(tree, address).coordinator) is None and time.monotonic() < end:
         time.sleep(TURN_SECONDS)

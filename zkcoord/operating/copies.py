@@ -1,4 +1,4 @@
-"""Removes what a move has left of a group that was given up, or cannot end. A removal that breaks off is run again."""
+"""Removes a group's copy after a move that was given up, or that cannot end. A removal that breaks off is run again."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from zkcoord.tree.snapshot import Node
 
 
 def remove_copy(source: Side, target: Side, group: str) -> bool:
-    """Remove the group's copy from the target; False: there is none of a move from the source.
+    """Remove the group's copy from the target. Return False if the target has no copy of a move from the source.
 
-    Where the group had been before it was moved to the source its tombstone stands again. UsageError while the move is
-    not given up, or somebody is registered at the copy.
+    If the group was at the target before it was moved to the source, the target gets its tombstone back. Raise
+    UsageError if the move is not given up, or if somebody is registered at the copy.
     """
-    _, copy = target.record(group)  # before the source's: a move that begins anew writes it before it is compared
+    _, copy = target.record(group)  # read before the source's record: a new move writes the copy before it compares
     if not _is_copy(copy, source):
         return False
     _, here = source.record(group)
@@ -53,9 +53,10 @@ def remove_copy(source: Side, target: Side, group: str) -> bool:
 
 
 def remove_lost_copy(tree: BlockingTree, layout: Layout, group: str, address: str) -> None:
-    """Remove the group's copy from this tree, and its offsets: the tree at that address, which it comes from, is lost.
+    """Remove the group's copy, and its offsets, from this tree. The copy comes from the tree at `address`, which is
+    lost.
 
-    UsageError if there is no copy from there, or somebody is registered at it.
+    Raise UsageError if there is no copy from `address`, or if somebody is registered at the copy.
     """
 
     def still(record: GroupRecord | None) -> None:
@@ -69,7 +70,7 @@ def remove_lost_copy(tree: BlockingTree, layout: Layout, group: str, address: st
 
 
 def _remove(tree: BlockingTree, layout: Layout, group: str, still: Callable[[GroupRecord | None], object]) -> None:
-    """Remove all of the group. `still` raises when the record is not the copy's any more."""
+    """Remove everything of the group. `still` raises if the record is no longer the copy's."""
 
     def refusal(node: Node) -> str:
         still(record_in(node))

@@ -1,4 +1,4 @@
-"""What operators are told of a group: the sentence and the remarks for people, and the documents for programs."""
+"""What operators are told about a group: a sentence and remarks for people, and documents for programs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHANGED = {
 }
 
 RESTING = (Phase.STABLE, Phase.EMPTY, Phase.OBSERVED)
-"""Phases in which nothing is on its way, and nobody has stopped the group."""
+"""The phases in which the group waits for nothing, and nobody has stopped it."""
 
 
 def sentence(above: TreeReport, report: GroupReport) -> str:
@@ -44,14 +44,14 @@ def sentence(above: TreeReport, report: GroupReport) -> str:
 
 
 def tone_of(report: GroupReport) -> Tone | None:
-    """Tell whether somebody must act for the group, or something is on its way."""
+    """Return the tone of the group's line: BAD if somebody must act, MOVING if the group has not settled."""
     if report.view.state.failed is not None or report.view.unreadable is not None or report.problems:
         return Tone.BAD
     return Tone.MOVING if report.phase not in RESTING or report.commands() else None
 
 
 def remarks(above: TreeReport, report: GroupReport) -> list[str]:
-    """Say what the state alone does not tell."""
+    """Return what the state alone does not tell."""
     view = report.view
     quarantined = [f"{partition} ({entry.why})" for partition, entry in sorted(view.state.quarantined.items())]
     words = ["DELETED: only its offsets were kept"] if report.deleted else []
@@ -72,7 +72,8 @@ def remarks(above: TreeReport, report: GroupReport) -> list[str]:
 
 
 def _store_remarks(view: GroupView) -> list[str]:
-    """Say where offsets are kept, and who has not followed yet; nothing of a group that was never moved."""
+    """Say where offsets are kept, and which consumers have not taken the step yet. Say nothing about a group that was
+    never moved."""
     record, waits = view.record, lagging(view)
     words = [] if record.store_name == ZOOKEEPER else [f"offset store {record.store_name} (step {record.store_step})"]
     if waits:
@@ -82,7 +83,7 @@ def _store_remarks(view: GroupView) -> list[str]:
 
 
 def _changed(report: GroupReport) -> dict[str, str]:
-    """Name the topics that differ from what the group knew."""
+    """Return topic -> what has happened to it, for topics that were deleted or created again."""
     return {topic: CHANGED[change] for topic, change in sorted(report.view.changed.items()) if change in CHANGED}
 
 
@@ -95,7 +96,7 @@ def _coordinator(above: TreeReport) -> str:
 
 
 def document(above: TreeReport, report: GroupReport, ends: Ends) -> dict[str, Any]:
-    """Return all that is known of the group."""
+    """Return everything that is known about the group."""
     return {
         **state_of(above, report),
         "members": members_of(report),
@@ -107,7 +108,7 @@ def document(above: TreeReport, report: GroupReport, ends: Ends) -> dict[str, An
 
 
 def _adoption(told: Adoption | None) -> dict[str, Any] | None:
-    """What was told of the group's old members; None: nothing was."""
+    """Return what the adoption says about the group's old members; None: the group is not adopted."""
     return None if told is None else {key: getattr(told, key) for key in KEYS}
 
 

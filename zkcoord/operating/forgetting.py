@@ -1,4 +1,4 @@
-"""Removes a group's commits from Kafka, before the group is deleted with its offsets."""
+"""Removes a group's commits from Kafka before the group is deleted with its offsets."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def forget_in_kafka(
 ) -> None:
     """Remove the commits of a group that has no members, and has or had another store than ZooKeeper.
 
-    `open_kafka` None: nobody said where Kafka is. UsageError for a group whose deletion would be refused: old members,
-    or its consumers in another tree, go on from these commits.
+    `open_kafka` None: the command got no brokers' addresses. Raise UsageError for a group whose deletion would be
+    refused: its old members, or its consumers in another tree, continue from these commits.
     """
     record = read_record(tree, layout, group)
     if record is None or (record.store_name == ZOOKEEPER and not record.store_step):
@@ -45,14 +45,15 @@ def forget_in_kafka(
 
 
 def refuse_handed_over(tree: BlockingTree, layout: Layout, group: str) -> None:
-    """UsageError for a group that is handed over: without its record a consumer that joins would read it, too."""
+    """Raise UsageError for a group that is handed over. Without its record, a consumer that joins would read the group
+    beside Kafka's consumers."""
     record = read_record(tree, layout, group)
     if record is not None and (left_to := record.left_to(group)):
         raise UsageError(f"group {group} {left_to}, or give --offsets: those in Kafka stay")
 
 
 def forget_commits(tree: BlockingTree, layout: Layout, group: str, kafka: GroupStore) -> None:
-    """Bring what counts into the nodes, then remove the commits; nothing of a group with members.
+    """Write the offsets that count into the nodes, then remove the commits. Do nothing for a group with members.
 
     If the group is not deleted after all, its consumers find their offsets in ZooKeeper.
     """
@@ -76,7 +77,7 @@ def forget_commits(tree: BlockingTree, layout: Layout, group: str, kafka: GroupS
         goal=ZOOKEEPER,
         existing=frozenset(commits),
     )
-    for _ in range(2):  # the first look writes, the second sees what it wrote
+    for _ in range(2):  # the first look writes, the second look sees what the first has written
         left = equality.look((), readers.guard, int(time.time() * 1000))
     if left:
         raise UsageError(f"group {group}: the offset of {left[0].partition} is not in ZooKeeper: {left[0].why}")

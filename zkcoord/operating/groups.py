@@ -1,4 +1,4 @@
-"""Which groups there are."""
+"""The groups of a tree."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from zkcoord.tree.paths import LEGACY, Layout
 
 
 def present_groups(tree: BlockingTree, layout: Layout) -> list[str]:
-    """Return all groups that were not deleted, in order."""
+    """Return all groups that were not deleted, sorted by name."""
     names = group_names(tree, layout)
     deleted = deleted_groups(tree, layout, names)
     return [name for name in names if name not in deleted]
 
 
 def groups_of(tree: BlockingTree, address: str) -> tuple[Layout, str, Sequence[str]]:
-    """Return the layout, the tree's id and all groups. A deployment without zkcoord is one of old consumers."""
+    """Return the layout, the tree's id and all groups. In a deployment without zkcoord all groups are of old
+    consumers."""
     schema = current(tree)
     if schema is None:
         return LEGACY, "", old_group_names(tree.read)

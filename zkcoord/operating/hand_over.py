@@ -1,8 +1,8 @@
-"""Leaves a group to consumers of Kafka's own protocol, and takes it back.
+"""Hands a group over to consumers of Kafka's own protocol, and takes it back.
 
-Kafka's consumers and zkcoord's have coordinators that know nothing of each other, so they must not read one group at
-the same time. The group is paused for as long as it is handed over, and its record says so. What a run has done stands
-in the record and in the offsets: one that broke off is run again, and goes on.
+Kafka's consumers and zkcoord's consumers have different coordinators, which do not know each other. So they must not
+read one group at the same time. While the group is handed over, it is paused, and its record says why. The record and
+the offsets hold all that a run has done: a run that broke off is run again, and goes on.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ STANDS = "the group stays paused: run it again"
 
 
 class Row(NamedTuple):
-    """A partition: its offset in either store, and where it goes on."""
+    """A partition: its offset in each store, and the offset from which it goes on."""
 
     partition: TopicPartition
     zookeeper: int | None
@@ -56,8 +56,8 @@ class Row(NamedTuple):
 class HandOver:
     """One group on its way to Kafka's consumers, or back.
 
-    A commit in Kafka without zkcoord's metadata counts once the group was left to Kafka's consumers: they made it.
-    Before that it is some other program's, and following it might skip records. `force`: it counts anyway.
+    A commit in Kafka without zkcoord's metadata counts once the group was left to Kafka's consumers, because they made
+    it. Before that, another program made it, and to follow it might skip records. `force`: it counts anyway.
     """
 
     tree: BlockingTree
@@ -67,21 +67,21 @@ class HandOver:
     kafka: GroupStore
     existing: frozenset[TopicPartition]
     force: bool = False
-    left: list[Difference] = field(default_factory=list)  # offsets that the last look did not find equal
+    left: list[Difference] = field(default_factory=list)  # offsets that were not equal at the last look
     trouble: str = ""  # why the last look failed
-    _run: str | None = None  # of the pause that this run asked for, or found
+    _run: str | None = None  # of the pause that this run has requested or found
 
     def record(self) -> GroupRecord:
-        """Return the group's record as it is now."""
+        """Return the group's record, read now."""
         return read_record(self.tree, self.layout, self.group) or DEFAULT_RECORD
 
     @property
     def rule(self) -> Rule:
-        """Which offset counts."""
+        """Which offset of a partition counts."""
         return Rule.OLD_IN_KAFKA if self.force or self.record().left_to_kafka else Rule.TENURE
 
     def refuse_users(self) -> None:
-        """UsageError while consumers of Kafka's own protocol are in the group."""
+        """Raise UsageError if consumers of Kafka's own protocol are in the group."""
         if read_by := self._users():
             raise UsageError(f"group {self.group} {read_by}: stop them")
 
@@ -90,7 +90,7 @@ class HandOver:
         return f"is read by consumers of Kafka's own protocol ({users[0]})" if users else ""
 
     def refuse_others(self) -> None:
-        """UsageError while anybody else is in the group's way: a tool, or members that cannot be paused."""
+        """Raise UsageError if a tool works on the group, or if the group has members that cannot be paused."""
         self._refuse_tools(self.record())
         if others := readers_of(self.tree.read, self.layout, self.group).others:
             raise UsageError(f"group {self.group} has members that cannot be paused ({others[0]}): stop them first")
@@ -107,9 +107,10 @@ class HandOver:
             raise UsageError(f"group {self.group}: {what}")
 
     def pause(self) -> None:
-        """Ask for a pause that says what it is for, or go on with one that says so already.
+        """Request a pause whose request says that the group is handed over, or continue one that says so already.
 
-        By force the group was left to Kafka's consumers: that stands in the record, so a later run goes on with it.
+        With `force`, the record says that the group was left to Kafka's consumers. So a later run continues in this
+        way.
         """
         asked = who_and_when()
 
@@ -123,7 +124,7 @@ class HandOver:
         self._run = _run_of(edit_record(self.tree, self.layout, self.group, edit))
 
     def leave(self) -> None:
-        """Note that Kafka has all offsets: from now on its consumers may be started."""
+        """Note that Kafka has all offsets. From now on Kafka's consumers may be started."""
 
         def edit(record: GroupRecord) -> GroupRecord:
             return requested(record, PAUSE, {**self._mine(record), HANDED_OVER: DONE})
@@ -131,40 +132,41 @@ class HandOver:
         edit_record(self.tree, self.layout, self.group, edit)
 
     def resume(self) -> bool:
-        """Take the pause back; False: people had paused the group before, and it stays so."""
+        """Take the pause back. Return False if people had paused the group before: then it stays paused."""
 
         def edit(record: GroupRecord) -> GroupRecord:
             standing = record.wish.get(PAUSE)
             if standing is None or (self._run and self._run == _run_of(record) and not record.handed_over):
-                return record  # done, and the answer was lost
+                return record  # it is done, and the answer was lost
             kept = {key: value for key, value in self._mine(record).items() if key not in (HANDED_OVER, PAUSED_BEFORE)}
             return requested(record, PAUSE, kept if standing.get(PAUSED_BEFORE) else None)
 
         return edit_record(self.tree, self.layout, self.group, edit).wish.get(PAUSE) is None
 
     def _mine(self, record: GroupRecord) -> Fields:
-        """Return the pause of this run; UsageError when somebody ended it, maybe for another one."""
+        """Return the pause of this run. Raise UsageError if somebody has ended it, perhaps for another pause."""
         standing = record.wish.get(PAUSE)
         if standing is None or not record.handed_over or _run_of(record) != self._run:
             raise UsageError(f"group {self.group}: {ENDED}")
         return standing
 
     def equal(self, now_ms: int) -> Answer | None:
-        """Once nobody reads, make both stores equal; None: not done yet. `now_ms`: the wall clock, for people.
+        """Make both stores equal once nobody reads the group. Return None if that is not done yet. `now_ms`: the wall
+        clock, for people.
 
-        All offsets must be equal at one look. Nobody writes any more, but for a former owner's commit that lands late.
+        All offsets must be equal at one look. Nobody writes any more; only a former owner's commit may arrive late.
         """
         readers = readers_of(self.tree.read, self.layout, self.group)
-        self._mine(self.record())  # of which `readers` has an earlier version, if any: then their guard refuses
+        self._mine(self.record())  # if `readers` has an earlier version of the record, its guard refuses the write
         self.trouble = ""
         if not readers.paused:
             return None
         try:
-            if read_by := self._users():  # they have come meanwhile
+            if read_by := self._users():  # Kafka's consumers have come meanwhile
                 self.trouble = f"it {read_by}"
                 return None
             return self._look(readers.guard, now_ms)
-        except RecordChangedError:  # the next turn sees what was changed
+        except RecordChangedError:  # the next turn reads the change
             return None
         except UnavailableError as error:
             self.trouble = str(error)
@@ -186,13 +188,13 @@ class HandOver:
         return None if self.left else Answer(run="", state="equal")
 
     def _earlier(self) -> set[str]:
-        """Return the topics of which the tree has the offsets of an earlier one: these are nobody's, and go. What Kafka
-        has of such a topic counts, once they are gone."""
+        """Return the topics that were created again and whose offsets in the tree are of the earlier topic. These
+        offsets are removed. After that, Kafka's offset of such a topic counts."""
         (marks,) = children(self.tree.read, [self.layout.marks(self.group)])
         return set(created_again(self.tree.read, self.layout, self.group, marks.children))
 
     def wait(self, what: str, timeout_ms: int, address: str) -> None:
-        """Wait until that is done."""
+        """Wait until both stores are equal."""
         wait(
             f"{what} of group {self.group}",
             timeout_ms,
@@ -202,7 +204,7 @@ class HandOver:
         )
 
     def _doing(self, address: str) -> Callable[[], str]:
-        """Return what says what is waited for."""
+        """Return a function that says what the run waits for."""
 
         def told() -> str:
             if self.trouble:
@@ -215,7 +217,7 @@ class HandOver:
         return told
 
     def rows(self) -> list[Row]:
-        """Return where each partition goes on, by what stands in both stores now."""
+        """Return each partition's offsets in both stores, and where it goes on, as of now."""
         rule, earlier = self.rule, self._earlier()
         seen = read_group_offsets(self.tree.read, self.layout, self.group)
         commits = self.kafka.read([self.group]).of(self.group)

@@ -1,4 +1,4 @@
-"""The last hand-overs of a group, asked of the coordinator that serves and keeps them."""
+"""The last hand-overs of a group. The serving coordinator keeps them, and is asked for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zkcoord.errors import UnavailableError, UsageError
 
 COLUMNS = ("AT", "PARTITION", "STOP", "SEE", "FINISH", "COMMIT", "GRANT", "START", "UNREAD", "FIRST", "FROM", "TO")
 NUMBERS = COLUMNS[2:10]
-"""Those of COLUMNS that are times, in ms."""
+"""The columns that are times, in ms."""
 
 TIMES = (
     ("decided_ms", "released_ms"),
@@ -27,20 +27,21 @@ TIMES = (
     ("released_ms", "acknowledged_ms"),
     ("acknowledged_ms", "first_record_ms"),
 )
-"""From which moment to which each of NUMBERS counts."""
+"""The moments between which each of NUMBERS is measured: from the first to the second."""
 
 ANSWER_SECONDS = 10.0
 NOT_THERE = 404
 SERVER = "zkcoord"
-"""What an endpoint of metrics calls itself."""
+"""The beginning of the HTTP header `Server` of zkcoord's metrics endpoints."""
 
 
 def fetch_handovers(
     addresses: Sequence[str], group: str, last: int, wait_seconds: float = ANSWER_SECONDS
 ) -> list[dict[str, Any]]:
-    """Ask one coordinator after the other for the last hand-overs, oldest first.
+    """Return the group's last hand-overs, oldest first. Ask the coordinators one after the other until one answers.
 
-    UsageError if those that answer know no such group, UnavailableError if none answers within `wait_seconds`.
+    Raise UsageError if no coordinator that answers knows the group, or if an answer is not a coordinator's. Raise
+    UnavailableError if none answers within `wait_seconds`.
     """
     answered, why = False, ""
     for address in addresses:
@@ -48,7 +49,7 @@ def fetch_handovers(
         try:
             with urllib.request.urlopen(url, timeout=wait_seconds) as answer:
                 found = [json.loads(line) for line in answer.read().decode("utf-8").splitlines()]
-                return found[-last:]  # an older coordinator answers with all
+                return found[-last:]  # an older coordinator answers with all of them
         except urllib.error.HTTPError as error:
             error.close()
             ours = error.headers.get("Server", "").startswith(SERVER)
@@ -64,18 +65,18 @@ def fetch_handovers(
 
 
 def _reason(error: OSError) -> str:
-    """Why there is no answer, without the name of Python's class and the error's number."""
+    """Return why there is no answer, without the name of Python's class and without the error's number."""
     cause = error.reason if isinstance(error, urllib.error.URLError) else error
     return cause.strerror or str(cause) if isinstance(cause, OSError) else str(cause)
 
 
 def begun_ms_of(handover: Mapping[str, Any]) -> int:
-    """When it began."""
+    """Return the hand-over's first moment, in ms since 1970; 0 if it has none."""
     return next((int(at_ms) for name in MOMENTS if (at_ms := handover.get(name)) is not None), 0)
 
 
 def row(handover: Mapping[str, Any], *, dated: bool = False) -> list[Any]:
-    """One hand-over in these COLUMNS; `dated`: AT has the date, too."""
+    """Return one hand-over as a row of COLUMNS. `dated`: AT has the date, too."""
     begun_ms = begun_ms_of(handover)
     shape = "%Y-%m-%d %H:%M:%S" if dated else "%H:%M:%S"
     at = time.strftime(shape, time.localtime(begun_ms / 1000)) + f".{begun_ms % 1000:03d}"
@@ -85,7 +86,7 @@ def row(handover: Mapping[str, Any], *, dated: bool = False) -> list[Any]:
 
 
 def why_stopped(handover: Mapping[str, Any]) -> str:
-    """What the time of its stop went into, in words; "" where its consumer does not tell."""
+    """Say how the time of the stop was used; "" if the consumer does not tell."""
     took = {name: _between(handover, *moments) for name, moments in PARTS["stop"].items()}
     told = ", ".join(f"{name} {took_ms}" for name, took_ms in took.items() if took_ms is not None)
     whole_ms = _between(handover, *STAGES["stop"])
@@ -93,6 +94,6 @@ def why_stopped(handover: Mapping[str, Any]) -> str:
 
 
 def _between(handover: Mapping[str, Any], begun: str, ended: str) -> int | None:
-    """A coordinator of another release may not tell a moment."""
+    """Return the ms between two moments; None if the coordinator, of another release, does not tell both."""
     begun_ms, ended_ms = handover.get(begun), handover.get(ended)
     return None if begun_ms is None or ended_ms is None else int(ended_ms - begun_ms)

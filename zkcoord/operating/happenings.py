@@ -1,6 +1,6 @@
-"""What happened to groups between two readings of the tree: one event each, for `zkcoord watch`. Pure.
+"""What has happened to groups between two readings of the tree, as events for `zkcoord watch`. Pure.
 
-What came and went between the two readings leaves no event. Every event is a fact about the nodes that were read.
+A change that was undone between the two readings leaves no event. Every event is a fact about the nodes that were read.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from zkcoord.group_report import GroupReport, TreeReport
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
-    """One reading: who serves, and the groups that were not deleted."""
+    """One reading: the serving coordinator, and the groups that were not deleted."""
 
     above: TreeReport
     groups: Mapping[str, GroupReport]
 
 
 class Happening(NamedTuple):
-    """An event of a group; `group` None: of the tree."""
+    """An event of a group. `group` None: an event of the tree."""
 
     event: str
     group: str | None
@@ -33,14 +33,14 @@ class Happening(NamedTuple):
 
 
 def seen_first(sight: Sight) -> list[Happening]:
-    """Describe what a first reading found: who serves, and a line for each group."""
+    """Return the events of a first reading: the serving coordinator, and one event for each group."""
     above = sight.above
     serving = Happening("coordinator_seen", None, {"coordinator": above.coordinator, "epoch": above.epoch})
     return [serving, *(_appeared("group_seen", report) for _, report in sorted(sight.groups.items()))]
 
 
 def happenings(before: Sight, after: Sight) -> list[Happening]:
-    """List what differs: first the tree, then group by group in their order."""
+    """Return the differences: first those of the tree, then those of each group, sorted by group."""
     found = list(_coordinator(before.above, after.above))
     for group in sorted(before.groups.keys() | after.groups.keys()):
         was, now = before.groups.get(group), after.groups.get(group)
@@ -109,9 +109,9 @@ def _members(was: GroupReport, now: GroupReport) -> Iterator[Change]:
 
 
 def _why_gone(consumer: str, owned: Sequence[TopicPartition], now: GroupView) -> str | None:
-    """Tell an eviction, a death and a leave from what is left of a member; None: that does not tell.
+    """Tell an eviction, a death and a leave apart by what the member has left behind; None if that does not tell.
 
-    `owned`: by the reading before. Who leaves has released all of it before.
+    `owned`: the member's partitions at the earlier reading. A member that leaves releases them all before.
     """
     channel = now.channels.get(consumer)
     if channel is not None and channel.evicted_ms is not None:
@@ -162,7 +162,7 @@ def _commands(was: GroupView, now: GroupView) -> Iterator[Change]:
 
 
 def _owners(was: GroupView, now: GroupView) -> Iterator[Change]:
-    """Partitions whose owner changed, those together that went the same way. None: nobody owned it, or nobody does."""
+    """Yield the partitions whose owner has changed, together those with the same old and new owner. None: no owner."""
     ways: dict[tuple[str, str], list[TopicPartition]] = {}
     for partition in sorted(was.owners.keys() | now.owners.keys()):
         before, after = was.owners.get(partition), now.owners.get(partition)
@@ -175,7 +175,7 @@ def _owners(was: GroupView, now: GroupView) -> Iterator[Change]:
 
 
 def _people(was: GroupReport, now: GroupReport) -> Iterator[Change]:
-    """What people, and tools, have asked for or decided."""
+    """Yield what people and tools have requested or decided."""
     for name, wish in sorted(now.wishes.items()):
         if name not in was.wishes:
             yield "requested", {"request": name, "who": wish.get("who")}

@@ -1,7 +1,7 @@
-"""Looks through the file of an import for what does not exist: topics, partitions, and offsets outside of their logs.
+"""Looks in the file of an import for topics and partitions that do not exist, and for offsets outside of the logs.
 
-An import sets these all the same, as Kafka's own tool does: a topic may be yet to come, and an old tree has offsets of
-topics that were deleted. But nobody would notice a misspelled name.
+An import sets these offsets anyway, as Kafka's own tool does: a topic may be created later, and an old tree has offsets
+of deleted topics. But without this check nobody would notice a misspelled name.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from zkcoord.tree.topic import topic_of
 COUNTS = "what is set counts once there is one"
 
 LINES_MAX = 20
-"""Topics of each kind that have a line of their own: an old tree has offsets of any number of deleted topics."""
+"""At most 20 topics of each kind get their own line, because an old tree may have offsets of very many deleted
+topics."""
 
 
 @dataclass(slots=True)
 class _Odd:
-    """What was found of one kind in one topic: how many offsets, and the first words about them."""
+    """The findings of one kind in one topic: the number of offsets, and the first few in words."""
 
     offsets: int = 0
     words: list[str] = field(default_factory=list)
@@ -39,25 +40,27 @@ class _Odd:
 
 
 class ImportCheck:
-    """One look through a file, some offsets at a time. It keeps little of each topic, and nothing of each offset."""
+    """Looks through one file, some offsets at a time. It keeps a little for each topic, and nothing for each offset."""
 
     def __init__(
         self, read: Reading, layout: Layout, told: Iterable[TopicPartition] | None = None, logs: Logs | None = None
     ) -> None:
-        """`told`: the partitions that Kafka has told, and `logs` asks it for logs; None: nobody said where it is."""
+        """`told`: the partitions that Kafka has. `logs` asks Kafka for their logs. None: the command got no brokers'
+        addresses."""
         self._read, self._layout, self._logs = read, layout, logs
         self._told: defaultdict[str, set[int]] = defaultdict(set)
         for topic, number in told or ():
             self._told[topic].add(number)
         (folder,) = children(read, [layout.topics])
-        self._known = folder.exists or told is not None  # which topics there are
-        self._numbers: dict[str, Collection[int] | None] = {}  # of topics in the file; None: nobody can read the topic
+        self._known = folder.exists or told is not None  # whether the existing topics are known
+        self._numbers: dict[str, Collection[int] | None] = {}
+        # of topics in the file; None: the topic's node cannot be read
         self._absent: defaultdict[str, _Odd] = defaultdict(_Odd)
         self._beyond: defaultdict[str, _Odd] = defaultdict(_Odd)
         self._outside: defaultdict[str, _Odd] = defaultdict(_Odd)
 
     def look(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Take some offsets in."""
+        """Check some offsets of the file."""
         if not self._known:
             return
         self._learn(sorted({partition.topic for partition in offsets} - self._numbers.keys()))
@@ -75,7 +78,7 @@ class ImportCheck:
                 self._outside[partition.topic].add(f"{partition} at {offsets[partition]} ({log.start} to {log.end})")
 
     def _learn(self, topics: list[str]) -> None:
-        """Look up which partitions these have: none if a topic does not exist."""
+        """Look up the partitions of these topics. A topic that does not exist has none."""
         for topic, node in zip(topics, data(self._read, [self._layout.topic(t) for t in topics]), strict=True):
             try:
                 found = set(topic_of(topic, node.data).partitions) if node.exists else set[int]()
@@ -87,7 +90,7 @@ class ImportCheck:
             self._numbers[topic] = whole if found == set(whole) else frozenset(found)
 
     def lines(self) -> Iterator[str]:
-        """Say what was found: a line for each topic, those of one kind together."""
+        """Yield the findings: a line for each topic, with the lines of one kind together."""
         if not self._known:
             yield f"there is no {self._layout.topics} yet: whether the topics of the file exist is not known"
         yield from _first(self._absent, self._of_absent)

@@ -1,4 +1,4 @@
-"""Sets offsets of groups to those of a file: in ZooKeeper, and in Kafka where the group would go on from there."""
+"""Sets offsets of groups to those of a file: in ZooKeeper, and in Kafka if the group would continue from there."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ FORCE = ", or force it (--force)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Import:
-    """One import. `force`: also while old consumers read a group; `dry_run`: nothing is written, and `obstacles` gets
-    what refuses it."""
+    """One import. `force`: also set offsets while old consumers read the group. `dry_run`: write nothing, and put into
+    `obstacles` what refuses the import."""
 
     tree: OffsetTree
     layout: Layout
@@ -32,16 +32,16 @@ class Import:
     obstacles: dict[str, str] = field(default_factory=dict)  # group -> why, and who must act
 
     def needs_kafka(self, group: str) -> bool:
-        """True if consumers of the group may go on from commits in Kafka that are not zkcoord's. UsageError while
-        somebody reads it, unless it is a dry run."""
+        """Return True if the group's consumers may continue from commits in Kafka that are not zkcoord's. Raise
+        UsageError if somebody reads the group, except in a dry run."""
         self._readers(group)
         return self._kept(group).strangers_count
 
     def write(self, group: str, offsets: Mapping[TopicPartition, int], store: CommitStore | None) -> list[Change]:
-        """Return what differed from the offsets that count; all of it is set, unless it is a dry run.
+        """Set all `offsets`, except in a dry run. Return those that differ from the offsets that counted before.
 
-        `store`: Kafka's commits; None will do for groups that do not need it. UsageError while somebody reads the
-        group, who may have joined since it was asked for the last time.
+        `store`: Kafka's commits; None is enough for a group that does not need Kafka. Raise UsageError if somebody
+        reads the group: a reader may have joined since the last check.
         """
         readers, kept = self._readers(group), self._kept(group)
         refuse_earlier(self.tree.read, self.layout, group, {partition.topic for partition in offsets})

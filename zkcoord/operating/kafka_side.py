@@ -1,4 +1,4 @@
-"""Asks Kafka for what ZooKeeper does not tell of groups: where logs end, and offsets that are kept in Kafka."""
+"""Asks Kafka for what ZooKeeper does not know about groups: the ends of the logs, and the offsets that Kafka keeps."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ UNSEEN = "no log ends and no lag are shown"
 
 @dataclass(slots=True)
 class KafkaSide:
-    """Kafka as the tools ask it. `client` None: nobody said where it is, or it cannot be asked.
+    """Kafka, as the tools ask it. `client` None: the command got no brokers' addresses, or Kafka cannot be asked.
 
-    Raises nothing when Kafka does not answer: `tell` is called with the reason.
+    No error is raised when Kafka does not answer: `tell` is called with the reason.
     """
 
     client: KafkaClient | None
@@ -35,19 +35,19 @@ class KafkaSide:
     tell: Callable[[str], None] = warn
 
     def offsets(self, tree: BlockingTree, layout: Layout, reports: Sequence[GroupReport]) -> list[GroupReport]:
-        """Return the reports with the offsets that count: also those of groups that keep them in Kafka.
+        """Return the reports with the offsets that count, also for groups that keep them in Kafka.
 
-        Of such a group the nodes in ZooKeeper are old. Where Kafka does not tell its offsets, they are unknown.
+        The ZooKeeper nodes of such a group are out of date. If Kafka does not tell an offset, it is unknown.
         """
         elsewhere = [r.view.group for r in reports if _rule(layout, r) is not Rule.ZOOKEEPER]
         commits = self._commits(elsewhere)
         return [self._counting(tree, layout, r, commits) if r.view.group in elsewhere else r for r in reports]
 
     def committed(self, tree: BlockingTree, layout: Layout, report: GroupReport) -> dict[TopicPartition, int]:
-        """Return what the group's own consumers have committed to Kafka; nothing when it does not tell.
+        """Return the offsets that the group's own consumers have committed to Kafka; empty if Kafka does not tell them.
 
-        A commit of another program is left out (unless old members commit there: it is theirs), and so is one of
-        another tree, or of an earlier topic.
+        Commits of other programs are left out, except where old members commit to Kafka: then they are the old members'
+        own. Commits of another tree or of an earlier topic are left out, too.
         """
         view, schema = report.view, current(tree)
         tree_id = schema.tree_id if schema is not None else ""
@@ -63,7 +63,7 @@ class KafkaSide:
         return {partition: commit.offset for partition, commit in found.items() if own(partition, commit)}
 
     def ends(self, reports: Sequence[GroupReport]) -> Ends:
-        """Return where the logs end; leaves out what Kafka does not tell."""
+        """Return the ends of the logs, without those that Kafka does not tell."""
         partitions = {partition for report in reports for partition in report.partitions()}
         if self.client is None or not partitions:
             return {}
@@ -105,7 +105,7 @@ class KafkaSide:
         schema = current(tree)
         try:
             seen = read_group_offsets(tree.read, layout, group)
-        except CorruptError:  # the report has it as a problem
+        except CorruptError:  # the report has this error among its problems
             return report
         tree_id = schema.tree_id if schema is not None else ""
         partitions = sorted(seen.offsets.keys() | known.keys())

@@ -15,7 +15,8 @@ from zkcoord.tree.snapshot import Read
 
 
 class Outstanding(NamedTuple):
-    """A command that its consumer has not acknowledged. `written_ms`: by the server's wall clock; 0: it is gone."""
+    """A command that its consumer has not acknowledged. `written_ms`: when it was written, by the server's wall
+    clock."""
 
     written_ms: int
     group: str
@@ -24,7 +25,7 @@ class Outstanding(NamedTuple):
 
 
 def members_of(report: GroupReport) -> list[dict[str, Any]]:
-    """Return all members, by consumer id."""
+    """Return all members, sorted by consumer id."""
     owned: dict[str, list[str]] = {}
     for partition, owner in sorted(report.view.owners.items()):
         owned.setdefault(consumer_of(owner.thread), []).append(str(partition))
@@ -58,7 +59,8 @@ def _member(report: GroupReport, name: str, partitions: list[str]) -> dict[str, 
 
 
 def member_documents(above: TreeReport, report: GroupReport, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return all members, by consumer id; behind them static members that are away. `rows`: as of `partitions_of`."""
+    """Return all members, sorted by consumer id; after them the static members that are away. `rows`: from
+    `partitions_of`."""
     lags: dict[str, int] = {}
     for row in rows:
         if row["lag"] is not None and row["consumer"] is not None:
@@ -103,7 +105,7 @@ def _away(above: TreeReport, report: GroupReport, instance: str) -> dict[str, An
 
 
 def outstanding(tree: BlockingTree, layout: Layout, reports: Sequence[GroupReport]) -> list[Outstanding]:
-    """Return the outstanding commands of these groups, oldest first. Leaves out what was acknowledged meanwhile."""
+    """Return the outstanding commands of these groups, oldest first, without those that were acknowledged since."""
     listed = [
         (report.view.group, consumer, command)
         for report in reports
@@ -121,7 +123,7 @@ def outstanding(tree: BlockingTree, layout: Layout, reports: Sequence[GroupRepor
 
 
 def command_document(outstanding: Outstanding, now_ms: int) -> dict[str, Any]:
-    """Return the command for programs. `now_ms`: this machine's wall clock."""
+    """Return the command as a document for programs. `now_ms`: this machine's wall clock."""
     command = outstanding.command
     return {
         "group": outstanding.group,

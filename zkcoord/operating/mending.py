@@ -1,7 +1,7 @@
-"""What stands at a group's nodes that nobody can parse, and what could stand there in its place. Pure.
+"""Finds the nodes of a group that nobody can parse, and proposes new data for them. Pure.
 
-A proposal never guesses an offset: it is a number that stood there, that the group's consumers committed to Kafka, or
-that the owner announced.
+A proposal never guesses an offset. It is a number that stands in the node, an offset that the group's consumers
+committed to Kafka, or the start of a range that the owner announced.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NUMBER = re.compile(r"[\s\"'\x00\ufeff]*([0-9]{1,19})(?:\.0+)?[\s\"'\x00]*")
 
 
 class Broken(NamedTuple):
-    """A node that nobody can parse. `proposed` None: nobody knows what should stand there; `why` says what to do."""
+    """A node that nobody can parse. `proposed` None: nothing can be proposed, and `why` says what to do."""
 
     node: Node
     kind: str  # "record", "owner" or "offset"
@@ -43,8 +43,8 @@ def broken(
     chosen: Mapping[TopicPartition, int],
     committed: Mapping[TopicPartition, int],
 ) -> Iterator[Broken]:
-    """Find those of these nodes that nobody can parse, in order. `chosen`: the user's offsets; `committed`:
-    those that the group's own consumers committed to Kafka."""
+    """Yield those of `nodes` that nobody can parse, sorted by path. `chosen`: the user's offsets. `committed`: the
+    offsets that the group's own consumers committed to Kafka."""
     for path, node in sorted(nodes.items()):
         address = layout.parse(path)
         if address is None or not node.exists:
@@ -66,7 +66,8 @@ def _record(node: Node, view: GroupView) -> Iterator[Broken]:
 
 
 def record_without_faults(data: bytes, view: GroupView) -> tuple[bytes | None, str]:
-    """Return the record without what nobody can parse, and what that means; None with what to do instead."""
+    """Return the record without the values that nobody can parse, and what that means; or None, and what to do
+    instead."""
     try:
         known = parse_json(data.decode("utf-8", "replace"))
     except ValueError:
@@ -95,7 +96,7 @@ def record_without_faults(data: bytes, view: GroupView) -> tuple[bytes | None, s
 
 
 def _kept(known: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The keys that can be read, each by itself, and the names of the others."""
+    """Return the keys whose values can be parsed, each by itself, and the names of the others."""
     kept: dict[str, Any] = {}
     left_out: list[str] = []
     for key, value in known.items():
@@ -143,9 +144,9 @@ def _owner_for(partition: TopicPartition, view: GroupView) -> tuple[bytes | None
 
 
 def _silent(view: GroupView, partition: TopicPartition) -> list[str]:
-    """The members that may read the partition, and of which nobody can tell whether they do.
+    """Return the members that may read the partition, but do not tell whether they do.
 
-    One that knows only the draft never tells. Without a channel it is an old consumer, which takes no part.
+    A member that knows only the draft never tells. A member without a channel is an old consumer, which takes no part.
     """
     silent = []
     for consumer, member in sorted(view.members.items()):
@@ -158,14 +159,16 @@ def _silent(view: GroupView, partition: TopicPartition) -> list[str]:
 
 
 def _evicted(view: GroupView, partition: TopicPartition) -> list[str]:
-    """The consumers that were evicted while they read the partition, or may have: they may not know it yet."""
+    """Return the consumers that read the partition, or may have read it, when they were evicted. They may not know
+    about the eviction yet."""
     gone = ((c, channel) for c, channel in sorted(view.channels.items()) if c not in view.members)
     marked = ((c, channel) for c, channel in gone if channel.evicted_ms is not None)
     return [c for c, channel in marked if channel.status_unreadable or _has(channel, partition)]
 
 
 def _has(channel: Channel, partition: TopicPartition) -> bool:
-    """True when the channel's member reads the partition, or has a command about it that it may obey at any time."""
+    """Return True if the channel's member reads the partition, or has a command about it that it may obey at any
+    time."""
     return partition in channel.held or channel.names(partition)
 
 

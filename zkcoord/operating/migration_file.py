@@ -1,6 +1,6 @@
-"""The files of `offsets migrate --from` and `migrate move --from`: TOML, a table [groups.NAME] for each group.
+"""The TOML files of `offsets migrate --from` and `migrate move --from`, with a table [groups.NAME] for each group.
 
-Both have `wave`; that of `offsets migrate` has `to` besides, the group's store.
+Both files have the key `wave`. The file of `offsets migrate` has also `to`, the group's store.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ TO = "to"
 
 
 def read_goals(name: str, waves: Collection[int], goal: str | None) -> list[dict[str, str]]:
-    """Return the waves in their order (only `waves`, if there are any): group -> store. `goal`: of groups without `to`.
+    """Return group -> store for each wave, in order of the waves. `waves`: only these; empty: all. `goal`: the store
+    for groups without `to`.
 
     UsageError names each group whose table is wrong.
     """
@@ -25,14 +26,15 @@ def read_goals(name: str, waves: Collection[int], goal: str | None) -> list[dict
 
 
 def read_moves(name: str, waves: Collection[int]) -> list[str]:
-    """Return the groups wave by wave (only those of `waves`, if there are any). UsageError as above."""
+    """Return the groups, wave by wave. `waves`: only these; empty: all. UsageError names each group whose table is
+    wrong."""
     return [group for wave in _waves(name, waves, (WAVE,), lambda _: "") for group in wave]
 
 
 def _waves(
     name: str, waves: Collection[int], keys: Collection[str], complaint: Callable[[Table], str]
 ) -> list[dict[str, Table]]:
-    """Return the tables by group, wave by wave; UsageError with what is wrong with any of them."""
+    """Return group -> table for each wave. UsageError says what is wrong with each table."""
     _, tables = read_tables(name, f"write one for each group, with {' and '.join(keys)}")
     wrong: list[str] = []
     found: dict[int, dict[str, Table]] = {}

@@ -7,11 +7,13 @@ from datetime import UTC, datetime
 from zkcoord.errors import UsageError
 
 DIGITS_MIN = 12
-"""Milliseconds have so many digits since 1973. Fewer are a date, or a mistake: 20261123."""
+"""A number of at least 12 digits is milliseconds: they have had so many digits since 1973. A shorter number is a date,
+or a mistake, for example 20261123."""
 
 
 def moment(option: str, text: str | None) -> int | None:
-    """Return the milliseconds since 1970 of what was given for an option; None if nothing was. UTC unless it says more.
+    """Return the value of an option in milliseconds since 1970; None if the option is not given. A time without a zone
+    is UTC.
 
     >>> [moment("--since", text) for text in ("2026-11-23T10:00", "2026-11-23T10:00+01:00", "1795428000000")]
     [1795428000000, 1795424400000, 1795428000000]

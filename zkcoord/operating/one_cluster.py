@@ -1,4 +1,4 @@
-"""Holds the brokers that a command was given against the cluster whose topics the tree has."""
+"""Checks that a command's brokers are of the cluster whose topics the tree has."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from zkcoord.tree.snapshot import Read
 
 
 def refuse_another_cluster(tree: OffsetTree, client: KafkaClient) -> None:
-    """UsageError when the brokers are of another cluster: its commits are another group's, and its logs other records.
+    """Raise UsageError if the brokers are of another cluster. Its commits are of another group, and its logs have other
+    records.
 
-    A tree that names no cluster, as one beside brokers of before 0.10.1, is taken to be theirs.
+    A tree that names no cluster, for example with brokers before 0.10.1, is assumed to be of the brokers' cluster.
     """
     named = cluster_of(current(tree), tree.read([Read(CLUSTER_ID)])[0])
     told = None if named is None else client.list_topics(TIMEOUT_MS / 1000).cluster_id

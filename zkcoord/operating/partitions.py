@@ -10,7 +10,7 @@ from zkcoord.group_report import GroupReport
 from zkcoord.kafka.lag import lag
 
 Ends = Mapping[TopicPartition, int]
-"""Of logs."""
+"""The end of each partition's log."""
 
 
 def partitions_of(report: GroupReport, ends: Ends) -> list[dict[str, Any]]:
@@ -35,11 +35,11 @@ def partitions_of(report: GroupReport, ends: Ends) -> list[dict[str, Any]]:
 
 
 def owner_of(row: Mapping[str, Any]) -> str | None:
-    """Return a partition's owner for people."""
+    """Return a partition's owner for people, with " (gone)" if it is dead."""
     return None if row["owner"] is None else row["owner"] + ("" if row["alive"] else " (gone)")
 
 
 def lag_of(report: GroupReport, ends: Ends) -> int | None:
-    """Return the sum of the lag of all partitions where it is known; None: of none."""
+    """Return the sum of all known lags of the group's partitions; None if no lag is known."""
     known = [row["lag"] for row in partitions_of(report, ends) if row["lag"] is not None]
     return sum(known) if known else None

@@ -1,4 +1,5 @@
-"""Takes what is ours of a group, or of a whole tree, out of ZooKeeper. Each step may break off, and is begun again."""
+"""Removes zkcoord's nodes of a group, or of a whole tree, from ZooKeeper. Each step may break off, and is then run
+again."""
 
 from __future__ import annotations
 
@@ -22,17 +23,17 @@ from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.writes import WRITE_BYTES, CheckNode, DeleteNode, SetNode, Transaction, Write, parts
 
 ROUNDS_MAX = 20
-"""How often in a row a removal may be refused, or its outcome be unknown, before a person must look."""
+"""How many times in a row a removal may be refused, or have an unknown outcome, before a person must look."""
 
 Waits = Callable[[Sequence[str]], None]
-"""Is told who of ours is there still, and waits a moment, or raises."""
+"""Is called with zkcoord's consumers that are still there. Waits a moment, or raises."""
 
 
 def release(tree: BlockingTree, layout: Layout, group: str, waits: Waits) -> int:
-    """Remove all that is ours of a group that old consumers use, and return how many nodes that were.
+    """Remove zkcoord's nodes of a group that old consumers use. Return the number of removed nodes.
 
-    The record goes last. Before anything goes the adoption is taken out of it, so that no consumer of ours can join
-    any more, and no coordinator writes (docs/protocol.md, section 10). Offsets stay as they are.
+    First the adoption is taken out of the record: from then on no consumer of zkcoord can join, and no coordinator
+    writes (docs/protocol.md, section 10). The record is removed last. The offsets stay as they are.
     """
     while True:
         there = ours(tree, layout, group)
@@ -40,14 +41,15 @@ def release(tree: BlockingTree, layout: Layout, group: str, waits: Waits) -> int
             waits(there)
             continue
         adoption = _take_out(tree, layout, group)
-        if not ours(tree, layout, group):  # also where another release took it out: what that one saw is not known
+        # also if another release took the adoption out: nobody knows what that release has seen
+        if not ours(tree, layout, group):
             return remove(tree, (layout.channels_of(group), layout.record(group)), layout.record(group), _adopts_again)
         if adoption is not None:
             _put_back(tree, layout, group, adoption)
 
 
 def ours(tree: BlockingTree, layout: Layout, group: str) -> list[str]:
-    """The consumers of ours that are registered in the group, or still own something by their session."""
+    """Return zkcoord's consumers that are registered in the group, or that still own a partition."""
     listed, topics = tree.read([Read(layout.ids(group), Kind.CHILDREN), Read(layout.owners(group), Kind.CHILDREN)])
     registrations = _data(tree, [listed])
     found = {
@@ -69,7 +71,7 @@ def _data(tree: BlockingTree, lists: Iterable[Node]) -> tuple[Node, ...]:
 
 
 def _take_out(tree: BlockingTree, layout: Layout, group: str) -> Adoption | None:
-    """Take the adoption out of the group's record; None: there was none."""
+    """Take the adoption out of the group's record, and return it; None if there was none."""
     record = read_record(tree, layout, group)
     if record is None or record.adoption is None:
         return None
@@ -85,9 +87,10 @@ def _take_out(tree: BlockingTree, layout: Layout, group: str) -> Adoption | None
 
 
 def offsets_elsewhere(group: str, record: GroupRecord) -> str:
-    """Why consumers that do not know zkcoord's record would not find the group's offsets; "": they would."""
+    """Say why consumers that do not know zkcoord's record would not find the group's offsets; "": they would find
+    them."""
     if record.moved is not None:
-        gone = record.moved.state is MoveState.GONE  # what is here does not count any more
+        gone = record.moved.state is MoveState.GONE  # the offsets in this tree no longer count
         return "" if gone else f"it {record.moved.where()}: end that move first, or give it up"
     wanted = ZOOKEEPER if record.adoption is None else record.adoption.store_name
     if record.store_name == wanted:
@@ -99,7 +102,7 @@ def offsets_elsewhere(group: str, record: GroupRecord) -> str:
 
 
 def _put_back(tree: BlockingTree, layout: Layout, group: str, adoption: Adoption) -> None:
-    """Adopt the group as it was, unless another release has removed its record meanwhile."""
+    """Adopt the group as before, except if another release has removed the record since."""
     path = layout.record(group)
 
     def attempt() -> tuple[None, Write | None]:
@@ -113,7 +116,7 @@ def _put_back(tree: BlockingTree, layout: Layout, group: str, adoption: Adoption
 
 
 def below(tree: BlockingTree, roots: Iterable[str]) -> list[tuple[str, int]]:
-    """These nodes, and all below them, with their versions: the deepest first."""
+    """Return these nodes and all nodes below them, with their versions, the deepest first."""
     found: list[tuple[str, int]] = []
     level = list(roots)
     while level:
@@ -124,10 +127,11 @@ def below(tree: BlockingTree, roots: Iterable[str]) -> list[tuple[str, int]]:
 
 
 def remove(tree: BlockingTree, roots: Sequence[str], guard: str, refusal: Callable[[Node], str]) -> int:
-    """Remove these nodes and all below them, and return how many went. Each multi checks the version of `guard`.
+    """Remove `roots` and all nodes below them, and return the number of removed nodes. Each multi checks the version of
+    `guard`.
 
-    Begins again with what is left when somebody wrote meanwhile. `refusal` says of the guard's node, if it is there,
-    why nothing more may be removed, which is a UsageError then; "": it may.
+    If somebody writes at the same time, it starts again with the remaining nodes. `refusal` gets the guard's node, if
+    that exists, and returns why nothing more may be removed, or "". A reason is raised as UsageError.
     """
     gone, refused = 0, 0
     while found := below(tree, roots):
@@ -159,6 +163,6 @@ def _adopts_again(node: Node) -> str:
 
 
 def named(there: Sequence[str]) -> str:
-    """Say who of ours is in a group."""
+    """Say which of zkcoord's consumers are in a group."""
     verb = "is" if len(there) == 1 else "are"
     return f"{some(there)} of zkcoord {verb} registered there, or still {verb} an owner"

@@ -1,6 +1,6 @@
 """Writes an operator's request into a group's record by compare-and-set, then waits for the coordinator's answer.
 
-The request stays when the tool dies, and the serving coordinator carries it out.
+The request stays if the tool dies, and the serving coordinator carries it out.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from zkcoord.tree.writes import CreateNode, SetNode, Transaction, Write
 TURN_SECONDS = 0.1
 PROGRESS_SECONDS = 5.0
 ATTEMPTS_MAX = 20
-"""Of one edit: somebody else edits the same node only now and then."""
+"""How often one edit is tried. Others edit the same node only now and then, so 20 attempts are enough."""
 PENDING = "the request stands, and a coordinator carries it out as soon as it can"
 
 Edit = Callable[[GroupRecord], GroupRecord]
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A coordinator's answer. `state` is "deleted" when the record went with the group."""
+    """A coordinator's answer. `state` is "deleted" if the record was deleted with the group."""
 
     run: str
     state: str
@@ -47,16 +47,16 @@ class Answer:
 
 
 def who() -> str:
-    """Say who runs this program, and where."""
+    """Return the user and the host of this program."""
     try:
         user = os.environ.get("USER") or pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # an id without a name, as in many containers
+    except KeyError:  # a user id without a name, as in many containers
         user = f"uid-{os.getuid()}"
     return f"{user}@{socket.gethostname()}"
 
 
 def who_and_when() -> dict[str, str]:
-    """Return who asks, and when, for people; and the run's name, for the answer."""
+    """Return who asks and when, for people, and the id of the run, for the answer."""
     return {
         "who": who(),
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -65,13 +65,14 @@ def who_and_when() -> dict[str, str]:
 
 
 def read_record(tree: BlockingTree, layout: Layout, group: str) -> GroupRecord | None:
-    """Return the group's record, None if there is none; CorruptError with its path if nobody can read it."""
+    """Return the group's record; None if there is none. Raise CorruptError with the node's path if nobody can parse
+    it."""
     (node,) = tree.read([Read(layout.record(group))])
     return record_in(node)
 
 
 def refuse_moved(group: str, record: GroupRecord) -> None:
-    """UsageError for a group that is or was moved to another tree, or arrives from one."""
+    """Raise UsageError for a group that is or was moved to another tree, or that arrives from one."""
     if record.moved is not None:
         raise UsageError(f"group {group} {record.moved.where()}: nothing is changed here")
 
@@ -79,10 +80,11 @@ def refuse_moved(group: str, record: GroupRecord) -> None:
 def edit_record(
     tree: BlockingTree, layout: Layout, group: str, edit: Edit, *, new: bool = False, moved: bool = False
 ) -> GroupRecord:
-    """Change the group's record by its version, and return it; UsageError if there is no such group, unless it may be
-    `new`, and for one that is or was moved to another tree, unless it may be `moved`.
+    """Change the group's record with a check of its version, and return it.
 
-    `edit` may be called several times, as in `by_version`: it must leave alone what it finds done.
+    Raise UsageError if there is no such group, except with `new`. Raise UsageError also for a group that is or was
+    moved to another tree, except with `moved`. `edit` may be called several times, as in `by_version`: it must not
+    change what is already done.
     """
     if not may_name_a_group(group):
         raise UsageError(no_such_group(group))
@@ -105,10 +107,11 @@ def edit_record(
 
 
 def by_version(tree: BlockingTree, path: str, why: str, attempt: Callable[[], tuple[T, Write | None]]) -> T:
-    """Write what `attempt` makes of the node that it reads, and return its answer; None to write: it is done.
+    """Call `attempt`, which reads a node and returns a result and a write, and carry the write out. Return the result.
+    The write is None if there is nothing to do.
 
-    `attempt` is called again when somebody else was faster, or the write's outcome is unknown. UsageError where no
-    attempt can succeed.
+    `attempt` is called again if somebody else has written first, or if the outcome of the write is unknown. Raise
+    UsageError if no attempt can succeed.
     """
     for _ in range(ATTEMPTS_MAX):
         result, write = attempt()
@@ -125,9 +128,9 @@ def by_version(tree: BlockingTree, path: str, why: str, attempt: Callable[[], tu
 
 
 def ask(tree: BlockingTree, layout: Layout, group: str, name: str, *, take_over: bool = False, **fields: Any) -> str:
-    """Write a request. Returns the run to wait for: that of a standing request, if there is one.
+    """Write a request. Return the run to wait for: that of a standing request if there is one.
 
-    `take_over`: the request replaces a standing one, whose tool can write nothing any more.
+    `take_over`: the request replaces a standing one. The tool of the standing one can then no longer write.
     """
     mine: Mapping[str, Any] = {**who_and_when(), **fields}
 
@@ -146,8 +149,8 @@ def ask(tree: BlockingTree, layout: Layout, group: str, name: str, *, take_over:
 
 
 def take_back(tree: BlockingTree, layout: Layout, group: str, names: tuple[str, ...]) -> bool:
-    """Take requests back; False if none of them stood, nor an answer to one. UsageError for a group that is handed
-    over, whose pause `group take-back` ends."""
+    """Take requests back. Return False if none of them stood and none had an answer. Raise UsageError for a group that
+    is handed over: `group take-back` ends its pause."""
     stood = False
 
     def edit(record: GroupRecord) -> GroupRecord:
@@ -164,8 +167,9 @@ def take_back(tree: BlockingTree, layout: Layout, group: str, names: tuple[str, 
 
 
 def turns(timeout_ms: int) -> Callable[[Callable[[], str], Callable[[], str]], None]:
-    """Return what waits a turn, and now and then says what for. It asks for two sentences: what is waited for, and what
-    the UnavailableError says when it took too long."""
+    """Return a function that waits one turn, and says every `PROGRESS_SECONDS` what it waits for. The function takes
+    two others: the first says what is waited for, the second gives the message of the UnavailableError after
+    `timeout_ms`."""
     began = said = time.monotonic()
 
     def turn(doing: Callable[[], str], late: Callable[[], str]) -> None:
@@ -184,9 +188,9 @@ def turns(timeout_ms: int) -> Callable[[Callable[[], str], Callable[[], str]], N
 def wait(
     what: str, timeout_ms: int, ask: Callable[[], Answer | None], doing: Callable[[], str], pending: str = PENDING
 ) -> Answer:
-    """Wait for an answer, and say now and then what for; UnavailableError when it takes too long.
+    """Wait for an answer, and say every few seconds what is waited for. Raise UnavailableError after `timeout_ms`.
 
-    If the command is interrupted, it prints what becomes of the request, which is what `pending` says.
+    If the command is interrupted, it prints `pending`, which says what happens to the request.
     """
 
     def late() -> str:
@@ -203,8 +207,8 @@ def wait(
 
 
 def answer_to(tree: BlockingTree, layout: Layout, group: str, name: str, run: str) -> Answer | None:
-    """Return the answer to this run; None: not yet. A request that is over without its answer was carried out; others
-    wrote over the answer."""
+    """Return the answer to this run; None: there is no answer yet. If the request is gone without its answer, it was
+    carried out, and another run's answer has replaced its own."""
     record = read_record(tree, layout, group)
     if record is None:
         return Answer(run=run, state="deleted")
@@ -217,6 +221,6 @@ def answer_to(tree: BlockingTree, layout: Layout, group: str, name: str, run: st
 
 
 def who_serves(tree: BlockingTree, address: str) -> str:
-    """Return who is waited for."""
+    """Say which coordinator serves."""
     above = read_tree(tree, address)
     return "no coordinator is elected" if above.coordinator is None else f"coordinator {above.coordinator} serves"

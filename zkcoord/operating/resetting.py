@@ -1,4 +1,4 @@
-"""Resets the offsets of a group: has its consumers stopped if need be, and writes what was computed."""
+"""Resets the offsets of a group: stops its consumers if needed, and writes the computed offsets."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from zkcoord.tree.writes import CheckNode
 
 WAIT_MS = 60_000
 EXPIRY_MS = 600_000
-"""How long a coordinator keeps the group stopped for a tool that does not end its run."""
+"""How long a coordinator keeps the group stopped for a tool that does not end its run: 10 minutes."""
 
 TAKEN_BACK = "the request is taken back, and nothing is written"
 STANDS = "the request of an earlier run stands: run it again, or end it with `zkcoord group resume`"
@@ -46,17 +46,18 @@ Compute = Callable[[], Targets]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reset:
-    """One reset: of which group, in which tree, and how its new offsets are computed once nobody reads."""
+    """One reset: its group, its tree, and the function that computes the new offsets once nobody reads."""
 
     tree: OffsetTree
     layout: Layout
     group: str
     compute: Compute
-    to_kafka: Callable[[Mapping[TopicPartition, int]], None]  # where old consumers read the offsets
+    to_kafka: Callable[[Mapping[TopicPartition, int]], None]  # writes the offsets where old consumers read them
     goal: Where
 
     def check_shift(self) -> None:
-        """UsageError for a shift behind a run that was broken off: what it has shifted would be shifted again."""
+        """Raise UsageError for a shift after a run that broke off: offsets that this run has shifted would be shifted
+        again."""
         record, _ = self._record()
         done, pause = record.done.get(RESET) or {}, record.wish.get(PAUSE) or {}
         expired = done.get("state") == EXPIRED and pause.get("run") == done.get("run")
@@ -68,7 +69,7 @@ class Reset:
             )
 
     def write(self, guard: Sequence[CheckNode]) -> tuple[list[Move], Targets]:
-        """Compute and write; returns what changed for the group's consumers, and all new offsets."""
+        """Compute the offsets and write them. Return the changes for the group's consumers, and all new offsets."""
         found = self.compute()
         refuse_earlier(self.tree.read, self.layout, self.group, {partition.topic for partition in found.offsets})
         self.to_kafka(found.offsets)
@@ -76,10 +77,10 @@ class Reset:
         return found.moves(), found
 
     def stopped_first(self, timeout_ms: int, doing: Callable[[], str]) -> tuple[list[Move], Targets]:
-        """Have everything stopped, write, and let the group go on.
+        """Stop the group's consumers, write, and let the group go on.
 
-        Takes over from a run that was broken off. If its tool still runs, that one's next write is refused: the record
-        names another run.
+        It takes over from a run that broke off. If the tool of that run is still alive, its next write is refused,
+        because the record names another run.
         """
         begun = self.begun()  # by an earlier run, which may have written some offsets
         run = ask(
@@ -99,7 +100,7 @@ class Reset:
         return done
 
     def begun(self) -> bool:
-        """True when an earlier run has not ended."""
+        """Return True if an earlier run has not ended."""
         return self._record()[0].wish.get(RESET) is not None
 
     def _answer(self, run: str) -> Answer | None:
@@ -112,7 +113,8 @@ class Reset:
         return None
 
     def _guard(self, run: str) -> list[CheckNode]:
-        """Every write checks the record in which the coordinator says that everything has stopped for this run."""
+        """Return a check of the record, for every write. The record says that the coordinator has stopped everything
+        for this run."""
         record, guard = self._record()
         if record.done.get(RESET) != {"run": run, "state": STOPPED} or record.wish.get(RESET) is None:
             raise UsageError(f"reset of group {self.group}: somebody ended it meanwhile: run it again")
@@ -132,7 +134,7 @@ class Reset:
 
 
 def goal_of(given: Mapping[str, Any]) -> Goal:
-    """Return the one goal among the options; UsageError unless there is exactly one."""
+    """Return the only goal among the options. Raise UsageError if there is not exactly one."""
     named = [where for where in Where if given.get(where.name.lower()) not in (None, False)]
     if len(named) != 1:
         raise UsageError(f"choose one of {', '.join(f'--{where.value}' for where in Where)}")
@@ -145,7 +147,7 @@ def goal_of(given: Mapping[str, Any]) -> Goal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class How:
-    """How offsets are reset: `stop_first` has the group's consumers stopped, for which `timeout_ms` is the patience."""
+    """How offsets are reset. `stop_first`: stop the group's consumers first, and wait at most `timeout_ms` for that."""
 
     dry_run: bool
     stop_first: bool
@@ -162,8 +164,8 @@ def reset_group(
     how: How,
     named: Mapping[TopicPartition, int] | None = None,
 ) -> tuple[Sequence[Move], Targets]:
-    """Reset the offsets of a group; returns what changes for its consumers, and all new offsets. UsageError while it
-    may not be done."""
+    """Reset the offsets of a group. Return the changes for its consumers, and all new offsets. Raise UsageError while a
+    reset is not allowed."""
     schema = current(tree)
     layout = LEGACY if schema is None else read_tree(tree, address).layout
     _check_group(tree, layout, name)
@@ -194,7 +196,7 @@ def reset_group(
 
 
 def _stops_first(reset: Reset, readers: Readers, how: How) -> bool:
-    """True when the group's consumers are to be stopped first; UsageError while the offsets may not be set."""
+    """Return True if the group's consumers must be stopped first. Raise UsageError while the offsets may not be set."""
     reset.check_shift()
     readers.refuse_elsewhere(reset.group)
     if how.stop_first and (reset.begun() or (readers.ours and not readers.paused)):
@@ -211,7 +213,7 @@ def _check_group(tree: OffsetTree, layout: Layout, name: str) -> None:
 
 
 def _refuse_absent(named: Sequence[TopicPartition], existing: Sequence[TopicPartition]) -> None:
-    """UsageError for partitions of a file that Kafka does not have."""
+    """Raise UsageError for partitions of a file that Kafka does not have."""
     topics, absent = {p.topic for p in existing}, sorted(set(named).difference(existing))
     if not absent:
         return
@@ -222,7 +224,7 @@ def _refuse_absent(named: Sequence[TopicPartition], existing: Sequence[TopicPart
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    """Computes the new offsets from what stands in both stores and in the logs at that moment."""
+    """Computes the new offsets from both stores and the logs, as they are when it is called."""
 
     tree: OffsetTree
     layout: Layout
@@ -246,7 +248,7 @@ class _Wanted:
         )
 
     def targets(self) -> Targets:
-        """Read everything, and compute."""
+        """Read everything, and compute the new offsets."""
         seen, commits = self._read()
         partitions = self._partitions(seen, commits)
         logs = known_logs(self.client, warn)(partitions)
@@ -282,7 +284,8 @@ class _Wanted:
         return found
 
     def to_kafka(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Set them in Kafka, too, where old consumers read them there, and in place of other programs' commits, which a
-        consumer of ours would follow backwards once it has started. Its own commits count no more without that."""
+        """Set the offsets in Kafka, too, where old consumers read them, and where another program has committed: a
+        consumer of zkcoord would follow that commit backwards after its start. Commits of zkcoord's own no longer count
+        anyway."""
         (node,) = self.tree.read([Read(self.layout.record(self.group))])
         set_in_kafka(self.store, self.group, kept_by(self.layout, record_in(node)), offsets)

@@ -1,4 +1,4 @@
-"""What a tool says beside its result: lines on standard error, for people or as events for programs."""
+"""What a tool says besides its result: lines on standard error for people, or events for programs."""
 
 from __future__ import annotations
 
@@ -13,36 +13,37 @@ from zkcoord.operating.words import printable
 
 
 class Tone(Enum):
-    """What a line means to people; on a terminal its colour, by the number that terminals have for it."""
+    """What a line means for people. The value is the number of its colour on a terminal."""
 
     BAD = 31  # red: somebody must act
-    MOVING = 33  # yellow: it is on its way, or a warning
+    MOVING = 33  # yellow: something is in progress, or a warning
 
 
 def coloured(stream: TextIO) -> bool:
-    """True when colours may go there: to a terminal that has them, unless NO_COLOR (no-color.org) forbids it."""
+    """Return True if the stream takes colours: a terminal that has them, unless NO_COLOR (no-color.org) forbids
+    them."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def toned(text: str, tone: Tone | None, stream: TextIO | None = None) -> str:
-    """The text in the tone's colour, if standard output (or `stream`) takes colours."""
+    """Return the text in the tone's colour if `stream` (or standard output) takes colours."""
     if tone is None or not coloured(sys.stdout if stream is None else stream):
         return text
     return f"\x1b[{tone.value}m{text}\x1b[0m"
 
 
 def warn(text: str) -> None:
-    """A line on standard error about something that does not end the command."""
+    """Print a line on standard error about something that does not end the command."""
     say("warning", text)
 
 
 def would_be_refused(why: str) -> str:
-    """What a dry run says of an obstacle, which names who must act."""
+    """Return what a dry run says about an obstacle. The obstacle says who must act."""
     return f"as it is now, this would be refused: {why}"
 
 
 class Anew:
-    """Tells what a repeated look finds once, and again only when a look in between has not found it.
+    """Tells each finding of a repeated look once. It tells the finding again only after a look without it.
 
     >>> anew = Anew(print)
     >>> anew("nobody answers"); anew.look(); anew("nobody answers"); anew.look(); anew.look(); anew("nobody answers")
@@ -56,20 +57,21 @@ class Anew:
         self._now: set[str] = set()
 
     def look(self) -> None:
-        """The next look begins."""
+        """Begin the next look."""
         self._before, self._now = self._now, set()
 
     def __call__(self, text: str) -> None:
-        """This look has found it."""
+        """Note that this look has found `text`."""
         if text not in self._now and text not in self._before:
             self._tell(text)
         self._now.add(text)
 
 
 def say(kind: str, text: str, **fields: Any) -> None:
-    """`kind: text` on standard error; with a log in JSON the event `kind` with the text and these fields.
+    """Print `kind: text` on standard error. If the log is JSON, emit the event `kind` with the text and these fields
+    instead.
 
-    Further lines of the text stand indented below the first.
+    Further lines of the text are indented below the first.
     """
     if json_log():
         emit(kind, level=kind, message=text, **fields)

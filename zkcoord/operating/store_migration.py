@@ -1,8 +1,8 @@
 """Moves the offsets of one group to another store, step by step: from `zookeeper` to `dual` to `kafka`, or back.
 
-All that a run has done stands in the group's record: the store, the number of the step, and whose run it is. So a run
-that broke off is gone on with by running the command again. A later run takes over from an earlier one, which finds
-that at its next turn and writes nothing any more.
+The group's record holds all that a run has done: the store, the number of the step, and the run itself. So the same
+command continues a run that broke off. A later run takes over from an earlier one. The earlier run sees that at its
+next turn, and writes nothing more.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NAMED_MAX = 3
 
 
 class Stage(Enum):
-    """How far a run is."""
+    """The state of a run."""
 
     WAITING = "waiting"
     DONE = "done"
@@ -40,7 +40,7 @@ class Stage(Enum):
 
 
 class Turn(NamedTuple):
-    """What one turn of a run found. `why`: what it waits for, or why it is refused."""
+    """The result of one turn of a run. `why`: what the run waits for, or why it is refused."""
 
     stage: Stage
     store: str
@@ -50,7 +50,7 @@ class Turn(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """Where groups and their offsets are found."""
+    """The tree, the store in Kafka and the partitions with which a run works."""
 
     tree: BlockingTree
     layout: Layout
@@ -60,7 +60,7 @@ class Places:
 
 
 def steps(store: str, goal: str) -> list[str]:
-    """The stores on the way, without the first.
+    """Return the stores on the way from `store` to `goal`, without `store`.
 
     >>> steps("zookeeper", "kafka"), steps("dual", "zookeeper"), steps("dual", "dual")
     (['dual', 'kafka'], ['zookeeper'], [])
@@ -78,12 +78,13 @@ class Migration:
     goal: str
     run: Mapping[str, str]  # who, when, run
     force: bool = False
-    differences: list[Difference] = field(default_factory=list)  # as last seen; with force those that were accepted
+    differences: list[Difference] = field(default_factory=list)
+    # those of the last look; with `force`, those that were accepted
     _begun: bool = False
     _equality: Equality | None = None
 
     def look(self) -> tuple[GroupView, str]:
-        """Return the group, and why it cannot be moved to the goal; "": it can. Writes nothing."""
+        """Return the group, and why it cannot be moved to the goal; "": it can be moved. Write nothing."""
         view = read_group(self.places.tree, self.places.layout, self.group).view
         if view.unreadable is not None:
             return view, f"an operator must mend what cannot be read: {view.unreadable}"
@@ -101,7 +102,7 @@ class Migration:
         return view, ""
 
     def turn(self, now_ms: int) -> Turn:
-        """Go on as far as possible. `now_ms`: the wall clock, for what is committed to Kafka."""
+        """Go on as far as possible now. `now_ms`: the wall clock, for the metadata of commits to Kafka."""
         view, obstacle = self.look()
         record = view.record
         if obstacle:
@@ -117,7 +118,7 @@ class Migration:
         return self._go_on(view, now_ms)
 
     def give_up(self) -> None:
-        """Take this run out of the record; the store stays."""
+        """Take this run out of the record. The store stays as it is."""
         if self._begun:
             edit_record(
                 self.places.tree,
@@ -144,7 +145,7 @@ class Migration:
         return Turn(Stage.WAITING, done.store_name, done.store_step, "its coordinator")
 
     def _not_equal(self, view: GroupView, goal: str, now_ms: int) -> str:
-        """Look at both stores; why the step away from `dual` cannot be taken yet, "" if it can."""
+        """Look at both stores. Return why the step away from `dual` cannot be taken yet; "": it can be taken."""
         places = self.places
         if self._equality is None:
             self._equality = Equality(
@@ -158,7 +159,7 @@ class Migration:
                 rule=rule_of(places.layout, view.record),
             )
         guard = [CheckNode(places.layout.record(self.group), view.record_version or 0)]
-        looks = 2 if self.force else 1  # the first makes equal what nobody holds
+        looks = 2 if self.force else 1  # the first look makes equal the offsets of partitions that nobody holds
         try:
             for _ in range(looks):
                 self.differences = self._equality.look(view.members, guard, now_ms)
@@ -174,14 +175,14 @@ class Migration:
         return f"{count(len(self.differences), 'offset')} not seen equal in both stores yet ({named}){because}"
 
     def _take(self, seen: GroupRecord, store: str) -> GroupRecord:
-        """Write the next step; nothing when another one was taken since."""
+        """Write the next step. Write nothing if another step was taken since."""
         self._equality = None
 
         def edit(known: GroupRecord) -> GroupRecord:
             if (known.store_name, known.store_step) != (seen.store_name, seen.store_step):
                 return known
             if known.under_way:
-                return known  # the next turn says so
+                return known  # the next turn reports it
             return replace(known, store_name=store, store_step=seen.store_step + 1)
 
         return self._edit(edit)
@@ -193,7 +194,7 @@ class Migration:
         return edit_record(self.places.tree, self.places.layout, self.group, mine)
 
     def _taken_over(self, record: GroupRecord) -> str | None:
-        """Who runs the migration in place of this run; None: this run does."""
+        """Say who runs the migration instead of this run; None: this run still does."""
         other = record.migration or {}
         if other.get("run") == self.run["run"]:
             return None
@@ -203,7 +204,7 @@ class Migration:
 
 
 def _obstacle(view: GroupView, goal: str) -> str:
-    """Why a group cannot be moved, and who must act; "": it can."""
+    """Say why the group cannot be moved, and who must act; "": it can be moved."""
     record = view.record
     if view.observed:
         return f"it is not adopted: `zkcoord group adopt {view.group}` first"
@@ -226,8 +227,8 @@ def _obstacle(view: GroupView, goal: str) -> str:
 
 
 def _beside(view: GroupView, store: str) -> bool:
-    """True when every store that a member uses, or is on its way to, is this one or a neighbour of it: one that takes
-    partitions over from the other then finds their offsets."""
+    """Return True if each store that a member uses now, or will use, is `store` or its neighbour. Then a member that
+    takes a partition over from another member finds its offset."""
     names = {view.record.store_name}
     for consumer_id in view.members.keys() & view.channels.keys():
         channel = view.channels[consumer_id]

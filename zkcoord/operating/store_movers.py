@@ -1,4 +1,4 @@
-"""Moves the offsets of many groups between stores side by side, and says how far it has come."""
+"""Moves the offsets of many groups between stores at the same time, and reports the progress."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOVED, UNCHANGED, PLANNED, REFUSED, UNFINISHED = "moved", "unchanged", "would be
 
 
 class Result(NamedTuple):
-    """What became of one group. `before`: the store at the beginning."""
+    """The result for one group. `before`: its store at the beginning."""
 
     group: str
     before: str
@@ -30,13 +30,14 @@ class Result(NamedTuple):
 
 
 class Movers:
-    """The runs of one wave, side by side. `serving` says who is waited for."""
+    """The runs of one wave, which go on at the same time. `serving` says which coordinator serves."""
 
     def __init__(self, runs: Sequence[Migration], timeout_ms: int, serving: Callable[[], str]) -> None:
         self._runs, self._timeout_ms, self._serving = runs, timeout_ms, serving
         self._before: dict[str, str] = {}  # group -> its store at the beginning
         self._results: dict[str, Result] = {}
-        self._last: dict[str, tuple[Turn, float]] = {}  # group -> its last turn that was another one, and when
+        self._last: dict[str, tuple[Turn, float]] = {}
+        # group -> its last turn that differed from the turn before, and when that was
         self._said = time.monotonic()
 
     def plan(self) -> list[Result]:
@@ -58,21 +59,21 @@ class Movers:
         return self._all()
 
     def carry_out(self) -> list[Result]:
-        """Take turns until every run has ended."""
+        """Take turns of all runs until every run has ended."""
         try:
             while active := [run for run in self._runs if run.group not in self._results]:
                 began = time.monotonic()
                 waiting = {run.group: why for run in active if (why := self._turn(run))}
                 self._tell(waiting)
                 if waiting:
-                    time.sleep(max(TURN_SECONDS, time.monotonic() - began))  # large groups are read less often
+                    time.sleep(max(TURN_SECONDS, time.monotonic() - began))  # so large groups are read less often
         except KeyboardInterrupt:
             say("notice", "broken off: run it again to go on")
             raise
         return self._all()
 
     def _turn(self, run: Migration) -> str:
-        """One turn of one run; returns what it waits for, "" if it has ended."""
+        """Take one turn of one run. Return what the run waits for; "" if it has ended."""
         try:
             turn = run.turn(int(time.time() * 1000))
         except UnavailableError as error:

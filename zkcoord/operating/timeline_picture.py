@@ -1,6 +1,7 @@
-"""A picture of hand-overs: partitions against time, coloured by owner, red where nobody reads. Pure; SVG as text.
+"""A picture of hand-overs: partitions over time, coloured by owner, red where nobody reads. Pure; the result is SVG
+text.
 
-The page draws it each second for each reader, for which a plotting library (`zkcoord/plotting.py`) is too slow.
+The page draws the picture each second for each viewer. A plotting library (`zkcoord/plotting.py`) is too slow for that.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from zkcoord.operating.handovers import why_stopped
 COLOURS = ("#4477aa", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#ee8866", "#44bb99")
 NOBODY = "#dd0000"
 TAIL_PERCENT = 10
-"""So much is drawn behind the last moment, that the last owners are seen."""
+"""The time that is drawn after the last moment, in percent of the whole: it makes the last owners visible."""
 LEFT, ROW, WIDTH, TOP = 180, 18, 900, 40
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Who had a partition from when to when; `owner` None: nobody read it. `why`: what its stop took so long for."""
+    """The time from `begun_ms` to `ended_ms`, in which `owner` had the partition; None: nobody read it. `why`: how the
+    time of the owner's stop was used."""
 
     partition: str
     owner: str | None
@@ -32,10 +34,10 @@ class Span:
 
 
 def spans(handovers: Sequence[Mapping[str, Any]], tail_percent: int = TAIL_PERCENT) -> list[Span]:
-    """What the hand-overs tell of each partition, between the first moment and the last of all of them.
+    """Return the spans of each partition, from the first moment of all hand-overs to the last.
 
-    Nothing is drawn while nobody knows who had it: before the first hand-over, if its reader had died, for example.
-    `tail_percent`: so much of that time is added behind the last moment, where nothing changes.
+    Nothing is drawn while the owner is not known, for example before the first hand-over from a dead consumer.
+    `tail_percent`: the time that is added after the last moment, where nothing changes.
     """
     moments = [at for each in handovers for at in _moments(each)]
     if not moments:
@@ -53,7 +55,7 @@ def spans(handovers: Sequence[Mapping[str, Any]], tail_percent: int = TAIL_PERCE
             released_ms, ended_ms, taker = move.get("released_ms"), move.get("acknowledged_ms"), move["to"]
             if released_ms is None:
                 continue
-            if ended_ms is None:  # nobody, until the next one tells more
+            if ended_ms is None:  # nobody reads it until the next hand-over
                 following = moves[place + 1] if place + 1 < len(moves) else None
                 ended_ms = last_ms if following is None else min(_moments(following))
                 taker = None if following is None else following["from"]
@@ -65,25 +67,25 @@ def spans(handovers: Sequence[Mapping[str, Any]], tail_percent: int = TAIL_PERCE
 
 
 def _moments(handover: Mapping[str, Any]) -> list[int]:
-    """Between the decision and the acknowledgement: the first record changes no owner."""
+    """Return the moments from the decision to the acknowledgement. The first record changes no owner."""
     return [at_ms for name in MOMENTS[:-1] if (at_ms := handover.get(name)) is not None]
 
 
 def rows(found: Sequence[Span]) -> list[str]:
-    """The partitions, in the order of a picture's rows."""
+    """Return the partitions in the order of the picture's rows."""
     return sorted(
         {each.partition for each in found}, key=lambda name: (name.rpartition("-")[0], int(name.rpartition("-")[2]))
     )
 
 
 def colours(found: Sequence[Span]) -> dict[str, str]:
-    """A colour for each owner, as far as there are different ones."""
+    """Return a colour for each owner. Colours repeat if there are more owners than colours."""
     owners = sorted({each.owner for each in found if each.owner is not None})
     return {owner: COLOURS[n % len(COLOURS)] for n, owner in enumerate(owners)}
 
 
 def svg(group: str, found: Sequence[Span]) -> str:
-    """The picture. Each bar has a title that says who, and for how long."""
+    """Return the picture. The title of each bar names the owner and the duration."""
     partitions, colour = rows(found), colours(found)
     first_ms = min((each.begun_ms for each in found), default=0)
     length_ms = max((each.ended_ms for each in found), default=0) - first_ms or 1

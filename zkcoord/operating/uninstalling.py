@@ -1,4 +1,4 @@
-"""Takes all that is zkcoord's own out of a tree, and says what prevents it."""
+"""Removes everything of zkcoord from a tree, and says what prevents that."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.writes import SetNode, Transaction
 
 UNINSTALLED = "uninstalled"
-"""Stands in the schema as the goal of the migration that an uninstallation is: nobody is elected meanwhile."""
+"""The goal in the schema's migration mark while zkcoord is uninstalled. During a migration nobody is elected."""
 
 
 def obstacles_of(tree: BlockingTree, schema: Schema | None) -> list[str]:
-    """Return why the tree cannot be given up now: each a sentence that says who must act."""
+    """Return why the tree cannot be uninstalled now. Each sentence says who must act."""
     (listed,) = tree.read([Read(CANDIDATES, Kind.CHILDREN)])
     mark = None if schema is None else plan.read_mark(schema)
     found = []
@@ -50,10 +50,11 @@ def _offsets_elsewhere(tree: BlockingTree, layout: Layout, group: str) -> str:
 
 
 def take_away(tree: BlockingTree, schema: Schema | None) -> None:
-    """Remove /zkcoord. As long as the schema stands, it says that this goes on: nobody is elected before the end.
+    """Remove /zkcoord. While the schema exists, it has a mark, so that nobody is elected before the end.
 
-    A consumer of ours that comes in between has it broken off: then the schema is as before, and nothing of the group
-    that it joined was removed. So does another run that meets such a consumer: UsageError, as the mark is gone.
+    If a consumer of zkcoord joins meanwhile, the uninstallation breaks off: the schema is as before, and nothing of the
+    consumer's group was removed. Another run that sees such a consumer ends this run, too: its mark is gone, which is a
+    UsageError here.
     """
     if schema is not None:
         _begin(tree, schema)
@@ -72,20 +73,21 @@ def _refuse(there: Sequence[str]) -> None:
 
 
 def _uninstalls(node: Node) -> bool:
-    """True for a schema that says that the tree is being uninstalled."""
+    """Return True for a schema whose mark says that the tree is being uninstalled."""
     schema = plan.read_schema(node)
     mark = None if schema is None else plan.read_mark(schema)
     return mark is not None and mark.new == UNINSTALLED
 
 
 def _given_up(node: Node) -> str:
-    """Why the tree stays: "" while its schema says that it is being uninstalled."""
+    """Say why the tree stays; "": its schema says that it is being uninstalled."""
     return "" if _uninstalls(node) else "somebody gave the uninstallation up meanwhile: run it again"
 
 
 def _begin(tree: BlockingTree, schema: Schema) -> None:
     node, epoch = tree.read([Read(SCHEMA), Read(EPOCH)])
-    if _uninstalls(node) and not epoch.exists:  # broken off near its end: nobody is elected without an epoch
+    # an uninstallation broke off near its end: without an epoch nobody is elected
+    if _uninstalls(node) and not epoch.exists:
         return
     run = f"{who()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     _write(tree, plan.begin(node, epoch, Mark(old=schema.revision, new=UNINSTALLED, run=run)))

@@ -37,12 +37,13 @@ LEFT_TO_KAFKA = {
 
 
 def requested_words(name: str, wish: Mapping[str, Any]) -> str:
-    """Say what this request has made of its group."""
+    """Say which state of the group this request asks for."""
     return LEFT_TO_KAFKA.get(wish.get(HANDED_OVER, ""), REQUESTED.get(name, name))
 
 
 class GroupWait:
-    """Waits until a deadline that counts for all groups. Every few seconds it prints the reason on standard error."""
+    """Waits until a deadline, which is the same for all groups. Every few seconds it prints the reason on standard
+    error."""
 
     def __init__(self, tree: BlockingTree, address: str, timeout_ms: int, say_every_ms: int) -> None:
         self._tree, self._address, self._say_every_ms = tree, address, say_every_ms
@@ -50,12 +51,13 @@ class GroupWait:
         self._said = time.monotonic()
 
     def for_the_tree(self) -> None:
-        """Wait until the first coordinator has made the tree, at most until the time is up."""
+        """Wait until the first coordinator has made the tree, but not after the deadline."""
         while current(self._tree) is None and not self._late():
             self._turn(lambda: "the first coordinator has not made zkcoord's nodes yet")
 
     def until_stable(self, layout: Layout, name: str, *, empty_too: bool) -> GroupReport:
-        """Wait until the group is settled, and return it. Two equal readings in a row prove one moment.
+        """Wait until the group is settled, and return it. Two equal readings in a row show that all of it was so at one
+        moment.
 
         `empty_too`: a group without members is settled, too.
         """
@@ -83,7 +85,7 @@ class GroupWait:
         time.sleep(TURN_SECONDS)
 
     def _report_or_none(self, layout: Layout, name: str) -> GroupReport | None:
-        """Return the group. Before the deadline None for one that does not exist (yet)."""
+        """Return the group. Before the deadline, return None if it does not exist (yet)."""
         try:
             return read_group(self._tree, layout, name)
         except UsageError:
@@ -101,7 +103,7 @@ class GroupWait:
 
 
 def _nobody(above: TreeReport) -> str:
-    """Say that nobody is elected; "" when somebody is."""
+    """Say that no coordinator is elected; "" if one is."""
     return "" if above.coordinator is not None else f"; {NOBODY}"
 
 
@@ -137,7 +139,7 @@ def why_not_stable(above: TreeReport, report: GroupReport) -> str:
 
 
 def first_problem(report: GroupReport) -> str:
-    """Describe the group's first node with a problem: its path, the fault, who must act. "" if there is none."""
+    """Describe the group's first node with a problem: its path, the problem, who must act; "" if there is none."""
     if not report.problems:
         return ""
     path = min(report.problems)
@@ -147,7 +149,7 @@ def first_problem(report: GroupReport) -> str:
 
 
 def waits_for(above: TreeReport, awaited: Awaited) -> str:
-    """Say what waits for a static member that is away, and until when."""
+    """Say which partitions are kept for a static member that is away, and until when."""
     until_ms = awaited.until_ms(above)
     when = (
         f"until {at(until_ms)}, by the clock of ZooKeeper's server"

@@ -1,7 +1,8 @@
-"""Follows groups in the tree for `watch` and `top`: reads again what has changed, opens a new session when one is over.
+"""Follows groups in the tree for `watch` and `top`. It reads changed groups again, and opens a new session after a
+session has ended.
 
-Watches say which groups are dirty; only those are read again. Now and then all are read, for what no watch tells (the
-owners of dead members, topics).
+Watches tell which groups have changed, and only those are read again. Now and then all groups are read, because some
+changes fire no watch: owners of dead members, and topics.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from zkcoord.tree.paths import EPOCH
 from zkcoord.tree.snapshot import Kind, Read
 
 OpenTree = Callable[[Callable[[str | None], None]], Tree]
-"""Opens a session, which tells of each watch that fires: see `Tree`."""
+"""Opens a session, which reports each watch that fires: see `Tree`."""
 
 
 class Follower:
-    """Groups as they were last read. `only`: these groups; empty: all. Use it as a context."""
+    """The groups as they were last read. `only`: these groups; empty: all. It is a context manager."""
 
     def __init__(self, address: str, open_tree: OpenTree, only: Sequence[str] = (), *, whole_every_ms: int) -> None:
         self._address, self._open_tree = address, open_tree
@@ -30,11 +31,11 @@ class Follower:
         self._tree: Tree | None = None
         self._above: TreeReport | None = None
         self._reports: dict[str, GroupReport] = {}
-        self._whole_ms: int | None = None  # when all of it was read last, in this session
-        self._found = False  # all of `only` were there once
+        self._whole_ms: int | None = None  # when everything was last read in this session
+        self._found = False  # all of `only` existed once
         self._lock = threading.Lock()
-        self._dirty: set[str | None] = set()  # paths; None: all
-        self.changed = threading.Event()  # something is dirty
+        self._dirty: set[str | None] = set()  # paths that have changed; None: everything
+        self.changed = threading.Event()  # set if something in `_dirty` is to be read
 
     def __enter__(self) -> Follower:
         return self
@@ -44,15 +45,16 @@ class Follower:
 
     @property
     def tree(self) -> Tree:
-        """The session, for further questions."""
+        """The session, for further reads."""
         if self._tree is None:
             self._tree = self._open_tree(self._note)
         return self._tree
 
     def read(self) -> Sight:
-        """Read what is dirty, and return all that is known now.
+        """Read what has changed, and return all that is known now.
 
-        UnavailableError: ask again, a new session is opened then. UsageError: a group in `only` is not there.
+        After UnavailableError, call it again: it then opens a new session. UsageError: a group in `only` does not
+        exist.
         """
         try:
             return self._read()
@@ -79,7 +81,7 @@ class Follower:
         above = read_tree(tree, self._address)
         lists = [Read(path, Kind.CHILDREN, True) for path in above.layout.group_lists]
         tree.read([*lists, Read(above.layout.coordinator, watch=True), Read(EPOCH, watch=True)])
-        above = read_tree(tree, self._address)  # behind its watches
+        above = read_tree(tree, self._address)  # read after its watches were set
         names = self._only or group_names(tree, above.layout)
         self._above, self._reports = above, {n: r for n, r in self._reports.items() if n in names}
         for name in names:
@@ -90,7 +92,7 @@ class Follower:
     def _one(self, tree: Tree, above: TreeReport, group: str) -> None:
         try:
             report = read_group(tree, above.layout, group, watch=True)
-        except UsageError:  # it was removed meanwhile
+        except UsageError:  # the group was removed meanwhile
             self._reports.pop(group, None)
             if group in self._only and not self._found:
                 raise
@@ -101,7 +103,7 @@ class Follower:
             self._reports[group] = report
 
     def _groups_of(self, dirty: set[str | None]) -> list[str] | None:
-        """The groups of these paths; None: a path says nothing about a group, so all must be read."""
+        """Return the groups of these paths; None: one path belongs to no known group, so everything must be read."""
         found = set()
         for path in dirty:
             address = self._above.layout.parse(path) if path is not None and self._above is not None else None

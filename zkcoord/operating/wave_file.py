@@ -1,4 +1,5 @@
-"""What the files of `--from` have in common: TOML, a table [groups.NAME] for each group, which may name its wave."""
+"""The common parts of the files of `--from`: TOML, with a table [groups.NAME] for each group, which may name its
+wave."""
 
 from __future__ import annotations
 
@@ -11,13 +12,14 @@ from zkcoord.core.given import shown
 from zkcoord.errors import UsageError
 
 WAVE = "wave"
-"""The key that says in which wave a group is: 1 unless the file says otherwise."""
+"""The key of a group's wave; 1 if it is not given."""
 
 Table = dict[str, Any]
 
 
 def read_tables(name: str, hint: str) -> tuple[str, dict[str, Table]]:
-    """Return the file's text, and its tables by group. UsageError for what is none; `hint`: how to make the tables."""
+    """Return the file's text, and its tables by group. Raise UsageError if it is no such file. `hint`: how to make the
+    tables."""
     try:
         text = Path(name).read_text(encoding="utf-8")
         tables = tomllib.loads(text).get("groups")
@@ -39,7 +41,7 @@ def wave_of(table: Table) -> int:
 
 
 def wrong_wave(table: Table) -> str:
-    """Return what is wrong with the group's wave; "" if nothing is."""
+    """Say what is wrong with the group's wave; "" if nothing is."""
     wave = table.get(WAVE, 1)
     if not isinstance(wave, int) or isinstance(wave, bool) or wave < 1:
         return f"{WAVE} is {shown(wave)}, allowed is an integer from 1"
@@ -47,7 +49,7 @@ def wrong_wave(table: Table) -> str:
 
 
 def refuse_waves_alone(waves: Collection[int], file: str | None) -> None:
-    """UsageError for `--wave` without `--from`."""
+    """Raise UsageError for `--wave` without `--from`."""
     if waves and file is None:
         raise UsageError("--wave chooses among the groups of a file: give --from, too")
 

@@ -1,4 +1,4 @@
-"""What a group's assignment would be if something were different. Pure; of a view as it was read."""
+"""Computes a group's assignment under a different assumption, from a view of the group. Pure."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from zkcoord.errors import UsageError
 from zkcoord.tree.state import digest
 
 NEW_MEMBER = "new-member-"
-MEMBERS_MAX = 10_000  # each is computed in memory: far more than a group has
-PARTITIONS_MAX = 100_000  # of one topic, likewise
+MEMBERS_MAX = 10_000  # each is computed in memory; a group has far fewer
+PARTITIONS_MAX = 100_000  # of one topic; each is computed in memory, and a topic has far fewer
 
 Move = tuple[TopicPartition, str, str | None]
-"""A partition, who has it now ("": nobody alive), who would have it (None: nobody)."""
+"""A partition, its owner now ("": no living owner), and its owner under the assumption (None: nobody)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What is assumed. `partitions`: topic -> their number then."""
+    """The assumption. `partitions`: topic -> its number of partitions."""
 
     added: int = 0
     removed: Sequence[str] = ()
@@ -32,7 +32,7 @@ class Change:
 
 
 def moves_if(view: GroupView, change: Change) -> list[Move]:
-    """The partitions that would move; UsageError for what this group cannot be assumed to have."""
+    """Return the partitions that would move. Raise UsageError for an assumption that is impossible for this group."""
     assumed = _changed(view, change)
     target = decide(assumed, Memory(), 0, digest, ASSIGNORS).memory.target.assignment
     living = view.living_threads()

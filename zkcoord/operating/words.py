@@ -1,4 +1,4 @@
-"""How values stand in a line: printable, dated."""
+"""How values are written in a line: printable, with a date."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def cell(value: Any) -> str:
-    """Format a table's cell: `-` for an unknown value. Nothing in it can break the line or steer the terminal.
+    """Format a table's cell: `-` for an unknown value. No character in it can break the line or control the terminal.
 
     >>> cell(None), cell(7), cell("a\\x1b[2J")
     ('-', '7', 'a\\\\x1b[2J')
@@ -17,7 +17,7 @@ def cell(value: Any) -> str:
 
 
 def printable(text: str) -> str:
-    """Escape everything in the text that is no printable character."""
+    """Escape every character of the text that is not printable."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
