@@ -1,4 +1,4 @@
-"""`zkcoord audit`: checks groups from outside, once or all the time; writes nothing."""
+"""`zkcoord audit`: checks groups from outside, once or continuously. It writes nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from zkcoord.signals import stopping
 
 HANG = 2
 FOUND = 8
-"""The exit code when something is wrong."""
+"""The exit code if there is a finding at the end."""
 
 
 @click.command(cls=Command, example="zkcoord audit --once --group etl --patience-ms 10000")
@@ -66,9 +66,9 @@ def audit(
 def _run(
     auditor: Auditor, asked: threading.Event, anew: Anew, *, once: bool, interval_ms: int, json: bool
 ) -> Mapping[Key, Suspicion]:
-    """Read until asked to end, or (once) until nothing is undecided; returns what is wrong then.
+    """Read until the user ends it, or with `once` until nothing is undecided. Return the findings of the last reading.
 
-    `anew` tells what keeps a reading from being whole.
+    `anew` is told why a reading is not complete.
     """
     told: dict[Key, Suspicion] = {}
     wait_said = False
@@ -128,7 +128,8 @@ def _report(told: Mapping[Key, Suspicion], auditor: Auditor, settings: Settings)
 
 
 def _with_kafka(settings: Settings, auditor: Auditor, stack: ExitStack, tell: Callable[[str], None]) -> None:
-    """Have the auditor ask Kafka, too, if somebody said where it is. `tell` is called with what that does not tell."""
+    """Let the auditor ask Kafka, too, if the command has brokers' addresses. `tell` is called with what Kafka does not
+    tell."""
     if settings.kafka_address() is None:
         return
     from zkcoord.cli.kafka_options import kafka_client
@@ -141,7 +142,7 @@ def _with_kafka(settings: Settings, auditor: Auditor, stack: ExitStack, tell: Ca
 
 @contextmanager
 def _served(address: str | None, auditor: Auditor) -> Iterator[None]:
-    """Serve the findings as metrics within the block."""
+    """Serve the findings as metrics during the block."""
     if address is None:
         yield
         return

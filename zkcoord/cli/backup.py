@@ -1,4 +1,4 @@
-"""`zkcoord backup` and `restore`: all that zkcoord and the groups hold in ZooKeeper, in a file."""
+"""`zkcoord backup` and `zkcoord restore`: everything that zkcoord and the groups have in ZooKeeper, as a file."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def backup(settings: Settings, file: str) -> None:
 
 
 def _tree(tree: BlockingTree) -> tuple[Layout, str]:
-    """Return the layout and revision; "" where there are old consumers only."""
+    """Return the tree's layout and revision. The revision is "" if there are only old consumers."""
     schema = current(tree)
     if schema is None:
         (groups,) = tree.read([Read(LEGACY.groups)])
@@ -134,7 +134,7 @@ def restore(settings: Settings, file: str, names: tuple[str, ...], rewind: bool,
 
 
 def _check_tree(tree: BlockingTree, header: Header) -> None:
-    """Before anything is written: the tree is of the backup's layout and revision."""
+    """Raise SchemaError before anything is written if the tree does not fit the backup's layout and revision."""
     if header.revision and header.revision not in [revision.revision for revision in history()]:
         raise SchemaError(f"the backup is of revision {header.revision}, newer than this program: use the newer one")
     schema = current(tree)
@@ -150,7 +150,7 @@ def _check_tree(tree: BlockingTree, header: Header) -> None:
 
 
 def _coordinators(tree: BlockingTree) -> str:
-    """Say that coordinators run, which prevents a restore, and who must act; "": none does."""
+    """Say that running coordinators prevent a restore, and who must act; "" if none runs."""
     (listed,) = tree.read([Read(CANDIDATES, Kind.CHILDREN)])
     if not listed.children:
         return ""

@@ -1,4 +1,4 @@
-"""Which columns of a table a terminal has room for, and how wide they are. Pure."""
+"""Chooses the columns of a table that fit into a terminal, and their widths. Pure."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 READABLE = 24
-"""Names of so many characters can be told apart: a column without any value goes before they are cut further."""
+"""Names of 24 characters can be told apart. Columns without any value are left out before names are cut below that."""
 
 CUT_TO = 12
-"""A column of text is not cut below so many characters."""
+"""The fewest characters to which a column of text is cut."""
 
 BETWEEN = 2
-"""Blanks between two columns."""
+"""The number of spaces between two columns."""
 
 WHOLE = ("STATE", "OPTION", "AT", "LAST", "SINCE", "WRITTEN", "COMMITTED")
-"""Columns of text that say nothing without their middle: words of a fixed list, and moments."""
+"""Columns of text that are never cut, because words of a fixed list and moments say nothing without their middle."""
 
 EXPENDABLE = (
     *("WRITTEN", "COMMITTED", "LAST", "OWNER"),
@@ -23,21 +23,21 @@ EXPENDABLE = (
     *("TOPICS", "REPLICAS", "REWINDS", "COMMITS", "GRANT"),
     *("#COMMANDS", "#MEMBERS", "LOG-END-OFFSET"),
 )
-"""What is left out of a table that is too wide: the first of these first, then the columns at the right. A table's
-first column stays."""
+"""The columns that are left out of a table that is too wide, in this order. After them, other columns are left out from
+the right. A table's first column always stays."""
 
 
 class Fit(NamedTuple):
-    """The columns that are shown, by number, and the width of each."""
+    """The numbers of the columns that are shown, and their widths."""
 
     kept: tuple[int, ...]
     widths: tuple[int, ...]
 
 
 def fit(names: Sequence[str], lines: Sequence[Sequence[str]], right: Collection[str], room: int | None) -> Fit:
-    """Return what fits into `room` characters (None: everything) of a table with these columns.
+    """Return the columns of a table that fit into `room` characters, and their widths. `room` None: all fit.
 
-    `lines`: the cells as text, the header first. `right`: names of columns with numbers, which are never cut.
+    `lines`: the cells as text, the header first. `right`: the names of the columns with numbers, which are never cut.
     """
     widths = [max(len(line[column]) for line in lines) for column in range(len(names))]
     kept = list(range(len(names)))
@@ -69,7 +69,7 @@ def _leaving(names: Sequence[str]) -> list[int]:
 
 
 def _shared(kept: Sequence[int], widths: Sequence[int], floors: Sequence[int], room: int) -> tuple[int, ...]:
-    """Take from the widest of the kept columns until a line fits, but from none below its floor."""
+    """Cut the widest column by one character again and again, until a line fits. No column is cut below its floor."""
     found = {column: widths[column] for column in kept}
     excess = sum(found.values()) + BETWEEN * (len(kept) - 1) - room
     while excess > 0 and (cuttable := [column for column in kept if found[column] > floors[column]]):

@@ -1,4 +1,4 @@
-"""`zkcoord completion`: prints what makes a shell complete commands and options."""
+"""`zkcoord completion`: prints a script by which a shell completes commands and options."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from zkcoord.cli.options import Command
 from zkcoord.errors import UsageError
 
 SHELLS = ("bash", "zsh", "fish")
-PROGRAM, VARIABLE = "zkcoord", "_ZKCOORD_COMPLETE"  # click looks for this one by the program's name
+# click reads this variable, whose name it makes from the program's name
+PROGRAM, VARIABLE = "zkcoord", "_ZKCOORD_COMPLETE"
 
 
 @click.command(cls=Command, example='eval "$(zkcoord completion bash)"')

@@ -1,4 +1,4 @@
-"""`zkcoord config show`: what each setting is, and where its value came from."""
+"""`zkcoord config show`: the value of each setting, and its source."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FROM_ENVIRONMENT, FROM_FILE, DEFAULT = "environment", "file", "default"
 
 
 class Shown(NamedTuple):
-    """A setting: `command` "" is every command; `variable`: the environment variable that would set it."""
+    """A setting. `command` "": a setting of every command. `variable`: the environment variable that sets it."""
 
     command: str
     name: str
@@ -70,7 +70,7 @@ def _common(settings: Settings) -> Iterator[Shown]:
 
 
 def _own(context: click.Context) -> Iterator[Shown]:
-    """The settings of one command. UsageError for a value that is not allowed."""
+    """Yield the settings of one command. Raise UsageError for a value that is not allowed."""
     name_variables(context)
     for name, option in settable(context.command).items():
         if option.name not in COMMON:
@@ -87,7 +87,7 @@ def _own(context: click.Context) -> Iterator[Shown]:
 
 
 def _known(value: Any) -> Any:
-    """The value; None where there is none (click has a mark of its own for that)."""
+    """Return the value; None if there is none. click marks that with an object of its own."""
     if isinstance(value, tuple | list):
         return [str(each) for each in value]
     return value if isinstance(value, bool | int | str) else None

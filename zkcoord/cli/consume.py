@@ -1,4 +1,4 @@
-"""`zkcoord consume`: prints the records of the partitions that the group's coordinator gives it."""
+"""`zkcoord consume`: prints the records of the partitions that the group's coordinator assigns to it."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("zkcoord.cli")
 
 COMMIT_MS = 1_000
-RECORDS_MAX = 500  # printed at once: little enough to be printed while a stop waits for it
-POLL_SECONDS = 0.2  # how late a signal is noticed
+RECORDS_MAX = 500  # printed at once; so few that a stop does not wait long for them
+POLL_SECONDS = 0.2  # the longest time until a signal is noticed
 
 
 @click.command(cls=Command, example="zkcoord consume --group etl --topic clicks --from-beginning")
@@ -107,7 +107,8 @@ def consume(settings: Settings, **options: Any) -> None:
 
 
 class Printing:
-    """The loop of `consume`. Invariant: a record is printed, and has left the process, before it is committed."""
+    """The loop of `consume`. Invariant: a record is printed, and has left the process, before its offset is
+    committed."""
 
     def __init__(
         self,
@@ -120,7 +121,7 @@ class Printing:
         wanted: str = "a partition",
         tell: Callable[[str], None] | None = None,
     ) -> None:
-        """`tell`: is told what it reads, and what it waits for."""
+        """`tell` is called with what it reads, and what it waits for."""
         self._consumer, self._line = consumer, line
         self._max_messages, self._timeout_ms, self._commits = max_messages, timeout_ms, commits
         self._wanted, self._tell = wanted, tell
@@ -128,10 +129,11 @@ class Printing:
         self.printed = 0
 
     def run(self, asked: threading.Event, begun_ms: int | None = None) -> None:
-        """Print until asked to stop, or enough; BrokenPipeError when nobody reads any more.
+        """Print records until `asked` is set, or until there are enough. Raise BrokenPipeError if nobody reads standard
+        output.
 
-        UnavailableError when no partition was given in `timeout_ms`, when Kafka cannot be reached after it, and when
-        Kafka could not be reached until the stop.
+        Raise UnavailableError if no partition was assigned within `timeout_ms`, if Kafka cannot be reached after that
+        time, or if nothing was printed and Kafka cannot be reached at the stop.
         """
         committed_ms = heard_ms = mono_ms() if begun_ms is None else begun_ms
         standing = None if self._tell is None else Standing(self._tell, committed_ms)
@@ -159,17 +161,17 @@ class Printing:
             raise self._consumer.away
 
     def _check_reached(self, started: bool, waited_ms: int) -> None:
-        """Ask the brokers whether silence for so long is the end of the records."""
-        away = self._consumer.away or self._consumer.ask_kafka()  # who is away was asked a second ago
+        """Ask the brokers whether so long a silence is the end of the records. Raise UnavailableError if it is not."""
+        away = self._consumer.away or self._consumer.ask_kafka()  # `away` was asked for a second ago
         if away is not None:
-            if self._commits:  # what was printed is not to come again
+            if self._commits:  # otherwise the printed records would come again
                 self._commit()
             raise away
         if not started:
             raise self._never_began(waited_ms)
 
     def _never_began(self, waited_ms: int) -> UnavailableError:
-        """Say that there was nothing to read from, which is not the end of the records."""
+        """Return the error that there was no partition to read from. This is not the end of the records."""
         from zkcoord.subscription import why_nothing_is_held
 
         why = why_nothing_is_held(self._consumer.consumer_id)
@@ -183,12 +185,12 @@ class Printing:
     def _commit(self) -> None:
         try:
             self._consumer.commit()
-        except (FencedError, UnavailableError) as error:  # tried again in a second; what is gone comes again elsewhere
+        except (FencedError, UnavailableError) as error:  # tried again in a second; others read lost partitions again
             LOG.warning("%s", error)
 
 
 def json_line(message: Message) -> str:
-    """Return the record as one JSON object. Keys and values that are not UTF-8 stand in `key_base64`,
+    """Return the record as one JSON object. Keys and values that are not UTF-8 are in `key_base64` and
     `value_base64`."""
     document = {
         "topic": message.topic(),
@@ -202,7 +204,7 @@ def json_line(message: Message) -> str:
 
 
 def text_line(message: Message) -> str:
-    """Return the record for people: partition, offset, key, value, on one line."""
+    """Return the record as a line for people: partition, offset, key, value."""
     partition = TopicPartition(message.topic(), message.partition())
     return f"{partition}\t{message.offset()}\t{_shown(message.key())}\t{_shown(message.value())}"
 
@@ -227,14 +229,14 @@ def _topics(topics: Sequence[str], include: str | None, exclude: str | None) -> 
 
 
 def wanted_words(topics: Sequence[str], include: str | None, exclude: str | None) -> str:
-    """Describe what was asked for."""
+    """Say which partitions or topics the command waits for."""
     if topics:
         return f"a partition of {', '.join(topics)}"
     return f"a topic that matches {include}" if exclude is None else f"a topic that does not match {exclude}"
 
 
 def keeping_offsets(*args: Any, on_stop: Callable[[tuple[TopicPartition, ...]], Any], **settings: Any) -> Membership:
-    """Make a membership that gives partitions back at the offsets where it found them."""
+    """Return a membership that commits no offsets when it gives partitions back."""
     from zkcoord.consumer import Consumer
 
     class KeepingOffsets(Consumer):
@@ -249,7 +251,7 @@ def keeping_offsets(*args: Any, on_stop: Callable[[tuple[TopicPartition, ...]], 
 
 
 def _pipe(stream: Any) -> select.poll | None:
-    """Return what tells when the reader of standard output has gone; None if that is no pipe."""
+    """Return a poll that fires when the reader of standard output has gone; None if standard output is no pipe."""
     try:
         if not stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode):
             return None

@@ -1,4 +1,4 @@
-"""`zkcoord coordinator`: stands for election and, when elected, serves."""
+"""`zkcoord coordinator`: stands for election, and serves while it is elected."""
 
 from __future__ import annotations
 
@@ -22,13 +22,16 @@ from zkcoord.tree.codec import INT32_MAX
 from zkcoord.tree.paths import FROM_ZOOKEEPER, LAYOUTS, TOPIC_SOURCES
 
 INNER_METRICS = "127.0.0.1:0"
-"""Where the page beside a coordinator asks for timelines, if nobody asked for metrics: any free port."""
+"""The address of the coordinator's metrics, if only --http is given: any free port. The page beside the coordinator
+reads timelines from it."""
 COLLECTOR = (100_000, 20, 100)
-"""How often Python looks for garbage in cycles, in a coordinator and in `zkcoord consume`. They keep up to a million
-small values and make hardly a cycle: looking each 700 new ones, as is usual, costs a fifth of a coordinator's time."""
+"""Python's thresholds for collecting garbage in cycles, in a coordinator and in `zkcoord consume`. These programs keep
+up to a million small values, and make hardly any cycle. Python's usual 700 new objects per collection would cost a
+fifth of a coordinator's time."""
 SWITCH_SECONDS = 0.0005
-"""How long a coordinator's thread may compute while another one waits. The connection's thread sends transactions while
-the loop makes the next ones, and ZooKeeper works on them meanwhile. With Python's usual 5 ms it waits for the last."""
+"""The longest time that a coordinator's thread computes while another thread waits. The connection's thread sends
+transactions while the loop makes the next ones, so ZooKeeper works at the same time. With Python's usual 5 ms,
+sending begins only when the last transaction is made."""
 
 
 @click.command(
@@ -107,7 +110,7 @@ def coordinator(
             logging.getLogger("zkcoord.cli").warning("cannot write to standard output")
 
     if http is not None:
-        check_packages()  # before metrics, which the page's packages bring, are said to lack one
+        check_packages()  # first: they include the metrics' package, which would be reported instead
     gc.set_threshold(*COLLECTOR)
     sys.setswitchinterval(SWITCH_SECONDS)
     running = Coordinator(

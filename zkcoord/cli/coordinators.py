@@ -1,4 +1,4 @@
-"""`zkcoord coordinators`: lists the candidates and the elected one, and makes one resign."""
+"""`zkcoord coordinators`: lists the candidates and the serving one, and makes one resign."""
 
 from __future__ import annotations
 

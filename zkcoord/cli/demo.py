@@ -1,4 +1,4 @@
-"""`zkcoord demo`: the main job on servers of its own."""
+"""`zkcoord demo`: shows the main purpose of zkcoord, on servers that it starts itself."""
 
 from __future__ import annotations
 

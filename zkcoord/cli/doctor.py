@@ -1,4 +1,4 @@
-"""`zkcoord doctor`: looks at a deployment, and says what does not fit, with evidence and remedy; writes nothing."""
+"""`zkcoord doctor`: examines a deployment, and reports faults with evidence and remedy. It writes nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from zkcoord.shell.zk.acls import open_to_everybody
 from zkcoord.shell.zk.config import parse_connect
 
 Users = Callable[[str], Collection[str]]
-"""Tells which consumers of Kafka's own protocol are in a group id."""
+"""Returns the consumers of Kafka's own protocol in a group id."""
 
 HANG = len("WARN ")
 LOOKED_AT = ("/zkcoord", "/consumers", "/zkcoord/coordinators", "/brokers/topics")
@@ -61,7 +61,7 @@ def _examine(settings: Settings) -> Sequence[Finding]:
             return _without_tree(servers, brokers)
         try:
             tree = stack.enter_context(settings.tree())
-            facts = ask_tree(tree, logs_in=_logs_in(settings))  # first: it tells of a chroot that is not there
+            facts = ask_tree(tree, logs_in=_logs_in(settings))  # first, because it finds a chroot that does not exist
             facts = replace(facts, writes_anybody=_open(settings))
             groups = ask_groups(tree, users)
         except UnavailableError as error:
@@ -70,7 +70,8 @@ def _examine(settings: Settings) -> Sequence[Finding]:
 
 
 def _without_tree(servers: Sequence[ServerFacts], brokers: KafkaFacts | None, why: str = "") -> Sequence[Finding]:
-    """What can be said while ZooKeeper gives no session. `why`: what was tried, where the servers seem to serve."""
+    """Return the findings while ZooKeeper gives no session. `why`: why there is none although the servers seem to
+    serve."""
     found = [*zookeeper.judge(servers, TreeFacts(), ()), *kafka.judge(None, brokers, ())]
     if why:
         what = "no session can be had, so coordinators and groups were not looked at"
@@ -103,9 +104,10 @@ def _logs_in(settings: Settings) -> bool:
 
 
 def _kafka(settings: Settings, stack: ExitStack) -> tuple[KafkaFacts | None, Users]:
-    """Ask the brokers, if somebody said where they are. Return what they say, and a function that asks for users.
+    """Ask the brokers, if the command has their addresses. Return their answers, and a function that returns a group's
+    users.
 
-    `stack` closes the client that both use.
+    `stack` closes the client, which both use.
     """
     servers = settings.kafka_address()
     if servers is None:
@@ -123,7 +125,7 @@ def _nobody(group: str) -> Collection[str]:
 
 
 def _users(commits: GroupStore, group: str) -> Collection[str]:
-    """Return the consumers of Kafka's own protocol in this group id; nobody where Kafka does not tell."""
+    """Return the consumers of Kafka's own protocol in this group id; none if Kafka does not tell."""
     try:
         return commits.users(group)
     except ZkcoordError:

@@ -1,4 +1,4 @@
-"""Files that commands read and write, `-` for the standard streams among them; and how far a long one has come."""
+"""Files that commands read and write, where `-` is a standard stream, and the progress of a long command."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STANDARD = "-"
 
 @contextmanager
 def new_file(name: str) -> Iterator[TextIO]:
-    """A file that appears when it is whole."""
+    """Open a file to write. It appears under its name when the block has ended without an error."""
     if name == STANDARD:
         yield sys.stdout
         return
@@ -45,7 +45,8 @@ def new_file(name: str) -> Iterator[TextIO]:
 
 
 def opened(name: str, option: str = "") -> TextIO:
-    """Open a text file to read; UsageError if nobody can. `option`: the one that names the file, with a space."""
+    """Open a text file to read. Raise UsageError if it cannot be opened. `option`: the option that names the file, and
+    a space."""
     try:
         return Path(name).open(encoding="utf-8", errors="surrogateescape")
     except OSError as error:
@@ -53,12 +54,12 @@ def opened(name: str, option: str = "") -> TextIO:
 
 
 def read_from(name: str) -> AbstractContextManager[TextIO]:
-    """A text file that is read once, or standard input."""
+    """Open a text file that is read once, or standard input."""
     return nullcontext(sys.stdin) if name == STANDARD else opened(name)
 
 
 class Progress:
-    """Says now and then how far a long command has come."""
+    """Says every few seconds how many offsets a long command has handled."""
 
     def __init__(self, doing: str) -> None:
         self._doing, self._said, self._count = doing, time.monotonic(), 0

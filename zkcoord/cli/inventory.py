@@ -1,4 +1,5 @@
-"""`zkcoord inventory`: all groups of a deployment, for whoever wants to move them. Reads only; needs no coordinator."""
+"""`zkcoord inventory`: all groups of a deployment, for people who want to move them. It only reads, and needs no
+coordinator."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ Offsets = Mapping[str, Mapping[TopicPartition, int]]
 
 
 class Kafka(NamedTuple):
-    """`offsets` asks for those of some groups. `broker`: the version that the brokers tell, None: none."""
+    """`offsets` returns the offsets of some groups. `broker`: the version that the brokers tell; None: they tell
+    none."""
 
     offsets: Callable[[Sequence[str]], Offsets]
     broker: str | None
@@ -91,7 +93,7 @@ def _wanted(all_names: Sequence[str], names: Sequence[str]) -> list[str]:
 
 
 def inventories(tree: Any, names: Sequence[str], kafka: Kafka | None) -> Iterator[GroupInventory]:
-    """Some groups at a time: no more are in memory."""
+    """Yield the groups' inventories. Only some groups at a time are in memory."""
     cluster = read_cluster(tree.read)
     for first in range(0, len(names), GROUPS_AT_ONCE):
         batch = names[first : first + GROUPS_AT_ONCE]
@@ -104,13 +106,13 @@ def inventories(tree: Any, names: Sequence[str], kafka: Kafka | None) -> Iterato
 
 
 def ask_kafka(settings: Settings, stack: ExitStack) -> Kafka | None:
-    """What Kafka is asked for; None when nobody said where it is, or it cannot be asked."""
+    """Return how to ask Kafka; None if the command has no brokers' addresses, or Kafka cannot be asked."""
     servers = settings.kafka_address()
     if servers is None:
         return None
     try:
         librdkafka()
-    except UsageError as error:  # all else is known without it
+    except UsageError as error:  # everything else is known without Kafka
         warn(f"{error}; offsets in Kafka are not shown")
         return None
     client = stack.enter_context(KafkaClient(servers, settings.kafka_settings()))
@@ -131,7 +133,7 @@ def ask_kafka(settings: Settings, stack: ExitStack) -> Kafka | None:
 
 
 def _unlike(unknown: Mapping[str, ZkcoordError]) -> list[ZkcoordError]:
-    """Return one of the errors that differ in the group's name alone."""
+    """Return one error of each kind. Errors that differ only in the group's name are of one kind."""
     found: dict[str, ZkcoordError] = {}
     for group, error in sorted(unknown.items()):
         found.setdefault(str(error).replace(group, ""), error)
@@ -139,7 +141,7 @@ def _unlike(unknown: Mapping[str, ZkcoordError]) -> list[ZkcoordError]:
 
 
 def _broker(client: KafkaClient) -> str | None:
-    """The line of versions whose protocol the brokers speak; None where they do not tell it."""
+    """Return the version line of the brokers' protocol; None if they do not tell it."""
     try:
         return protocol_line(describe_cluster(client))
     except ZkcoordError as error:
@@ -147,7 +149,7 @@ def _broker(client: KafkaClient) -> str | None:
         return None
 
 
-# what is printed for people
+# the output for people
 
 
 def _row(found: GroupInventory, notes: int) -> list[Any]:
@@ -158,7 +160,7 @@ def _row(found: GroupInventory, notes: int) -> list[Any]:
 
 
 def _text(found: GroupInventory, problems: Sequence[str], *, members: bool) -> list[str]:
-    """The notes on a group, and what is known of its members."""
+    """Return the notes about a group, and what is known about its members."""
     if not problems and not members:
         return []
     lines = [cell(found.group) + ":"]
@@ -199,11 +201,11 @@ def _member_text(found: GroupInventory, member: OldMember) -> str:
     return f"{member.consumer}: {known} ({client.why}), {asks}{by}, owns {owns}, since {at(member.since_ms)}"
 
 
-# what is printed for programs
+# the output for programs
 
 
 def _document(found: GroupInventory, problems: Sequence[str], broker: str | None) -> dict[str, Any]:
-    """All that is known of the group."""
+    """Return everything that is known about the group."""
     return {
         "group": found.group,
         "kind": found.kind,
@@ -249,7 +251,7 @@ def _member(found: GroupInventory, member: OldMember) -> dict[str, Any]:
 
 
 def _section(found: GroupInventory, problems: Sequence[str], broker: str | None) -> str:
-    """The group as TOML; one that nothing can be told of is a comment."""
+    """Return the group as TOML. A group about which nothing can be filled in becomes a comment."""
     heading = _toml(found.group)
     notes = [f"# {line}" for line in textwrap.wrap(cell(_summary(found)), 110, break_on_hyphens=False)]
     for problem in problems:
@@ -267,12 +269,12 @@ def _setting(question: Question) -> str:
 
 
 def _toml(value: str | int | bool) -> str:
-    """A text, number or truth value as TOML, which takes JSON of ASCII characters."""
+    """Return a text, number or truth value as TOML, which accepts JSON of ASCII characters."""
     return json.dumps(value)
 
 
 def _check_new(name: str) -> None:
-    """UsageError for a file that cannot be made: before hundreds of groups are read."""
+    """Raise UsageError for a file that cannot be made, before hundreds of groups are read."""
     if Path(name).exists():
         raise UsageError(f"--write {name}: the file is there already, and may be filled in; name another one")
     if not Path(name).absolute().parent.is_dir():

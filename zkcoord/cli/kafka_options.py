@@ -1,4 +1,4 @@
-"""Opens Kafka where the common options say that it is."""
+"""Opens Kafka at the address of the common options."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zkcoord.tree.paths import Layout
 
 
 def kafka_client(settings: Settings) -> KafkaClient:
-    """Return a client that has reached Kafka; UsageError if nobody said where that is."""
+    """Return a client that has reached Kafka. Raise UsageError if the command has no brokers' addresses."""
     client = KafkaClient(settings.needed_kafka_address(), settings.kafka_settings())
     silent = client.check_credentials()
     if silent is not None:
@@ -28,7 +28,7 @@ def kafka_client(settings: Settings) -> KafkaClient:
 
 
 def kafka_beside(settings: Settings, stack: ExitStack, tree: BlockingTree) -> KafkaClient:
-    """Open Kafka until the stack ends, as `kafka_client` does; UsageError if it is not the cluster of the tree."""
+    """Open Kafka until the stack ends, like `kafka_client`. Raise UsageError if it is not the cluster of the tree."""
     client = stack.enter_context(kafka_client(settings))
     refuse_another_cluster(tree, client)
     return client
@@ -37,7 +37,7 @@ def kafka_beside(settings: Settings, stack: ExitStack, tree: BlockingTree) -> Ka
 def with_kafka(
     settings: Settings, tree: BlockingTree, layout: Layout, reports: Sequence[GroupReport]
 ) -> tuple[list[GroupReport], Ends]:
-    """Return the reports with the offsets that count, and where their logs end, as far as Kafka can be asked."""
+    """Return the reports with the offsets that count, and the ends of their logs, as far as Kafka can be asked."""
     with kafka_side(settings) as kafka:
         found = kafka.offsets(tree, layout, reports)
         return found, kafka.ends(found)
@@ -45,14 +45,15 @@ def with_kafka(
 
 @contextmanager
 def kafka_side(settings: Settings, tell: Callable[[str], None] = warn) -> Iterator[KafkaSide]:
-    """Open Kafka within the block, if somebody said where it is; says why where that is not possible."""
+    """Open Kafka during the block, if the command has brokers' addresses. If that fails, `tell` is called with the
+    reason."""
     servers, wait_ms = settings.kafka_address(), settings.limits.log_ends_wait_ms
     if servers is None:
         yield KafkaSide(None, wait_ms, tell)
         return
     try:
         librdkafka()
-    except UsageError as error:  # all else is known without it
+    except UsageError as error:  # everything else is known without Kafka
         tell(f"{error}; {UNSEEN}")
         yield KafkaSide(None, wait_ms, tell)
         return

@@ -1,4 +1,4 @@
-"""Which commands there are. Each is loaded when somebody asks for it: to load all takes twice as long."""
+"""The commands by name. Each is loaded when it is used, because to load all of them takes twice as long."""
 
 from __future__ import annotations
 
@@ -56,11 +56,12 @@ OF_OFFSETS = {
     "migrate": "offsets.migrate:migrate_offsets",
 }
 OF_MIGRATE = {"move": "migrate.move"}
-"""Commands by name: module, or "module:name there". Those of a group whose own module makes them are not among them."""
+"""Commands by name: the module, or "module:name" if the name in the module differs. A module of a group that makes
+commands itself adds them there; they are not listed here."""
 
 
 class Commands(UserDict[str, click.Command]):
-    """The commands of a group by name. A module of this package is loaded when somebody asks for its command."""
+    """The commands of a group by name. The module of a command is loaded when the command is looked up."""
 
     def __init__(self, places: Mapping[str, str]) -> None:
         super().__init__()

@@ -23,14 +23,14 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class _PipeClosedError(Exception):
-    """Nobody reads our output any more."""
+    """Nobody reads standard output any more."""
 
 
 class _Root(Group):
-    """The whole command line. `main` ends the process with the exit code that `zkcoord.errors` documents."""
+    """The whole command line. `main` ends the process with an exit code that `zkcoord.errors` documents."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command, and flush what it printed."""
+        """Run a command, and flush its output."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
@@ -39,7 +39,7 @@ class _Root(Group):
         return result
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
-        """Run with these arguments (default: the process's), then exit."""
+        """Run with these arguments (default: those of the process), then exit."""
         extra["standalone_mode"] = False
         _open_closed_streams()
         for stream in (sys.stdout, sys.stderr):  # a terminal that cannot show a character shows its number
@@ -67,7 +67,7 @@ class _Root(Group):
 
 
 def _open_closed_streams() -> None:
-    """Give a process that was started without standard output or error /dev/null in its place."""
+    """Replace standard output and standard error by /dev/null if the process was started without them."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
@@ -82,7 +82,8 @@ def _say(text: str, code: int) -> int:
 
 
 def _os_error(error: OSError) -> str:
-    """In words. An error of a full device that names no file is one of our own output, which is forgotten then."""
+    """Return the error in words. If a device is full and the error names no file, it is our own output, which is then
+    dropped."""
     if error.errno not in FULL or error.filename is not None:
         return str(error)
     _forget(sys.stdout)
@@ -90,7 +91,7 @@ def _os_error(error: OSError) -> str:
 
 
 def _say_usage(error: click.UsageError) -> int:
-    if type(error).__name__ == "NoArgsIsHelpError":  # click 8.2 and newer: the message is the help
+    if type(error).__name__ == "NoArgsIsHelpError":  # click 8.2 and later: the message is the help
         click.echo(error.format_message(), err=True)
         return error.exit_code
     hint = "" if error.ctx is None else f" (see `{error.ctx.command_path} --help`)"
@@ -98,7 +99,7 @@ def _say_usage(error: click.UsageError) -> int:
 
 
 def _message(error: click.UsageError) -> str:
-    """What is wrong; a value that comes from the environment is told with its variable."""
+    """Return the fault. If the value comes from the environment, the message names its variable."""
     if isinstance(error, click.BadParameter) and error.ctx is not None and error.param is not None:
         source = error.ctx.get_parameter_source(str(error.param.name))
         if source is ParameterSource.ENVIRONMENT:
@@ -115,12 +116,12 @@ def _say_bug(error: Exception) -> int:
 
 
 def _forget(stream: TextIO) -> None:
-    """Send the rest of a stream that nobody reads to /dev/null; else the interpreter complains at its end."""
+    """Send the rest of a stream that nobody reads to /dev/null. Otherwise the interpreter complains at its end."""
     try:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
-    except (OSError, ValueError):  # it is no file
+    except (OSError, ValueError):  # the stream is not a file
         return
 
 

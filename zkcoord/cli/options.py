@@ -1,4 +1,4 @@
-"""The options that every command takes, before or after the subcommand, and their meaning."""
+"""The options that every command takes, before or after the subcommand, and their values."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from zkcoord.shell.zk.config import ZooKeeperConfig, load_config
 
 ZOOKEEPER, BOOTSTRAP_SERVERS = variable_of("zookeeper"), variable_of("bootstrap-servers")
 SESSION_LOG = "zkcoord.zk"
-SENTENCE_MAX = 1_000  # characters: no sentence is as long
+SENTENCE_MAX = 1_000  # characters; longer than every sentence
 HELP = {"help_option_names": ["-h", "--help"]}
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long a tool waits for others, and how often it says what for."""
+    """How long a tool waits for others, and how often it says what it waits for."""
 
     tree_wait_ms: int = settings.TOOL_TIMEOUT_MS
     log_ends_wait_ms: int = 10_000
@@ -36,7 +36,7 @@ class Limits:
 
 
 class Origin(IntEnum):
-    """Where a value came from; the larger counts."""
+    """The source of a value. The larger source counts."""
 
     DEFAULT = 0
     FILE = 1
@@ -46,7 +46,7 @@ class Origin(IntEnum):
 
 @dataclass(slots=True)
 class Settings:
-    """The common options. The last one of a repeated option counts; `-v` adds up."""
+    """The common options. If an option is repeated, the last one counts; each `-v` adds one."""
 
     zookeeper: str | None = None
     bootstrap_servers: str | None = None
@@ -56,22 +56,22 @@ class Settings:
     log_format: str = "text"
     verbose: int = 0
     config: str | None = None
-    limits: Limits = Limits()  # no option: tests hand others in
-    origins: dict[str, Origin] = field(default_factory=dict)  # of those that were told
+    limits: Limits = Limits()  # not an option; tests use other limits
+    origins: dict[str, Origin] = field(default_factory=dict)  # of the options that were given
     file: SettingsFile | None = None  # that `config` names
 
     def origin(self, name: str) -> Origin:
-        """Return where an option's value came from."""
+        """Return the source of an option's value."""
         return self.origins.get(name, Origin.DEFAULT)
 
     def keep(self, name: str, value: Any, origin: Origin) -> None:
-        """Keep a common option's value, unless one from a place that counts more is known."""
+        """Keep a common option's value, except if its known value has a larger source."""
         if origin >= self.origin(name):
             setattr(self, name, value)
             self.origins[name] = origin
 
     def keep_file(self, found: SettingsFile) -> None:
-        """Keep a file's common options, in place of those of a file that was named before."""
+        """Keep the common options of a file, instead of those of an earlier file."""
         defaults = Settings()
         for name in [name for name, origin in self.origins.items() if origin is Origin.FILE]:
             del self.origins[name]
@@ -82,11 +82,11 @@ class Settings:
 
     @property
     def json(self) -> bool:
-        """True when the output is for programs."""
+        """True if the output is for programs."""
         return self.output == "json"
 
     def zookeeper_address(self) -> str:
-        """Return where ZooKeeper is; UsageError if nobody said."""
+        """Return ZooKeeper's address. Raise UsageError if the user gave none."""
         if not self.zookeeper:
             raise UsageError(
                 f"where is ZooKeeper? give --zookeeper HOST:PORT[,HOST:PORT…][/chroot], or set {ZOOKEEPER}"
@@ -94,11 +94,11 @@ class Settings:
         return self.zookeeper
 
     def kafka_address(self) -> str | None:
-        """Return where Kafka is, None if nobody said."""
+        """Return Kafka's address; None if the user gave none."""
         return self.bootstrap_servers or None
 
     def needed_kafka_address(self) -> str:
-        """Return where Kafka is; UsageError if nobody said."""
+        """Return Kafka's address. Raise UsageError if the user gave none."""
         if not self.bootstrap_servers:
             raise UsageError(
                 f"where is Kafka? give --bootstrap-servers HOST:PORT[,HOST:PORT…], or set {BOOTSTRAP_SERVERS}"
@@ -106,22 +106,22 @@ class Settings:
         return self.bootstrap_servers
 
     def zookeeper_settings(self) -> ZooKeeperConfig:
-        """Read authentication and encryption from the file that was named."""
+        """Read the settings for authentication and encryption from the given file."""
         return load_config(self.zookeeper_config) if self.zookeeper_config is not None else ZooKeeperConfig()
 
     def kafka_settings(self) -> dict[str, str]:
-        """Read librdkafka's settings from the Kafka client properties that were named."""
+        """Read librdkafka's settings from the given file of Kafka client properties."""
         from zkcoord.kafka.client import load_command_config
 
         return load_command_config(self.command_config) if self.command_config is not None else {}
 
     def tree(self, on_change: Callable[[str | None], None] | None = None) -> Tree:
-        """Open a session for a tool that waits for each answer. `on_change`: as of `Tree`."""
+        """Open a session for a tool that waits for each answer. `on_change`: as for `Tree`."""
         wait_ms, config = self.limits.tree_wait_ms, self.zookeeper_settings()
         return Tree(self.zookeeper_address(), deadline_ms=wait_ms, config=config, on_change=on_change)
 
     def configure_log(self, usual_level: int) -> None:
-        """Set the log up. Text begins at the command's usual level; JSON has every event for programs; `-v` logs
+        """Set the log up. Text begins at the command's usual level. JSON has all events for programs. Each `-v` logs
         more."""
         level = min(usual_level, logging.INFO) if self.log_format == "json" else usual_level
         handler = logs.configure(self.log_format, max(logging.DEBUG, level - 10 * self.verbose))
@@ -129,13 +129,14 @@ class Settings:
 
 
 def _not_said_by_the_command(record: logging.LogRecord) -> bool:
-    """False for an error that ends a session for good: the library logs it, and the command prints it at its end."""
+    """Return False for an error that ends a session for good. The library logs it, but the command prints it at its
+    end."""
     cause = record.args[0] if isinstance(record.args, tuple) and record.args else None
     return not (record.name == SESSION_LOG and record.levelno == logging.ERROR and isinstance(cause, ZkcoordError))
 
 
 class Address(click.types.StringParamType):
-    """`HOST:PORT`. `listens`: the command listens there; else it asks there."""
+    """`HOST:PORT`. `listens`: the command listens there; otherwise it connects to it."""
 
     name = "address"
 
@@ -143,7 +144,7 @@ class Address(click.types.StringParamType):
         self._listens = listens
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the text as it is; refuse what is no address."""
+        """Return the text unchanged. Refuse a text that is not an address."""
         try:
             parse_address(value, "", listens=self._listens)
         except UsageError as error:
@@ -152,14 +153,14 @@ class Address(click.types.StringParamType):
 
 
 def at_least(smallest: int, most: int | None = None) -> click.IntRange:
-    """Return click's type of a whole number from `smallest` on, without click's name "integer range"."""
+    """Return click's type for a whole number from `smallest` on, without click's name "integer range"."""
     kind = click.IntRange(smallest, most)
     kind.name = "whole number"
     return kind
 
 
 def number_option(*names: str, default: int, text: str, least: int = 0) -> Callable[..., Any]:
-    """A decorator: an option that is a whole number from `least` on; its help is `text` with the default."""
+    """A decorator: an option whose value is a whole number from `least` on. Its help is `text` with the default."""
     kind = at_least(least)
     return click.option(*names, type=kind, default=default, show_default=True, metavar="N", help=text)
 
@@ -168,14 +169,14 @@ MEMBER_FLAGS = {name: each for name, each in settings.settings_of(settings.Membe
 
 
 def member_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A decorator: the options by which a command's user chooses the settings of a membership."""
+    """A decorator: the options for the settings of a membership."""
     defaults = settings.MemberOptions()
     for name, each in reversed(MEMBER_FLAGS.items()):
         flag, metavar = each.flag.split()
         default = getattr(defaults, name)
         how: dict[str, Any] = {"default": default, "show_default": bool(default)}
         if name == "assignors":
-            how = {"multiple": True}  # without any the consumer's own default counts
+            how = {"multiple": True}  # without any, the consumer's own default counts
         elif each.kind == "number":
             how["type"] = at_least(each.least, None if each.most == NUMBER_MAX else each.most)
         elif name == "metrics":
@@ -186,7 +187,7 @@ def member_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 COMMON = frozenset(each.name for each in fields(Settings)) - {"limits", "origins", "file"}
 ONLY_HERE = frozenset({"config", "verbose"})
-"""Common options that a file does not hold."""
+"""Common options that a file cannot hold."""
 
 
 def common_options() -> list[click.Option]:
@@ -209,8 +210,8 @@ def _option(*names: str, **attributes: Any) -> click.Option:
 
 
 def _refuse_empty(option: click.Parameter, value: Any) -> None:
-    """Refuse an empty value, as of a script's unset variable. It would hide another server, or name a folder for a
-    file."""
+    """Refuse an empty value, for example from an unset variable of a script. It would choose another server, or name a
+    folder instead of a file."""
     if any(isinstance(each, str) and not each.strip() for each in (value if isinstance(value, tuple) else (value,))):
         raise UsageError(f"{option.opts[0]} is empty: give a value, or leave the option out")
 
@@ -229,12 +230,12 @@ def _keep(context: click.Context, option: click.Parameter, value: Any) -> None:
         return
     if name == "config" and known.config == value:
         use_file(context, value)
-    if name == "log_format":  # now: also what is wrong with the rest of the line is told in it
+    if name == "log_format":  # now, so that errors in the rest of the command line are reported in this format, too
         known.configure_log(logs.NOTICE)
 
 
 def use_file(context: click.Context, path: str) -> None:
-    """Take this file's values in: the common ones now, those of commands as their defaults from here on."""
+    """Use the values of this file: the common ones now, and those of commands as their defaults from now on."""
     known, above = context.ensure_object(Settings), context.find_root()
     root = above.command
     if known.file is None or known.file.path != path:
@@ -254,7 +255,7 @@ def use_file(context: click.Context, path: str) -> None:
 
 
 def format_options(command: click.Command, context: click.Context, formatter: click.HelpFormatter) -> None:
-    """Write the help's options: the command's own first, then those of every command."""
+    """Write the options of the help: first the command's own, then those of every command."""
     own: list[tuple[str, str]] = []
     common: list[tuple[str, str]] = []
     for option in command.get_params(context):
@@ -270,7 +271,7 @@ def format_options(command: click.Command, context: click.Context, formatter: cl
 class _Listed(click.Command):
     """Takes the common options, and ends its help with an example.
 
-    `example`: a line for a shell. It leaves ZooKeeper's address to ZKCOORD_ZOOKEEPER.
+    `example`: a shell line. It omits ZooKeeper's address, which is in ZKCOORD_ZOOKEEPER.
     """
 
     def __init__(self, *args: Any, example: str = "", **attributes: Any) -> None:
@@ -280,34 +281,34 @@ class _Listed(click.Command):
         self.example = example
 
     def get_short_help_str(self, limit: int = 45) -> str:
-        """Return the whole first sentence of the help, for the list of the command above: click would cut it."""
+        """Return the whole first sentence of the help for the list of the parent command. click would cut it."""
         return super().get_short_help_str(limit=max(limit, SENTENCE_MAX))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """See the function of this name."""
+        """See the function with this name."""
         format_options(self, ctx, formatter)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """End with the example."""
+        """Write the example at the end."""
         if self.example:
             with formatter.section("Example"):
                 formatter.write(f"  {self.example}\n")
 
 
 class Command(_Listed):
-    """A command; sets the log up before it runs."""
+    """A command. It sets the log up before it runs."""
 
     def __init__(self, *args: Any, usual_log_level: int = logs.NOTICE, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
         self._usual_log_level = usual_log_level
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse, with the variables of the options known."""
+        """Parse the arguments, after the options have got their environment variables."""
         name_variables(ctx)
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run it."""
+        """Run the command."""
         ctx.ensure_object(Settings).configure_log(self._usual_log_level)
         warn_of_variables(ctx)
         for option in self.params:
@@ -317,18 +318,18 @@ class Command(_Listed):
 
 
 class Group(_Listed, click.Group):
-    """A noun: a command with commands."""
+    """A command with commands: a noun of the command line."""
 
     command_class = Command
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """See the function of this name; the commands come first."""
+        """See the function with this name. The commands come first."""
         self.format_commands(ctx, formatter)
         super().format_options(ctx, formatter)
 
 
 def commands_of(group: click.Group, above: str = "") -> Iterator[tuple[str, Command]]:
-    """All commands of the command line, groups of commands aside, by their words ("group describe")."""
+    """Yield all commands of the command line by their words ("group describe"), without the groups of commands."""
     for name, command in sorted(group.commands.items()):
         words = f"{above} {name}".strip()
         if isinstance(command, click.Group):

@@ -1,4 +1,4 @@
-"""How results are printed: tables for people, one JSON object a line for programs."""
+"""Prints results: tables for people, one JSON object a line for programs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _in_lines = partial(textwrap.wrap, break_on_hyphens=False, break_long_words=Fals
 
 
 class Drawn(NamedTuple):
-    """A table's lines, the header first, and the columns for which there was no room."""
+    """A table's lines, the header first, and the columns that did not fit."""
 
     lines: list[str]
     left_out: Sequence[str]
@@ -37,11 +37,12 @@ def table(
     width: int | None = None,
     tones: Sequence[Tone | None] = (),
 ) -> str:
-    """Columns as wide as their widest cell, left-aligned, as kafka-consumer-groups prints them; `right`: those that
-    stand at the right.
+    """Return a table with columns as wide as their widest cell, like that of kafka-consumer-groups. Columns are aligned
+    left, those in `right` are aligned right.
 
-    `width`: the most that a line may take (default: the terminal's, if standard output is one). Text is cut in its
-    middle for that, numbers never; a column for which there is no room is named below. `tones`: of the rows.
+    `width`: the longest line (default: the terminal's width, if standard output is a terminal). To fit, text is cut in
+    its middle, and numbers are never cut. A column that does not fit is named below the table. `tones`: the tones of
+    the rows.
 
     >>> print(table(["TOPIC", "LAG"], [["clicks", 7], ["a", None]], right=["LAG"]))
     TOPIC   LAG
@@ -61,12 +62,12 @@ def table(
 
 
 def _terminal_width() -> int | None:
-    """Return the terminal's width; None: standard output is none, and lines may be as long as they are."""
+    """Return the terminal's width; None if standard output is not a terminal, so that lines may have any length."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def wrapped(text: str, hang: int = 0, tone: Tone | None = None) -> str:
-    """A line for people in as many lines as a terminal needs for it, each but the first behind `hang` blanks."""
+    """Wrap a line for people to the terminal's width. Each line after the first is indented by `hang` spaces."""
     width = _terminal_width()
     if width is None:
         return toned(cell(text), tone)
@@ -81,7 +82,8 @@ def drawn(
     width: int | None = None,
     names: Sequence[str] | None = None,
 ) -> Drawn:
-    """Return a table's lines in this width. `names`: the bare names of the columns, where the header says more."""
+    """Return the lines of a table in this width. `names`: the bare names of the columns, if the header adds something
+    to them."""
     names = header if names is None else names
     lines = [list(header), *([cell(value) for value in row] for row in rows)]
     kept, widths = fit(names, lines, right, width)
@@ -94,12 +96,12 @@ def drawn(
 
 
 def print_json(document: Mapping[str, Any]) -> None:
-    """One object, one line."""
+    """Print one object on one line."""
     click.echo(_json(document))
 
 
 def tell(settings: Settings, document: Mapping[str, Any], text: str) -> None:
-    """One result: the document for programs, the text for people."""
+    """Print one result: the document for programs, or the text for people."""
     if settings.json:
         print_json(document)
     else:
@@ -116,7 +118,8 @@ def show(
     tones: Sequence[Tone | None] = (),
     nothing: str | None = None,
 ) -> None:
-    """The documents for programs, a line each, or the rows for people. `nothing`: said in place of an empty table."""
+    """Print the documents for programs, one a line, or the rows for people. `nothing`: printed instead of an empty
+    table."""
     if settings.json:
         for document in documents:
             print_json(document)
@@ -127,7 +130,7 @@ def show(
 
 
 def print_json_list(documents: Iterable[Mapping[str, Any]]) -> None:
-    """One list, one line."""
+    """Print one list on one line."""
     click.echo(f"[{','.join(map(_json, documents))}]")
 
 

@@ -1,4 +1,4 @@
-"""`zkcoord page`: the web page; and the options by which a coordinator has it run beside itself."""
+"""`zkcoord page`: the web page, and the options by which a coordinator runs the page beside itself."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 ADDRESS = "127.0.0.1:8080"
 DEADLINE_MS = 5_000
-"""How long the page waits for ZooKeeper before it says that it does not answer."""
+"""How long the page waits for ZooKeeper before it says that ZooKeeper does not answer."""
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def http_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A decorator: the token, further names, and a prefix of all paths."""
+    """A decorator: the options for the token, further names, and a prefix of all paths."""
     command = click.option(
         "--http-path-prefix", "prefix", metavar="PATH", help="Where a proxy has it, if not at its root: /zkcoord."
     )(command)
@@ -114,7 +114,7 @@ def _served(
 
 
 def warn_of_plain(host: str) -> None:
-    """The token is sent in the clear."""
+    """Warn if the token crosses a network without encryption."""
     if host not in LOOPBACK:
         warn("actions are allowed, and tokens cross the network in the clear: listen on 127.0.0.1, behind a TLS proxy")
 
@@ -127,9 +127,9 @@ def beside_coordinator(
     prefix: str | None,
     metrics_port: Callable[[], int | None],
 ) -> PageBeside | None:
-    """Return the page that is to run beside a coordinator, None without --http. It listens already.
+    """Return the page that runs beside a coordinator; None without --http. The page listens already.
 
-    UsageError for an address where nobody can listen, a bad token, and without the packages.
+    Raise UsageError for an address where it cannot listen, for a bad token, and if the packages are missing.
     """
     if http is None:
         if token_file is not None or names or prefix is not None:

@@ -1,4 +1,4 @@
-"""`python -m zkcoord.cli.replay` (scripts/replay): plays journals of a coordinator again and compares the decisions."""
+"""`python -m zkcoord.cli.replay` (scripts/replay): replays a coordinator's journals, and compares the decisions."""
 
 from __future__ import annotations
 

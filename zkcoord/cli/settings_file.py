@@ -1,4 +1,4 @@
-"""The TOML file that settings may stand in: the options of every command at its top, a table for each command.
+"""The TOML file for settings. The options of every command are at its top, and each command has a table.
 
     zookeeper = "zk1:2181,zk2:2181"
 
@@ -8,7 +8,7 @@
     [group.describe]
     sort = "lag"
 
-The whole file is checked when it is read, against the options themselves: they are the only list of settings.
+The whole file is checked when it is read. It is checked against the options, which are the only list of settings.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from zkcoord.errors import UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsFile:
-    """A file's values: those of every command by option, those of single commands as click's `default_map`."""
+    """The values of a file: those of every command by option, and those of single commands as click's `default_map`."""
 
     path: str
     common: Mapping[str, Any]
@@ -35,9 +35,9 @@ class SettingsFile:
 
 
 def read_settings(path: str, root: click.Group, common: Collection[str], apart: Collection[str]) -> SettingsFile:
-    """Read the file; UsageError for a key or a value that is not allowed, with those that are.
+    """Read the file. For a key or a value that is not allowed, raise UsageError, which names those that are allowed.
 
-    `common`: the names of the options of every command; `apart`: those of them that no file can hold.
+    `common`: the names of the options of every command. `apart`: those among them that a file cannot hold.
     """
     try:
         document = tomllib.loads(Path(path).read_bytes().decode("utf-8"))
@@ -81,13 +81,14 @@ def _table(
 
 
 def settable(command: click.Command) -> dict[str, click.Option]:
-    """Return the options that have a value, by their names in a file: as on the command line, without dashes."""
+    """Return the options that have a value, by their names in a file. These are the names on the command line without
+    dashes."""
     options = [each for each in command.params if isinstance(each, click.Option)]
     return {file_name(each): each for each in options if not each.is_eager or each.name == "config"}
 
 
 def file_name(option: click.Option) -> str:
-    """The option's name in a file.
+    """Return the option's name in a file.
 
     >>> file_name(click.Option(["-t", "--timeout-ms"]))
     'timeout-ms'
@@ -96,7 +97,7 @@ def file_name(option: click.Option) -> str:
 
 
 def checked(where: str, option: click.Option, value: Any) -> Any:
-    """Return the value as the option has it; UsageError with what is allowed."""
+    """Return the value as the option takes it. UsageError says what is allowed."""
     wanted = _kind_of(option)
     many = value if isinstance(value, list) and option.multiple else [value]
     if any(type(each) is not wanted for each in many):
@@ -125,7 +126,7 @@ def _range(option: click.Option) -> str:
 
 
 def _wrong_key(where: str, full: str, value: Any, options: Collection[str], commands: Collection[str]) -> str:
-    """Say what is wrong with a key that is no option here, and no table of a command."""
+    """Say what is wrong with a key that is neither an option here nor the table of a command."""
     table, dot, key = full.rpartition(".")
     if key in commands:
         return f"{where}: {full} is {value!r}, but it is a command: write its settings below [{full}]"
@@ -136,7 +137,7 @@ def _wrong_key(where: str, full: str, value: Any, options: Collection[str], comm
 
 
 def nearest(name: str, known: Collection[str], alike: float = 0.6) -> str | None:
-    """Return the known name that is most like this one, if any is: of difflib's ratio `alike` or more.
+    """Return the known name that is most similar to this one, if its difflib ratio is at least `alike`; otherwise None.
 
     >>> nearest("zokeeper", ["zookeeper", "output"]), nearest("x", ["zookeeper"])
     ('zookeeper', None)

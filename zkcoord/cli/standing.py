@@ -8,19 +8,21 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.words import some
 
 QUIET_MS = 5_000
-"""A member has its share long before, and a topic with traffic its first record."""
+"""After this time a member usually has its share, and a topic with traffic has had a first record."""
 
 
 class Standing:
-    """Tells each change of the partitions, and once that there is none, or no record of them."""
+    """Reports each change of the partitions. It reports once that there is no partition, or no record of the
+    partitions."""
 
     def __init__(self, tell: Callable[[str], None], begun_ms: int) -> None:
         self._tell = tell
         self._held: Sequence[TopicPartition] = ()
-        self._since_ms: int | None = begun_ms  # since when these are held without a record; None: all is told
+        self._since_ms: int | None = begun_ms
+        # since when these partitions are held without a record; None: everything is reported
 
     def look(self, held: Sequence[TopicPartition], consumer_id: str | None, now_ms: int, *, printed: bool) -> None:
-        """Note what is held now, and whether a record was printed just now."""
+        """Note the partitions that are held now, and whether a record was printed just now."""
         if held != self._held:
             self._tell(f"reads {some(held)}" if held else "reads nothing now: its partitions were taken away")
             self._held, self._since_ms = held, now_ms

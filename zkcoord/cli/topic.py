@@ -1,4 +1,4 @@
-"""`zkcoord topic`: the topics that groups can subscribe to, as the tree has them, and which groups read them."""
+"""`zkcoord topic`: the topics of the tree, which groups can subscribe to, and the groups that read them."""
 
 from __future__ import annotations
 

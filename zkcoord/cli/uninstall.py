@@ -1,4 +1,4 @@
-"""`zkcoord uninstall`: takes all that is zkcoord's own out of the tree. Groups of old consumers stay as they are."""
+"""`zkcoord uninstall`: removes everything of zkcoord from the tree. Groups of old consumers stay as they are."""
 
 from __future__ import annotations
 

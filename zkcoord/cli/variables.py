@@ -1,4 +1,4 @@
-"""The environment variables of options: their names, and those that look like one and are none."""
+"""The environment variables of options: their names, and variables that look like one but are none."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from zkcoord.errors import UsageError
 from zkcoord.operating.saying import warn
 
 PREFIX = "ZKCOORD"
-"""Of all environment variables. Those of one command's options begin with PREFIX and its words."""
+"""The prefix of all environment variables. The variables of one command's options begin with PREFIX and the command's
+words."""
 
 OTHER_VARIABLES = ("ZKCOORD_CACHE", "ZKCOORD_VENV", "ZKCOORD_IVY_SETTINGS")
-"""Variables of the embedded servers and the scripts, which are no settings of a command."""
+"""Variables of the embedded servers and of the scripts. They are not settings of a command."""
 
 ALIKE = 0.8
-"""So much alike (difflib's ratio) a mistyped name is. Kubernetes gives containers ZKCOORD_SERVICE_HOST and the like, if
-there is a service of that name: nobody has mistyped these."""
+"""The least difflib ratio of a mistyped name. Lower ratios would match ZKCOORD_SERVICE_HOST and similar variables:
+Kubernetes gives them to containers if there is a service named zkcoord."""
 
 
 def variable_of(*words: str) -> str:
-    """Return the variable of these words: PREFIX, those of a command, the name of its option in a file.
+    """Return the variable of these words, after PREFIX: the words of a command, then the option's name in a file.
 
     >>> variable_of("group", "describe", "say-every")
     'ZKCOORD_GROUP_DESCRIBE_SAY_EVERY'
@@ -32,8 +33,8 @@ def variable_of(*words: str) -> str:
 
 
 def name_variables(context: click.Context) -> None:
-    """Give each option of a command its variable. Those of every command, which its function is not handed, have
-    one."""
+    """Give each option of a command its variable. The options of every command, whose values click does not pass to the
+    function, have theirs already."""
     words = context.command_path.split()[1:]
     for option in context.command.params:
         if isinstance(option, click.Option) and option.expose_value and not option.is_eager:
@@ -41,29 +42,29 @@ def name_variables(context: click.Context) -> None:
 
 
 def warn_of_variables(context: click.Context) -> None:
-    """Warn of each variable whose name is nearly that of a setting, of whichever command."""
+    """Warn about each variable whose name is similar to that of a setting of any command."""
     for name in unknown_variables(context):
         if (near := mistyped(name, context)) is not None:
             warn(f"{name} is no setting: did you mean {near}?")
 
 
 def unknown_variables(context: click.Context) -> list[str]:
-    """Return the variables that begin as settings do, and that nothing reads. Other commands than the called one are
-    loaded only if it does not read them all."""
+    """Return the variables that begin like settings but that nothing reads. Other commands are loaded only if the
+    called command does not read all of them."""
     found = {name for name in os.environ if name.startswith(f"{PREFIX}_") and name not in OTHER_VARIABLES}
     found -= {str(option.envvar) for option in settable(context.command).values()}
     return sorted(found - _known(context)) if found else []
 
 
 def mistyped(name: str, context: click.Context) -> str | None:
-    """Return the setting's variable that was meant by this name; None: no other one is much like it."""
+    """Return the setting's variable that this name was meant to be; None if no variable is similar enough."""
     begin = len(PREFIX) + 1
     near = nearest(name[begin:], [known[begin:] for known in _known(context)], ALIKE)
     return None if near is None else f"{PREFIX}_{near}"
 
 
 def _known(context: click.Context) -> set[str]:
-    """The variables of all settings."""
+    """Return the variables of all settings."""
     root = context.find_root()
     known = {str(option.envvar) for option in root.command.params if isinstance(option, click.Option)}
     for each in commands_below(root):
@@ -73,7 +74,8 @@ def _known(context: click.Context) -> set[str]:
 
 
 def commands_below(root: click.Context, words: Sequence[str] = ()) -> Iterator[click.Context]:
-    """The contexts of all commands, or of one, with the environment and the file that they would have."""
+    """Yield the contexts of all commands, or of the command of `words`, as they would be with the environment and the
+    file."""
     at = root
     for word in words:
         commands = _below(at)

@@ -1,4 +1,4 @@
-"""`zkcoord watch`: a line for each thing that happens to groups; reads only."""
+"""`zkcoord watch`: prints a line for each event of the groups. It only reads."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from zkcoord.operating.words import at, cell
 from zkcoord.signals import stopping
 
 TOGETHER_SECONDS = 0.05
-"""What changes within this time is read together: a hand-over is some transactions."""
+"""Changes within this time are read together, because a hand-over is several transactions."""
 
 AGAIN_SECONDS = 1.0
-"""Until ZooKeeper is asked again when it did not answer."""
+"""The pause before ZooKeeper is asked again after it did not answer."""
 
 
 BAD = ("coordinator_gone", "group_failed", "quarantined", "command_refused", "problem")
@@ -58,7 +58,7 @@ def watch(settings: Settings, names: Sequence[str], interval_ms: int) -> None:
 
 
 def _wait(follower: Follower, asked: threading.Event, interval_ms: int) -> None:
-    """Wait until something is dirty, or all is to be read again."""
+    """Wait until something has changed, or until everything must be read again."""
     if not asked.is_set() and follower.changed.wait(interval_ms / 1000):
         asked.wait(TOGETHER_SECONDS)
 

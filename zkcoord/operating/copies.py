@@ -26,7 +26,7 @@ def remove_copy(source: Side, target: Side, group: str) -> bool:
     If the group was at the target before it was moved to the source, the target gets its tombstone back. Raise
     UsageError if the move is not given up, or if somebody is registered at the copy.
     """
-    _, copy = target.record(group)  # read before the source's record: a new move writes the copy before it compares
+    _, copy = target.record(group)  # read before the source's record, which a new move writes before the copy
     if not _is_copy(copy, source):
         return False
     _, here = source.record(group)

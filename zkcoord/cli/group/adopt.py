@@ -1,4 +1,4 @@
-"""`zkcoord group adopt|release`: groups of old consumers come under zkcoord, and leave it again."""
+"""`zkcoord group adopt|release`: puts groups of old consumers under zkcoord, and gives them back."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def _refuses(group: str) -> Callable[[Sequence[str]], None]:
 
 
 def _waits(group: str, timeout_ms: int) -> Callable[[Sequence[str]], None]:
-    """Waits a turn at each call; UnavailableError when it took too long."""
+    """Return a function that waits one turn at each call, and raises UnavailableError after `timeout_ms`."""
     turn = turns(timeout_ms)
 
     def wait(there: Sequence[str]) -> None:

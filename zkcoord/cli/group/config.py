@@ -1,4 +1,5 @@
-"""`zkcoord group config`: what people decide about a group, each key checked before its record is written."""
+"""`zkcoord group config`: people's decisions about a group. Each key is checked before the group's record is
+written."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ UNSET = {
     "weights.": "1",
     "racks.": "those of the replicas",
 }
-"""What counts while nobody has set a key (of the last two: one of a partition)."""
+"""What applies while nobody has set a key. The last two apply to each partition."""
 
 
 @click.command(cls=Command, example="zkcoord group config etl rebalance=eager policy.max_moves=10")
@@ -85,13 +86,13 @@ def config(settings: Settings, name: str, pairs: tuple[str, ...]) -> None:
 
 
 def _row(key: str, value: Any, told: bool) -> list[Any]:
-    """A key in these COLUMNS, with the value that counts."""
+    """Return a key as a row of COLUMNS, with the value that applies."""
     unset = UNSET.get(key) or UNSET.get(f"{key.partition('.')[0]}.")
     return [key, unset if value is None else value, SET if told else DEFAULT]
 
 
 def _session_timeouts_ms(tree: BlockingTree, layout: Layout, group: str) -> list[int]:
-    """Of all members whose registration can be read."""
+    """Return the session timeouts of all members whose registration can be parsed."""
     (listed,) = tree.read([Read(layout.ids(group), Kind.CHILDREN)])
     nodes = tree.read([Read(layout.registration(group, name)) for name in listed.children]) if listed.children else ()
     found = []
@@ -103,7 +104,8 @@ def _session_timeouts_ms(tree: BlockingTree, layout: Layout, group: str) -> list
 
 
 def _warn_of_grace(grace_ms: int, timeouts_ms: Sequence[int]) -> None:
-    """A grace below a member's session timeout does not count for that member: two might read."""
+    """Warn if the grace is shorter than a member's session timeout. For this member it does not apply: two members
+    might read."""
     above = [timeout_ms for timeout_ms in timeouts_ms or [SESSION_TIMEOUT_MS] if timeout_ms > grace_ms]
     if not above:
         return
@@ -119,7 +121,7 @@ def _warn_of_grace(grace_ms: int, timeouts_ms: Sequence[int]) -> None:
 
 
 def _chosen(pairs: Sequence[str]) -> dict[str, str]:
-    """Return key -> value as text; empty is the default."""
+    """Return key -> value as text. An empty value is the default."""
     chosen: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -135,7 +137,7 @@ def _chosen(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def _meant(key: str) -> str:
-    """What to write instead: the nearest key, or all of them.
+    """Return a hint what to write instead: the nearest key, or all keys.
 
     >>> _meant("policy.max_move"), _meant("weight.clicks-0"), _meant("max_moves")
     ('did you mean policy.max_moves?', 'did you mean weights.TOPIC-PARTITION?', 'did you mean policy.max_moves?')
@@ -150,14 +152,14 @@ def _meant(key: str) -> str:
 
 
 def _absent(tree: BlockingTree, layout: Layout, chosen: Mapping[str, str]) -> list[str]:
-    """Return keys that decide about a partition which does not exist now, with what exists in its place."""
+    """Return the keys about partitions that do not exist now, each with what exists instead."""
     about = {key: partition_of(key.partition(".")[2]) for key, value in chosen.items() if value}
     keys = {key: partition for key, partition in about.items() if partition is not None}
     topics = sorted({partition.topic for partition in keys.values()})
     nodes = tree.read([Read(layout.topic(topic)) for topic in topics]) if topics else ()
     known: dict[str, tuple[int, ...] | None] = {}
     for topic, node in zip(topics, nodes, strict=True):
-        with suppress(CorruptError):  # nobody can tell: `describe` names it
+        with suppress(CorruptError):  # nobody can tell; `describe` names it
             known[topic] = topic_of(topic, node.data).partitions if node.exists else None
     found = []
     for key, partition in keys.items():
@@ -170,7 +172,7 @@ def _absent(tree: BlockingTree, layout: Layout, chosen: Mapping[str, str]) -> li
 
 
 def _absent_assignor(tree: BlockingTree, layout: Layout, name: str | None) -> list[str]:
-    """Say that the coordinator in charge has no such assignor; without a coordinator, that zkcoord has none."""
+    """Say that the serving coordinator has no such assignor. Without a coordinator, say that zkcoord has none."""
     if name in (None, "", "null"):
         return []
     leader, listed = tree.read([Read(layout.coordinator), Read(CANDIDATES, Kind.CHILDREN)])
@@ -186,7 +188,8 @@ def _absent_assignor(tree: BlockingTree, layout: Layout, name: str | None) -> li
 
 
 def changed(record: GroupRecord, chosen: Mapping[str, str]) -> GroupRecord:
-    """Return the record with these values. An empty one, or `null`, is the default. UsageError for an illegal one.
+    """Return the record with these values. An empty value or `null` is the default. Raise UsageError for an illegal
+    value.
 
     >>> changed(DEFAULT_RECORD, {"policy.max_moves": "10"}).policy.max_moves
     10
@@ -210,7 +213,7 @@ def changed(record: GroupRecord, chosen: Mapping[str, str]) -> GroupRecord:
 
 
 def flat(record: GroupRecord) -> dict[str, Any]:
-    """Return what people decided, key -> value; None: the members decide, or there is no limit.
+    """Return people's decisions as key -> value. None: the members decide, or there is no limit.
 
     >>> flat(changed(DEFAULT_RECORD, {"assignor": "range"}))["assignor"]
     'range'

@@ -1,4 +1,4 @@
-"""`zkcoord group`: what groups there are, and how one of them is doing."""
+"""`zkcoord group`: lists groups, and describes the state of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`zkcoord group hand-over|take-back`: a group is left to consumers of Kafka's own protocol, and comes back."""
+"""`zkcoord group hand-over|take-back`: hands a group over to consumers of Kafka's own protocol, and takes it back."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _opened(settings: Settings, stack: ExitStack, group: str, *, force: bool = F
     schema = current(tree)
     if schema is None or not schema.tree_id:
         raise UsageError("the tree has no id, which commits in Kafka must name: run `zkcoord migrate upgrade` first")
-    edit_record(tree, layout, group, lambda record: record)  # refuses a group that is not there, or was moved
+    edit_record(tree, layout, group, lambda record: record)  # refuses a group that does not exist or was moved
     client = kafka_beside(settings, stack, tree)
     return HandOver(
         tree=tree,

@@ -1,4 +1,4 @@
-"""`zkcoord group members` and `zkcoord group commands`: who takes part in a group, and what was not obeyed yet."""
+"""`zkcoord group members` and `zkcoord group commands`: the members of a group, and its outstanding commands."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def members(settings: Settings, name: str) -> None:
 
 
 def member_tone(member: Mapping[str, Any]) -> Tone | None:
-    """Tell whether something is on its way with a member."""
+    """Return MOVING if the member is away, or has outstanding commands."""
     return Tone.MOVING if member["away"] or member["commands"] else None
 
 
 def member_row(member: Mapping[str, Any]) -> list[Any]:
-    """Return a member in MEMBER_COLUMNS."""
+    """Return the member as a row of MEMBER_COLUMNS."""
     return [
         member["consumer"] + (" (gone)" if member["away"] else ""),
         member["instance"],

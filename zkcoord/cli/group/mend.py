@@ -1,4 +1,4 @@
-"""`zkcoord group mend`: shows what nobody can parse of a group, proposes what to write, and asks."""
+"""`zkcoord group mend`: shows a group's nodes that nobody can parse, proposes what to write, and asks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from zkcoord.tree.snapshot import Node, Read
 from zkcoord.tree.writes import SetNode, Transaction
 
 SHOWN_MAX = 400
-"""Bytes of a node that are shown to people: all of an offset and an owner, the beginning of a record."""
+"""The bytes of a node that are shown to people: a whole offset or owner, but only the beginning of a record."""
 
 
 @click.command(cls=Command, example="zkcoord group mend etl --dry-run")
@@ -86,7 +86,7 @@ def _refuse_busy(report: GroupReport) -> None:
 
 
 def _chosen(offsets: Sequence[str]) -> dict[TopicPartition, int]:
-    """Partition -> offset."""
+    """Return partition -> offset."""
     found = {}
     for text in offsets:
         name, _, number = text.rpartition("=")
@@ -104,7 +104,7 @@ def _find(
     report: GroupReport,
     chosen: Mapping[TopicPartition, int],
 ) -> list[Broken]:
-    """Read the nodes again that may be broken, and judge them."""
+    """Read again the nodes that may be broken. Return those that nobody can parse, each with a proposal."""
     view, group = report.view, report.view.group
     paths = {layout.record(group), *report.problems}
     paths |= {layout.owner(group, partition) for partition in view.owners}
@@ -126,7 +126,7 @@ def _agreed(settings: Settings, number: int) -> bool:
 
 
 def _written(tree: BlockingTree, each: Broken) -> str:
-    """Write what is proposed, if the node still holds what was shown."""
+    """Write the proposal if the node still holds what was shown. Return the result in words."""
     if each.proposed is None or each.node.stat is None:
         return "no proposal"
     write = SetNode(each.node.path, each.proposed, each.node.stat.version)

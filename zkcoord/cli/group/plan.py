@@ -1,4 +1,4 @@
-"""`zkcoord group plan`: what a rebalance would move, or what old members would settle on."""
+"""`zkcoord group plan`: what a rebalance would move, or which assignment old members would reach."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def plan(
 
 
 def _numbers(given: tuple[str, ...]) -> dict[str, int]:
-    """Topic -> number of partitions."""
+    """Return topic -> number of partitions."""
     found = {}
     for text in given:
         topic, equals, number = text.rpartition("=")
@@ -101,7 +101,7 @@ def _plan_file(settings: Settings, name: str) -> None:
 
 
 def _bytes(name: str) -> bytes:
-    """Read the file; UsageError if nobody can."""
+    """Return the file's bytes. Raise UsageError if it cannot be read."""
     try:
         return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""`zkcoord group rebalance|hold|pause|resume|poke|delete`: operators' requests."""
+"""`zkcoord group rebalance|hold|pause|resume|poke|delete`: the requests of operators."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _print(settings: Settings, whose: str, name: str, answer: Answer, text: str 
 
 
 def _asking(request: str, text: str) -> click.Command:
-    """Return the command that makes this request; `text` is its help."""
+    """Return the command that makes this request. `text` is the command's help."""
 
     @click.command(request, cls=Command, help=text, example=f"zkcoord group {request} etl")
     @click.argument("name", metavar="G")

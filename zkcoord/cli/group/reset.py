@@ -1,4 +1,4 @@
-"""`zkcoord group reset-offsets`: moves a group to other offsets, as kafka-consumer-groups does."""
+"""`zkcoord group reset-offsets`: sets a group's offsets, like kafka-consumer-groups."""
 
 from __future__ import annotations
 

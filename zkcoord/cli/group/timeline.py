@@ -1,4 +1,4 @@
-"""`zkcoord group timeline`: hand-overs of a group, as the coordinator that serves keeps them, or out of journals."""
+"""`zkcoord group timeline`: the hand-overs of a group, from the serving coordinator or from journals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from zkcoord.plotting import check_picture, draw_timeline
 from zkcoord.shell.journal.files import files_of
 
 KEPT_MAX = 10_000
-"""Hand-overs that a coordinator keeps of a group."""
+"""The number of hand-overs that a coordinator keeps for each group."""
 
 SVG = ".svg"
 HandOver = Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""`zkcoord migrate move`: groups go to another chroot, layout or ensemble."""
+"""`zkcoord migrate move`: moves groups to another chroot, layout or ensemble."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def move(
                 planned = OVER if found.over else "would be moved"
                 done, state = (found, planned) if dry_run else work.move(name)
                 rows.append(_row(settings, name, done, state))
-        finally:  # also where one of them could not be moved
+        finally:  # also if one of them could not be moved
             if not settings.json:
                 click.echo(table(COLUMNS, rows))
     if dry_run:
@@ -119,7 +119,8 @@ def _row(settings: Settings, name: str, found: Moving, state: str) -> list[Any]:
 
 
 def _side(tree: BlockingTree, address: str) -> tuple[Side, Schema]:
-    """Return a tree that is there, and its schema; SchemaError when groups cannot be moved from or to it as it is."""
+    """Return the tree at `address`, and its schema. Raise SchemaError if there is none, or if groups cannot be moved
+    from or to it."""
     schema = current(tree)
     if schema is None:
         raise SchemaError(f"no zkcoord tree at {address}: run `zkcoord migrate upgrade` there first")
@@ -135,9 +136,10 @@ def _side(tree: BlockingTree, address: str) -> tuple[Side, Schema]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Founding:
-    """What the other tree is made of, if there is none. `topics` None: from `source`, as those of the tree here.
+    """How to make the other tree, if there is none. `topics` None: its topics come from `source`, like those of this
+    tree.
 
-    `cluster_id`: of the cluster that the groups read, "" where nothing tells it.
+    `cluster_id`: the id of the cluster that the groups read; "": not known.
     """
 
     layout: str
@@ -147,7 +149,7 @@ class _Founding:
     revision: str
 
     def target(self, tree: BlockingTree, address: str) -> Side:
-        """Return the other tree. If there is none it is made, so that coordinators of the same releases serve it."""
+        """Return the other tree. If there is none, make it so that coordinators of the same releases can serve it."""
         if current(tree) is None:
             topics = self.topics or self.source
             goal = self.revision if topics == FROM_ZOOKEEPER else max(self.revision, KAFKA_TOPICS_SINCE)
@@ -167,7 +169,7 @@ class _Founding:
 
 
 def _founding(tree: BlockingTree, schema: Schema, layout: str | None, topics: str | None) -> _Founding:
-    """What the other tree is made of, beside this one."""
+    """Return how to make the other tree, from this tree's schema."""
     return _Founding(
         layout=layout or schema.layout,
         topics=topics,
@@ -187,7 +189,7 @@ def _chosen(tree: BlockingTree, source: Side, names: Sequence[str]) -> list[str]
 
 @dataclass(slots=True)
 class _Work:
-    """One command: the groups' moves, and Kafka once it is needed."""
+    """The work of one command: the moves of the groups, and Kafka once it is needed."""
 
     settings: Settings
     stack: ExitStack
@@ -197,7 +199,7 @@ class _Work:
     store: KafkaCommits | None = None
 
     def survey(self, names: Sequence[str]) -> dict[str, Moving]:
-        """Look at all of them; UsageError with each reason when one cannot be moved."""
+        """Check all groups. If one cannot be moved, raise UsageError with each reason."""
         found: dict[str, Moving] = {}
         refused: list[str] = []
         for name in names:
@@ -210,14 +212,15 @@ class _Work:
         return found
 
     def left_here(self, names: Sequence[str]) -> list[str]:
-        """Return the groups that no other move has; the others are told."""
+        """Return the groups that no other move has taken, and print a notice about the others."""
         there = {name: self._one(name).elsewhere() for name in names}
         for where in filter(None, there.values()):
             say("notice", f"{where}: it is left out")
         return [name for name in names if not there[name]]
 
     def move(self, name: str) -> tuple[Moving, str]:
-        """Move one group, from wherever an earlier run has left it; returns what was done, and in a word."""
+        """Move one group, from the point where an earlier run has left it. Return what was done, and the result in one
+        word."""
         one = self._one(name)
         _, before = self.source.record(name)
         fresh, copied = before is None or before.moved is None, False
@@ -234,7 +237,8 @@ class _Work:
             raise
 
     def _take_back(self, one: GroupMove) -> bool:
-        """End the pause of a move that failed: the group goes on here, unless it counts there already."""
+        """End the pause of a move that failed. The group goes on here, except if it already counts in the other
+        tree."""
         try:
             return one.give_up(only_mine=True)
         except ZkcoordError as error:
@@ -242,7 +246,7 @@ class _Work:
             return False
 
     def give_up(self, names: Sequence[str], to: str) -> None:
-        """Take back the moves that have not ended, then remove the copies: the other tree may be away for good."""
+        """Give up the moves that have not ended, then remove the copies. The other tree may never come back."""
         given_up = {name: self._given_up(name) for name in names}
         removed = self._without_copies(names, to)
         if not removed and not any(given_up.values()):
@@ -261,7 +265,7 @@ class _Work:
         return taken_back
 
     def _without_copies(self, names: Sequence[str], to: str) -> set[str]:
-        """Remove what these moves have copied; return the groups of which there was something."""
+        """Remove the copies of these moves. Return the groups that had one."""
         removed = set[str]()
         target = self._copies(to)
         if target is None:
@@ -277,7 +281,7 @@ class _Work:
         return removed
 
     def _copies(self, to: str) -> Side | None:
-        """Return the tree that may hold copies; None: there is none, or it does not answer."""
+        """Return the tree that may hold copies; None if there is none, or if it does not answer."""
         limits, config = self.settings.limits, self.settings.zookeeper_settings()
         try:
             tree = self.stack.enter_context(Tree(to, deadline_ms=limits.tree_wait_ms, config=config))

@@ -1,4 +1,4 @@
-"""`zkcoord migrate`: the tree's schema."""
+"""`zkcoord migrate`: the schema of the tree."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def history_(settings: Settings) -> None:
 
 
 def _changing(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A decorator: the options of each command that writes."""
+    """A decorator: the common options of the commands that write."""
     dump = "Read the tree from this backup, and no server; shows the operations (with version 0), as --dry-run does."
     command = click.option("--dump", metavar="FILE", help=dump)(command)
     return click.option("--dry-run", is_flag=True, help="Print the operations, carry none out.")(command)
@@ -166,7 +166,8 @@ def new_(settings: Settings, name: str, folder: str | None, dry_run: bool) -> No
 
 @contextmanager
 def _tree(settings: Settings, dry_run: bool, dump: str | None) -> Iterator[tuple[BlockingTree, Report]]:
-    """Yield the tree that a command changes (a rehearsal of it for a dry run), and what tells of each batch."""
+    """Yield the tree that a command changes, and the function that reports each batch. A dry run gets a rehearsal of
+    the tree."""
 
     report = _report(settings, dry_run or dump is not None)
     if dump is not None:
@@ -177,7 +178,8 @@ def _tree(settings: Settings, dry_run: bool, dump: str | None) -> Iterator[tuple
 
 
 def _report(settings: Settings, shown: bool) -> Report:
-    """What tells of each batch; `shown`: with its operations, since they are not carried out."""
+    """Return the function that reports each batch. `shown`: it prints the operations, because they are not carried
+    out."""
 
     def report(transaction: Transaction) -> None:
         if settings.json:
@@ -193,7 +195,7 @@ def _report(settings: Settings, shown: bool) -> Report:
 def _dumped(name: str) -> Dump:
     with opened(name) as file:
         header = backup_file.check(file, name)
-        brokers = () if header.revision else ((KAFKA, b""),)  # of old consumers alone: their brokers are there
+        brokers = () if header.revision else ((KAFKA, b""),)  # a tree of old consumers only: it has brokers
         return Dump(chain(brokers, backup_file.nodes(file)))
 
 
@@ -206,12 +208,12 @@ migrate.add_command(topics_command(_report))
 
 
 def _run_id() -> str:
-    """Return an id of this run alone, which tells people who runs it."""
+    """Return a unique id of this run, from which people see who runs it."""
     return f"{who()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
 
 
 def _words(write: Write) -> str:
-    """Describe a znode operation to people.
+    """Describe a ZooKeeper operation for people.
 
     >>> _words(SetNode("/zkcoord/epoch", b"4", 3))
     'set    /zkcoord/epoch if version 3: 4'

@@ -1,4 +1,4 @@
-"""`zkcoord migrate topics`: where the tree's topics come from."""
+"""`zkcoord migrate topics`: sets where the tree's topics come from."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ AFTER = {
 
 
 def topics_command(show: Callable[[Settings, bool], Report]) -> click.Command:
-    """Make the command; `show(settings, dry_run)` tells of each batch that was carried out."""
+    """Make the command. `show(settings, dry_run)` returns the function that reports each batch."""
 
     @click.command(name="topics", cls=Command, example="zkcoord migrate topics --to kafka")
     @click.option("--to", "goal", type=click.Choice(TOPIC_SOURCES), required=True, help="Where topics come from then.")
@@ -50,7 +50,7 @@ def topics_command(show: Callable[[Settings, bool], Report]) -> click.Command:
         if accept_differences and goal != "kafka":
             raise UsageError("--accept-differences says that Kafka is right: give it with --to kafka only")
         servers = settings.needed_kafka_address()
-        librdkafka()  # a missing extra is told before anybody is asked
+        librdkafka()  # a missing extra is reported before anything is asked
         with settings.tree() as tree:
             switch = TopicSwitch(
                 tree=Rehearsal(tree) if dry_run else tree,
@@ -76,7 +76,7 @@ def topics_command(show: Callable[[Settings, bool], Report]) -> click.Command:
 
 
 def old_members(tree: BlockingTree) -> Sequence[str]:
-    """The old consumers of all groups: what they plan comes from /brokers/topics."""
+    """Return the old consumers of all groups. They plan with the topics of /brokers/topics."""
     schema = current(tree)
     if schema is None:
         return ()

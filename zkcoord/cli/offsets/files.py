@@ -1,4 +1,4 @@
-"""`zkcoord offsets export` and `import`: offsets as text, also for and from Kafka's old tools."""
+"""`zkcoord offsets export` and `zkcoord offsets import`: offsets as text, also in the format of Kafka's old tools."""
 
 from __future__ import annotations
 
@@ -142,7 +142,8 @@ def _offsets(lines: TextIO, names: tuple[str, ...]) -> Iterator[Exported]:
 
 
 def _checked(lines: TextIO, names: tuple[str, ...], file: str, kept: IO[bytes]) -> list[str]:
-    """Keep the offsets of the file on disk; return its groups, in order. UsageError for a line that nobody can read."""
+    """Keep the offsets of the file on disk, and return its groups, in order. Raise UsageError for a line that cannot be
+    parsed."""
     try:
         groups = sorted(_keep(_offsets(lines, names), kept))
     except UsageError as error:
@@ -159,7 +160,7 @@ def _checked(lines: TextIO, names: tuple[str, ...], file: str, kept: IO[bytes]) 
 
 
 def _keep(offsets: Iterator[Exported], kept: IO[bytes]) -> set[str]:
-    """Write some offsets at a time, by group; of a partition that is named twice the last offset counts."""
+    """Write some offsets at a time, by group. If a partition is named twice, its last offset counts."""
     known: set[str] = set()
     while part := list(islice(offsets, NODES_AT_ONCE)):
         groups: dict[str, dict[TopicPartition, int]] = {}
@@ -171,7 +172,7 @@ def _keep(offsets: Iterator[Exported], kept: IO[bytes]) -> set[str]:
 
 
 def _parts(kept: IO[bytes]) -> Iterator[tuple[str, Mapping[TopicPartition, int]]]:
-    """Return what was kept: some offsets at a time, by group."""
+    """Yield the offsets that `_keep` has written: some at a time, by group."""
     kept.seek(0)
     with suppress(EOFError):
         while True:
@@ -179,7 +180,8 @@ def _parts(kept: IO[bytes]) -> Iterator[tuple[str, Mapping[TopicPartition, int]]
 
 
 def _tell_odd(kept: IO[bytes], tree: BlockingTree, layout: Layout, client: KafkaClient | None) -> None:
-    """Warn of what an import sets though it does not exist, as far as that is known."""
+    """Warn about topics, partitions and offsets that an import sets although they do not exist, as far as that is
+    known."""
     told, logs = (None, None) if client is None else (client.partitions(), known_logs(client, Anew()))
     check, progress = ImportCheck(tree.read, layout, told, logs), Progress("looked up")
     for _, part in _parts(kept):
@@ -191,8 +193,8 @@ def _tell_odd(kept: IO[bytes], tree: BlockingTree, layout: Layout, client: Kafka
 
 
 def _kafka(settings: Settings, stack: ExitStack, tree: BlockingTree, groups: Sequence[str]) -> KafkaClient | None:
-    """Open Kafka, if somebody said where it is. UsageError if nobody did, and one of these groups needs it; without
-    need, Kafka may be away."""
+    """Open Kafka, if the command has brokers' addresses. Raise UsageError if it has none and one of these groups needs
+    Kafka. If no group needs Kafka, it may be unreachable."""
     if not groups:
         return None if settings.kafka_address() is None else _kafka_if_there(settings, stack, tree)
     if settings.kafka_address() is None:
@@ -219,7 +221,7 @@ def _kafka_if_there(settings: Settings, stack: ExitStack, tree: BlockingTree) ->
 def show_changes(
     settings: Settings, group: str, changed: Sequence[Change | Move], header: Sequence[str] = CHANGED
 ) -> None:
-    """The offsets that change, one a line; nothing if there are none. `header`: of all columns, or of all but GROUP."""
+    """Print the offsets that change, one a line; nothing if none change. `header`: all columns, or all except GROUP."""
     rows = [[group, *each.partition, each.before, each.after] for each in changed]
     keys = ("group", "topic", "partition", "before", "after")
     show(

@@ -1,4 +1,5 @@
-"""`zkcoord offsets history`: what groups committed to Kafka, and when, from Kafka's own offset log. Needs Spark."""
+"""`zkcoord offsets history`: what groups have committed to Kafka, and when, from Kafka's own offset log. It needs
+Spark."""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ def history(settings: Settings, names: tuple[str, ...], master: str, picture: st
     with KafkaClient(servers, settings.kafka_settings()) as client, ExitStack() as stack:
         from zkcoord.spark.history.commits import commits, log_ranges, report
 
-        log_ranges(client, names or None, since_ms)  # Spark takes its time to start: what is missing is told before
+        # before Spark, whose start takes long, so that a missing part is reported at once
+        log_ranges(client, names or None, since_ms)
         spark = stack.enter_context(_spark(master))
         found = commits(spark, servers, names or None, since_ms=since_ms, config=settings.kafka_settings()).persist()
         if chosen["parquet"] is not None:
@@ -110,7 +112,7 @@ def _spark(master: str) -> Iterator[Any]:
 
 
 def _complete(rows: Sequence[Row], client: KafkaClient, stuck_ms: int) -> None:
-    """Add what Kafka knows now, and what a person should look at."""
+    """Add to the rows what Kafka knows now, and what a person should look at."""
     stand = {TopicPartition(row["topic"], row["partition"]) for row in rows if row["removed_ms"] is None}
     ends, _ = client.ask_offsets(stand, "latest", "read_uncommitted") if stand else ({}, {})
     now_ms = int(time.time() * 1000)
@@ -137,7 +139,7 @@ def _notes(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def report_table(rows: Sequence[Row], *, of_one: bool) -> tuple[Sequence[str], list[list[Any]]]:
-    """Return header and lines for people. `of_one`: a group was named; its name is in no column."""
+    """Return the header and the lines for people. `of_one`: one group was named, so its name has no column."""
     shown = [
         [
             *(row[name] for name in ("group", "topic", "partition", "commits")),

@@ -1,4 +1,4 @@
-"""`zkcoord offsets migrate`: moves the offsets of groups between ZooKeeper and Kafka, while their consumers read."""
+"""`zkcoord offsets migrate`: moves the offsets of groups between ZooKeeper and Kafka while their consumers read."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def migrate_offsets(
     results: list[Result] = []
     with ExitStack() as stack:
         tree = stack.enter_context(settings.tree())
-        read_tree(tree, address)  # there is one
+        read_tree(tree, address)  # raises if there is no tree
         client = kafka_beside(settings, stack, tree)
         layout, tree_id, names = groups_of(tree, address)
         if name is not None and name not in names:
@@ -83,7 +83,7 @@ def migrate_offsets(
             moving = Movers(runs, timeout_ms, lambda: who_serves(tree, address))
             results += moving.plan() if dry_run else moving.carry_out()
             if not dry_run and any(each.result in (REFUSED, UNFINISHED) for each in results):
-                break  # the next wave waits for this one
+                break  # the next wave waits for this wave
     _print(settings, results, dry_run=dry_run)
     _raise(results, alone=name is not None)
 
@@ -91,7 +91,7 @@ def migrate_offsets(
 def _wanted(
     name: str | None, goal: str | None, *, all_groups: bool, file: str | None, waves: Sequence[int]
 ) -> list[dict[str, str]]:
-    """Return the waves: group -> store; none: every group of the tree."""
+    """Return group -> store for each wave; an empty list stands for all groups of the tree."""
     if (name is None) is not all_groups:
         raise UsageError("name one group, or give --all-groups")
     if file is not None and not all_groups:
@@ -105,7 +105,7 @@ def _wanted(
 
 
 def _adopted(tree: BlockingTree, layout: Layout, names: Sequence[str]) -> list[str]:
-    """Return those of all groups that are zkcoord's: where groups are adopted, the others are left as they are."""
+    """Return zkcoord's groups among these. In a layout that adopts groups, the others stay as they are."""
     if not layout.adopts:
         return list(names)
     records = data(tree.read, [layout.record(name) for name in names])
@@ -120,7 +120,7 @@ def _print(settings: Settings, results: Sequence[Result], *, dry_run: bool) -> N
 
 
 def _raise(results: Sequence[Result], *, alone: bool) -> None:
-    """UsageError if a group was refused, UnavailableError if one is not finished."""
+    """Raise UsageError if a group was refused, and UnavailableError if one is not finished."""
     refused = [each for each in results if each.result == REFUSED]
     late = [each for each in results if each.result == UNFINISHED]
     if refused:

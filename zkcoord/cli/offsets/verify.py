@@ -1,4 +1,4 @@
-"""`zkcoord offsets`: what ZooKeeper and Kafka hold of the groups' offsets."""
+"""`zkcoord offsets`: compares the groups' offsets in ZooKeeper and in Kafka."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from zkcoord.operating.words import at, cell
 
 COLUMNS = ("TOPIC", "PARTITION", "ZOOKEEPER", "WRITTEN", "KAFKA", "COMMITTED", "COUNTS", "OWNER", "VERDICT")
 NUMBERS = ("PARTITION", "ZOOKEEPER", "KAFKA", "COUNTS")
-NAMED_MAX = 3  # partitions that a line about what to do spells out
+NAMED_MAX = 3  # partitions that a line about what to do names
 PARQUET = {
     "group": "text",
     "store": "text",
@@ -97,7 +97,7 @@ def verify_offsets(
         raise type(problems[0])(f"{what}: {problems[0]}")
 
 
-# what is printed
+# the output
 
 
 def _print(
@@ -156,7 +156,7 @@ def _row(document: Mapping[str, Any]) -> list[Any]:
 
 
 def _todos(rows: Iterable[PartitionVerified]) -> list[str]:
-    """One line for each kind of thing to do."""
+    """Return one line for each kind of action."""
     alike: dict[tuple[Verdict, str], list[str]] = {}
     for row in rows:
         todo = row.judged.todo

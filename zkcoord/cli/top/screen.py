@@ -29,7 +29,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 }
 TABS = ("partitions", "members", "commands")
 ABOVE, BELOW = 4, 1
-"""Lines that are no rows: title, notice, the columns that are left out, the header; the keys."""
+"""The number of lines above and below the rows. Above: title, notice, left-out columns, header. Below: the keys."""
 
 
 class Style(Enum):
@@ -39,7 +39,7 @@ class Style(Enum):
     TITLE = "title"
     HEADER = "header"
     CHOSEN = "chosen"
-    MOVING = "moving"  # something is on its way
+    MOVING = "moving"  # something is in progress
     BAD = "bad"  # somebody must act
     HINT = "hint"
 
@@ -55,7 +55,7 @@ class Line(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row of a table: `key` is its identity from one reading to the next."""
+    """A row of a table. `key` identifies it in each reading."""
 
     key: str
     cells: Sequence[Any]
@@ -64,12 +64,12 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """All that the screen shows. `notice`: what could not be read."""
+    """Everything that the screen shows. `notice`: what could not be read."""
 
     sight: Sight | None = None
     ends: Ends = field(default_factory=dict)
     commands: Sequence[Outstanding] = ()
-    now_ms: int = 0  # this machine's wall clock, when it was read
+    now_ms: int = 0  # this machine's wall clock at the reading
     notice: str = ""
 
 
@@ -79,19 +79,19 @@ class Screen:
 
     group: str | None = None
     tab: str = TABS[0]
-    chosen: str | None = None  # the key of a row; None: the first
+    chosen: str | None = None  # the key of a row; None: the first row
     listed: str | None = None  # the group that was chosen in the list
     sorting: Mapping[str, tuple[int, bool]] = field(default_factory=dict)  # table -> column, reversed
     over: bool = False
 
     @property
     def table(self) -> str:
-        """The table that is shown, a key of COLUMNS."""
+        """The key in COLUMNS of the table that is shown."""
         return "groups" if self.group is None else self.tab
 
 
 def frame(screen: Screen, reading: Reading, width: int, height: int) -> list[Line]:
-    """Return the lines of a screen of that size, top to bottom."""
+    """Return the lines of a screen of this size, from top to bottom."""
     rows = rows_of(screen, reading)
     columns = COLUMNS[screen.table]
     column, reverse = _sorting(screen)
@@ -115,7 +115,7 @@ def frame(screen: Screen, reading: Reading, width: int, height: int) -> list[Lin
 
 
 def _above(title: str, notice: str, width: int) -> list[Line]:
-    """The two lines above the table; a long title goes on where there is no notice."""
+    """Return the two lines above the table. A long title continues on the second line if there is no notice."""
     if notice:
         return [Line(title, Style.TITLE), Line(cell(notice), Style.BAD)]
     first, *rest = textwrap.wrap(title, width, break_on_hyphens=False)
@@ -123,12 +123,12 @@ def _above(title: str, notice: str, width: int) -> list[Line]:
 
 
 def _within(text: str, width: int) -> str:
-    """The text in so many characters: what is cut off at the right is told by an ellipsis."""
+    """Return the text in at most `width` characters. An ellipsis stands for what is cut off."""
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
 def pressed(screen: Screen, key: str, reading: Reading, page: int = 10) -> Screen:
-    """Return the screen after a key; names of special keys are as in `terminal.KEYS`."""
+    """Return the screen after a key was pressed. Special keys have the names of `terminal.KEYS`."""
     rows = rows_of(screen, reading)
     steps = {"up": -1, "k": -1, "down": 1, "j": 1, "page up": -page, "page down": page}
     steps |= {"home": -len(rows), "end": len(rows)}
@@ -168,7 +168,7 @@ def _sorting(screen: Screen) -> tuple[int, bool]:
 
 
 def _sorted_by_next(screen: Screen) -> Screen:
-    """By the next column; numbers with the largest first."""
+    """Return the screen sorted by the next column. Numbers begin with the largest."""
     columns = COLUMNS[screen.table]
     column = (_sorting(screen)[0] + 1) % len(columns)
     return replace(screen, sorting={**screen.sorting, screen.table: (column, columns[column] in NUMBERS)})
@@ -180,7 +180,7 @@ def _reversed(screen: Screen) -> Screen:
 
 
 def rows_of(screen: Screen, reading: Reading) -> list[Row]:
-    """Return the rows of the table that is shown, in their order. Unknown values come last."""
+    """Return the rows of the table that is shown, sorted. Unknown values come last."""
     if reading.sight is None:
         return []
     if screen.group is None:

@@ -1,4 +1,4 @@
-"""Draws the screen of `zkcoord top` with curses, and hands on keys: the only importer of curses."""
+"""Draws the screen of `zkcoord top` with curses, and reads keys. No other module imports curses."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from zkcoord.cli.top.screen import ABOVE, BELOW, Line, Reading, Screen, Style, f
 from zkcoord.errors import UsageError
 
 KEY_WAIT_MS = 100
-"""The screen looks for a new reading as often as this while no key is pressed."""
+"""How often the screen looks for a new reading while no key is pressed."""
 
 ESCAPE_WAIT_MS = 25
-"""What follows an escape within this time belongs to one key."""
+"""Bytes that follow an escape within this time belong to the same key."""
 
 KEYS: Mapping[int, str] = {
     curses.KEY_UP: "up",
@@ -45,9 +45,10 @@ ATTRIBUTES = {
 
 
 def show(reading: Callable[[], Reading], over: Callable[[], bool]) -> None:
-    """Draw each new reading and obey keys, until the user ends it or it is `over`. UsageError: not on this terminal."""
+    """Draw each new reading and obey keys, until the user ends it or `over` is true. Raise UsageError if this terminal
+    cannot show it."""
     os.environ.setdefault("ESCDELAY", str(ESCAPE_WAIT_MS))
-    locale.setlocale(locale.LC_ALL, "")  # curses writes in its encoding
+    locale.setlocale(locale.LC_ALL, "")  # curses writes in the encoding of this locale
     try:
         curses.wrapper(lambda window: _loop(window, reading, over))
     except curses.error as error:
@@ -56,7 +57,7 @@ def show(reading: Callable[[], Reading], over: Callable[[], bool]) -> None:
 
 def _loop(window: curses.window, reading: Callable[[], Reading], over: Callable[[], bool]) -> None:
     attributes = _attributes()
-    with suppress(curses.error):  # some terminals cannot hide it
+    with suppress(curses.error):  # some terminals cannot hide the cursor
         curses.curs_set(0)
     window.timeout(KEY_WAIT_MS)
     screen, drawn = Screen(), None
@@ -72,7 +73,8 @@ def _loop(window: curses.window, reading: Callable[[], Reading], over: Callable[
 
 
 def _attributes() -> dict[Style, int]:
-    """How each style is drawn here: in colours only where the terminal has them, and NO_COLOR does not forbid it."""
+    """Return how each style is drawn here. Colours are used only if the terminal has them and NO_COLOR does not forbid
+    them."""
     found = dict(ATTRIBUTES)
     if curses.has_colors() and not os.environ.get("NO_COLOR"):
         curses.use_default_colors()
@@ -86,6 +88,6 @@ def _draw(window: curses.window, lines: Sequence[Line], attributes: Mapping[Styl
     window.erase()
     for number, line in enumerate(lines):
         text = line.text.encode(window.encoding, "replace").decode(window.encoding)
-        with suppress(curses.error):  # the cursor cannot stand behind the last character of the screen
+        with suppress(curses.error):  # the cursor cannot stand after the last character of the screen
             window.addstr(number, 0, text, attributes.get(line.style, curses.A_NORMAL))
     window.refresh()

@@ -1,4 +1,4 @@
-"""`zkcoord top`: groups in the terminal, live. `screen` says what is shown; here it is read and drawn."""
+"""`zkcoord top`: groups in the terminal, live. This module reads and draws; `screen` decides what is shown."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from zkcoord.operating.watching import Follower
 from zkcoord.signals import stopping
 
 KAFKA_WAIT_MS = 2_000
-"""A Kafka that is away must not hold the screen up."""
+"""Short, so that a Kafka that does not answer does not stop the screen."""
 
 
 @click.command(cls=Command, example="zkcoord top --bootstrap-servers kafka1:9092")
@@ -56,31 +56,31 @@ def top(settings: Settings, interval_ms: int) -> None:
 
 
 class Reader(threading.Thread):
-    """Reads the tree and Kafka again and again; `reading` is the last one."""
+    """Reads the tree and Kafka again and again. `reading` is the last result."""
 
     def __init__(self, settings: Settings, interval_ms: int) -> None:
         super().__init__(name="zkcoord-top", daemon=True)
         self.reading = Reading()
-        self.failed: Exception | None = None  # why it has ended
-        self.notices: list[str] = []  # since the last reading
+        self.failed: Exception | None = None  # the error that has ended it
+        self.notices: list[str] = []  # collected since the last reading
         self._settings, self._interval_ms = settings, interval_ms
         self._ended = threading.Event()
         self._follower = Follower(settings.zookeeper_address(), settings.tree, whole_every_ms=interval_ms)
 
     def stop(self) -> None:
-        """End it, and wait for that."""
+        """End the thread, and wait for its end."""
         self._ended.set()
         self._follower.changed.set()
         self.join()
 
     def run(self) -> None:
-        """Read until stopped."""
+        """Read until it is stopped."""
         try:
             with self._follower, kafka_side(self._settings, self.notices.append) as kafka:
                 kafka.wait_ms = min(kafka.wait_ms, KAFKA_WAIT_MS)
                 while not self._ended.is_set():
                     self._turn(kafka)
-        except Exception as error:  # the main thread tells it, once the terminal is as before
+        except Exception as error:  # the main thread reports the error after the terminal is restored
             self.failed = error
 
     def _turn(self, kafka: KafkaSide) -> None:
@@ -111,7 +111,7 @@ class Reader(threading.Thread):
 
 
 class _Notices(logging.Handler):
-    """Takes the log's lines while the screen is shown, which they would destroy."""
+    """Collects the lines of the log while the screen is shown, because they would destroy it."""
 
     def __init__(self, notices: list[str]) -> None:
         super().__init__(logging.WARNING)
@@ -124,7 +124,7 @@ class _Notices(logging.Handler):
 
 @contextmanager
 def _log_in(notices: list[str]) -> Iterator[None]:
-    """Send the log to the notices within the block."""
+    """Send the log to `notices` during the block."""
     root = logging.getLogger()
     before, root.handlers[:] = list(root.handlers), [_Notices(notices)]
     try:
