@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from zkcoord.member.absences import IDLE_MS, CoordinatorCheck
+from zkcoord.core.view import Wildcard
+from zkcoord.member import topic_check
+from zkcoord.member.absences import IDLE_MS, Absences, CoordinatorCheck
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.snapshot import Kind, Node, Read, Stat
@@ -49,6 +51,7 @@ def test_that_nobody_is_elected_is_told_once_and_that_somebody_is() -> None:
     bench.idle(IDLE_MS - 1)
     assert not bench.tracker.asks  # it may be given something at any moment
     bench.idle(IDLE_MS)
+    bench.check.take(Node("/another", Kind.DATA, None))
     assert bench.idle(IDLE_MS) == []  # it has been asked, and not answered
     bench.stands(False)
     assert bench.idle(IDLE_MS) == ["no_coordinator"]
@@ -82,6 +85,11 @@ def test_who_holds_something_does_not_look_and_was_given_it_by_somebody() -> Non
     bench.tracker.touch_all()
     assert not bench.tracker.asks
     assert bench.idle(100_000, idle=False) == []
+    assert [*bench.idle(200_000), *bench.idle(200_000 + IDLE_MS - 1)] == []
+    assert not bench.tracker.asks
+    bench.idle(200_000 + IDLE_MS)
+    bench.stands(False)
+    assert bench.idle(200_000 + IDLE_MS) == ["no_coordinator"]
 
 
 def test_another_session_looks_again_and_tells_nothing_anew() -> None:
@@ -95,3 +103,51 @@ def test_another_session_looks_again_and_tells_nothing_anew() -> None:
     bench.idle(IDLE_MS)
     bench.stands(False)
     assert bench.idle(IDLE_MS) == []
+
+
+class Whole:
+    """All checks of a member, in a tree in which everything stands or nothing does."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.asked: list[str] = []
+        self.checks = Absences("g", ["views"], Wildcard("c.*", False, 1), lambda name, _: self.told.append(name))
+
+    def session(self) -> None:
+        self.tracker = Tracker()
+        self.checks.begin()
+        self.checks.join(self.tracker, DRAFT)
+
+    def idle_until(self, end_ms: int, *, there: bool) -> None:
+        """It holds nothing from 0 until then, and what it asks for is answered."""
+        for now_ms in range(0, end_ms, 1_000):
+            self.checks.member(self.tracker, DRAFT, now_ms, idle=True)
+            asked = self.tracker.take(1 + now_ms)
+            self.asked += [read.path for read in asked]
+            names = ("clicks",) if there else ()
+            stat = Stat(0, 1, 0) if there else None
+            nodes = [Node(read.path, read.kind, stat, children=names) for read in asked if read.path != RECORD]
+            nodes += [Node(read.path, read.kind, None) for read in asked if read.path == RECORD]
+            for node in self.tracker.answered(1 + now_ms, nodes):
+                self.checks.take(node, self.tracker)
+
+
+RECORD, LONG_MS = DRAFT.record("g"), 2 * topic_check.IDLE_MS
+
+
+def test_each_session_of_a_member_that_holds_nothing_looks_for_topics_and_coordinator_anew() -> None:
+    whole = Whole()
+    for there in (False, True, False):
+        whole.session()
+        whole.idle_until(LONG_MS, there=there)
+    missing = ["topic_missing", "no_coordinator", "topic_missing"]
+    assert whole.told == [*missing, "coordinator_elected", *missing]
+
+
+def test_no_session_looks_through_all_topics_of_a_member_that_has_read_in_it() -> None:
+    whole = Whole()
+    for _ in range(2):
+        whole.session()
+        whole.checks.member(whole.tracker, DRAFT, 0, idle=False)
+    whole.idle_until(LONG_MS, there=True)
+    assert whole.asked == [DRAFT.topic("views"), RECORD, DRAFT.coordinator]

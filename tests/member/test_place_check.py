@@ -131,7 +131,7 @@ def test_where_groups_are_adopted_the_record_is_read_by_others_and_only_looked_a
     bench = Bench(LEGACY)
     bench.idle(0)
     bench.idle(IDLE_MS)
-    assert not [read for read in bench.answer() if read.path == LEGACY.record("g")]
+    assert not asks(bench)
     node = Node(LEGACY.record("g"), Kind.DATA, Stat(0, 1, 0), encode_record(LEFT))
     bench.checks.take_record(node)
     assert bench.checks.elsewhere == THERE
@@ -142,6 +142,15 @@ def asks(bench: Bench) -> bool:
     """Whether the record is watched, or asked for."""
     bench.tracker.touch_all()
     return any(read.path == bench.layout.record("g") for read in bench.answer())
+
+
+def test_where_groups_are_adopted_what_others_have_read_of_the_record_counts_also_behind_a_time_of_reading() -> None:
+    bench = Bench(LEGACY)
+    bench.idle(0)
+    bench.checks.take_record(Node(LEGACY.record("g"), Kind.DATA, Stat(0, 1, 0), encode_record(LEFT)))
+    bench.idle(1, idle=False)
+    bench.idle(2)
+    assert bench.idle(IDLE_MS + 2) == [("group_elsewhere", THERE)]
 
 
 def test_f307_that_it_went_on_to_another_place_is_told_and_a_record_that_nobody_can_parse_tells_nothing() -> None:
