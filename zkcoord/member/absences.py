@@ -62,8 +62,8 @@ class CoordinatorCheck:
         """Take in an answer, if it is about the coordinator's node."""
         if node.path != self._path:
             return
-        if self._seen and not node.exists:
-            self._absent_since_ms = None  # the absence counts from the next call of `member`
+        if self._seen:
+            self._absent_since_ms = None  # an absence that begins now counts from the next call of `member`
         self._seen = node.exists
 
     def _serves(self, serves: bool) -> None:
