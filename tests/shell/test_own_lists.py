@@ -66,15 +66,17 @@ def test_a_list_is_read_when_the_reply_does_not_say_that_nobody_else_changed_it(
 
 def test_a_list_that_an_earlier_question_could_not_read_waits_for_nothing_of_an_own_multi() -> None:
     """It is asked for again when its time comes or somebody changes it, and once."""
-    fired, waited = listing_tracker(), listing_tracker()
-    for tracker in (fired, waited):
+    fired, waited, told = (listing_tracker() for _ in range(3))
+    for tracker in (fired, waited, told):
         tracker.written(2, COMMAND.touched())
         tracker.put_off(1, "/c", Kind.CHILDREN, until_ms=100)
     fired.fired("/c", data=False, children=True)
     waited.settled(2, COMMAND.touched())
-    assert (waited.resume(99), waited.take(8)) == (100, [])
-    waited.resume(100)
-    for tracker in (fired, waited):
+    assert alone(told, 2) == []
+    for tracker in (waited, told):
+        assert (tracker.resume(99), tracker.take(8)) == (100, [])
+        tracker.resume(100)
+    for tracker in (fired, waited, told):
         assert tracker.take(9) == [Read("/c", Kind.CHILDREN, True)]
         assert tracker.answered(9, [Node("/c", Kind.CHILDREN, STAT)])
         assert (tracker.resume(200), tracker.take(10), tracker.clean("g")) == (None, [], True)

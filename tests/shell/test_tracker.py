@@ -56,7 +56,7 @@ def test_an_own_write_under_a_watch_is_read_once_when_its_event_comes() -> None:
     assert tracker.take(3) == [Read("/a", Kind.CHILDREN, True)]
     tracker.settled(9, [key_of("/a", Kind.CHILDREN)])
     tracker.answered(3, [node("/a", Kind.CHILDREN)])
-    assert tracker.clean("g")
+    assert (tracker.clean("g"), tracker.take(4)) == (True, [])
 
 
 def test_an_own_write_that_was_refused_is_read_when_its_outcome_comes() -> None:
@@ -96,6 +96,16 @@ def test_an_answer_of_before_the_broken_link_counts_for_nothing() -> None:
     tracker.take(3)
     assert tracker.answered(2, [node("/a", Kind.CHILDREN)]) == []
     assert tracker.answered(3, [node("/a", Kind.CHILDREN)]) == [node("/a", Kind.CHILDREN)]
+
+
+def test_an_event_behind_a_broken_link_is_not_taken_for_that_of_an_own_write_before_it() -> None:
+    tracker = clean_tracker()
+    tracker.written(2, [key_of("/a", Kind.CHILDREN)])
+    tracker.touch_all()
+    tracker.take(3)
+    tracker.fired("/a", data=False, children=True)
+    assert tracker.answered(3, [node("/a", Kind.CHILDREN)]) == []
+    assert tracker.take(4) == [Read("/a", Kind.CHILDREN, True)]
 
 
 def test_after_a_broken_link_all_is_read_in_the_order_of_wanting() -> None:
