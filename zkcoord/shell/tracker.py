@@ -256,8 +256,6 @@ class Tracker:
         for key, want in self._wants.items():
             if key not in self._dirty and key not in self._reading:
                 self._count(want.scope, 1)
-            if want.armed:
-                want.armed = False
             if key not in self._put_off:
                 self._queue.add(key, want.scope)
         self._dirty.update(self._wants)
@@ -340,8 +338,6 @@ class Tracker:
             self._count(want.scope, 1)
         self._reading.pop(key, None)
         self._dirty.add(key)
-        if want.armed:
-            want.armed = False
         self._expecting.discard(key)
         if changed:
             self._queue.add(key, want.scope)

@@ -17,7 +17,7 @@ class Wanted:
     # creates nodes in it with a sequence, or is the only one that changed the list
     # list) what the multi makes in it with a sequence, and the list itself if nobody else has changed it
     watch: bool = False
-    armed: bool = False  # True while its watch is set
+    armed: bool = False  # True if its watch is set; of a want that is dirty or being read it says nothing
     beside: tuple[str, ...] = ()  # nodes whose data is read with it when its watch fires
     listed: Node | None = None  # for a list that replies may answer: the list as it was known last
 
