@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -16,7 +18,7 @@ from zkcoord.kafka import same_cluster
 from zkcoord.kafka.client import KafkaClient
 from zkcoord.kafka.consumer import KafkaConsumer
 from zkcoord.kafka.native_log import NativeLog
-from zkcoord.kafka.same_cluster import SameCluster
+from zkcoord.kafka.same_cluster import SameCluster, ask_cluster
 from zkcoord.kafka.steady import SteadyClient
 
 P0 = TopicPartition(TwoClusters.topic, 0)
@@ -131,6 +133,18 @@ def test_f310_a_doubt_stays_while_the_question_has_no_answer() -> None:
     assert same.doubtful
     same.confirm(lambda: "a")
     assert not same.doubtful
+
+
+def test_brokers_that_tell_no_id_are_of_the_cluster_that_was_told_and_another_id_than_others_know_is_not() -> None:
+    old: Any = SimpleNamespace(list_topics=lambda *_, **__: SimpleNamespace(cluster_id=None))
+    same = SameCluster("h:1")
+    for told in (None, "a", "a"):
+        same.hear(told)
+    same.confirm(lambda: ask_cluster(old, "t", 1.0))
+    assert same.cluster_id == "a"
+    for known in (same, SameCluster("h:1", known=lambda: "a")):
+        with pytest.raises(UsageError, match="another cluster now, 'b', than before, 'a'"):
+            known.hear("b")
 
 
 def test_f310_what_was_not_used_for_long_is_in_doubt_and_what_is_used_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
