@@ -64,6 +64,9 @@ def test_an_own_write_that_was_refused_is_read_when_its_outcome_comes() -> None:
     tracker.written(9, [key_of("/a", Kind.CHILDREN)])
     tracker.settled(9, [key_of("/a", Kind.CHILDREN)])
     assert tracker.take(2) == [Read("/a", Kind.CHILDREN, True)]
+    tracker.answered(2, [node("/a", Kind.CHILDREN)])
+    tracker.fired("/a", data=False, children=True)  # by somebody else
+    assert (tracker.clean("g"), tracker.take(3)) == (False, [Read("/a", Kind.CHILDREN, True)])
 
 
 def test_f151_what_is_asked_for_behind_a_refused_write_tells_why_and_what_was_asked_for_before_does_not() -> None:

@@ -73,6 +73,33 @@ def test_of_what_is_wanted_again_or_not_at_all_nothing_changes() -> None:
     assert tracker.written(4, ["/unknown", key_of("/a", Kind.CHILDREN)]) == ([key_of("/a", Kind.CHILDREN)], False)
 
 
+def test_a_watch_counts_only_while_the_node_is_as_it_was_read() -> None:
+    tracker = clean_tracker()
+    assert tracker.watches("/a", Kind.CHILDREN)
+    tracker.touch_all()
+    assert not tracker.watches("/a", Kind.CHILDREN)
+    tracker.take(2)
+    assert not tracker.watches("/a", Kind.CHILDREN)
+    tracker.answered(2, [node("/a", Kind.CHILDREN)])
+    assert tracker.watches("/a", Kind.CHILDREN)
+
+
+def test_an_event_makes_dirty_what_it_is_about_and_nothing_else() -> None:
+    tracker = clean_tracker()
+    tracker.want("/a", watch=True, scope="g")
+    answered(tracker, 2)
+    for kind in (Kind.DATA, Kind.CHILDREN):
+        tracker.fired("/a", data=kind is Kind.DATA, children=kind is Kind.CHILDREN)
+        assert answered(tracker, 3) == [Read("/a", kind, True)]
+
+
+def test_a_watched_node_that_is_dirty_when_an_own_multi_is_sent_is_read_at_once() -> None:
+    tracker = granting_tracker()
+    tracker.touch("/g/channel/a", Kind.CHILDREN)
+    send(tracker, 5)
+    assert tracker.take(6) == [Read("/g/channel/a", Kind.CHILDREN, True)]
+
+
 def test_a_request_for_nothing_awaits_no_answer() -> None:
     tracker = clean_tracker()
     assert (tracker.take(2), tracker.oldest) == ([], None)
