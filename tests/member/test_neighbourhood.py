@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from zkcoord.core.adoption import Adoption
+from zkcoord.core.record import DEFAULT_RECORD
 from zkcoord.member.neighbourhood import Neighbourhood
 from zkcoord.shell.fair_queue import PATIENCE_MS
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.paths import LEGACY
+from zkcoord.tree.record import encode_record
 from zkcoord.tree.snapshot import Kind, Node, Stat
 
 OWN, OLD = "g_h-1416335000123-z1a2b3c4", "g_old-1416335000123-1a2b3c4d"
-IDS = LEGACY.ids("g")
+IDS, RECORD, TOPIC = LEGACY.ids("g"), LEGACY.record("g"), LEGACY.topic("t")
+OWNERS = f"{LEGACY.owners('g')}/t"
 REGISTRATION = b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1416335000123"}'
 
 
@@ -74,3 +80,51 @@ def test_only_a_member_among_its_like_reads_who_joined_later() -> None:
     assert not told_of_ids(member=True)
     assert told_of_ids(member=False)
     assert told_of_ids(OLD, member=True)
+
+
+def asks_for_owners(*, awaits: bool) -> bool:
+    """True when a change of the list of owners is asked for at once in a mixed group."""
+    tracker = Tracker()
+    others = Neighbourhood(LEGACY, "g", tracker, ("zookeeper",))
+    others.own = f"{IDS}/{OWN}"
+    others.begin()
+    adoption = Adoption(offsets="zookeeper", strategy="range", kafka="0.8.2.2")
+    there = {
+        IDS: Node(IDS, Kind.CHILDREN, Stat(0, 1, 0), children=(OWN, OLD)),
+        **{f"{IDS}/{name}": Node(f"{IDS}/{name}", Kind.DATA, Stat(0, 1, 0), REGISTRATION) for name in (OWN, OLD)},
+        RECORD: Node(RECORD, Kind.DATA, Stat(0, 1, 0), encode_record(replace(DEFAULT_RECORD, adoption=adoption))),
+        LEGACY.topics: Node(LEGACY.topics, Kind.CHILDREN, Stat(0, 1, 0), children=("t",)),
+        TOPIC: Node(TOPIC, Kind.DATA, Stat(0, 1, 0), b'{"version":1,"partitions":{"0":[1],"1":[1]}}'),
+        OWNERS: Node(OWNERS, Kind.CHILDREN, Stat(0, 1, 0), children=("0", "1")),
+    }
+    others.take(there[others.own], 1_000)
+    for token in range(1, 9):
+        tracker.resume(1_000)
+        tracker.resume(1_000 + PATIENCE_MS)
+        read = [there.get(read.path, Node(read.path, read.kind, None)) for read in tracker.take(token)]
+        for node in tracker.answered(token, read):
+            others.take(node, 1_000)
+        known = others.now(OWN, 1_000)
+    assert known is not None
+    assert known.share is not None
+    assert not known.free
+    others.awaits(awaits)
+
+    there[OWNERS] = Node(OWNERS, Kind.CHILDREN, Stat(0, 1, 0), children=())
+    tracker.fired(OWNERS, data=False, children=True)
+    tracker.resume(1_000)
+    asks = tracker.asks
+    assert others.now(OWN, 1_000) is known
+    tracker.resume(1_000 + PATIENCE_MS)
+    read = [there[read.path] for read in tracker.take(9)]
+    for node in tracker.answered(9, read):
+        others.take(node, 1_000 + PATIENCE_MS)
+    fresh = others.now(OWN, 1_000 + PATIENCE_MS)
+    assert fresh is not None
+    assert fresh.free == known.share.keys()
+    return asks
+
+
+def test_only_a_member_that_waits_for_partitions_reads_at_once_who_owns_them() -> None:
+    assert asks_for_owners(awaits=True)
+    assert not asks_for_owners(awaits=False)

@@ -26,7 +26,8 @@ from zkcoord.tree.record import decode_record
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.topic import decode_mark
 
-NEIGHBOURS = "neighbours"  # the scope of all that is followed here
+NEIGHBOURS = "neighbours"  # the scope of all that is followed here, lists of owners aside
+LISTS = "lists of owners"  # their scope
 
 Key = tuple[str, Kind]
 
@@ -81,13 +82,18 @@ class Neighbourhood:
         """True when a node may have been reported up to `PATIENCE_MS` before it is read."""
         return self._member and self._now.mode.coordinated
 
-    def _follow(self, above: str, *keys: Key, watch: bool = True) -> None:
+    def awaits(self, free: bool) -> None:
+        """`free`: the member waits for partitions of its share to come free. Else lists of owners are read
+        patiently. Old members change a list once for every partition, and each reading of it names all partitions."""
+        self._tracker.patient(LISTS, patient=not free)
+
+    def _follow(self, above: str, *keys: Key, watch: bool = True, scope: str = NEIGHBOURS) -> None:
         for path, kind in keys:
-            self._tracker.want(path, kind, watch=watch, scope=NEIGHBOURS)
+            self._tracker.want(path, kind, watch=watch, scope=scope)
             self._tracker.watch(path, kind, watch)  # somebody else may have wanted it with another setting
         self._wanted.setdefault(above, set()).update(keys)
 
-    def _follow_only(self, above: str, keys: set[Key], *, watch: bool = True) -> bool:
+    def _follow_only(self, above: str, keys: set[Key], *, watch: bool = True, scope: str = NEIGHBOURS) -> bool:
         """Follow these nodes below `above`, and no others there. Returns True if one of them is new."""
         known = self._wanted.setdefault(above, set())
         new = keys - known
@@ -96,7 +102,7 @@ class Neighbourhood:
             known.discard((path, kind))
             if path.startswith(below := self._layout.topic("")):
                 self._topics.drop(path.removeprefix(below))
-        self._follow(above, *sorted(new, key=str), watch=watch)
+        self._follow(above, *sorted(new, key=str), watch=watch, scope=scope)
         return bool(new)
 
     def take(self, node: Node, now_ms: int) -> bool:
@@ -178,8 +184,12 @@ class Neighbourhood:
         share = before.share if mode is before.mode else mode.share_of(consumer_id)
         names = sorted({partition.topic for partition in share or ()})
         owners, marks = self._layout.owners(self._group), self._layout.marks(self._group)
-        new = self._follow_only(owners, {(f"{owners}/{name}", Kind.CHILDREN) for name in names})
-        if self._follow_only(marks, {(f"{marks}/{name}", Kind.DATA) for name in names}) or new:
+        self._follow_only(owners, {(f"{owners}/{name}", Kind.CHILDREN) for name in names}, scope=LISTS)
+        self._owned = {name: owned for name, owned in self._owned.items() if name in names}
+        new = self._follow_only(marks, {(f"{marks}/{name}", Kind.DATA) for name in names})
+        if len(self._owned) < len(names):
+            self.awaits(True)
+        if new or len(self._owned) < len(names):
             return None
         adoption, seen_ms = self._adoption, now_ms if self._seen_ms is None else self._seen_ms
         now = Neighbours(

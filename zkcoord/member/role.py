@@ -369,6 +369,8 @@ class MembershipRole:
             now_ms, leased=leased, leaving=leaving, said=self.said, neighbours=neighbours
         )
         memory = registered.memory
+        if self._neighbourhood is not None:
+            self._neighbourhood.awaits(not (neighbours.share or {}).keys() <= memory.held.keys())
         self.generation = max(self.generation, memory.generation)
         begun = memory.start.name if memory.start is not None else None
         if starting is not None and begun != starting.name and memory.held:

@@ -70,8 +70,7 @@ class GroupWatch:
     # consumers whose statuses are watched, since each tells when the consumer has taken ranges over
     _listing: GroupListing | None = None  # lists what is left of the group, while that is needed
     _opened: OpenRanges = field(default_factory=OpenRanges)
-    whole: bool = True
-    # True when more than the record is followed: the group is served, or was until its release was read
+    whole: bool = True  # more than the record is followed: the group is served, or its release was not read yet
     modes: ModeWatch | None = None  # only where groups may have old members
     _of_plan: frozenset[str] = frozenset()  # topics that the old members' plan depends on
     _read_for: str | None = None  # the run of the last requested rebalance, for which everything was read again
@@ -97,6 +96,7 @@ class GroupWatch:
     def end(self) -> None:
         """Forget the group: it is gone."""
         self.tracker.unwant_scope(self.group)
+        self.tracker.patient(self.group, patient=False)
 
     def add(self, address: Address, node: Node) -> None:
         """Keep an answer until `read_added`. Before a second answer about the same node is kept, the kept ones are
@@ -182,6 +182,8 @@ class GroupWatch:
             return view
         mode = self.modes.mode(view.record.adoption, table, now_ms)
         if mode is not view.mode:
+            # beside old members nothing is urgent, and they change a list once for every partition
+            self.tracker.patient(self.group, patient=not mode.coordinated)
             self.nodes = fast_replace(self.nodes, view=fast_replace(view, mode=mode))
         return self.nodes.view
 
