@@ -7,7 +7,7 @@ of their plan, and the lists of owners of the member's own share. So the member 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.member.former_owners import FormerOwners
@@ -81,11 +81,6 @@ class Neighbourhood:
     def _patient(self) -> bool:
         """True when a node may have been reported up to `PATIENCE_MS` before it is read."""
         return self._member and self._now.mode.coordinated
-
-    def awaits(self, free: bool) -> None:
-        """`free`: the member waits for partitions of its share to come free. Else lists of owners are read
-        patiently. Old members change a list once for every partition, and each reading of it names all partitions."""
-        self._tracker.patient(LISTS, patient=not free)
 
     def _follow(self, above: str, *keys: Key, watch: bool = True, scope: str = NEIGHBOURS) -> None:
         for path, kind in keys:
@@ -165,8 +160,18 @@ class Neighbourhood:
             return  # the earlier record still counts
         self._adoption, self._store = record.adoption, record.store_name
 
-    def now(self, consumer_id: str, now_ms: int) -> Neighbours | None:
-        """What is known now: the same object while nothing changes. None: something is still to be read."""
+    def now(self, consumer_id: str, now_ms: int, held: Set[TopicPartition] = frozenset()) -> Neighbours | None:
+        """Return what is known now, the same object while nothing changes. None while something must still be read.
+
+        While the member holds all of its share, lists of owners are read patiently: an old member changes a list once
+        for every partition, and each reading of it names all of them.
+        """
+        known = self._known(consumer_id, now_ms)
+        if known is not None:
+            self._tracker.patient(LISTS, patient=(known.share or {}).keys() <= held)
+        return known
+
+    def _known(self, consumer_id: str, now_ms: int) -> Neighbours | None:
         if not self._tracker.clean(NEIGHBOURS):
             return None
         ends_ms = self._now.mode.grace_ends_ms
@@ -188,8 +193,9 @@ class Neighbourhood:
         self._owned = {name: owned for name, owned in self._owned.items() if name in names}
         new = self._follow_only(marks, {(f"{marks}/{name}", Kind.DATA) for name in names})
         if len(self._owned) < len(names):
-            self.awaits(True)
-        if new or len(self._owned) < len(names):
+            self._tracker.patient(LISTS, patient=False)
+            return None
+        if new:
             return None
         adoption, seen_ms = self._adoption, now_ms if self._seen_ms is None else self._seen_ms
         now = Neighbours(

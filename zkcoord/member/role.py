@@ -363,14 +363,13 @@ class MembershipRole:
         starting = registered.memory.start
         leased, leaving = lease.holds(now_ms), self._parting.leaving
         if self._neighbourhood is not None:
-            self._neighbours = self._neighbourhood.now(registered.paths.consumer_id, now_ms) or self._neighbours
+            consumer_id, held = registered.paths.consumer_id, registered.memory.held.keys()
+            self._neighbours = self._neighbourhood.now(consumer_id, now_ms, held) or self._neighbours
         neighbours = self._neighbours
         wake_at_ms, end = registered.advance(
             now_ms, leased=leased, leaving=leaving, said=self.said, neighbours=neighbours
         )
         memory = registered.memory
-        if self._neighbourhood is not None:
-            self._neighbourhood.awaits(not (neighbours.share or {}).keys() <= memory.held.keys())
         self.generation = max(self.generation, memory.generation)
         begun = memory.start.name if memory.start is not None else None
         if starting is not None and begun != starting.name and memory.held:
