@@ -99,6 +99,7 @@ def test_an_answer_of_before_the_broken_link_counts_for_nothing() -> None:
     tracker.take(3)
     assert tracker.answered(2, [node("/a", Kind.CHILDREN)]) == []
     assert tracker.answered(3, [node("/a", Kind.CHILDREN)]) == [node("/a", Kind.CHILDREN)]
+    assert tracker.clean("g")
 
 
 def test_an_event_behind_a_broken_link_is_not_taken_for_that_of_an_own_write_before_it() -> None:
@@ -297,6 +298,7 @@ def test_a_committed_multi_answers_for_its_nodes_without_a_read() -> None:
     tracker.settled(5, GRANT.touched())
     assert tracker.take(7) == [Read("/g/channel/a", Kind.CHILDREN, True)]  # its watch did not fire: it is read, too
     tracker.answered(7, [node("/g/channel/a", Kind.CHILDREN)])
+    assert tracker.clean("g")
     tracker.touch(MADE[0])
     assert tracker.take(8) == [Read(MADE[0])]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.shell.test_tracker import OWNERS, TOLD, clean_tracker, granting_tracker, node, send
+from tests.shell.test_tracker import GRANT, MADE, OWNERS, TOLD, clean_tracker, granting_tracker, node, send
 from zkcoord.shell.fair_queue import PATIENCE_MS
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.reading import Want
@@ -98,6 +98,27 @@ def test_a_watched_node_that_is_dirty_when_an_own_multi_is_sent_is_read_at_once(
     tracker.touch("/g/channel/a", Kind.CHILDREN)
     send(tracker, 5)
     assert tracker.take(6) == [Read("/g/channel/a", Kind.CHILDREN, True)]
+
+
+def test_a_watched_node_that_an_own_multi_sets_is_read_when_its_event_comes_and_not_only_behind_the_reply() -> None:
+    tracker = Tracker()
+    tracker.want("/o", watch=True, scope="g", by_writes=True)
+    answered(tracker, 1)
+    tracker.written(2, ["/o"])
+    assert tracker.take(3) == []
+    tracker.fired("/o", data=True, children=False)
+    assert tracker.take(4) == [Read("/o", Kind.DATA, True)]
+
+
+def test_a_node_that_an_own_multi_made_and_that_was_found_before_the_reply_is_answered_by_the_read() -> None:
+    tracker = granting_tracker()
+    send(tracker, 5)
+    tracker.want(MADE[0], scope="g")
+    assert tracker.take(6) == [Read(MADE[0])]
+    assert tracker.told(5, TOLD, MADE) == TOLD[:2]
+    assert tracker.answered(6, [node(MADE[0])]) == [node(MADE[0])]
+    tracker.settled(5, GRANT.touched())
+    assert (answered(tracker, 7), tracker.clean("g")) == ([Read("/g/channel/a", Kind.CHILDREN, True)], True)
 
 
 def test_a_request_for_nothing_awaits_no_answer() -> None:
