@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import Any
 
 import confluent_kafka
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from tests.kafka.coordinator_away import (
@@ -26,7 +28,8 @@ from tests.kafka.coordinator_away import (
 )
 from tests.waiting import wait_until
 from zkcoord.errors import UsageError
-from zkcoord.kafka.coordinators import AT_ONCE_MAX, TELLS_OFFSETS, Coordinators
+from zkcoord.kafka import coordinators
+from zkcoord.kafka.coordinators import AT_ONCE_MAX, DELETES, TELLS_OFFSETS, Coordinators
 from zkcoord.kafka.native_log import NativeLog
 
 QUESTION, GROUPS = "describe_consumer_groups", {"g": "g", "h": "h"}
@@ -157,3 +160,80 @@ def test_f234_offsets_are_asked_for_behind_what_only_a_coordinator_says(
     failed = answers["g"].exception()
     assert failed is not None
     assert (failed.args[0].code(), cluster.asked[OFFSET_FETCH, "g"]) == (error, asked)
+
+
+class Played:
+    """An AdminClient with an answer at once: `error`, if there is one. It tells its cluster's id unless `silent`."""
+
+    def __init__(self) -> None:
+        self.error: int | None = None
+        self.silent = False
+        self.asked = list[str]()  # questions about groups, and "cluster"
+
+    def coordinators(self, config: dict[str, str] | None = None) -> Coordinators:
+        """Those that it is asked for."""
+        return Coordinators(confluent_kafka, lambda _: self, "h:1", config)
+
+    def _answer(self, question: str, group: str) -> dict[str, Future[Any]]:
+        self.asked.append(question)
+        answer = Future[Any]()
+        if self.error is None:
+            answer.set_result(group)
+        else:
+            answer.set_exception(KafkaException(KafkaError(self.error)))
+        return {group: answer}
+
+    def describe_consumer_groups(self, groups: list[str], *, request_timeout: float) -> dict[str, Future[Any]]:
+        return self._answer(QUESTION, *groups)
+
+    def delete_consumer_groups(self, groups: list[str], *, request_timeout: float) -> dict[str, Future[Any]]:
+        return self._answer(DELETES, *groups)
+
+    def list_topics(self, _topic: str, *, timeout: float) -> Any:
+        self.asked.append("cluster")
+        if self.silent:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        return SimpleNamespace(cluster_id="c")
+
+    def poll(self, _seconds: float) -> None:
+        """It has nothing to tell."""
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is open."""
+
+
+def test_f315_an_answer_does_not_count_while_nobody_tells_of_which_cluster_it_is() -> None:
+    played = Played()
+    asking = played.coordinators()
+    played.silent = True
+    assert asking.ask(QUESTION, {"g": "g"}, 1.0) == {}
+    played.silent = False
+    assert asking.ask(QUESTION, {"g": "g"}, 1.0).keys() == {"g"}
+
+
+def test_what_librdkafka_says_itself_is_of_no_cluster_and_no_question_about_one_is_made() -> None:
+    played = Played()
+    played.error, played.silent = KafkaError._TIMED_OUT, True
+    assert played.coordinators().ask(QUESTION, {"g": "g"}, 1.0).keys() == {"g"}
+    assert played.asked == [QUESTION]
+
+
+def test_a_deletion_whose_connection_was_lost_may_have_been_made_and_is_not_sent_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(coordinators, "check_deletes_groups", lambda *_: None)
+    played = Played()
+    played.error = KafkaError._TRANSPORT
+    answers = played.coordinators().ask(DELETES, {"g": "g"}, 1.0)
+    assert (answers.keys(), played.asked) == ({"g"}, ["cluster", DELETES])
+
+
+@pytest.mark.parametrize(("config", "clusters"), [({}, 1), ({"log_level": "3"}, 2)])
+def test_f315_a_kept_client_that_must_not_tell_of_broken_connections_is_asked_for_its_cluster_each_time(
+    config: dict[str, str], clusters: int
+) -> None:
+    played = Played()
+    asking = played.coordinators(config)
+    for _ in range(2):
+        asking.ask(QUESTION, {"g": "g"}, 1.0)
+    assert (played.asked.count(QUESTION), played.asked.count("cluster")) == (2, clusters)
