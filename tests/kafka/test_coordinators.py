@@ -168,11 +168,16 @@ class Played:
     def __init__(self) -> None:
         self.error: int | None = None
         self.silent = False
+        self.ended = False  # a connection has, as the next poll tells
         self.asked = list[str]()  # questions about groups, and "cluster"
 
     def coordinators(self, config: dict[str, str] | None = None) -> Coordinators:
         """Those that it is asked for."""
-        return Coordinators(confluent_kafka, lambda _: self, "h:1", config)
+        return Coordinators(confluent_kafka, self._open, "h:1", config)
+
+    def _open(self, broken: Callable[[], None]) -> Played:
+        self._broken = broken
+        return self
 
     def _answer(self, question: str, group: str) -> dict[str, Future[Any]]:
         self.asked.append(question)
@@ -196,7 +201,9 @@ class Played:
         return SimpleNamespace(cluster_id="c")
 
     def poll(self, _seconds: float) -> None:
-        """It has nothing to tell."""
+        if self.ended:
+            self.ended = False
+            self._broken()
 
     def __exit__(self, *_: object) -> None:
         """Nothing is open."""
@@ -209,6 +216,14 @@ def test_f315_an_answer_does_not_count_while_nobody_tells_of_which_cluster_it_is
     assert asking.ask(QUESTION, {"g": "g"}, 1.0) == {}
     played.silent = False
     assert asking.ask(QUESTION, {"g": "g"}, 1.0).keys() == {"g"}
+
+
+def test_f315_an_answer_of_a_kept_client_whose_connection_ended_since_its_last_one_is_in_doubt() -> None:
+    played = Played()
+    asking = played.coordinators()
+    assert asking.ask(QUESTION, {"g": "g"}, 1.0).keys() == {"g"}
+    played.ended = played.silent = True
+    assert asking.ask(QUESTION, {"g": "g"}, 1.0) == {}
 
 
 def test_what_librdkafka_says_itself_is_of_no_cluster_and_no_question_about_one_is_made() -> None:
