@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.core.groups import channel, group, member
+from zkcoord.core.adoption import Adoption
 from zkcoord.core.command import Command, Option
 from zkcoord.core.decisions import DeleteClaims
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.record import DEFAULT_RECORD
 from zkcoord.core.view import OffsetSeen, Owner
 from zkcoord.serving.channels import Channels
 from zkcoord.serving.group_watch import GroupWatch
 from zkcoord.serving.owners import ClaimWatch
+from zkcoord.serving.topics import TopicTable
+from zkcoord.shell.fair_queue import PATIENCE_MS
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.command import encode_command
 from zkcoord.tree.paths import LEGACY
+from zkcoord.tree.record import encode_record
 from zkcoord.tree.snapshot import Kind, Node, Stat
 from zkcoord.tree.view import GroupNodes, fold, unread
 
@@ -98,3 +105,65 @@ def test_behind_a_channels_list_that_changed_more_often_than_it_shows_the_status
     assert asked(tracker) == []
     channels.follow_channel(nodes, nodes, "c", released)
     assert asked(tracker) == [CHANNEL]
+
+
+IDS, RECORD = LEGACY.ids("g"), LEGACY.record("g")
+OURS, OLD = "g_h-1416335000123-z1a2b3c4", "g_old-1416335000123-1a2b3c4d"
+
+
+class Adopted:
+    """An adopted group, as a coordinator follows it."""
+
+    def __init__(self) -> None:
+        self.tracker = Tracker()
+        self.begin()
+
+    def begin(self) -> None:
+        """Follow it from now on."""
+        self.following = GroupWatch.begin("g", LEGACY, self.tracker)
+        adoption = Adoption(offsets="zookeeper", strategy="range", kafka="0.8.2.2")
+        record = encode_record(replace(DEFAULT_RECORD, adoption=adoption))
+        self._read(Node(RECORD, Kind.DATA, Stat(0, 1, 0), record))
+        self.following.observed()
+
+    def registered(self, *names: str) -> None:
+        """These are its members now."""
+        plain = b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1416335000123"}'
+        marked = plain[:-1] + b',"coordination":"zkcoord/1"}'
+        self._read(Node(IDS, Kind.CHILDREN, Stat(0, 1, 0), children=names))
+        data = {OURS: marked, OLD: plain}
+        self._read(*(Node(f"{IDS}/{name}", Kind.DATA, Stat(0, 2, 0), data[name]) for name in names))
+        table = TopicTable(self.tracker, LEGACY, lambda path, problem: None, lambda path: False)
+        self.following.with_mode(table, 1_000)
+
+    def _read(self, *nodes: Node) -> None:
+        self.following.read([(address, node) for node in nodes if (address := LEGACY.parse(node.path)) is not None])
+
+    def asks_at_once(self) -> bool:
+        """True if a change of the group is read without waiting for another read."""
+        for ms in (1_000, 1_000 + PATIENCE_MS):
+            self.tracker.resume(ms)
+            while asked(self.tracker):
+                pass
+        self.tracker.fired(IDS, data=False, children=True)
+        self.tracker.resume(2_000)
+        return self.tracker.asks
+
+
+def test_a_group_is_read_patiently_while_old_members_are_in_it() -> None:
+    """Each of them changes the list of claims once for every partition."""
+    adopted = Adopted()
+    adopted.registered(OURS)
+    assert adopted.asks_at_once()
+    adopted.registered(OURS, OLD)
+    assert not adopted.asks_at_once()
+    adopted.registered(OURS)
+    assert adopted.asks_at_once()
+
+
+def test_a_group_that_is_followed_anew_is_read_at_once_though_it_had_old_members() -> None:
+    adopted = Adopted()
+    adopted.registered(OURS, OLD)
+    adopted.following.end()
+    adopted.begin()
+    assert adopted.asks_at_once()
