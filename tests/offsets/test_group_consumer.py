@@ -20,7 +20,7 @@ from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.tenure import CommitOutcome, KafkaCommit
 from zkcoord.embedded import EmbeddedKafka
-from zkcoord.errors import UnavailableError, UnknownPartitionError, UsageError
+from zkcoord.errors import RefusedError, UnavailableError, UnknownPartitionError, UsageError
 from zkcoord.kafka import renewed
 from zkcoord.kafka.client import KafkaClient
 from zkcoord.offsets import group_consumer
@@ -140,11 +140,14 @@ def test_settings_of_a_consumer_that_reads_do_not_matter_to_one_that_commits() -
 class Native:
     """librdkafka's consumer, without a broker while it is `away`. What it was asked to commit is answered by a poll.
 
-    `broken` is to be called when a connection has ended; `answered` is called behind each answer to a commit.
+    `on_error` and `broken` are to be called with an error and when a connection has ended; `answered` is called behind
+    each answer to a commit.
     """
 
-    def __init__(self, settings: dict[str, Any], broken: Callable[[], None]) -> None:
-        self.settings, self.broken, self.away, self.closed = settings, broken, False, 0
+    def __init__(
+        self, settings: dict[str, Any], on_error: Callable[[KafkaError], None], broken: Callable[[], None]
+    ) -> None:
+        self.settings, self.on_error, self.broken, self.away, self.closed = settings, on_error, broken, False, 0
         self.sent = list[Any]()
         self.refusal: Any = None
         self.answered: Callable[[], object] = lambda: None
@@ -176,8 +179,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Native]:
     """librdkafka's clients, in the order in which they were made."""
     made = list[Native]()
 
-    def opens(_to: str, settings: dict[str, Any], _on_error: object, broken: Callable[[], None]) -> Native:
-        made.append(Native(settings, broken))
+    def opens(_to: str, *given: Any) -> Native:
+        made.append(Native(*given))
         return made[-1]
 
     monkeypatch.setattr(group_consumer, "open_consumer", opens)
@@ -263,6 +266,27 @@ def test_partitions_of_a_refused_request_are_unknown_when_nobody_tells_which_of_
         opened[0].answered = lambda: setattr(opened[0], "away", True)
         outcome = store.commit(both)
         assert (outcome.done, outcome.refused, outcome.unknown.keys()) == (frozenset(), {}, both.keys())
+
+
+def test_the_answer_to_a_commit_is_none_to_the_same_commit_made_again(opened: list[Native]) -> None:
+    five = {TopicPartition("t", 0): KafkaCommit(offset=5)}
+    with closing(GroupConsumer("g", NOWHERE, {}, timeout_ms=10)) as store:
+        assert store.commit(five).done == five.keys()
+        opened[0].away = True
+        assert store.commit(five).unknown.keys() == five.keys()
+
+
+def test_refused_credentials_are_blamed_for_a_silence_until_there_was_an_answer(opened: list[Native]) -> None:
+    p = TopicPartition("t", 0)
+    with closing(GroupConsumer("g", NOWHERE, {}, timeout_ms=10)) as store:
+        assert store.read([p]) == {}
+        opened[0].on_error(KafkaError(KafkaError._AUTHENTICATION))
+        for refused in (True, False):
+            opened[0].away = True
+            with pytest.raises(RefusedError if refused else UnavailableError):
+                store.read([p])
+            opened[0].away = False
+            assert store.read([p]) == {}
 
 
 def test_the_late_answer_of_a_client_that_was_replaced_is_not_the_next_ones(
