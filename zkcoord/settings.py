@@ -106,27 +106,39 @@ class MemberOptions:
         None, "text", "subscribePattern", "--include REGEX", "Topics whose whole names match this Java regex."
     )
     exclude: str | None = setting(
-        None, "text", "", "--exclude REGEX", "Topics whose names do not match; no internal ones of Kafka."
+        None, "text", "", "--exclude REGEX", "Topics whose names do not match, without Kafka's internal topics."
     )
-    threads: int = setting(1, "number", "threads", "--threads N", "Shares of work.", least=1, most=THREADS_MAX)
+    threads: int = setting(
+        1, "number", "threads", "--threads N", "Number of its shares of the work.", least=1, most=THREADS_MAX
+    )
     instance: str | None = setting(
-        None, "text", "instance", "--consumer-id C", "A stable name (its instance); part of its id."
+        None, "text", "instance", "--consumer-id C", "A stable name of this consumer (its instance); part of its id."
     )
-    hold_ms: int = setting(0, "number", "holdMs", "--hold-ms N", "Its share waits so long for its return.")
+    hold_ms: int = setting(
+        0, "number", "holdMs", "--hold-ms N", "Time that its share waits for this consumer to come back."
+    )
     session_timeout_ms: int = setting(SESSION_TIMEOUT_MS, "number", "sessionTimeoutMs", least=1)
     rebalance_timeout_ms: int = setting(REBALANCE_TIMEOUT_MS, "number", "rebalanceTimeoutMs", least=1)
     assignors: Sequence[str] = setting(
-        ASSIGNORS, "other", "assignors", "--assignor A", "What it offers, most wanted first."
+        ASSIGNORS, "other", "assignors", "--assignor A", "Assignors that it offers, most wanted first; may be repeated."
     )
     rack: str | None = setting(
-        None, "text", "rack", "--rack R", "Where it runs; `sticky` prefers partitions of that rack."
+        None, "text", "rack", "--rack R", "The rack where it runs. `sticky` prefers partitions of this rack."
     )
     capacity: int | None = setting(
-        None, "number", "capacity", "--capacity N", "The most that it takes, by weight.", least=1, most=INT32_MAX
+        None,
+        "number",
+        "capacity",
+        "--capacity N",
+        "The largest weight of partitions that it takes.",
+        least=1,
+        most=INT32_MAX,
     )
     offset_checkpoint_ms: int = setting(OFFSET_CHECKPOINT_MS, "number", "offsetCheckpointMs", least=1)
     zookeeper_config: Any = setting(None, "other", "zookeeperConfig")
-    metrics: str | None = setting(None, "text", "metrics", "--metrics HOST:PORT", "Serve metrics and health there.")
+    metrics: str | None = setting(
+        None, "text", "metrics", "--metrics HOST:PORT", "Serve metrics and health at this address."
+    )
 
     def check_values(self) -> None:
         """UsageError for a value that a setting by itself cannot have. None is right where it is the default."""

@@ -27,12 +27,14 @@ FOUND = 8
 
 
 @click.command(cls=Command, example="zkcoord audit --once --group etl --patience-ms 10000")
-@click.option("--group", "groups", multiple=True, metavar="G", help="Only this one; may be repeated.")
-@click.option("--once", is_flag=True, help="End as soon as nothing is suspicious, or what is suspicious has lasted.")
-@number_option("--interval-ms", default=5_000, text="Between two readings.", least=100)
-@number_option("--patience-ms", default=60_000, text="So long a hand-over may take.")
-@number_option("--window-ms", default=60_000, text="Lag is judged over this.", least=1)
-@click.option("--metrics", type=Address(), metavar="HOST:PORT", help="Serve findings as metrics there.")
+@click.option("--group", "groups", multiple=True, metavar="G", help="Check only this group; may be repeated.")
+@click.option("--once", is_flag=True, help="End as soon as each suspicion is gone, or is a finding.")
+@number_option("--interval-ms", default=5_000, text="Time between two readings.", least=100)
+@number_option(
+    "--patience-ms", default=60_000, text="Longest time of a hand-over. A suspicion that lasts longer is a finding."
+)
+@number_option("--window-ms", default=60_000, text="Time over which lag is judged.", least=1)
+@click.option("--metrics", type=Address(), metavar="HOST:PORT", help="Serve the findings as metrics at this address.")
 @pass_settings
 def audit(
     settings: Settings,
@@ -45,10 +47,12 @@ def audit(
 ) -> None:
     """Check from ZooKeeper and Kafka alone that groups are served as they should be.
 
-    One reader for each partition; a living owner; no old command; members read what they own; offsets lie in their
-    logs, and move while there is lag (Burrow's words; needs --bootstrap-servers); no orphaned nodes. Runs until SIGTERM
-    or SIGINT, and tells each finding when it begins and when it is over. Writes nothing. Exit code 8 when something is
-    wrong at the end.
+    It checks that each partition has one reader, that each owner is alive, that members obey commands and read the
+    partitions that they own, and that no node is orphaned. With --bootstrap-servers it also checks that offsets lie in
+    their logs, and that they move while there is lag (as Burrow judges it).
+
+    Without --once it runs until SIGTERM or SIGINT, and prints each finding when it begins and when it is over. It
+    writes nothing. The exit code is 8 if there is a finding at the end.
     """
     with ExitStack() as stack:
         tree = stack.enter_context(LastingTree(settings.tree))

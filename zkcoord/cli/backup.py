@@ -42,11 +42,11 @@ CODECS = {
 @click.argument("file", metavar="FILE")
 @pass_settings
 def backup(settings: Settings, file: str) -> None:
-    """Write all that zkcoord and the groups hold in ZooKeeper to a new FILE.
+    """Write everything that zkcoord and the groups have in ZooKeeper to a new FILE.
 
-    Reads only; coordinators and consumers may go on. What belongs to a session is left out. The file is read again
-    before it appears. Nodes that nobody can parse are saved as they are, and named; there is no backup if some may not
-    be read, which are named, too. What stands in Kafka is not saved.
+    It only reads: coordinators and consumers may go on. The file appears after it was read again and checked. Nodes
+    that belong to a session are left out. Offsets in Kafka are not saved. A node that cannot be parsed is saved as it
+    is, and named. If the command may not read some nodes, it names them, and there is no backup.
     """
     if file == STANDARD:
         raise UsageError("a backup is checked when it is written: name a file")
@@ -102,17 +102,18 @@ def _check_node(layout: Layout, node: Saved) -> None:
 
 @click.command(cls=Command, example="zkcoord restore /var/backups/zkcoord.jsonl --group etl --dry-run")
 @click.argument("file", metavar="FILE")
-@click.option("--group", "names", metavar="G", multiple=True, help="Only this group; may be repeated.")
+@click.option("--group", "names", metavar="G", multiple=True, help="Restore only this group; may be repeated.")
 @click.option("--rewind", is_flag=True, help="Also set offsets back that are further in the tree than in the backup.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and what prevents it; write nothing.")
 @pass_settings
 def restore(settings: Settings, file: str, names: tuple[str, ...], rewind: bool, dry_run: bool) -> None:
-    """Restore a backup: make what is missing in the tree, and set offsets forward to those of the backup.
+    """Restore a backup: create what is missing in the tree, and set offsets forward to those of the backup.
 
-    First stop all coordinators, and the consumers of the groups that are restored: it is refused while one is there (a
-    dry run is not, and says so). Records, states and marks that are there stay. An offset is never set back unless
-    --rewind is given. Offsets of a topic that was created again since the backup are left out. Afterwards everything is
-    read again and compared. A restore that broke off is run again.
+    First stop all coordinators, and the consumers of the groups that are restored. The restore is refused while one of
+    them is there; a dry run only reports it. Records, states and marks that are in the tree stay. No offset is set back
+    unless --rewind is given. In the stores dual and kafka, an offset that is in the tree stays unless --rewind is
+    given. Offsets of a topic that was created again after the backup are left out. At the end everything is read again
+    and compared. If the restore breaks off, run it again.
     """
     with opened(file) as lines, settings.tree() as tree:
         header = backup_file.check(lines, file)

@@ -18,8 +18,9 @@ PROGRAM, VARIABLE = "zkcoord", "_ZKCOORD_COMPLETE"
 def completion(shell: str) -> None:
     """Print a script that completes commands and options in SHELL.
 
-    For each new shell: in ~/.bashrc eval "$(zkcoord completion bash)", in ~/.zshrc eval "$(zkcoord completion zsh)",
-    in fish zkcoord completion fish > ~/.config/fish/completions/zkcoord.fish
+    To have it in each new shell: for bash, add eval "$(zkcoord completion bash)" to ~/.bashrc. For zsh, add eval
+    "$(zkcoord completion zsh)" to ~/.zshrc. For fish, run once: zkcoord completion fish >
+    ~/.config/fish/completions/zkcoord.fish
     """
     kind = get_completion_class(shell)
     if kind is None:

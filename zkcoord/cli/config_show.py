@@ -31,18 +31,21 @@ class Shown(NamedTuple):
 
 @click.group(cls=Group, example="zkcoord config show coordinator")
 def config() -> None:
-    """Settings of the commands: options, environment, a file."""
+    """Show the settings of commands: from options, the environment and a file."""
 
 
 @config.command(example="ZKCOORD_CONFIG=/etc/zkcoord.toml zkcoord config show coordinator")
 @click.argument("words", metavar="[COMMAND]...", nargs=-1)
-@click.option("--all", "all_", is_flag=True, help="Also settings of other commands that have their defaults.")
+@click.option("--all", "all_", is_flag=True, help="Also show settings that have their default values.")
 @pass_settings
 def show(settings: Settings, words: Sequence[str], all_: bool) -> None:
-    """Show settings, and where each value came from: of every command, and of COMMAND, or of all where somebody set it.
+    """Show settings, and where each value came from.
+
+    Without COMMAND it shows the options of every command, and of single commands the settings that somebody has set.
+    With COMMAND it shows the options of every command, and all settings of COMMAND.
 
     An option on the command line counts first, then an environment variable, then the file of --config, then the
-    default. Values that are not allowed are refused.
+    default. A value that is not allowed is refused.
     """
     context = click.get_current_context()
     found = list(_common(settings))

@@ -48,24 +48,24 @@ POLL_SECONDS = 0.2  # the longest time until a signal is noticed
 
 @click.command(cls=Command, example="zkcoord consume --group etl --topic clicks --from-beginning")
 @click.option("--group", required=True, metavar="G", help="The consumer group.")
-@click.option("--topic", "topics", multiple=True, metavar="T", help="A topic; may be given several times.")
+@click.option("--topic", "topics", multiple=True, metavar="T", help="A topic; may be repeated.")
 @member_options
 @click.option("--from-beginning", is_flag=True, help="Start partitions without an offset at their beginning.")
-@click.option("--max-messages", type=at_least(1), metavar="N", help="Stop after so many messages.")
+@click.option("--max-messages", type=at_least(1), metavar="N", help="Stop after N messages.")
 @click.option(
     "--timeout-ms",
     type=at_least(1),
     metavar="N",
-    help="Stop when there was no message for so long (exit code 5 if there was no partition, either).",
+    help="Stop when no message came for this time. Exit code 5 if no partition came, or Kafka is away.",
 )
 @click.option("--no-commit", is_flag=True, help="Leave the group's offsets as they are.")
 @pass_settings
 def consume(settings: Settings, **options: Any) -> None:
     """Print a group's records as one of its consumers, until SIGTERM, SIGINT or a closed pipe.
 
-    Commits what it has printed every second and whenever a partition is taken away: a record may come twice, none is
-    left out. With --output json one object a line: topic, partition, offset, timestamp, key and value (as text, else
-    key_base64 and value_base64). For people: partition, offset, key, value.
+    It commits the printed records every second, and when a partition is revoked. A record may be printed twice; no
+    record is left out. With --output json each line is an object: topic, partition, offset, timestamp, key and value
+    (as text, else key_base64 and value_base64). With --output table each line has partition, offset, key and value.
     """
     address, servers = settings.zookeeper_address(), settings.needed_kafka_address()
     topics = _topics(options["topics"], options["include"], options["exclude"])

@@ -44,19 +44,25 @@ sending begins only when the last transaction is made."""
     "coordinator_id",
     type=at_least(0, INT32_MAX),
     metavar="N",
-    help="Its number (default: the smallest free one).",
+    help="Number of this coordinator (default: the smallest free one).",
 )
-@click.option("--layout", type=click.Choice(list(LAYOUTS)), default="draft", show_default=True, help="Where nodes are.")
+@click.option(
+    "--layout",
+    type=click.Choice(list(LAYOUTS)),
+    default="draft",
+    show_default=True,
+    help="Where the nodes of the tree are.",
+)
 @number_option(
     "--session-timeout-ms",
     default=SESSION_TIMEOUT_MS,
-    text="A killed one is replaced after this; the server may shorten or lengthen it.",
+    text="A killed coordinator is replaced after this time. ZooKeeper may shorten or lengthen it.",
     least=1,
 )
 @number_option(
     "--group-retention-ms",
     default=RETENTION_MS,
-    text="A group without members and offsets is forgotten after this.",
+    text="A group without members and offsets is forgotten after this time.",
     least=1,
 )
 @click.option(
@@ -64,17 +70,21 @@ sending begins only when the last transaction is made."""
     type=click.Choice(TOPIC_SOURCES),
     default=FROM_ZOOKEEPER,
     show_default=True,
-    help="Where topics come from: Kafka's nodes in ZooKeeper, or its metadata (needs --bootstrap-servers).",
+    help="Source of topics: Kafka's nodes in ZooKeeper, or Kafka's metadata (needs --bootstrap-servers).",
 )
 @number_option(
     "--topics-interval-ms",
     default=INTERVAL_MS,
-    text="How often Kafka is asked, where topics come from its metadata.",
+    text="Time between two reads of Kafka's metadata, if topics come from there.",
     least=1,
 )
-@click.option("--journal", metavar="FOLDER", help="Keep a journal of every step there; scripts/replay plays it again.")
-@click.option("--metrics", type=Address(), metavar="HOST:PORT", help="Serve metrics and health there.")
-@click.option("--http", type=Address(), metavar="HOST:PORT", help="Serve a web page there, by a process of its own.")
+@click.option(
+    "--journal", metavar="FOLDER", help="Keep a journal of every step in this folder; scripts/replay plays it again."
+)
+@click.option("--metrics", type=Address(), metavar="HOST:PORT", help="Serve metrics and health at this address.")
+@click.option(
+    "--http", type=Address(), metavar="HOST:PORT", help="Serve a web page at this address, from a process of its own."
+)
 @http_options
 @pass_settings
 def coordinator(
@@ -94,8 +104,9 @@ def coordinator(
 ) -> None:
     """Run a coordinator until SIGTERM or SIGINT.
 
-    Any number may run: one serves, the others stand by. On an empty tree it applies the first revision. Prints one
-    line at each election that it wins. OpenTelemetry's variables (OTEL_EXPORTER_OTLP_ENDPOINT) have hand-overs traced.
+    Any number of coordinators may run: one serves, the others stand by. On an empty tree the coordinator applies the
+    first revision. It prints one line at each election that it wins. If OpenTelemetry's variables are set (for example
+    OTEL_EXPORTER_OTLP_ENDPOINT), it traces hand-overs.
     """
     from zkcoord.coordinator import Coordinator
 

@@ -17,13 +17,13 @@ COLUMNS = ("COORDINATOR", "STATE", "EPOCH", "HOST", "PID", "VERSION", "PROTOCOLS
 
 @click.group(cls=Group, example="zkcoord coordinators list")
 def coordinators() -> None:
-    """The coordinators that stand for election; one of them serves."""
+    """List the coordinators, or make one resign."""
 
 
 @coordinators.command(name="list", example="zkcoord coordinators list --output json")
 @pass_settings
 def list_(settings: Settings) -> None:
-    """List who serves, and who stands by."""
+    """List the coordinators: which one serves, and which ones stand by."""
     with settings.tree() as tree:
         above = read_tree(tree, settings.zookeeper_address())
         documents = coordinator_documents(tree, above)
@@ -34,10 +34,10 @@ def list_(settings: Settings) -> None:
 
 @coordinators.command(example="zkcoord coordinators resign 0")
 @click.argument("number", metavar="N", type=at_least(0))
-@number_option("--timeout-ms", default=60_000, text="How long to wait for it.")
+@number_option("--timeout-ms", default=60_000, text="How long to wait until it has resigned.")
 @pass_settings
 def resign(settings: Settings, number: int, timeout_ms: int) -> None:
-    """Make coordinator N end what it has begun and step back; another one serves at once.
+    """Make coordinator N finish what it has begun, and resign; another one serves at once.
 
     It stands for election again after its session timeout.
     """

@@ -13,20 +13,25 @@ from zkcoord.settings import DEMO_PARTITIONS, DEMO_RATE, DEMO_SECONDS
 
 
 @click.command(cls=Command, example="zkcoord demo --seconds 30")
-@click.option("--keep", is_flag=True, help="Leave it running, and print the commands to look at it.")
-@click.option("--seconds", type=int, metavar="N", help=f"How long records flow beside the events ({DEMO_SECONDS}).")
+@click.option("--keep", is_flag=True, help="Leave the demo running, and print commands that look at it.")
+@click.option(
+    "--seconds",
+    type=int,
+    metavar="N",
+    help=f"Seconds that records flow, without the time of the events ({DEMO_SECONDS}).",
+)
 @click.option("--rate", type=int, metavar="N", help=f"Records a second ({DEMO_RATE:,}).")
-@click.option("--partitions", type=int, metavar="N", help=f"Of the topic ({DEMO_PARTITIONS}).")
+@click.option("--partitions", type=int, metavar="N", help=f"Partitions of the topic ({DEMO_PARTITIONS}).")
 @click.option("--kafka", type=int, metavar="3|4", help="Version of the brokers (3). Kafka 4 has no ZooKeeper.")
-@click.option("--migration", is_flag=True, help="Show how a group of Kafka's old consumers is taken over instead.")
+@click.option("--migration", is_flag=True, help="Show instead how a group of Kafka's old consumers is taken over.")
 @pass_settings
 def demo(settings: Settings, keep: bool, migration: bool, **chosen: int | None) -> None:
-    """Watch a group being rebalanced without a message lost.
+    """Watch a group rebalance without losing a message.
 
-    Starts ZooKeeper, Kafka, coordinators and PySpark consumers; while records flow a consumer joins, another is killed,
-    and so is the coordinator. Exit code 0 only if nothing was lost.
+    It starts ZooKeeper, Kafka, coordinators and PySpark consumers. While records flow, a consumer joins, another
+    consumer is killed, and the coordinator is killed. The exit code is 0 only if nothing was lost.
 
-    The servers are its own, and end with it: --zookeeper and --bootstrap-servers are refused.
+    The demo uses servers of its own, and stops them at its end. It refuses --zookeeper and --bootstrap-servers.
     """
     for name, option in (("zookeeper", "--zookeeper"), ("bootstrap_servers", "--bootstrap-servers")):
         if settings.origin(name) is Origin.COMMAND_LINE:

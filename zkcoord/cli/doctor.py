@@ -32,13 +32,13 @@ LOOKED_AT = ("/zkcoord", "/consumers", "/zkcoord/coordinators", "/brokers/topics
 
 
 @click.command(cls=Command, example="zkcoord doctor --zookeeper zk1:2181,zk2:2181 --bootstrap-servers kafka1:9092")
-@click.option("--all", "all_", is_flag=True, help="Also what is in order.")
+@click.option("--all", "all_", is_flag=True, help="Also show what is in order.")
 @pass_settings
 def doctor(settings: Settings, all_: bool) -> None:
-    """Look at ZooKeeper, Kafka, coordinators and groups, and say what does not fit.
+    """Look at ZooKeeper, Kafka, coordinators and groups, and report what does not fit.
 
-    Each finding has a severity (ERR, WARN, INFO), its evidence, who must act, and what to do. Writes nothing, and
-    works before zkcoord has come in. Exit code 8 when there is an ERR.
+    Each finding has a severity (ERR, WARN, INFO), its evidence, who must act, and what to do. The command writes
+    nothing. It also works before zkcoord is installed. The exit code is 8 if there is an ERR.
     """
     found = _examine(settings)
     shown = [each for each in found if all_ or each.severity > Severity.OK]

@@ -193,14 +193,16 @@ ONLY_HERE = frozenset({"config", "verbose"})
 def common_options() -> list[click.Option]:
     """Make new instances of the options that every command takes."""
     return [
-        _option("--zookeeper", metavar="H:P[,H:P…][/CHROOT]", help=f"Where ZooKeeper is (or {ZOOKEEPER})."),
-        _option("--bootstrap-servers", metavar="H:P[,H:P…]", help=f"Where Kafka is (or {BOOTSTRAP_SERVERS})."),
+        _option("--zookeeper", metavar="H:P[,H:P…][/CHROOT]", help=f"ZooKeeper's address (or {ZOOKEEPER})."),
+        _option("--bootstrap-servers", metavar="H:P[,H:P…]", help=f"Kafka's address (or {BOOTSTRAP_SERVERS})."),
         _option("--command-config", metavar="FILE", help="Kafka client properties."),
         _option("--zookeeper-config", metavar="FILE", help="ZooKeeper authentication and TLS."),
-        _option("--output", type=click.Choice(["table", "json"]), help="For people (table) or programs."),
-        _option("--log-format", type=click.Choice(list(logs.FORMATS)), help="Of the log on standard error."),
-        _option("-v", "--verbose", count=True, help="Log more; twice: everything."),
-        _option("--config", metavar="FILE", help=f"Settings as TOML (or {variable_of('config')}).", is_eager=True),
+        _option("--output", type=click.Choice(["table", "json"]), help="A table for people, or JSON for programs."),
+        _option("--log-format", type=click.Choice(list(logs.FORMATS)), help="The format of the log on standard error."),
+        _option("-v", "--verbose", count=True, help="Log more. -vv logs everything."),
+        _option(
+            "--config", metavar="FILE", help=f"A file of settings, in TOML (or {variable_of('config')}).", is_eager=True
+        ),
     ]
 
 

@@ -30,13 +30,20 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 def http_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """A decorator: the options for the token, further names, and a prefix of all paths."""
     command = click.option(
-        "--http-path-prefix", "prefix", metavar="PATH", help="Where a proxy has it, if not at its root: /zkcoord."
+        "--http-path-prefix",
+        "prefix",
+        metavar="PATH",
+        help="Path of the page at a proxy, if it is not the root: /zkcoord.",
     )(command)
     command = click.option(
-        "--http-name", "names", multiple=True, metavar="NAME", help="A name by which a proxy asks; may be repeated."
+        "--http-name",
+        "names",
+        multiple=True,
+        metavar="NAME",
+        help="A host name under which a proxy asks; may be repeated.",
     )(command)
     return click.option(
-        "--http-token-file", "token_file", metavar="FILE", help="Allow actions to who has the token in FILE."
+        "--http-token-file", "token_file", metavar="FILE", help="Allow actions to anybody with the token in FILE."
     )(command)
 
 
@@ -46,7 +53,12 @@ def http_options(command: Callable[..., Any]) -> Callable[..., Any]:
     example="zkcoord page --http 127.0.0.1:8080 --from coordinator-1:9464",
 )
 @click.option(
-    "--http", type=Address(), metavar="HOST:PORT", default=ADDRESS, show_default=True, help="Where it listens."
+    "--http",
+    type=Address(),
+    metavar="HOST:PORT",
+    default=ADDRESS,
+    show_default=True,
+    help="The address where the page listens.",
 )
 @http_options
 @click.option(
@@ -55,7 +67,7 @@ def http_options(command: Callable[..., Any]) -> Callable[..., Any]:
     type=Address(listens=False),
     multiple=True,
     metavar="HOST:PORT",
-    help="Where coordinators serve metrics, for timelines; may be repeated.",
+    help="--metrics address of a coordinator, for timelines; may be repeated.",
 )
 @pass_settings
 def page(
@@ -68,8 +80,8 @@ def page(
 ) -> None:
     """Serve a web page of groups, coordinators and problems until SIGTERM or SIGINT.
 
-    Read-only, unless a token is given: then hold, pause, resume, rebalance and reset are offered, each with its plan.
-    `zkcoord coordinator --http` runs it beside the coordinator. Lag needs --bootstrap-servers.
+    Without a token the page is read-only. With a token it offers hold, pause, resume, rebalance and reset, each with
+    its plan. `zkcoord coordinator --http` serves the page beside the coordinator. Lag needs --bootstrap-servers.
     """
     check_packages()
     address = parse_address(http)
