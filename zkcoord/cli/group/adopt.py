@@ -29,23 +29,27 @@ COLUMNS = ("GROUP", "RESULT", "#NOTES", "WHY")
 
 @click.command(cls=Command, example="zkcoord group adopt etl --offsets kafka --strategy range --kafka 1.1 --dry-run")
 @click.argument("name", metavar="[G]", required=False)
-@click.option("--offsets", type=click.Choice(OLD_STORES), help="Their offsets.storage.")
-@click.option("--dual-commit", is_flag=True, help="Their dual.commit.enabled (only with --offsets kafka).")
-@click.option("--strategy", type=click.Choice(OLD_STRATEGIES), help="Their partition.assignment.strategy.")
-@click.option("--kafka", metavar="VERSION", help="Of their library: 0.8, 0.9, 0.10, 0.11, 1.0, 1.1, or an exact one.")
-@click.option("--retries", type=at_least(1), metavar="N", help="Their rebalance.max.retries  [default: 4].")
-@click.option("--backoff-ms", type=at_least(0), metavar="N", help="Their rebalance.backoff.ms  [default: 2000].")
+@click.option("--offsets", type=click.Choice(OLD_STORES), help="Old members' offsets.storage.")
+@click.option("--dual-commit", is_flag=True, help="Old members' dual.commit.enabled (only with --offsets kafka).")
+@click.option("--strategy", type=click.Choice(OLD_STRATEGIES), help="Old members' partition.assignment.strategy.")
+@click.option(
+    "--kafka",
+    metavar="VERSION",
+    help="Version of the old members' library: 0.8, 0.9, 0.10, 0.11, 1.0, 1.1, or an exact one.",
+)
+@click.option("--retries", type=at_least(1), metavar="N", help="Old members' rebalance.max.retries  [default: 4].")
+@click.option("--backoff-ms", type=at_least(0), metavar="N", help="Old members' rebalance.backoff.ms  [default: 2000].")
 @click.option(
     "--auto-commit-interval-ms",
     type=at_least(0),
     metavar="N",
-    help="Their auto.commit.interval.ms  [default: 60000].",
+    help="Old members' auto.commit.interval.ms  [default: 60000].",
 )
-@click.option("--exclude-internal", type=click.Choice(["yes", "no"]), help="Their exclude.internal.topics.")
-@click.option("--broker", metavar="VERSION", help="Of the brokers.")
+@click.option("--exclude-internal", type=click.Choice(["yes", "no"]), help="Old members' exclude.internal.topics.")
+@click.option("--broker", metavar="VERSION", help="Version of the brokers.")
 @click.option("--from", "file", metavar="FILE", help="Adopt all groups of a file that `zkcoord inventory` wrote.")
 @click.option("--wave", "waves", type=at_least(1), multiple=True, metavar="N", help="With --from: only this wave.")
-@click.option("--force", is_flag=True, help="Also where the tree shows something else.")
+@click.option("--force", is_flag=True, help="Adopt a group even if the tree shows something else.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and write nothing.")
 @pass_settings
 def adopt(
@@ -59,10 +63,10 @@ def adopt(
 ) -> None:
     """Put group G of old consumers, or all groups of a file, under zkcoord.
 
-    Tell what the tree does not show: how the group's old members are configured. It is compared with what the tree
-    shows, with --bootstrap-servers also with the offsets in Kafka. From then on consumers of zkcoord may join the
-    group, and coordinators serve it. `zkcoord group release` is the way back. May be run again: what is adopted already
-    stays as it is.
+    The options say what the tree does not show: the configuration of the group's old members. The command compares it
+    with the tree, and with --bootstrap-servers also with the offsets in Kafka. From then on consumers of zkcoord may
+    join the group, and coordinators serve it. `zkcoord group release` is the way back. The command may be run again: it
+    changes only values that differ.
     """
     if name is not None and file is not None:
         raise UsageError(f"group {name} and --from {file} were both given: the file names its groups")
@@ -121,14 +125,15 @@ def _print(settings: Settings, results: Sequence[Result], *, dry_run: bool) -> N
 
 @click.command(cls=Command, example="zkcoord group release etl --wait")
 @click.argument("name", metavar="G")
-@click.option("--wait", "waiting", is_flag=True, help="Wait until no consumer of ours is left in the group.")
+@click.option("--wait", "waiting", is_flag=True, help="Wait until no consumer of zkcoord is left in the group.")
 @number_option("--timeout-ms", default=60_000, text="How long --wait waits.")
 @pass_settings
 def release(settings: Settings, name: str, waiting: bool, timeout_ms: int) -> None:
     """Give group G back to its old consumers: afterwards nothing of zkcoord's is left of it.
 
-    First stop its consumers of zkcoord: it is refused while one is registered, or waits for that. Offsets stay as they
-    are. May be run again when it broke off; needs no coordinator.
+    First stop its consumers of zkcoord. The command is refused while one of them is registered or owns a partition;
+    with --wait it waits for them. Offsets stay as they are. If the command breaks off, run it again. It needs no
+    coordinator.
     """
     address = settings.zookeeper_address()
     with settings.tree() as tree:

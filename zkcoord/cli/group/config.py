@@ -50,12 +50,12 @@ UNSET = {
 @click.argument("pairs", nargs=-1, metavar="[KEY=VALUE]...")
 @pass_settings
 def config(settings: Settings, name: str, pairs: tuple[str, ...]) -> None:
-    """Show what is decided about group G, or change it: `rebalance=eager`, `policy.max_moves=10`.
+    """Show the settings of group G, or change them: `rebalance=eager`, `policy.max_moves=10`.
 
-    SOURCE tells what people have set; after a change only its keys are shown. KEY= takes a key back to its default.
-    All keys of a call are changed at once, and count at once; a value that is not allowed changes nothing. Also before
-    the group's first consumer joins. The keys: rebalance, assignor, policy.…, weights.TOPIC-PARTITION,
-    racks.TOPIC-PARTITION; docs/operations.md ("The group record") says what they do.
+    SOURCE shows whether somebody has set a key. After a change only the changed keys are shown. KEY= sets a key back to
+    its default. All keys of a call are changed at once, and count at once. If a value is not allowed, nothing is
+    changed. A group can be changed before its first consumer joins. The keys: rebalance, assignor, policy.…,
+    weights.TOPIC-PARTITION, racks.TOPIC-PARTITION; docs/operations.md ("The group record") explains them.
     """
     chosen = _chosen(pairs)
     address = settings.zookeeper_address()

@@ -33,18 +33,20 @@ NUMBERS = ("PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "#PARTITIONS"
 
 @click.group(cls=Group, commands=Commands(OF_GROUP), example="zkcoord group describe etl")
 def group() -> None:
-    """Consumer groups."""
+    """List, describe and change consumer groups."""
 
 
 @group.command(name="list", example="zkcoord group list --state --sort lag")
-@click.option("--state", is_flag=True, help="Also state and lag of each.")
-@click.option("--all", "all_", is_flag=True, help="Also deleted groups of which the offsets were kept.")
-@click.option("--sort", type=click.Choice(["group", "lag"]), default="group", show_default=True, help="Of --state.")
+@click.option("--state", is_flag=True, help="Also show the state and lag of each group.")
+@click.option("--all", "all_", is_flag=True, help="Also list deleted groups whose offsets were kept.")
+@click.option(
+    "--sort", type=click.Choice(["group", "lag"]), default="group", show_default=True, help="Order of --state."
+)
 @pass_settings
 def list_(settings: Settings, state: bool, all_: bool, sort: str) -> None:
-    """List all groups, without those that were deleted.
+    """List all groups, without deleted ones.
 
-    LAG is the sum of all partitions whose lag is known; it needs --bootstrap-servers.
+    LAG is the sum over all partitions whose lag is known; it needs --bootstrap-servers.
     """
     if sort == "lag" and not state and not settings.json:
         raise UsageError("--sort lag sorts the table of --state: give that, too")
@@ -73,12 +75,16 @@ def list_(settings: Settings, state: bool, all_: bool, sort: str) -> None:
 
 @group.command(example="zkcoord group describe etl --wait stable")
 @click.argument("name", metavar="[G]", required=False)
-@click.option("--all-groups", is_flag=True, help="Every group instead of one.")
-@click.option("--members", is_flag=True, help="Its members instead of its partitions.")
-@click.option("--state", is_flag=True, help="Its state instead of its partitions.")
-@click.option("--sort", type=click.Choice(["topic", "lag"]), default="topic", show_default=True, help="Its partitions.")
+@click.option("--all-groups", is_flag=True, help="Describe every group instead of one.")
+@click.option("--members", is_flag=True, help="Show its members instead of its partitions.")
+@click.option("--state", is_flag=True, help="Show its state instead of its partitions.")
+@click.option(
+    "--sort", type=click.Choice(["topic", "lag"]), default="topic", show_default=True, help="Order of partitions."
+)
 @click.option("--wait", type=click.Choice(["stable"]), help="First wait until the group is stable.")
-@click.option("--timeout-ms", type=at_least(0), metavar="N", help=f"Of --wait  [default: {WAIT_TIMEOUT_MS}].")
+@click.option(
+    "--timeout-ms", type=at_least(0), metavar="N", help=f"How long --wait waits  [default: {WAIT_TIMEOUT_MS}]."
+)
 @pass_settings
 def describe(
     settings: Settings,
@@ -92,13 +98,13 @@ def describe(
 ) -> None:
     """Show the partitions of group G, its members, or its state.
 
-    Log ends and lag need --bootstrap-servers; all else comes from ZooKeeper. With --output json one object a group,
-    with all of it.
+    Log ends and lag need --bootstrap-servers; all else comes from ZooKeeper. --output json prints one object for each
+    group, with all of it.
 
-    Stable is a group that has members, each with its share. --wait waits for that: a group without members, or one
-    that does not exist yet, is one whose consumers, or whose first coordinator, are still starting. With --all-groups
-    those without members are passed over. Exit code 5 when it took too long; also when the share of a static member
-    that is away waits for it all the time.
+    A group is stable if it has members, and each member has its share. --wait also waits if the group has no members or
+    does not exist yet: its consumers, or its first coordinator, may be starting. With --all-groups it does not wait for
+    groups without members. The exit code is 5 if the group is not stable in time, for example since a share waits for a
+    static member that is away.
     """
     if bool(name) is all_groups:
         raise UsageError("name one group, or give --all-groups")

@@ -56,11 +56,11 @@ def _print(settings: Settings, group: str, rows: list[Row]) -> None:
 @timeout
 @pass_settings
 def hand_over(settings: Settings, name: str, dry_run: bool, timeout_ms: int) -> None:
-    """Leave group G to consumers of Kafka's own protocol (group.protocol=classic or consumer).
+    """Hand group G over to consumers of Kafka's own protocol (group.protocol=classic or consumer).
 
-    Pauses the group, and sees all its offsets in Kafka. Then stop its consumers, and start Kafka's with the same
-    group.id. The group must keep its offsets in Kafka (`zkcoord offsets migrate G --to kafka`). It stays paused until
-    `zkcoord group take-back G`. If this breaks off, run it again.
+    It pauses the group, and makes sure that Kafka has all its offsets. Then stop its consumers, and start Kafka's
+    consumers with the same group.id. The group must keep its offsets in Kafka (`zkcoord offsets migrate G --to kafka`).
+    It stays paused until `zkcoord group take-back G`. If the command breaks off, run it again.
     """
     with ExitStack() as stack:
         way = _opened(settings, stack, name)
@@ -85,14 +85,16 @@ def hand_over(settings: Settings, name: str, dry_run: bool, timeout_ms: int) -> 
 @click.command(name="take-back", cls=Command, example="zkcoord group take-back etl --dry-run")
 @click.argument("name", metavar="G")
 @dry_run_option
-@click.option("--force", is_flag=True, help="Also a group that was not handed over: what stands in Kafka counts.")
+@click.option(
+    "--force", is_flag=True, help="Also take back a group that was not handed over. The offsets in Kafka count."
+)
 @timeout
 @pass_settings
 def take_back(settings: Settings, name: str, dry_run: bool, force: bool, timeout_ms: int) -> None:
     """Take group G back from consumers of Kafka's own protocol, which must be stopped.
 
-    Its consumers go on where these have committed, forwards or backwards. A group that was not handed over is refused
-    unless --force is given. If this breaks off, run it again.
+    The group's consumers go on where Kafka's consumers have committed, forwards or backwards. A group that was not
+    handed over is refused unless --force is given. If the command breaks off, run it again.
     """
     with ExitStack() as stack:
         way = _opened(settings, stack, name, force=force)

@@ -28,7 +28,7 @@ NUMBERS = ("#PARTITIONS", "#COMMANDS", "LAG", "AGE-MS", "GENERATION")
 def members(settings: Settings, name: str) -> None:
     """Show the members of group G, also static members that are away.
 
-    LAG is the sum of what a member owns; it needs --bootstrap-servers.
+    LAG is the sum over the partitions that a member owns; it needs --bootstrap-servers.
     """
     with settings.tree() as tree:
         above = read_tree(tree, settings.zookeeper_address())
@@ -64,7 +64,7 @@ def commands(settings: Settings, name: str | None) -> None:
     """Show outstanding commands, oldest first: of group G, or of all groups.
 
     A command is outstanding until its consumer has obeyed and acknowledged it. AGE-MS compares this machine's clock
-    with that of ZooKeeper's server; of a command that its consumer refused it counts from the refusal on.
+    with that of ZooKeeper's server. If the consumer refused the command, AGE-MS counts from the refusal.
     """
     with settings.tree() as tree:
         above = read_tree(tree, settings.zookeeper_address())

@@ -32,15 +32,17 @@ SHOWN_MAX = 400
 
 @click.command(cls=Command, example="zkcoord group mend etl --dry-run")
 @click.argument("name", metavar="G")
-@click.option("--offset", "offsets", multiple=True, metavar="T-P=N", help="Where to go on; may be repeated.")
+@click.option(
+    "--offset", "offsets", multiple=True, metavar="T-P=N", help="Offset N for partition T-P; may be repeated."
+)
 @click.option("--yes", is_flag=True, help="Write what is proposed, and do not ask.")
-@click.option("--dry-run", is_flag=True, help="Only show it.")
+@click.option("--dry-run", is_flag=True, help="Only show what is proposed.")
 @pass_settings
 def mend(settings: Settings, name: str, offsets: Sequence[str], yes: bool, dry_run: bool) -> None:
-    """Mend what nobody can parse of group G: its record, owners, offsets.
+    """Mend nodes of group G that nobody can parse: its record, owners, offsets.
 
-    Shows the bytes of each node, what is wrong, and what could stand there; then asks. What changed meanwhile is left
-    alone. Exit code 6 while something is left that it has no proposal for.
+    It shows the bytes of each node, what is wrong, and what it would write. Then it asks. It does not write to a node
+    that changed meanwhile. The exit code is 6 if it has no proposal for a node, or could not write one.
     """
     chosen = _chosen(offsets)
     with settings.tree() as tree:

@@ -27,10 +27,14 @@ OWNER_COLUMNS = ("TOPIC", "PARTITION", "THREAD")
 @click.option(
     "--dump", metavar="FILE", help="Plan the groups in this file instead, without any server (-: standard input)."
 )
-@number_option("--add-member", "added", default=0, text="What if so many more members joined, like the youngest one.")
-@click.option("--remove-member", "removed", multiple=True, metavar="C", help="What if it left; may be repeated.")
-@click.option("--partitions", "grown", multiple=True, metavar="T=N", help="What if topic T had N; may be repeated.")
-@click.option("--assignor", metavar="A", help="What if the group's assignor were another one.")
+@number_option("--add-member", "added", default=0, text="Assume that N more members join, like the youngest one.")
+@click.option(
+    "--remove-member", "removed", multiple=True, metavar="C", help="Assume that member C leaves; may be repeated."
+)
+@click.option(
+    "--partitions", "grown", multiple=True, metavar="T=N", help="Assume that topic T has N partitions; may be repeated."
+)
+@click.option("--assignor", metavar="A", help="Assume that the group uses assignor A.")
 @pass_settings
 def plan(
     settings: Settings,
@@ -41,10 +45,11 @@ def plan(
     grown: tuple[str, ...],
     assignor: str | None,
 ) -> None:
-    """Show what a rebalance of group G would move now, or if something were different. Changes nothing.
+    """Show what a rebalance of group G would move now, or after a change that you assume. Writes nothing.
 
-    With --dump: what old ZooKeeper consumers would settle on, or why they never would. The file holds one group or a
-    list of them, as JSON (docs/commands.md). With --output json one object for a group, a list for a list.
+    With --dump it shows which assignment old ZooKeeper consumers would reach, or why they would reach none. The file
+    holds one group or a list of groups, as JSON (docs/commands.md). --output json prints an object for a group, and a
+    list for a list.
     """
     if name is None and dump is None:
         raise UsageError("name a group, or give --dump FILE")

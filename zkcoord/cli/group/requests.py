@@ -53,7 +53,7 @@ def _asking(request: str, text: str) -> click.Command:
 @timeout
 @pass_settings
 def resume(settings: Settings, name: str, timeout_ms: int) -> None:
-    """End a hold and a pause of group G, and a reset of its offsets that somebody has begun."""
+    """End a hold and a pause of group G, and a reset of its offsets that has not ended."""
     with settings.tree() as tree:
         stood = end_standing(tree, settings.zookeeper_address(), name, timeout_ms)
     text = "resumed" if stood else "was neither held nor paused"
@@ -62,21 +62,24 @@ def resume(settings: Settings, name: str, timeout_ms: int) -> None:
 
 @click.command(cls=Command, example="zkcoord group delete etl --offsets")
 @click.argument("name", metavar="G")
-@click.option("--offsets", is_flag=True, help="Also its offsets, and with them all that is left of it.")
+@click.option("--offsets", is_flag=True, help="Also delete its offsets, and all else of the group.")
 @click.option(
-    "--copy-of", metavar="H:P[/CHROOT]", help="A copy that arrives from there, offsets and all: that tree is lost."
+    "--copy-of",
+    metavar="H:P[/CHROOT]",
+    help="Delete a copy, offsets and all, that arrives from this tree, which is lost.",
 )
 @timeout
 @pass_settings
 def delete(settings: Settings, name: str, timeout_ms: int, offsets: bool, copy_of: str | None) -> None:
     """Delete group G, which must have no members.
 
-    Its offsets stay unless --offsets is given, and with them what belongs to them: whoever joins it again continues
-    there. What people decided about the group is forgotten. `group list` does not show it until then. A group without
-    offsets is deleted whole. Offsets in Kafka go first: of a group that has some --offsets needs --bootstrap-servers.
+    Without --offsets the group's offsets stay, and with them what belongs to them: a consumer that joins the group
+    again continues at these offsets. Until then `group list` does not show the group. What people decided about the
+    group is forgotten. A group without offsets is deleted whole. --offsets first deletes offsets in Kafka. If the group
+    has some there, --offsets needs --bootstrap-servers.
 
-    --copy-of is for the copy of a `migrate move` that cannot end or be given up any more, since nobody can reach the
-    tree at that address again. `offsets export` shows first how far the copy is.
+    --copy-of deletes the copy of a `migrate move` that can neither end nor be given up, since nobody can reach the tree
+    at that address again. Before that, `offsets export` shows how far the copy is.
     """
     if copy_of is not None and offsets:
         raise UsageError("--copy-of deletes the copy's offsets, too: leave --offsets out")
@@ -97,12 +100,13 @@ def delete(settings: Settings, name: str, timeout_ms: int, offsets: bool, copy_o
 rebalance = _asking(
     REBALANCE,
     "Ask the assignor again for group G, and forget a failure.\n\n"
-    "Nothing moves where everything is in balance; `plan` shows what would.",
+    "Nothing moves if the group is in balance. `zkcoord group plan` shows what would move.",
 )
 hold = _asking(HOLD, "Keep group G as it is until `resume`: nothing is stopped, free partitions are still given out.")
 pause = _asking(PAUSE, "Stop all consumers of group G, and give them nothing until `resume`. They stay members.")
 poke = _asking(
     POKE,
     "Have the old members of group G claim their partitions again.\n\n"
-    "It frees what one of them gave up: each releases and claims all of its share once. At most once a minute.",
+    "Each old member releases and claims all of its share once. So a partition that one of them gave up gets a reader "
+    "again. At most once a minute.",
 )

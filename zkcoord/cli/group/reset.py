@@ -30,13 +30,19 @@ COLUMNS = ("TOPIC", "PARTITION", "OFFSET", "NEW-OFFSET")
 @click.option("--to-earliest", "earliest", is_flag=True, help="To the start of each log.")
 @click.option("--to-latest", "latest", is_flag=True, help="To the end of each log.")
 @click.option("--to-offset", "offset", type=at_least(0), metavar="N", help="To offset N.")
-@click.option("--to-datetime", "datetime_", metavar="T", help="To the first record of that time.")
+@click.option("--to-datetime", "datetime_", metavar="T", help="To the first record of this time or later.")
 @click.option("--shift-by", "shift", type=int, metavar="N", help="Forwards by N, or backwards by -N.")
 @click.option("--from-file", "file", metavar="FILE", help="To the offsets in FILE.")
-@click.option("--topic", "topics", metavar="T[:P,P]", multiple=True, help="Only these partitions; may be repeated.")
+@click.option(
+    "--topic",
+    "topics",
+    metavar="T[:P,P]",
+    multiple=True,
+    help="Only this topic, or these partitions of it; may be repeated.",
+)
 @click.option("--dry-run", is_flag=True, help="Show the new offsets; write nothing.")
 @click.option("--stop-first", is_flag=True, help="Stop the group's consumers, and let them go on afterwards.")
-@number_option("--timeout-ms", default=WAIT_MS, text="Of --stop-first.")
+@number_option("--timeout-ms", default=WAIT_MS, text="How long --stop-first waits.")
 @pass_settings
 def reset_offsets(
     settings: Settings,
@@ -48,11 +54,11 @@ def reset_offsets(
     file: str | None,
     **given: Any,
 ) -> None:
-    """Set the offsets of group G: of all topics of which it has offsets, or of some.
+    """Set the offsets of group G: in all topics in which it has offsets, or in some.
 
-    Needs --bootstrap-servers; new offsets lie within the logs. Refused while consumers read the group, unless
-    --stop-first has its coordinator stop them: they stay members, and go on from the new offsets. If that breaks off,
-    run it again; after ten minutes the coordinator pauses the group.
+    Needs --bootstrap-servers. New offsets lie within the logs. The command is refused while consumers read the group.
+    With --stop-first the group's coordinator first stops the consumers. They stay members, and go on from the new
+    offsets. If that breaks off, run it again; after ten minutes the coordinator pauses the group.
     """
     given["datetime"] = given.pop("datetime_")
     goal = goal_of(dict(given, file=file))

@@ -33,7 +33,7 @@ HandOver = Mapping[str, Any]
     type=Address(listens=False),
     multiple=True,
     metavar="HOST:PORT",
-    help="Where coordinators serve metrics; may be repeated, the one that serves answers.",
+    help="--metrics address of a coordinator; may be repeated. The serving coordinator answers.",
 )
 @click.option(
     "--journal",
@@ -43,10 +43,12 @@ HandOver = Mapping[str, Any]
     type=click.Path(path_type=Path),
     help="A journal that a coordinator kept; may be repeated. Play only what you trust.",
 )
-@number_option("--last", default=100, text="So many hand-overs.", least=1)
-@click.option("--since", metavar="TIME", help="Only those since then: 2026-11-23T10:00 (UTC), or ms.")
-@click.option("--until", metavar="TIME", help="Only those before then.")
-@click.option("--picture", metavar="FILE", help="Also draw partitions against time: .svg; .png, .pdf (zkcoord[plot]).")
+@number_option("--last", default=100, text="Show the last N hand-overs.", least=1)
+@click.option("--since", metavar="TIME", help="Only hand-overs since this time: 2026-11-23T10:00 (UTC), or ms.")
+@click.option("--until", metavar="TIME", help="Only hand-overs before this time.")
+@click.option(
+    "--picture", metavar="FILE", help="Also draw partitions over time: .svg, or with zkcoord[plot] .png or .pdf."
+)
 @pass_settings
 def timeline(
     settings: Settings,
@@ -60,14 +62,15 @@ def timeline(
 ) -> None:
     """Show the last hand-overs of group G, with the time of each stage.
 
-    Times are in ms. STOP until its reader had released the partition (- where nobody had to). Of that, as the reader
-    tells: SEE until it had seen the command, FINISH until its application had stopped, COMMIT until offsets were
-    committed and it was free. GRANT until the start was sent, START until that was acknowledged: UNREAD nobody read
-    it. FIRST until the new reader was handed a record.
+    Times are in ms. STOP lasts until the old reader has released the partition (- if there was none). It has three
+    parts, as the reader reports them: SEE until it has seen the command, FINISH until its application has stopped,
+    COMMIT until offsets are committed and the partition is released. GRANT lasts until the start is sent to the new
+    reader, START until the new reader has acknowledged it. UNREAD is GRANT and START together: nobody reads the
+    partition. FIRST lasts until the new reader's application is given a record.
 
-    A coordinator with --metrics (--from) keeps the last 10,000 of the time that it serves. A journal (--journal) holds
-    what its coordinator handed over while it kept it. It is played again for that, with this version; with --since and
-    --until only its files of that time. --output json has every moment.
+    With --from, a coordinator with --metrics answers. It keeps the last 10,000 hand-overs of a group while it serves.
+    With --journal, the hand-overs come from a coordinator's journal, which is played again with this version. With
+    --since and --until only the journal's files of that time are played. --output json has every moment.
     """
     if bool(addresses) is bool(journals):
         raise UsageError("give --from HOST:PORT of a coordinator with --metrics, or --journal FOLDER of one")
