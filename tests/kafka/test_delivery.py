@@ -23,6 +23,7 @@ class Around:
     policy, consumer_id, idle, answered = "latest", "g-1", False, True
     cluster_id: str | None = None
     answering = False
+    doubtful, questions = True, 0
 
     def __init__(self) -> None:
         self.positions = FetchPositions()
@@ -53,7 +54,11 @@ class Around:
         """There is none."""
 
     def answers(self, seconds: float) -> bool:
+        self.questions += 1
         return self.answering
+
+    def settle(self) -> None:
+        self.doubtful = False
 
     def hear(self, cluster_id: str | None) -> None:
         self.answered = True
@@ -91,3 +96,15 @@ def test_f224_nothing_is_fetched_before_a_kafka_that_was_away_has_told_which_clu
     delivery.reach.look(heard=True)
     delivery.turn(10, 0.0)
     assert (around.told, around.epoch_of(GOOD)) == (["cluster-2"], 1)
+
+
+def test_f310_messages_go_out_when_it_is_known_of_which_cluster_they_are_and_that_is_asked_once() -> None:
+    around = Around()
+    around.cluster_id = "cluster-1"
+    around._fetched = [Fetched(messages=(SimMessage(GOOD, offset),), out_of_range=()) for offset in (6, 5, 5)]
+    around.positions.start(Starting({GOOD: 5}, 1))
+    delivery = Delivery("g", around, around, around, around.positions, threading.Condition())  # type: ignore[arg-type]
+    assert delivery.turn(10, 0.0) == []
+    around.answering = True
+    assert [message.offset() for _ in range(2) for message in delivery.turn(10, 0.0)] == [5, 6]
+    assert around.questions == 2
