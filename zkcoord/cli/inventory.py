@@ -46,14 +46,14 @@ class Kafka(NamedTuple):
 
 @click.command(cls=Command, example="zkcoord inventory --write groups.toml")
 @click.argument("names", metavar="[G]...", nargs=-1)
-@click.option("--write", metavar="FILE", help="Also write a file in which people fill in what nobody can see.")
+@click.option("--write", metavar="FILE", help="Also write a file in which people fill in what the tree does not show.")
 @pass_settings
 def inventory(settings: Settings, names: tuple[str, ...], write: str | None) -> None:
     """Show all groups of old ZooKeeper consumers, or groups G: members, owners, offsets, and what would go wrong.
 
-    Reads ZooKeeper only, and needs no coordinator. With --bootstrap-servers also the offsets that groups keep in
-    Kafka. With --output json one object a group. OWNED is how many of the partitions that somebody subscribes to have
-    an owner.
+    It only reads ZooKeeper, and needs no coordinator. With --bootstrap-servers it also reads the offsets that groups
+    keep in Kafka. --output json prints one object for each group. OWNED is the number of subscribed partitions that
+    have an owner.
     """
     if write is not None:
         _check_new(write)

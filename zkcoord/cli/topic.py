@@ -29,7 +29,7 @@ NUMBERS = ("#PARTITIONS", "#GROUPS", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFF
 
 @click.group(cls=Group, example="zkcoord topic list")
 def topic() -> None:
-    """Topics, as zkcoord sees them."""
+    """Create, list and describe topics."""
 
 
 @topic.command(name="list", example="zkcoord topic list --output json")
@@ -37,7 +37,8 @@ def topic() -> None:
 def list_(settings: Settings) -> None:
     """List all topics, with the groups that read them.
 
-    A group reads a topic that its members subscribe to, of which it owns a partition, or has an offset.
+    A group reads a topic if its members subscribe to the topic, or if the group owns a partition or has an offset of
+    it.
     """
     with settings.tree() as tree:
         above = read_tree(tree, settings.zookeeper_address())
@@ -83,9 +84,12 @@ def describe(settings: Settings, name: str) -> None:
 
 @topic.command(example="zkcoord topic create clicks --partitions 4 --bootstrap-servers kafka1:9092")
 @click.argument("name", metavar="T")
-@click.option("--partitions", type=at_least(1), required=True, metavar="N", help="How many it has.")
+@click.option("--partitions", type=at_least(1), required=True, metavar="N", help="Number of its partitions.")
 @click.option(
-    "--replication-factor", type=at_least(1), metavar="N", help="Brokers that keep each (default: the brokers' own)."
+    "--replication-factor",
+    type=at_least(1),
+    metavar="N",
+    help="Replicas of each partition (default: the brokers' setting).",
 )
 @pass_settings
 def create(settings: Settings, name: str, partitions: int, replication_factor: int | None) -> None:

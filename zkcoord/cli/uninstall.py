@@ -23,10 +23,10 @@ COLUMNS = ("PATH", "NODES")
 @click.option("--dry-run", is_flag=True, help="Say what would be removed, and what prevents it; remove nothing.")
 @pass_settings
 def uninstall(settings: Settings, dry_run: bool) -> None:
-    """Remove all that is zkcoord's own from the tree: /zkcoord, and with it every adoption and decision.
+    """Remove everything of zkcoord from the tree: /zkcoord, with all adoptions and decisions.
 
-    First stop all coordinators and all consumers of zkcoord: it is refused while one is there. What stands below
-    /consumers stays as it is, offsets too. May be run again when it broke off.
+    First stop all coordinators and all consumers of zkcoord. The command is refused while one of them is there.
+    Everything below /consumers stays as it is, also offsets. If the command breaks off, run it again.
     """
     address = settings.zookeeper_address()
     with settings.tree() as tree:

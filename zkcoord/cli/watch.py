@@ -31,14 +31,16 @@ BAD = ("coordinator_gone", "group_failed", "quarantined", "command_refused", "pr
 
 @click.command(cls=Command, example="zkcoord watch etl --output json")
 @click.argument("names", metavar="[G]...", nargs=-1)
-@number_option("--interval-ms", default=10_000, text="All is read again so often, for what no watch tells.", least=100)
+@number_option(
+    "--interval-ms", default=10_000, text="Time until all is read again, for changes that no watch reports.", least=100
+)
 @pass_settings
 def watch(settings: Settings, names: Sequence[str], interval_ms: int) -> None:
-    """Print a line for each thing that happens to all groups, or to these, until SIGTERM or SIGINT.
+    """Print a line for each event of all groups, or of groups G, until SIGTERM or SIGINT.
 
-    Members that joined, died, were awaited, returned; partitions that moved; commands sent and done; states, requests,
-    offset stores, coordinators. Begins with what is there. It reads ZooKeeper only, and writes nothing; what came and
-    went between two readings is not told.
+    Events: members join, die, are awaited and return; partitions move; commands are sent and done; states, requests,
+    offset stores and coordinators change. The first lines show what is there. The command only reads ZooKeeper. It does
+    not print what came and went between two readings.
     """
     following = Follower(settings.zookeeper_address(), settings.tree, names, whole_every_ms=interval_ms)
     with following as follower, stopping(follower.changed.set) as asked:

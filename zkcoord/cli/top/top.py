@@ -27,13 +27,13 @@ KAFKA_WAIT_MS = 2_000
 
 
 @click.command(cls=Command, example="zkcoord top --bootstrap-servers kafka1:9092")
-@number_option("--interval-ms", default=2_000, text="Between two readings.", least=100)
+@number_option("--interval-ms", default=2_000, text="Time between two readings.", least=100)
 @pass_settings
 def top(settings: Settings, interval_ms: int) -> None:
-    """Show groups in the terminal, live: states, lag, who owns what, outstanding commands.
+    """Show groups in the terminal, live: states, lag, owners, outstanding commands.
 
-    Enter opens a group: its partitions, Tab for its members and its commands; Esc goes back. s sorts by the next
-    column, r reverses, q quits. Lag needs --bootstrap-servers. It reads only, and writes nothing.
+    Enter opens a group, and shows its partitions. Tab shows its members, then its commands. Esc goes back. s sorts by
+    the next column, r reverses the order, q quits. Lag needs --bootstrap-servers. The command only reads.
     """
     if settings.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError(
