@@ -49,14 +49,16 @@ group_option = click.option("--group", "names", metavar="G", multiple=True, help
 @click.command(name="export", cls=Command, example="zkcoord offsets export offsets.txt --group etl")
 @file_argument
 @group_option
-@click.option("--format", "form", type=click.Choice(FORMATS), default=LINES, show_default=True, help="Of each line.")
+@click.option(
+    "--format", "form", type=click.Choice(FORMATS), default=LINES, show_default=True, help="Format of each line."
+)
 @pass_settings
 def export_offsets(settings: Settings, file: str, names: tuple[str, ...], form: str) -> None:
-    """Write the offsets in ZooKeeper of all groups, or of groups G, to a new FILE (- is standard output).
+    """Write the offsets in ZooKeeper of all groups, or of some, to a new FILE (- is standard output).
 
-    The format `lines` is that of Kafka's old tools ExportZkOffsets and ImportZkOffsets, `json` one object a line. Reads
-    only, and needs no coordinator. All that can be read is written: the exit code is 6 when a node holds no offset, and
-    2 when some may not be read.
+    The format `lines` is that of Kafka's old tools ExportZkOffsets and ImportZkOffsets. The format `json` is an object
+    on each line. The command only reads, and needs no coordinator. All offsets that can be read are written. The exit
+    code is 6 if a node holds no offset, and 2 if some nodes may not be read.
     """
     problems: list[CorruptError] = []
     groups: Counter[str] = Counter()
@@ -98,16 +100,18 @@ def export_offsets(settings: Settings, file: str, names: tuple[str, ...], form: 
 @file_argument
 @group_option
 @click.option("--dry-run", is_flag=True, help="Show what would change, and what prevents it; write nothing.")
-@click.option("--force", is_flag=True, help="Also while old consumers read a group. They may overwrite the offsets.")
+@click.option(
+    "--force", is_flag=True, help="Import even while old consumers read a group. They may overwrite the offsets."
+)
 @pass_settings
 def import_offsets(settings: Settings, file: str, names: tuple[str, ...], dry_run: bool, force: bool) -> None:
     """Set offsets in ZooKeeper to those in FILE (- is standard input): lines of Kafka's old tools, or JSON lines.
 
-    Groups whose consumers read other programs' commits in Kafka get them there, too, which needs --bootstrap-servers.
-    The whole file is checked before anything is written; topics that do not exist are told, and with
-    --bootstrap-servers offsets outside of their logs: they are set all the same. An import is refused while consumers
-    read a group (a dry run is not, and says so): stop them, or pause the group; old consumers can be overruled
-    (--force). Offsets that are not in the file stay as they are. An import that was broken off is run again.
+    The whole file is checked before anything is written. The command warns of topics that do not exist, and with
+    --bootstrap-servers also of offsets outside of their logs; they are set all the same. If a group's consumers read
+    other programs' commits in Kafka, the offsets are set there, too, which needs --bootstrap-servers. The import is
+    refused while consumers read a group; a dry run only reports it. Stop them, or pause the group. Old consumers can be
+    overruled with --force. Offsets that are not in the file stay as they are. If the import breaks off, run it again.
     """
     with read_from(file) as lines, tempfile.TemporaryFile() as kept, ExitStack() as stack:
         tree = stack.enter_context(settings.tree())

@@ -33,20 +33,34 @@ Row = dict[str, Any]
 @click.command(name="history", cls=Command, example="zkcoord offsets history etl --since 2026-11-01T00:00:00")
 @click.argument("names", metavar="[G]...", nargs=-1)
 @click.option("--since", metavar="TIME", help="Only commits since then: 2026-11-23T10:00 (UTC), or milliseconds.")
-@click.option("--stuck-ms", type=at_least(1), default=STUCK_MS, show_default=True, help="Behind and unmoved: stuck.")
-@click.option("--retention-minutes", type=at_least(1), default=10_080, show_default=True, help="The brokers' setting.")
+@click.option(
+    "--stuck-ms",
+    type=at_least(1),
+    default=STUCK_MS,
+    metavar="N",
+    show_default=True,
+    help="A partition that is behind is stuck after this time without progress.",
+)
+@click.option(
+    "--retention-minutes",
+    type=at_least(1),
+    default=10_080,
+    metavar="N",
+    show_default=True,
+    help="The brokers' offsets.retention.minutes.",
+)
 @click.option("--csv", "csv_file", metavar="FILE", help="Also write the table's values to a new CSV file.")
 @click.option("--parquet", metavar="FOLDER", help="Also write every commit to a new folder of Parquet files.")
 @click.option("--picture", metavar="FILE", help="Draw lag and commits of one group over time: .png, .svg or .pdf.")
-@click.option("--master", default="local[*]", show_default=True, help="Where Spark runs the job.")
+@click.option("--master", default="local[*]", metavar="URL", show_default=True, help="Where Spark runs the job.")
 @pass_settings
 def history(settings: Settings, names: tuple[str, ...], master: str, picture: str | None, **chosen: Any) -> None:
     """Show what groups G (default: all) committed to Kafka: how often, how far, back and forth.
 
-    Reads Kafka's offset log with a Spark job on this machine. It is compacted: what Kafka has removed is not counted.
-    NOTE names partitions that are stuck (behind the log's end, and their offset has not changed for --stuck-ms), whose
-    offset expired or was removed, and commits of consumers that had lost the partition. With --output json one object
-    a partition.
+    It reads Kafka's offset log with a Spark job on this machine. Kafka compacts this log: commits that it has removed
+    are not counted. NOTE names partitions that are stuck (behind the log's end, with the same offset for --stuck-ms),
+    offsets that expired or were removed, and commits of consumers that had lost the partition. --output json prints one
+    object for each partition.
     """
     servers, since_ms = settings.needed_kafka_address(), moment("--since", chosen["since"])
     _check_files(chosen["csv_file"], chosen["parquet"])

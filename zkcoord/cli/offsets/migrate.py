@@ -34,11 +34,11 @@ TIMEOUT_MS = 600_000
 @click.command(name="migrate", cls=Command, example="zkcoord offsets migrate etl --to dual --dry-run")
 @click.argument("name", metavar="[G]", required=False)
 @click.option("--to", "goal", type=click.Choice(STORES), help="The store to move to.")
-@click.option("--all-groups", is_flag=True, help="Every group instead of one; with --from those of a file.")
+@click.option("--all-groups", is_flag=True, help="Move every group of zkcoord; with --from the groups of a file.")
 @click.option("--from", "file", metavar="FILE", help="With --all-groups: groups, stores and waves, in TOML.")
 @click.option("--wave", "waves", type=at_least(1), multiple=True, metavar="N", help="With --from: only this wave.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done; write nothing.")
-@click.option("--force", is_flag=True, help="Also where offsets differ; the differences are printed.")
+@click.option("--force", is_flag=True, help="Move a group even if offsets differ; the differences are printed.")
 @number_option("--timeout-ms", default=TIMEOUT_MS, text="How long a group may be without progress.")
 @pass_settings
 def migrate_offsets(
@@ -54,9 +54,9 @@ def migrate_offsets(
 ) -> None:
     """Move the offsets of group G to the store zookeeper, dual or kafka, while its consumers read.
 
-    Between zookeeper and kafka a group goes through dual. Each step waits until every consumer has taken the one
-    before; the step away from dual waits until every offset was seen equal in both stores. Needs --bootstrap-servers,
-    a coordinator, and consumers that can use the store. If it breaks off, run it again: it goes on.
+    Between zookeeper and kafka a group goes through dual. Each step waits until every consumer has taken the step
+    before. The step away from dual waits until every offset was seen equal in both stores. Needs --bootstrap-servers, a
+    coordinator, and consumers that can use the store. If the command breaks off, run it again: it goes on.
     """
     wanted = _wanted(name, goal, all_groups=all_groups, file=file, waves=waves)
     address = settings.zookeeper_address()

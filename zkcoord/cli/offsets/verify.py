@@ -54,7 +54,7 @@ def offsets() -> None:
 
 @offsets.command(name="verify", cls=Command, example="zkcoord offsets verify etl --differences")
 @click.argument("name", metavar="[G]", required=False)
-@click.option("--all-groups", is_flag=True, help="Every group instead of one.")
+@click.option("--all-groups", is_flag=True, help="Compare every group instead of one.")
 @click.option("--differences", is_flag=True, help="Leave out partitions whose two offsets are equal.")
 @click.option("--parquet", metavar="FILE", help="Also write all partitions to a new Parquet file.")
 @pass_settings
@@ -63,9 +63,9 @@ def verify_offsets(
 ) -> None:
     """Compare the offsets of group G in both stores, partition by partition, and say what to do.
 
-    Reads only, and needs no coordinator; also partitions that nobody holds are compared. With --output json one object
-    a partition. The two stores are read one after the other: under traffic a difference may be gone the next time.
-    The exit code is not 0 when a group could not be compared as a whole.
+    It only reads, and needs no coordinator. Partitions without an owner are compared, too. The two stores are read one
+    after the other: under traffic a difference may be gone the next time. --output json prints one object for each
+    partition. The exit code is not 0 if a group could not be compared as a whole.
     """
     if bool(name) is all_groups:
         raise UsageError("name one group, or give --all-groups")
