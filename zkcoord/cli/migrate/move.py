@@ -41,15 +41,17 @@ COLUMNS = ("GROUP", "OFFSETS", "FROM-KAFKA", "NODES", "STATE")
 
 
 @click.command(cls=Command, example="zkcoord migrate move --to zk9:2181/kafka --group etl --dry-run")
-@click.option("--to", "to", metavar="H:P[,H:P…][/CHROOT]", required=True, help="Where the groups go.")
-@click.option("--layout", type=click.Choice(list(LAYOUTS)), help="Of the tree there (default: the same as here).")
-@click.option("--topics", type=click.Choice(TOPIC_SOURCES), help="Where those of the tree there come from (as here).")
-@click.option("--group", "names", metavar="G", multiple=True, help="Only this group; may be repeated.")
-@click.option("--from", "file", metavar="FILE", help="Only the groups of this file, wave by wave, in TOML.")
+@click.option("--to", "to", metavar="H:P[,H:P…][/CHROOT]", required=True, help="The address to which the groups move.")
+@click.option("--layout", type=click.Choice(list(LAYOUTS)), help="Layout of the new tree (default: the same as here).")
+@click.option(
+    "--topics", type=click.Choice(TOPIC_SOURCES), help="Source of the new tree's topics (default: the same as here)."
+)
+@click.option("--group", "names", metavar="G", multiple=True, help="Move only this group; may be repeated.")
+@click.option("--from", "file", metavar="FILE", help="Move only the groups of this TOML file, wave by wave.")
 @click.option("--wave", "waves", type=at_least(1), multiple=True, metavar="N", help="With --from: only this wave.")
 @click.option("--dry-run", is_flag=True, help="Look at both trees, and show what would be moved; write nothing.")
-@click.option("--give-up", is_flag=True, help="Take back what has not ended: these groups go on where they are.")
-@number_option("--timeout-ms", default=60_000, text="Of each group's pause.")
+@click.option("--give-up", is_flag=True, help="Give up moves that have not ended: these groups go on where they are.")
+@number_option("--timeout-ms", default=60_000, text="How long to wait for each group's pause.")
 @pass_settings
 def move(
     settings: Settings,
@@ -65,12 +67,14 @@ def move(
 ) -> None:
     """Move groups to another chroot, layout or ensemble: all of them, or some, in waves.
 
-    All of these are looked at first; if one cannot be moved, none is. (Of all groups those are left out that another
-    move has taken elsewhere.) Then one after the other is paused, copied, compared and let go on there: from then on
-    nobody reads it here. Then start its consumers with the new address. Groups with offsets in Kafka need
-    --bootstrap-servers. If there is no tree yet, it is made; one beside no brokers needs --topics kafka, if the tree
-    here has not that source already. A move that broke off is run again. The same command in the other direction moves
-    a group back.
+    All chosen groups are checked first; if one cannot be moved, none is moved. If no group is named, groups that
+    another move has taken elsewhere are left out. Then each group is paused, copied, compared and resumed in the new
+    tree, one after the other: from then on nobody reads it here. Then start its consumers with the new address. Groups
+    with offsets in Kafka need --bootstrap-servers.
+
+    If there is no tree at the new address, it is created. Without brokers at that address it needs --topics kafka,
+    unless the tree here has this source already. If the move breaks off, run it again. The same command in the other
+    direction moves a group back.
     """
     refuse_waves_alone(waves, file)
     if names and file is not None:

@@ -43,7 +43,7 @@ from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Tran
 
 @click.group(cls=Group, commands=Commands(OF_MIGRATE), example="zkcoord migrate current")
 def migrate() -> None:
-    """The tree's schema: its revision, and the way to another one."""
+    """Show or change the revision of the tree's schema, or move groups to another tree."""
 
 
 @migrate.command(name="current", example="zkcoord migrate current --check")
@@ -93,7 +93,7 @@ def history_(settings: Settings) -> None:
 
 def _changing(command: Callable[..., Any]) -> Callable[..., Any]:
     """A decorator: the common options of the commands that write."""
-    dump = "Read the tree from this backup, and no server; shows the operations (with version 0), as --dry-run does."
+    dump = "Read the tree from this backup, not from a server. Only print the operations (with version 0)."
     command = click.option("--dump", metavar="FILE", help=dump)(command)
     return click.option("--dry-run", is_flag=True, help="Print the operations, carry none out.")(command)
 
@@ -104,7 +104,7 @@ def _changing(command: Callable[..., Any]) -> Callable[..., Any]:
 @_changing
 @pass_settings
 def upgrade_(settings: Settings, goal: str, layout: str | None, dry_run: bool, dump: str | None) -> None:
-    """Bring the tree to revision GOAL (default: head); finishes a migration that broke off."""
+    """Bring the tree to revision GOAL (default: head), and finish a migration that broke off."""
     with _tree(settings, dry_run, dump) as (tree, report):
         taken = upgrade(tree, goal=goal, layout=layout, run_id=_run_id(), report=report)
     _nothing_to_do(settings, bool(taken))
@@ -129,10 +129,10 @@ def downgrade_(settings: Settings, goal: str, dry_run: bool, dump: str | None) -
 @_changing
 @pass_settings
 def stamp_(settings: Settings, goal: str, dry_run: bool, dump: str | None) -> None:
-    """Write that the tree is at revision GOAL, and carry nothing out.
+    """Write that the tree is at revision GOAL, but carry out no migration.
 
-    For an operator who has mended the tree by hand: a migration in progress is given up. Programs take the tree for
-    what is written there.
+    For an operator who has mended the tree by hand. A migration in progress is given up. Programs rely on the revision
+    that is written there.
     """
     with _tree(settings, dry_run, dump) as (tree, report):
         done = stamp(tree, goal=goal, report=report)

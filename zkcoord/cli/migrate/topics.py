@@ -31,21 +31,21 @@ def topics_command(show: Callable[[Settings, bool], Report]) -> click.Command:
     """Make the command. `show(settings, dry_run)` returns the function that reports each batch."""
 
     @click.command(name="topics", cls=Command, example="zkcoord migrate topics --to kafka")
-    @click.option("--to", "goal", type=click.Choice(TOPIC_SOURCES), required=True, help="Where topics come from then.")
+    @click.option("--to", "goal", type=click.Choice(TOPIC_SOURCES), required=True, help="The new source of topics.")
     @click.option("--dry-run", is_flag=True, help="Compare, and print the operations; carry none out.")
     @click.option(
         "--accept-differences",
         is_flag=True,
-        help="Kafka is right where the two differ: its brokers have left ZooKeeper already. Only with --to kafka.",
+        help="Take Kafka's topics where the two differ: its brokers have left ZooKeeper already. Only with --to kafka.",
     )
     @pass_settings
     def topics(settings: Settings, goal: str, dry_run: bool, accept_differences: bool) -> None:
-        """Take topics from Kafka itself, or from ZooKeeper.
+        """Change the source of topics: Kafka itself, or ZooKeeper.
 
-        Both are compared first, topic by topic and id by id: it is refused while they differ, beside old consumers, and
-        with topics without an id; the way back also while a broker that answers is not in /brokers/ids. While it runs
-        nobody coordinates, and members read on. It drops nothing and stops nobody. One that broke off is run again.
-        Needs --bootstrap-servers.
+        The two sources are compared first, topic by topic and id by id. The command is refused while they differ, while
+        there are old consumers, and while a topic has no id; with --to zookeeper also while a broker that answers is
+        not in /brokers/ids. While it runs, no coordinator serves, and members read on. It drops nothing and stops no
+        consumer. If it breaks off, run it again. Needs --bootstrap-servers.
         """
         if accept_differences and goal != "kafka":
             raise UsageError("--accept-differences says that Kafka is right: give it with --to kafka only")
