@@ -38,11 +38,11 @@ ACTIONS: dict[str, Action] = {
     ),
     RESUME: Action(
         verb="Resume",
-        does="Ends a hold and a pause of the group, and a reset of its offsets that somebody has begun.",
+        does="Ends a hold and a pause of the group, and a reset of its offsets that has not ended.",
     ),
     REBALANCE: Action(
         verb="Rebalance",
-        does="Asks the assignor again, and forgets a failure. Nothing moves where everything is in balance.",
+        does="Asks the assignor again, and forgets a failure. Nothing moves if the group is in balance.",
     ),
     RESET: Action(
         verb="Reset the offsets of",
