@@ -41,7 +41,7 @@ def config() -> None:
 def show(settings: Settings, words: Sequence[str], all_: bool) -> None:
     """Show settings, and where each value came from.
 
-    Without COMMAND it shows the options of every command, and of single commands the settings that somebody has set.
+    Without COMMAND it shows the options of every command, and those settings of single commands that somebody has set.
     With COMMAND it shows the options of every command, and all settings of COMMAND.
 
     An option on the command line counts first, then an environment variable, then the file of --config, then the

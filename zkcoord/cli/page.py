@@ -67,7 +67,7 @@ def http_options(command: Callable[..., Any]) -> Callable[..., Any]:
     type=Address(listens=False),
     multiple=True,
     metavar="HOST:PORT",
-    help="--metrics address of a coordinator, for timelines; may be repeated.",
+    help="A coordinator's --metrics address, for timelines; may be repeated.",
 )
 @pass_settings
 def page(

@@ -25,8 +25,9 @@ COLUMNS = ("PATH", "NODES")
 def uninstall(settings: Settings, dry_run: bool) -> None:
     """Remove everything of zkcoord from the tree: /zkcoord, with all adoptions and decisions.
 
-    First stop all coordinators and all consumers of zkcoord. The command is refused while one of them is there.
-    Everything below /consumers stays as it is, also offsets. If the command breaks off, run it again.
+    First stop all coordinators and all consumers of zkcoord. The command is refused while one of them is there, or
+    while a migration is in progress. Everything below /consumers stays as it is, also offsets. If the command breaks
+    off, run it again.
     """
     address = settings.zookeeper_address()
     with settings.tree() as tree:

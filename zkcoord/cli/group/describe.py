@@ -103,8 +103,8 @@ def describe(
 
     A group is stable if it has members, and each member has its share. --wait also waits if the group has no members or
     does not exist yet: its consumers, or its first coordinator, may be starting. With --all-groups it does not wait for
-    groups without members. The exit code is 5 if the group is not stable in time, for example since a share waits for a
-    static member that is away.
+    groups without members. The exit code is 3 if the group is FAILED, and 5 if it is not stable in time, for example
+    since a share waits for a static member that is away.
     """
     if bool(name) is all_groups:
         raise UsageError("name one group, or give --all-groups")

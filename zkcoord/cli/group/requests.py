@@ -66,7 +66,7 @@ def resume(settings: Settings, name: str, timeout_ms: int) -> None:
 @click.option(
     "--copy-of",
     metavar="H:P[/CHROOT]",
-    help="Delete a copy, offsets and all, that arrives from this tree, which is lost.",
+    help="Delete a copy and its offsets: the tree from which it arrives is lost.",
 )
 @timeout
 @pass_settings

@@ -33,7 +33,7 @@ HandOver = Mapping[str, Any]
     type=Address(listens=False),
     multiple=True,
     metavar="HOST:PORT",
-    help="--metrics address of a coordinator; may be repeated. The serving coordinator answers.",
+    help="A coordinator's --metrics address; may be repeated. The serving coordinator answers.",
 )
 @click.option(
     "--journal",

@@ -72,9 +72,9 @@ def move(
     tree, one after the other: from then on nobody reads it here. Then start its consumers with the new address. Groups
     with offsets in Kafka need --bootstrap-servers.
 
-    If there is no tree at the new address, it is created. Without brokers at that address it needs --topics kafka,
-    unless the tree here has this source already. If the move breaks off, run it again. The same command in the other
-    direction moves a group back.
+    If there is no tree at the new address, it is created. If no brokers are registered at that address, give --topics
+    kafka, unless the tree here has this source already. If the move breaks off, run it again. The same command in the
+    other direction moves a group back.
     """
     refuse_waves_alone(waves, file)
     if names and file is not None:
