@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from tests.embedded.sockets import LOOPBACK, listening
 from tests.kafka.topics import create_topic
+from tests.waiting import wait_until
 from zkcoord.embedded import EmbeddedController, EmbeddedKafka, EmbeddedKRaft, EmbeddedZooKeeper
 from zkcoord.embedded.artifacts import KAFKA_4_VERSION, KAFKA_VERSION
 from zkcoord.embedded.kafka import KafkaBroker
@@ -27,14 +28,14 @@ def topics(server: KafkaBroker) -> dict[str, int]:
     return {name: len(topic.partitions) for name, topic in client.list_topics(timeout=DEADLINE_S).topics.items()}
 
 
-def create(server: KafkaBroker, name: str, partitions: int) -> None:
+def create(server: KafkaBroker, name: str, partitions: int, **config: str) -> None:
     client = AdminClient({"bootstrap.servers": server.bootstrap_servers})
-    create_topic(client, name, partitions)
+    create_topic(client, name, partitions, config=config)
 
 
-def send(server: KafkaBroker, topic: str, value: bytes) -> None:
+def send(server: KafkaBroker, topic: str, value: bytes, at_ms: int = 0) -> None:
     producer = Producer({"bootstrap.servers": server.bootstrap_servers})
-    producer.produce(topic, value, partition=0)
+    producer.produce(topic, value, partition=0, timestamp=at_ms)
     assert producer.flush(DEADLINE_S) == 0
 
 
@@ -105,6 +106,26 @@ def test_data_of_a_broker_without_zookeeper_survive_too_and_its_own_tools_reach_
         told = kafka_tool("kafka-topics", "--bootstrap-server", server.bootstrap_servers, "--list")
         assert "clicks" in told.splitlines()
     assert tmp_path.is_dir()
+
+
+def test_records_of_any_age_are_kept(tmp_path: Path) -> None:
+    """A broker removes those that are older than a week, when it looks: every five minutes by default."""
+    soon = {"log.retention.check.interval.ms": "50", "log.initial.task.delay.ms": "50"}
+    with EmbeddedKRaft(tmp_path, settings=soon) as server:
+        for name, config in (("kept", {}), ("short", {"retention.ms": "1000"})):
+            create(server, name, 1, **config)
+            send(server, name, b"old", at_ms=1_700_000_000_000)
+        client = AdminClient({"bootstrap.servers": server.bootstrap_servers})
+
+        def starts(topic: str) -> int:
+            partition = TopicPartition(topic, 0)
+            return int(client.list_offsets({partition: OffsetSpec.earliest()})[partition].result(DEADLINE_S).offset)
+
+        wait_until(lambda: starts("short") == 1, "the broker has looked")
+        create(server, "later", 1, **{"retention.ms": "1000"})
+        send(server, "later", b"old", at_ms=1_700_000_000_000)
+        wait_until(lambda: starts("later") == 1, "it has looked once more, at all topics")
+        assert starts("kept") == 0
 
 
 @pytest.mark.parametrize("version", [KAFKA_VERSION, KAFKA_4_VERSION])
