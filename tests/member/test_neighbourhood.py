@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from zkcoord.core.adoption import Adoption
+from zkcoord.core.member.neighbours import Neighbours
+from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import DEFAULT_RECORD
 from zkcoord.member.neighbourhood import Neighbourhood
 from zkcoord.shell.fair_queue import PATIENCE_MS
@@ -82,14 +84,10 @@ def test_only_a_member_among_its_like_reads_who_joined_later() -> None:
     assert told_of_ids(OLD, member=True)
 
 
-def asks_for_owners(*, awaits: bool) -> bool:
-    """True when a change of the list of owners is asked for at once in a mixed group."""
-    tracker = Tracker()
-    others = Neighbourhood(LEGACY, "g", tracker, ("zookeeper",))
-    others.own = f"{IDS}/{OWN}"
-    others.begin()
+def nodes_of_a_mixed_group() -> dict[str, Node]:
+    """A member of ours and an old one, and a topic whose partitions all have owners."""
     adoption = Adoption(offsets="zookeeper", strategy="range", kafka="0.8.2.2")
-    there = {
+    return {
         IDS: Node(IDS, Kind.CHILDREN, Stat(0, 1, 0), children=(OWN, OLD)),
         **{f"{IDS}/{name}": Node(f"{IDS}/{name}", Kind.DATA, Stat(0, 1, 0), REGISTRATION) for name in (OWN, OLD)},
         RECORD: Node(RECORD, Kind.DATA, Stat(0, 1, 0), encode_record(replace(DEFAULT_RECORD, adoption=adoption))),
@@ -97,6 +95,15 @@ def asks_for_owners(*, awaits: bool) -> bool:
         TOPIC: Node(TOPIC, Kind.DATA, Stat(0, 1, 0), b'{"version":1,"partitions":{"0":[1],"1":[1]}}'),
         OWNERS: Node(OWNERS, Kind.CHILDREN, Stat(0, 1, 0), children=("0", "1")),
     }
+
+
+def asks_for_owners(*, awaits: bool) -> bool:
+    """True when a change of the list of owners is asked for at once in a mixed group."""
+    tracker = Tracker()
+    others = Neighbourhood(LEGACY, "g", tracker, ("zookeeper",))
+    others.own = f"{IDS}/{OWN}"
+    others.begin()
+    there = nodes_of_a_mixed_group()
     others.take(there[others.own], 1_000)
     for token in range(1, 9):
         tracker.resume(1_000)
@@ -131,3 +138,43 @@ def asks_for_owners(*, awaits: bool) -> bool:
 def test_only_a_member_that_waits_for_partitions_reads_at_once_who_owns_them() -> None:
     assert asks_for_owners(awaits=True)
     assert not asks_for_owners(awaits=False)
+
+
+def test_a_share_counts_once_its_list_of_owners_was_read_also_of_a_topic_that_had_left_it() -> None:
+    """The list may be answered behind the topic's mark, and the list of before the topic left says nothing any more."""
+    tracker = Tracker()
+    others = Neighbourhood(LEGACY, "g", tracker, ("zookeeper",))
+    others.own = f"{IDS}/{OWN}"
+    others.begin()
+    there = nodes_of_a_mixed_group()
+    others.take(there[others.own], 1_000)
+
+    def known_before_and_behind_the_list(first_token: int) -> list[Neighbours | None]:
+        """What is known before the list of owners is answered, and behind it."""
+        found = list[Neighbours | None]()
+        for token in range(first_token, first_token + 8):
+            tracker.resume(1_000)
+            tracker.resume(1_000 + PATIENCE_MS)
+            read = [there.get(read.path, Node(read.path, read.kind, None)) for read in tracker.take(token)]
+            later = [node for node in read if node.path == OWNERS]
+            for nodes in ([node for node in read if node not in later], later):
+                for node in tracker.answered(token, nodes):
+                    others.take(node, 1_000)
+                found += [others.now(OWN, 1_000)] if later else []
+            others.now(OWN, 1_000)
+        return found
+
+    before, behind = known_before_and_behind_the_list(1)
+    assert before is None
+    assert behind is not None
+    assert not behind.free
+    topic = there.pop(TOPIC)
+    tracker.fired(TOPIC, data=True, children=False)
+    assert known_before_and_behind_the_list(11) == []
+    there |= {TOPIC: topic, OWNERS: Node(OWNERS, Kind.CHILDREN, Stat(0, 2, 0), children=())}
+    tracker.fired(TOPIC, data=True, children=False)
+    before, behind = known_before_and_behind_the_list(21)
+    assert before is None
+    assert behind is not None
+    assert behind.share is not None
+    assert behind.free == behind.share.keys() == {TopicPartition("t", 0)}
