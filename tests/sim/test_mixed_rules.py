@@ -19,12 +19,14 @@ from zkcoord.core.member import decide, sharing
 from zkcoord.core.mode import Mode
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import PAUSE, RESET, STORES
+from zkcoord.shell.fair_queue import PATIENCE_MS
 from zkcoord.tree.paths import LEGACY, TOPICS
 from zkcoord.tree.record import decode_record, encode_record
 from zkcoord.tree.request import requested
 from zkcoord.tree.writes import ANY_VERSION, CheckNode, CreateNode, DeleteNode, SetNode, Transaction
 
 T0 = TopicPartition("t", 0)
+STRANGER = b"g_stranger-1416335000123-1a2b3c4d-0"
 MARKED = b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1","coordination":"zkcoord/1"}'
 
 
@@ -216,6 +218,34 @@ def test_a_name_as_one_of_ours_alone_is_an_old_members(seed: int, monkeypatch: p
         scene.start("old0")
     scene.await_shared("consumer0", "consumer1", "old0")
     scene.world.run_until(lambda: scene.mode() is Mode.MIXED, what="it is mixed")
+
+
+def reads_owners_within_ms(scene: MixedScene, partition: TopicPartition) -> int:
+    """A stranger claims a partition that is in nobody's share: how long consumer0 takes to read the list of owners."""
+    world, owners = scene.world, LEGACY.topic_owners(GROUP, partition.topic)
+    world.run_for(3_000)
+    began_ms, known = world.now_ms, len(world.asked)
+    assert not world.ensemble.operate(CreateNode(LEGACY.owner(GROUP, partition), STRANGER)).reason
+
+    def read() -> bool:
+        return any(client.startswith("consumer0") and path == owners for _, client, path in world.asked[known:])
+
+    world.run_until(read, what="consumer0 reads the list of owners")
+    return world.now_ms - began_ms
+
+
+@on_seeds(3)
+def test_a_member_reads_lists_of_owners_at_once_exactly_while_it_waits_for_partitions_of_its_share(seed: int) -> None:
+    scene = beside(seed, "consumer0")
+    claims, world = scene.rules.claims, scene.world
+    assert reads_owners_within_ms(scene, TopicPartition("t", 7)) >= PATIENCE_MS
+    assert claims[T0].session.process == "consumer0"
+    owner = LEGACY.owner(GROUP, T0)
+    world.ensemble.operate(DeleteNode(owner, ANY_VERSION), CreateNode(owner, STRANGER))
+    assert reads_owners_within_ms(scene, TopicPartition("t", 8)) < PATIENCE_MS
+    world.ensemble.operate(DeleteNode(owner, ANY_VERSION))
+    world.run_until(lambda: T0 in claims, what="it has all of its share again")
+    assert reads_owners_within_ms(scene, TopicPartition("t", 9)) >= PATIENCE_MS
 
 
 class OfOurs(Sink):
