@@ -9,9 +9,11 @@ from zkcoord.core.adoption import Adoption
 from zkcoord.core.command import Command, Option
 from zkcoord.core.decisions import DeleteClaims
 from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.mode import Mode
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import DEFAULT_RECORD
 from zkcoord.core.view import OffsetSeen, Owner
+from zkcoord.legacy.modes import GRACE_MS
 from zkcoord.serving.channels import Channels
 from zkcoord.serving.group_watch import GroupWatch
 from zkcoord.serving.owners import ClaimWatch
@@ -126,15 +128,15 @@ class Adopted:
         self._read(Node(RECORD, Kind.DATA, Stat(0, 1, 0), record))
         self.following.observed()
 
-    def registered(self, *names: str) -> None:
-        """These are its members now."""
+    def registered(self, *names: str, now_ms: int = 1_000, unreadable: bool = False) -> None:
+        """These are its members now; `unreadable`: the old one's registration."""
         plain = b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1416335000123"}'
         marked = plain[:-1] + b',"coordination":"zkcoord/1"}'
         self._read(Node(IDS, Kind.CHILDREN, Stat(0, 1, 0), children=names))
-        data = {OURS: marked, OLD: plain}
+        data = {OURS: marked, OLD: b"?" if unreadable else plain}
         self._read(*(Node(f"{IDS}/{name}", Kind.DATA, Stat(0, 2, 0), data[name]) for name in names))
         table = TopicTable(self.tracker, LEGACY, lambda path, problem: None, lambda path: False)
-        self.following.with_mode(table, 1_000)
+        self.mode = self.following.with_mode(table, now_ms).mode
 
     def _read(self, *nodes: Node) -> None:
         self.following.read([(address, node) for node in nodes if (address := LEGACY.parse(node.path)) is not None])
@@ -167,3 +169,13 @@ def test_a_group_that_is_followed_anew_is_read_at_once_though_it_had_old_members
     adopted.following.end()
     adopted.begin()
     assert adopted.asks_at_once()
+
+
+def test_a_group_is_read_patiently_also_while_it_is_observed_or_waits_for_a_registration() -> None:
+    adopted = Adopted()
+    adopted.registered(OURS, OLD, unreadable=True)
+    assert (adopted.mode.mode, adopted.mode.plan) == (Mode.MIXED, None)
+    assert not adopted.asks_at_once()
+    adopted.registered(OURS, OLD, unreadable=True, now_ms=1_000 + GRACE_MS)
+    assert adopted.mode.mode is Mode.OBSERVE
+    assert not adopted.asks_at_once()
