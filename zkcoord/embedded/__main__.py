@@ -1,5 +1,5 @@
-"""`python -m zkcoord.embedded` fetches the jars of Kafka and of Spark's connector if absent, checks them, and makes the
-archives of the servers' classes."""
+"""`python -m zkcoord.embedded` fetches the jars of Kafka and of Spark's connector if they are absent, checks them, and
+makes the archives of the servers' classes."""
 
 import argparse
 import sys
@@ -43,7 +43,7 @@ def bundles(old: bool) -> tuple[Bundle, ...]:
 
 
 def main() -> int:
-    """Fetch; the exit code is the error's."""
+    """Fetch; return the exit code: 0, or that of the error."""
     parser = argparse.ArgumentParser(prog="python -m zkcoord.embedded", description=EXPLAINED)
     parser.add_argument(
         "--old",

@@ -1,8 +1,9 @@
 """Fetches the jars that PyPI does not have (Kafka, Spark's Kafka connector, a Java compiler) once, and checks them at
 each use.
 
-`manifest.json` names every file and its SHA-256 sum; only named files come on a class path. A fetch goes to a folder of
-its own under a lock and is renamed when complete, so an interrupted one leaves nothing that looks finished.
+`manifest.json` names every file and its SHA-256 sum; only named files come on a class path. A fetch holds a lock and
+writes to a folder of its own. The folder is renamed when the fetch is complete, so an interrupted fetch leaves nothing
+that looks finished.
 """
 
 import contextlib
@@ -21,24 +22,24 @@ from zkcoord.embedded.java import cache_dir, pyspark_jars
 from zkcoord.errors import CorruptError, UnavailableError, UsageError
 
 MANIFEST = Path(__file__).with_name("manifest.json")
-KAFKA_VERSION = "3.9.1"  # the last line that knows ZooKeeper
+KAFKA_VERSION = "3.9.1"  # of the last release line that supports ZooKeeper
 KAFKA_4_VERSION = "4.1.0"
-# The old consumers that tests run for real, one of each way they behave. 0.8.2: the first with round robin, where each
-# member computes its own share alone; its broker knows one host and port. 0.11: the last with Scala's JSON parser, and
-# the last that deals round robin by the names `[topic,partition]`. 1.1: the last with old consumers at all; it reads
-# JSON by Jackson, and escapes regexes twice.
+# The versions of the old consumers that tests run: one for each kind of behaviour. 0.8.2: the first with round robin,
+# in which each member computes only its own share; its broker is set by one host and port. 0.11: the last with Scala's
+# JSON parser, and the last whose round robin hashes the names `[topic,partition]`. 1.1: the last with old consumers; it
+# reads JSON by Jackson, and escapes regexes twice.
 OLD_KAFKA_VERSIONS = ("0.8.2.2", "0.11.0.2", "1.1.1")
 DELTA_VERSION = "4.0.0"  # for Spark 4.0
 ICEBERG_VERSION = "1.10.0"  # the first for Spark 4.0
-HADOOP_VERSION = "3.4.1"  # of the client that PySpark 4.0 has
+HADOOP_VERSION = "3.4.1"  # the version of the client in PySpark 4.0
 COMPILER_VERSION = "3.36.0"  # Eclipse's, the first for Java 21: a Java runtime has no compiler of its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundle:
-    """Jars that are fetched together. `files`: name → SHA-256 in hex; None if the manifest does not know this version.
+    """Jars that are fetched together. `files`: name → SHA-256 in hex; None if the manifest does not have this version.
 
-    Then only `artifacts` can be checked: the files' names without version.
+    If `files` is None, only `artifacts` can be checked: the files' names without version.
     """
 
     name: str
@@ -68,8 +69,8 @@ def artifact(file_name: str) -> str:
 
 
 def load_bundle(name: str, version: str) -> Bundle:
-    """Return the bundle of that name and version. An unknown version gets the newest known one's, with other
-    coordinates."""
+    """Return the bundle of that name and version. For a version that the manifest does not have, return the bundle of
+    the newest version that it has, with the wanted version in its dependencies."""
     versions = json.loads(MANIFEST.read_text(encoding="utf-8"))[name]
     known = max(versions, key=lambda text: [int(part) for part in text.split(".")])
     entry = versions.get(version, versions[known])
@@ -118,7 +119,8 @@ def connector_jars() -> tuple[Path, ...]:
 
 
 def delta_jars() -> tuple[Path, ...]:
-    """Return the jars of Delta for Spark: a benchmark has its sink, a test its reader; fetched if absent (8 MB)."""
+    """Return the jars of Delta for Spark, for a benchmark that writes and a test that reads; fetched if absent (8
+    MB)."""
     return ensure(load_bundle("delta-spark", DELTA_VERSION), cache_dir())
 
 
@@ -133,15 +135,15 @@ def hadoop_jars() -> tuple[Path, ...]:
 
 
 def fetch_with_ivy(bundle: Bundle, work: Path, keep: Path, *, rewrites: bool = True) -> Path:
-    """Fetch with Ivy, the usual `Fetch`. `rewrites`: on a terminal its line of progress is one, written anew."""
+    """Fetch with Ivy, the usual `Fetch`. `rewrites`: on a terminal the line of progress is rewritten in its place."""
     what = (bundle.title, bundle.dependencies, bundle.excludes, bundle.bytes_total)
     return ivy.fetch(*what, work, keep, rewrites=rewrites)
 
 
 def ensure(bundle: Bundle, cache: Path, fetch: Fetch = fetch_with_ivy) -> tuple[Path, ...]:
-    """Return the bundle's jars, sorted by name, each with the sum that the manifest says; fetch them if any is absent.
+    """Return the bundle's jars, sorted by name; fetch them if any is absent. Each has its sum in the manifest.
 
-    CorruptError names the file with a wrong sum, UnavailableError says why nothing could be fetched.
+    CorruptError names the file with a wrong sum. UnavailableError says why nothing could be fetched.
     """
     folder = cache / "jars" / f"{bundle.name}-{bundle.version}"
     if not complete(bundle, folder):
@@ -159,7 +161,7 @@ def wanted(bundle: Bundle, folder: Path) -> tuple[Path, ...]:
 
 
 def complete(bundle: Bundle, folder: Path) -> bool:
-    """True if all of the bundle's files are in `folder`, whatever they hold."""
+    """True if all of the bundle's files are in `folder`; their content is not checked."""
     return sorted(artifact(path.name) for path in wanted(bundle, folder)) == sorted(bundle.artifacts)
 
 
@@ -180,7 +182,7 @@ def checked(bundle: Bundle, folder: Path, advice: str = "remove it to have it fe
 def _fetch_into(bundle: Bundle, folder: Path, fetch: Fetch) -> None:
     """Fetch beside `folder`, check, and move the bundle's files to their place."""
     work = folder.with_name(f".fetch-{folder.name}")
-    shutil.rmtree(work, ignore_errors=True)  # of a fetch that was interrupted
+    shutil.rmtree(work, ignore_errors=True)  # left by a fetch that was interrupted
     work.mkdir(parents=True)
     try:
         fetched = fetch(bundle, work, folder)
@@ -204,7 +206,7 @@ def _fetch_into(bundle: Bundle, folder: Path, fetch: Fetch) -> None:
 
 @contextlib.contextmanager
 def _only_one(bundle: Bundle, cache: Path) -> Iterator[None]:
-    """Hold the bundle's lock file. The system releases it with the process, however that ends."""
+    """Hold the bundle's lock file. The system releases the lock when the process ends, also after a crash."""
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / f"{bundle.name}-{bundle.version}.lock").open("w") as lock:
         try:

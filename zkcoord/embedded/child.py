@@ -1,6 +1,6 @@
-"""A child process that never outlives this one, however this one ends; `shim.py` says how. POSIX only.
+"""A child process that never outlives this one, not even after SIGKILL; `shim.py` says how. POSIX only.
 
-Only this module starts a server. Signals go through the shim, so none can reach a foreign process.
+Only this module starts a server. The shim sends all signals, so no signal can reach another process.
 """
 
 import contextlib
@@ -23,9 +23,9 @@ TAIL_BYTES = 4_096
 
 
 class Child:
-    """One program, started and ended any number of times; its output is appended to `log`.
+    """One program that can be started and ended any number of times; its output is appended to `log`.
 
-    One that `listens` reads its standard input, which `say` writes to; another one's is empty.
+    `listens`: the program reads its standard input, to which `say` writes. Otherwise the standard input is empty.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Child:
         self._control: socket.socket | None = None
         self._pid: int | None = None
         self._log_start = 0
-        self._lock = threading.RLock()  # orders come from any thread; one is answered before the next is sent
+        self._lock = threading.RLock()  # any thread may give an order; an order is answered before the next one is sent
 
     @property
     def running(self) -> bool:
@@ -57,7 +57,7 @@ class Child:
 
     @property
     def pid(self) -> int | None:
-        """The program's process id while it runs. To look at: use the methods to signal."""
+        """The program's process id while it runs. Only for observation: use the methods to send signals."""
         return self._pid if self.running else None
 
     @property
@@ -66,7 +66,8 @@ class Child:
         return None if self._shim is None else self._shim.poll()
 
     def start(self) -> None:
-        """Start the program; returns when it exists, not when it serves. UsageError if it runs already."""
+        """Start the program; returns when its process exists, which may not serve yet. UsageError if it runs
+        already."""
         if os.name != "posix":
             raise UsageError(f"{self.name} can be started on Linux and macOS only")
         with self._lock:
@@ -127,18 +128,18 @@ class Child:
             return log.read().decode(errors="replace").strip() or "(nothing)"
 
     def stop(self, deadline_ms: int | None = None) -> None:
-        """SIGTERM, and SIGKILL if it has not ended by the deadline (default: `grace_ms`)."""
+        """Send SIGTERM, and SIGKILL if the program has not ended by the deadline (default: `grace_ms`)."""
         with self._lock:
             self._tell(b"T")
             self._end(self._grace_ms if deadline_ms is None else deadline_ms)
 
     def kill(self) -> None:
-        """Send SIGKILL; returns when it is gone."""
+        """Send SIGKILL; returns when the program is gone."""
         with self._lock:
             self._end(0)
 
     def pause(self) -> None:
-        """Send SIGSTOP; returns when it stands still: connections stay open, nothing is answered."""
+        """Send SIGSTOP; returns when the program is suspended: its connections stay open, and it answers nothing."""
         self._must_tell(b"S")
 
     def resume(self) -> None:
@@ -192,7 +193,7 @@ class Child:
 
     def _forget(self) -> None:
         if self._shim is not None and self._shim.stdin is not None:
-            with contextlib.suppress(OSError):  # a line that the program did not read any more
+            with contextlib.suppress(OSError):  # the program ended before it had read a line
                 self._shim.stdin.close()
         if self._control is not None:
             self._control.close()

@@ -1,8 +1,8 @@
 """Makes the archives of the servers' classes (JEP 350).
 
-With one, a server needs half the processor time until it serves: ZooKeeper 0.5 s instead of 0.9 s, Kafka 3.9 1.0 s
-instead of 1.9 s. A server that starts looks for its archive (`Java.archive`). It makes none: that takes longer than a
-start.
+With an archive a server needs half the processor time until it serves: ZooKeeper 0.5 s instead of 0.9 s, Kafka 3.9 1.0
+s instead of 1.9 s. A server that starts looks for its archive (`Java.archive`). It does not make the archive: that
+takes longer than a start.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from zkcoord.embedded.kraft import EmbeddedKRaft
 from zkcoord.embedded.server import Server
 from zkcoord.embedded.zookeeper import EmbeddedZooKeeper
 
-WRITES_MS = 120_000  # an archive is written when its server ends: seconds, on a machine that has nothing else to do
+WRITES_MS = 120_000  # a server writes its archive when it ends; on an idle machine that takes some seconds
 
-MakeServer = Callable[[Sequence[str]], Server]  # options of Java → a server that does not run
+MakeServer = Callable[[Sequence[str]], Server]  # options of Java → a server that is not started yet
 
 
 def make_archives(versions: Iterable[str], pool: Executor) -> None:
-    """Make those of ZooKeeper and of Kafka's brokers in these versions that are absent, side by side in the pool."""
+    """Make the absent archives of ZooKeeper and of Kafka's brokers of these versions, in parallel in the pool."""
     absent = [version for version in versions if not _place(_kafka(version, "")).exists()]
     make_archive(_zookeeper)
     if not absent:
@@ -39,17 +39,17 @@ def make_archives(versions: Iterable[str], pool: Executor) -> None:
 
 
 def make_archive(server: MakeServer) -> None:
-    """Start this server and end it; Java writes the archive at its end. Nothing when there is one."""
+    """Start this server and end it; Java writes the archive at the end. Do nothing if there is an archive already."""
     place = _place(server)
     if not place.exists():
         keep_archive(place, partial(_serve, server))
 
 
 def keep_archive(place: Path, run: Callable[[Sequence[str]], object]) -> None:
-    """Make the archive of the classes of a program, which `run` runs to its end, with options of Java.
+    """Make the archive of a program's classes. `run` runs the program to its end with the given options of Java.
 
-    It is kept once the program has run with it: Java crashes over half an archive (of a full disk). A Java without an
-    archive of its own classes (a runtime of `jlink`) makes none, and nothing is kept.
+    The archive is kept only if the program has run with it, since Java crashes at an incomplete archive (the disk was
+    full). A Java without an archive of its own classes (a runtime of `jlink`) makes none, and nothing is kept.
     """
     place.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=place.parent) as work:
@@ -61,13 +61,13 @@ def keep_archive(place: Path, run: Callable[[Sequence[str]], object]) -> None:
 
 
 def _place(server: MakeServer) -> Path:
-    """Where the archive of this server's classes is kept."""
+    """Return the path of the archive of this server's classes."""
     with closing(server(())) as made:
         return find_java().archive(*made.program())
 
 
 def _serve(server: MakeServer, options: Sequence[str]) -> None:
-    """Let it serve for a moment."""
+    """Start the server with these options of Java, and stop it once it serves."""
     with closing(server(options)) as made:
         made.start().stop(WRITES_MS)
 

@@ -21,14 +21,14 @@ MEGABYTE = 1_000_000
 POLL_S = 0.2
 TERMINAL_EVERY_S = 0.5
 LOG_EVERY_S = 10.0
-CONNECT_TIMEOUT_MS = 20_000  # Java's own is endless, where a firewall drops packets
+CONNECT_TIMEOUT_MS = 20_000  # Java's default is endless: it would wait for ever where a firewall drops packets
 READ_TIMEOUT_MS = 60_000
 ERROR_LINES_MAX = 3
 
 
 class Progress:
-    """One line about a download: rewritten on a terminal that shows no other download, else a new one every ten
-    seconds."""
+    """Progress of a download. On a terminal that shows no other download one line is rewritten; otherwise a new line is
+    printed every ten seconds."""
 
     def __init__(self, title: str, bytes_total: int | None, out: TextIO, *, rewrites: bool = True) -> None:
         self._title = title
@@ -44,7 +44,7 @@ class Progress:
         if now_s < self._next_s:
             return
         self._next_s = now_s + (TERMINAL_EVERY_S if self._terminal else LOG_EVERY_S)
-        doing = "" if bytes_done else " (looking up what it needs)"  # half of the time, and no jar yet
+        doing = "" if bytes_done else " (looking up what it needs)"  # takes half of the time
         self._write(f"fetching {self._title}: {bytes_done // MEGABYTE} MB{self._total}{doing}", last=False)
 
     def end(self, bytes_done: int) -> None:
@@ -86,9 +86,11 @@ def fetch(
     *,
     rewrites: bool = True,
 ) -> Path:
-    """Fetch the jars of `dependencies` and of what they need; the folder with them, below the empty folder `work`.
+    """Fetch the jars of `dependencies` and their own dependencies. Return the folder with the jars, below the empty
+    folder `work`.
 
-    UnavailableError if Ivy cannot: it names what, what Ivy said, and `keep`, where the files could be put by hand.
+    UnavailableError if Ivy fails. The error names the bundle, Ivy's messages, and `keep`, the folder into which the
+    files can be put by hand.
     """
     module, out, cache = work / "ivy.xml", work / "out", work / "cache"
     module.write_text(module_file(title.replace(" ", "-"), dependencies, excludes), encoding="utf-8")
@@ -134,7 +136,8 @@ def _command(module: Path, out: Path, cache: Path) -> tuple[str, ...]:
 
 
 def _size(folder: Path) -> int:
-    """Sum the jars below `folder` in bytes, half-fetched ones too; files may come and go meanwhile."""
+    """Return the total size of the jars below `folder` in bytes, partly fetched jars included; files may come and go
+    meanwhile."""
     total = 0
     for path in folder.rglob("*.jar*"):
         try:

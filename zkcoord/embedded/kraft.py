@@ -1,7 +1,7 @@
-"""Kafka without ZooKeeper, of 4.1 or 3.9, from fetched jars, on the loopback only: a broker that is its own controller,
-or a controller and brokers in processes of their own, as the move from ZooKeeper to KRaft needs them.
+"""Kafka 4.1 or 3.9 without ZooKeeper, from fetched jars, on the loopback only. A broker is its own controller, or a
+controller and brokers run in processes of their own, as the move from ZooKeeper to KRaft needs them.
 
-A broker on its way takes one form after the other on the same folder and port:
+A broker that moves to KRaft takes these forms, one after the other, on the same folder and port:
 
     EmbeddedKafka(hosts, folder, port=p)                                       ZooKeeper mode
     EmbeddedKafka(hosts, folder, port=p, settings=controller.migrating())      ZooKeeper mode, its controller is KRaft's
@@ -21,7 +21,7 @@ from zkcoord.embedded.kafka_tools import run_tool
 from zkcoord.embedded.server import LOOPBACK, NO_SETTINGS, free_ports
 from zkcoord.errors import UnavailableError
 
-CONTROLLER_ID = 3000  # not one of a broker
+CONTROLLER_ID = 3000  # no broker has this id
 MIGRATE = "zookeeper.metadata.migration.enable"
 
 
@@ -31,7 +31,7 @@ def new_cluster_id() -> str:
 
 
 def voter(node_id: int, port: int) -> str:
-    """Return how `controller.quorum.voters` names a controller, beside others with commas."""
+    """Return the entry of one controller in `controller.quorum.voters`; commas separate the entries."""
     return f"{node_id}@{LOOPBACK}:{port}"
 
 
@@ -55,7 +55,7 @@ class KRaftNode(KafkaNode):
         self.voters = voters
 
     def launch(self) -> None:
-        """Start the process without waiting for it to serve. The very first time its folder is formatted."""
+        """Start the process without waiting for it to serve. The first start formats its folder."""
         if not (self.data_dir / "data" / "meta.properties").exists():
             self.data_dir.mkdir(parents=True, exist_ok=True)
             self._format()
@@ -72,7 +72,7 @@ class KRaftNode(KafkaNode):
             )
 
     def _quorum(self) -> dict[str, str]:
-        """Return what every node of the cluster says of its controllers."""
+        """Return the settings about controllers that every node of the cluster has."""
         return {
             "controller.quorum.voters": self.voters,
             "controller.listener.names": "CONTROLLER",
@@ -81,10 +81,10 @@ class KRaftNode(KafkaNode):
 
 
 class EmbeddedController(KRaftNode):
-    """One KRaft controller in a process of its own. `migrate_from`: it takes over the cluster of this ZooKeeper.
+    """One KRaft controller in a process of its own. `migrate_from`: the controller takes over this ZooKeeper's cluster.
 
-    A cluster that moves keeps its id, which stands in its ZooKeeper in `/cluster/id`. `voters`: all controllers of the
-    cluster, this one among them, with commas (`voter`); by default it is the only one.
+    A cluster that moves keeps its id: the one in `/cluster/id` of its ZooKeeper. `voters`: the entries (`voter`) of all
+    controllers of the cluster with commas between them, this controller's too; by default it is the only one.
     """
 
     name = "Kafka-controller"
@@ -113,11 +113,11 @@ class EmbeddedController(KRaftNode):
         self._zookeeper = {} if migrate_from is None else {"zookeeper.connect": migrate_from, MIGRATE: "true"}
 
     def ready(self) -> bool:
-        """True if it takes requests, which it does once it has read its log."""
+        """True if it answers requests. It does so once it has read its log."""
         return answers(self.port)
 
     def migrating(self) -> dict[str, str]:
-        """Return the settings of a broker in ZooKeeper mode that this controller shall lead."""
+        """Return the settings that a broker in ZooKeeper mode needs to be led by this controller."""
         return {**self._quorum(), MIGRATE: "true", "inter.broker.protocol.version": "3.9"}
 
     def _configuration(self) -> dict[str, str]:
@@ -134,9 +134,10 @@ class EmbeddedController(KRaftNode):
 
 
 class EmbeddedKRaft(KRaftNode, KafkaBroker):
-    """One Kafka broker as a child process, without ZooKeeper. Without a `controller` it is its own.
+    """One Kafka broker as a child process, without ZooKeeper. If no `controller` is given, it is its own controller.
 
-    `settings` are further lines of server.properties and win. The jars are fetched at the first start (`artifacts`).
+    `settings` are further lines of server.properties, and override others. The first start fetches the jars
+    (`artifacts`).
     """
 
     def __init__(
@@ -151,7 +152,7 @@ class EmbeddedKRaft(KRaftNode, KafkaBroker):
         settings: Mapping[str, str] = NO_SETTINGS,
         jvm_options: Sequence[str] = (),
     ) -> None:
-        self._controller_port = 0  # it is none
+        self._controller_port = 0  # this broker is no controller
         if controller is None:
             port, self._controller_port = _two_ports(port)
         super().__init__(

@@ -1,4 +1,4 @@
-"""Kafka's old high-level consumer (0.8.2 to 1.1) as a program that says what it does: java/OldConsumer.java."""
+"""Kafka's old high-level consumer (0.8.2 to 1.1) as a program that prints what it does: java/OldConsumer.java."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ old_jars = cache(kafka_jars)
 def old_consumer_command(
     version: str, words: Mapping[str, str], *, heap: str = "128m", options: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """Return the command line of one consumer. `words` are the program's own, and properties of the consumer.
+    """Return the command line of one consumer. `words` are arguments of the program, and properties of the consumer.
 
     UnavailableError when the jars of that version cannot be fetched.
     """
@@ -28,5 +28,5 @@ def old_consumer_command(
 
 
 def old_consumer_archive(version: str) -> Path:
-    """Return where an archive of the classes of that version's consumers is looked for; it may be absent."""
+    """Return the path of the class archive for consumers of that version; the file may be absent."""
     return find_java().archive(*java_program(SOURCE, old_jars(version)))

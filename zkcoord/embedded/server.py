@@ -15,14 +15,16 @@ from zkcoord.errors import UnavailableError, UsageError
 
 LOOPBACK = "127.0.0.1"
 NO_SETTINGS: Mapping[str, str] = {}
-PORT_MIN = 20_000  # below the range that systems take outgoing ports from (Linux: from 32768): a client that retries
-PORT_MAX = 32_000  # while the server is down may otherwise be given this very port, and connect to itself
+# Below the systems' range of outgoing ports (Linux: from 32768). Otherwise a client that retries while the server is
+# down may be given the server's port as its own, and connect to itself.
+PORT_MIN = 20_000
+PORT_MAX = 32_000
 PORT_TRIES = 200
-PORT_RELEASE_MS = 3_000  # what a killed server's threads may need to let go of it; milliseconds as a rule
+PORT_RELEASE_MS = 3_000  # the longest time that a killed server may hold its port; usually it takes milliseconds
 
 
 def port_is_free(port: int) -> bool:
-    """True if a server could listen on the loopback's `port` now (connections that linger do not count)."""
+    """True if a server could listen on the loopback's `port` now (connections in TIME_WAIT do not count)."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -49,7 +51,7 @@ def free_ports(count: int) -> tuple[int, ...]:
 class Server(ABC):
     """Base of the embedded servers: start, stop, kill, pause, resume, any number of times on the same data and port.
 
-    A context manager: entering starts, leaving stops and removes the data directory if it was made here.
+    A context manager: entering starts the server; leaving stops it, and removes the data directory if it was made here.
     """
 
     name = "server"
@@ -67,7 +69,7 @@ class Server(ABC):
 
     @abstractmethod
     def _configuration(self) -> dict[str, str]:
-        """Return the lines of its configuration; `settings` win over them."""
+        """Return the lines of its configuration; `settings` override them."""
 
     def configuration(self) -> str:
         """Return the text of its configuration."""
@@ -83,11 +85,11 @@ class Server(ABC):
 
     @abstractmethod
     def ready(self) -> bool:
-        """True if the server answers now; asks it, and never waits longer than a second or two."""
+        """True if the server answers now. Sends it a request, and waits two seconds at most."""
 
     @property
     def log(self) -> Path:
-        """The file with everything the server has printed, over all its starts."""
+        """The file with the output of all runs of the server."""
         return self.data_dir / "server.log"
 
     @property
@@ -104,7 +106,7 @@ class Server(ABC):
         """Start the process without waiting for it to serve."""
         if self.running:
             raise UsageError(f"{self.name} runs already on port {self.port}")
-        self.kill()  # gives back what a run that ended by itself has left
+        self.kill()  # frees what is left of a run that ended by itself
         end = time.monotonic() + PORT_RELEASE_MS / 1000
         while not port_is_free(self.port):
             time.sleep(POLL_MS / 1000)
@@ -121,7 +123,8 @@ class Server(ABC):
         self._child.await_ready(self.ready, self.start_deadline_ms)
 
     def start(self) -> Self:
-        """Start it and return when it serves. Else it is ended, and UnavailableError has the end of its log."""
+        """Start it and return when it serves. If it does not, it is ended, and UnavailableError has the end of its
+        log."""
         self.launch()
         try:
             self.await_ready()
@@ -136,12 +139,12 @@ class Server(ABC):
             self._child.stop(deadline_ms)
 
     def kill(self) -> None:
-        """Send SIGKILL, as a crash; data and port are kept for the next start."""
+        """Send SIGKILL, as in a crash; data and port are kept for the next start."""
         if self._child is not None:
             self._child.kill()
 
     def pause(self) -> None:
-        """Send SIGSTOP: it keeps its connections and answers nothing, like a machine that hangs."""
+        """Send SIGSTOP: the server keeps its connections and answers nothing, like a machine that hangs."""
         self._running_child().pause()
 
     def resume(self) -> None:
@@ -154,7 +157,7 @@ class Server(ABC):
         return self._child
 
     def close(self) -> None:
-        """Stop it and remove its data directory if it was made here; it cannot be started again then."""
+        """Stop it and remove its data directory if it was made here. It cannot be started again after that."""
         self.stop()
         if self._temporary:
             shutil.rmtree(self.data_dir, ignore_errors=True)

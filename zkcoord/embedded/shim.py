@@ -1,16 +1,18 @@
 """Runs one server and ends it when its owner is gone. Started by file name; imports the standard library only.
 
-A death signal of the kernel (PR_SET_PDEATHSIG) alone would not do: it fires when the *thread* that forked ends, which
-in a program with threads is long before the program ends. So this process stands between owner and server:
+The kernel's death signal (PR_SET_PDEATHSIG) alone is not enough. The kernel sends it when the *thread* that forked
+ends, and in a program with threads that may be long before the program ends. So this process runs between owner and
+server:
 
     owner ──control socket──► shim (one thread) ──fork──► server
 
-- The owner ends in any way, SIGKILL included: its end of the socket closes, the shim reads the end of file.
-- A forked copy of the owner keeps that end open: the shim also compares its parent's id twice a second.
-- The shim itself is killed: the server carries a death signal, whose thread is the shim's only one.
+- If the owner ends in any way, SIGKILL included, its end of the socket closes, and the shim reads the end of file.
+- If a forked copy of the owner keeps that end open, the shim still notices: it checks its parent's id twice a second.
+- If the shim itself is killed, the kernel sends the server its death signal: the shim has only one thread.
 
-The owner's orders are single letters (SIGNALS), answered with the same letter when carried out. So signals are sent by
-the server's parent, which has not reaped it: its id cannot have become somebody else's.
+The owner's orders are single letters (SIGNALS). The shim answers with the same letter when an order is carried out. So
+the server's parent sends all signals. It has not reaped the server, so the server's id cannot belong to another
+process.
 """
 
 import contextlib
@@ -44,12 +46,13 @@ def die_with_this_process() -> Callable[[], None] | None:
 
 
 def obey(order: bytes, server: "subprocess.Popen[bytes]") -> None:
-    """Send the signal that `order` names. Wait until a stop stands still; a termination ends that wait."""
+    """Send the signal that `order` names. After a stop, wait until the server is suspended. After a termination, send
+    SIGCONT, so that a suspended server handles it."""
     server.send_signal(SIGNALS[order])
     if order == b"S" and hasattr(os, "waitid"):
         os.waitid(os.P_PID, server.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
     if order == b"T":
-        server.send_signal(signal.SIGCONT)  # a stopped process does not see its termination
+        server.send_signal(signal.SIGCONT)  # a suspended process does not handle SIGTERM
 
 
 def serve(control: socket.socket, wakeup: socket.socket, owner_pid: int, server: "subprocess.Popen[bytes]") -> None:
@@ -73,8 +76,9 @@ def serve(control: socket.socket, wakeup: socket.socket, owner_pid: int, server:
 def finish(server: "subprocess.Popen[bytes]", grace_ms: int) -> int:
     """End the server: SIGTERM, `grace_ms` later SIGKILL; return its exit code, 128 + n for signal n.
 
-    Then send SIGTERM to what it has started and left (a Spark's Java): all that is in the group of this process, whose
-    own handler does nothing. The group is this process's own if its owner started it so (`start_new_session`).
+    Then send SIGTERM to the processes that the server has started and left behind (a Spark's Java): to the whole
+    process group of this process, whose own handler ignores it. This is done only if the group was made for this
+    process (`start_new_session`).
     """
     if server.poll() is None:
         obey(b"T", server)

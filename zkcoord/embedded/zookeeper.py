@@ -29,10 +29,10 @@ def four_letters(port: int, word: str) -> str:
 
 
 class EmbeddedZooKeeper(Server):
-    """One ZooKeeper server (PySpark's jars hold it) as a child process; `hosts` is what a client connects to.
+    """One ZooKeeper server (PySpark's jars hold it) as a child process; a client connects to `hosts`.
 
     `settings` are further lines of zoo.cfg, `jvm_options` further options of Java (`-Djute.maxbuffer=…`).
-    `fsync=False` is faster and still survives the death of the process, not that of the machine.
+    `fsync=False` is faster. The data then survives a crash of the process, but not a crash of the machine.
     """
 
     name = "ZooKeeper"
@@ -56,7 +56,7 @@ class EmbeddedZooKeeper(Server):
         return f"{LOOPBACK}:{self.port}"
 
     def ready(self) -> bool:
-        """True if it serves clients. Its port opens earlier, and early clients may hang: so only the answer counts."""
+        """True if it serves clients: it answers a request. An open port is not enough, since early clients may hang."""
         with contextlib.suppress(UnavailableError):
             return four_letters(self.port, "srvr").startswith("Zookeeper version")
         return False
@@ -70,7 +70,7 @@ class EmbeddedZooKeeper(Server):
         return counters
 
     def _configuration(self) -> dict[str, str]:
-        """Return its zoo.cfg. A greatest session timeout of None is the server's own, 20 ticks."""
+        """Return its zoo.cfg. If the maximal session timeout is None, the server's default applies: 20 ticks."""
         lines = {
             "dataDir": str(self.data_dir / "data"),
             "clientPortAddress": LOOPBACK,
@@ -80,7 +80,7 @@ class EmbeddedZooKeeper(Server):
             "maxClientCnxns": "0",  # no limit: all clients of a test come from one address
             "admin.enableServer": "false",  # it would listen on every address
             "4lw.commands.whitelist": "srvr,mntr,ruok",
-            "preAllocSize": "256",  # KiB a log file grows by; the default of 64 MiB fills a test machine's disk
+            "preAllocSize": "256",  # KiB by which a log file grows; the default of 64 MiB fills a test machine's disk
         }
         if self._max_session_timeout_ms is not None:
             lines["maxSessionTimeout"] = str(self._max_session_timeout_ms)
