@@ -29,7 +29,7 @@ GROUP = "g"
 
 
 class ProductActor:
-    """A loop with its role; what a driver thread is outside."""
+    """A loop with its role. Outside of the simulated world this is a driver thread."""
 
     def __init__(self, loop: Loop, role: Any) -> None:
         self.loop, self.role = loop, role
@@ -45,8 +45,8 @@ def coordinator(
     kafka: Callbacks | None = None,
     **settings: Any,
 ) -> ProductActor:
-    """A coordinator's process; with `pages` it keeps a journal there; `description`: what its candidate's node says;
-    `kafka`: answers its questions about topics."""
+    """A coordinator's process. With `pages` it keeps a journal there. `description` is the data of its candidate's
+    node. `kafka` answers its questions about topics."""
     layout = layout or process.world.layout
     given = {
         "wanted_id": None,
@@ -69,7 +69,7 @@ def coordinator(
 
 
 class ConsumerFactory:
-    """Makes consumers of one group; every incarnation has ids of its own."""
+    """Makes consumers of one group; each incarnation of a process has consumer ids of its own."""
 
     def __init__(
         self,
@@ -83,35 +83,37 @@ class ConsumerFactory:
         pattern: str = "static",
     ) -> None:
         self._logs, self._topics, self._group = logs, dict(topics), group
-        self.reset = reset  # policy of who starts from now on
+        self.reset = reset  # reset policy of consumers that start from now on
         self._rebalance_timeout_ms, self._assignors = rebalance_timeout_ms, tuple(assignors)
         self._pattern = pattern
-        self.wall_offset_ms = 0  # of the machine's wall clock; nothing may depend on it
+        self.wall_offset_ms = 0  # offset of the machine's wall clock; nothing may depend on it
         self._fields: dict[str, Any] = {"offers": frozenset({"ping"})}
         self._application: type[Application] = Application
         self._log: Callable[[SimProcess], Callbacks] | None = None
         self._in_kafka: dict[str, int] = {}
 
     def registers(self, **fields: Any) -> None:
-        """Who starts from now on registers with these fields, too."""
+        """Consumers that start from now on register with these fields, too."""
         self._fields |= fields
 
     def run(self, application: type[Application]) -> None:
-        """Who starts from now on has such an application."""
+        """Consumers that start from now on have such an application."""
         self._application = application
 
     def announce(self, application: type[Application]) -> None:
-        """Who starts from now on takes announced ranges, and has such an application."""
+        """Consumers that start from now on take announced ranges, and have such an application."""
         self.run(application)
         self.registers(offers=self._fields["offers"] | {"replay"})
 
     def commit_to(self, log: Callable[[SimProcess], Callbacks], checkpoint_ms: int, patience_ms: int) -> None:
-        """Who starts from now on can keep offsets in Kafka: its connection, as `MemberSettings` has the times."""
+        """Consumers that start from now on can keep offsets in Kafka: `log` makes their connection, the times are those
+        of `MemberSettings`."""
         self._log, self._in_kafka = log, {"checkpoint_ms": checkpoint_ms, "log_patience_ms": patience_ms}
         self.registers(offers=self._fields["offers"] | {OFFSET_STORE}, offsets=STORES)
 
     def are_static(self, hold_ms: int) -> None:
-        """Who starts from now on is a static member, by its process's name unless an instance was named."""
+        """Consumers that start from now on are static members; the instance is the process's name unless another one
+        was named."""
         self._fields = {"instance": None, **self._fields, "hold_ms": hold_ms}
 
     def __call__(self, process: SimProcess) -> ProductActor:
@@ -150,7 +152,7 @@ class ConsumerFactory:
         )
 
         def events(name: str, fields: Mapping[str, Any]) -> None:
-            if name != "lease_extended":  # so many that they would drive out what matters
+            if name != "lease_extended":  # there are so many that they would drive the important lines out of the trace
                 world.trace(process.client, name, fields)
 
         log = self._log(process) if self._log is not None else None

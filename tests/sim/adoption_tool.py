@@ -1,4 +1,4 @@
-"""`zkcoord group adopt` and `group release` in the simulated world, and what holds of a group that is not adopted."""
+"""`zkcoord group adopt` and `group release` in the simulated world, and the rules for a group that is not adopted."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ TURN_MS = 300
 
 
 class NotAdopted:
-    """No program of ours writes anything of a group from the moment at which its release is through until it is adopted
-    again. Attach it behind the scene's rules.
+    """Once a group's release is complete, no program of ours writes anything of the group until it is adopted again.
+    Attach this checker after the scene's rules.
 
-    A release is through when the record has no adoption and nobody of ours is a member or an owner: one that registered
-    just before has the release put the adoption back.
+    A release is complete when the record has no adoption and none of our members is registered or owns a partition. If
+    a member registers just before that, the release puts the adoption back.
     """
 
     def __init__(self, scene: OldScene) -> None:
         self._scene, self._world = scene, scene.world
         self._adopted = _adopts(scene.world.ensemble.data(RECORD))
         self._closed = self._is_closed()
-        self.closed = 0  # how often a group came to that
-        self.reopened = 0  # how often it was adopted again
+        self.closed = 0  # how often the release of the group was complete
+        self.reopened = 0  # how often the group was adopted again
         scene.world.ensemble.on_applied.append(self._applied)
 
     def _applied(self, txn: Txn) -> None:
@@ -65,14 +65,14 @@ def _adopts(data: bytes | None) -> bool:
 
 
 def adopt(tree: ToolTree, adoption: Adoption) -> Result:
-    """Run the command once. ToolDiedError where its tree says so."""
+    """Run the command once. Raises ToolDiedError at the write that `tree` names."""
     (found,) = inventories(tree, [GROUP], None)
     return adopt_group(tree, LEGACY, GROUP, adoption, found, force=False)
 
 
 def release_while(scene: OldScene, tree: ToolTree, waits: Callable[[Sequence[str]], None]) -> int:
-    """Run the command until it has ended, and return how many nodes went. While some of ours are there `waits` is told,
-    and time goes by."""
+    """Run the command until it has ended, and return how many nodes were deleted. While members of ours are still
+    there, `waits` is called with them, and time passes."""
 
     def told(there: Sequence[str]) -> None:
         waits(there)
@@ -82,7 +82,7 @@ def release_while(scene: OldScene, tree: ToolTree, waits: Callable[[Sequence[str
 
 
 def again_if_it_dies(scene: OldScene, run: Callable[[ToolTree], object], dies_at: int | None, behind: bool) -> bool:
-    """Run a tool that dies before or behind its `dies_at`-th write, and then once more; True if it died."""
+    """Run a tool that dies before or after its `dies_at`-th write, and then run it once more; True if it died."""
     tree = ToolTree(scene.world.ensemble, dies_at, behind=behind)
     try:
         run(tree)
@@ -94,11 +94,11 @@ def again_if_it_dies(scene: OldScene, run: Callable[[ToolTree], object], dies_at
 
 
 class _NotYetError(Exception):
-    """Some of ours are there still."""
+    """Some members of ours are still there."""
 
 
 class ReleasedForAWhile:
-    """In the background: somebody asks all of ours to leave and releases the group, and adopts it again later."""
+    """In the background, a tool asks all members of ours to leave, releases the group, and adopts it again later."""
 
     def __init__(self, scene: OldScene, from_ms: int, until_ms: int, adopts_again: Callable[[], None]) -> None:
         self._scene, self._world, self._until_ms, self._adopts_again = scene, scene.world, until_ms, adopts_again
@@ -125,7 +125,7 @@ class ReleasedForAWhile:
 
 
 def left_of_ours(scene: OldScene) -> list[str]:
-    """The nodes of the group that only zkcoord makes, and that stand."""
+    """The nodes of the group that only zkcoord creates and that still exist."""
     ensemble = scene.world.ensemble
     names = [path for path in (RECORD, CHANNELS) if ensemble.stat(path) is not None]
     return [*names, *(name for name, session in scene.rules.registered.items() if not is_old(session.process))]

@@ -32,14 +32,14 @@ at least before a world counts as quiet: that takes a session timeout, 4 s at le
 
 
 class Logs:
-    """The partitions' logs: each begins at 0 and grows with virtual time until the world is calm."""
+    """The partitions' logs: each begins at offset 0 and grows with virtual time until the world is calm."""
 
     def __init__(self, world: World, ms_per_record: int = MS_PER_RECORD) -> None:
         self._world, self._ms_per_record = world, ms_per_record
         self._born_ms: dict[str, int] = {}  # topics that were created again
-        self.away_rate = 0.1  # of the questions to their brokers in a storm: nobody answers
-        self.births: Counter[str] = Counter()  # how often they were
-        self._first: dict[TopicPartition, int] = {}  # how many records each had at time 0
+        self.away_rate = 0.1  # rate of questions to the brokers that nobody answers, in a storm
+        self.births: Counter[str] = Counter()  # how many questions were not answered
+        self._first: dict[TopicPartition, int] = {}  # how many records each log had at time 0
 
     def empty(self, topic: str) -> None:
         """The topic was created again: its logs begin anew."""
@@ -76,18 +76,18 @@ class Application:
         self._committed: dict[TopicPartition, int] = {}
         self._committing: dict[TopicPartition, int] = {}
         self.positions: dict[TopicPartition, int] = {}
-        self.replays: dict[TopicPartition, tuple[int, int]] = {}  # to be processed exactly so, while they begin there
-        self._told: dict[TopicPartition, tuple[int, int]] = {}  # such ranges, for the start that comes next
-        self.starts: dict[TopicPartition, int] = {}  # the number of the start that named each last
+        self.replays: dict[TopicPartition, tuple[int, int]] = {}  # to be processed as they are, from their starts
+        self._told: dict[TopicPartition, tuple[int, int]] = {}  # such ranges, for the next start
+        self.starts: dict[TopicPartition, int] = {}  # partition -> the number of the last start that named it
         self.allowed: Callable[[TopicPartition], bool] = lambda partition: False
         self.commit: Callable[[dict[TopicPartition, int]], Future[Any]] = self._request_commit
-        self.reading: Callable[[FirstRecords], None] = lambda first: None  # told of first records
-        self._begun: dict[TopicPartition, int] = {}  # the start since which a record of each was read
-        self.unknown: set[TopicPartition] = set()  # what its Kafka does not know
+        self.reading: Callable[[FirstRecords], None] = lambda first: None  # called with first records
+        self._begun: dict[TopicPartition, int] = {}  # partition -> the last start of which a record was read
+        self.unknown: set[TopicPartition] = set()  # partitions that its Kafka does not know
         self.commits = True  # whether it commits while it reads
         self.hung = False
-        self._reads_on = False  # while it hangs
-        self._answering = False  # an answer is on its way
+        self._reads_on = False  # it goes on reading while it hangs
+        self._answering = False  # an answer is scheduled
         process.group = group
         process.application = self
         self._look_later()
@@ -108,12 +108,12 @@ class Application:
         self._process.after(delay_ms, self._answer)
 
     def hang(self, *, reads_on: bool = False) -> None:
-        """From now on it answers no callback and reads nothing (or `reads_on`), while its consumer's loop lives."""
+        """From now on it answers no callback and reads nothing (unless `reads_on`), while its consumer's loop lives."""
         self._world.trace(self._process.client, "hangs", "and reads on" if reads_on else "")
         self.hung, self._reads_on = True, reads_on
 
     def go_on(self) -> None:
-        """It works again: what was asked meanwhile comes first, in its order."""
+        """It works again: it first answers the calls that came while it hung, in their order."""
         self.hung = False
         if self._calls and not self._answering:
             self._next_call()
@@ -131,7 +131,7 @@ class Application:
         if name == "start":
             self.starts |= dict.fromkeys(argument, argument.number)
             self.replays = {p: r for p, r in self.replays.items() if p not in argument} | self._told
-            self._told = {}  # they count for this start only, whatever becomes of it
+            self._told = {}  # they count for this start only, whether it succeeds or not
         done = CallDone(token, error=RuntimeError("the application cannot start"))
         if not self._raises(name):
             try:
@@ -222,7 +222,8 @@ class Application:
         self._note("read", partition, start, end)
 
     def _commit_positions(self) -> None:
-        """Commit what moved, one commit at a time; one that failed is made again with what holds then."""
+        """Commit the positions that moved, one commit at a time. After a failed commit the present positions are
+        committed."""
         if self._commit is not None:
             if not self._commit.done():
                 return
@@ -240,7 +241,7 @@ class Application:
         return future
 
     def wanted(self, offsets: dict[TopicPartition, int]) -> CommitRequest:
-        """A commit that is decided on now."""
+        """A commit request that is decided now."""
         return CommitRequest(offsets, {p: self.starts.get(p, 0) for p in offsets})
 
 

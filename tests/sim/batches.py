@@ -1,6 +1,8 @@
-"""An application that announces a batch, processes its ranges, commits; and what a sink keyed by ranges then holds.
+"""An application that announces a batch, processes its ranges and commits them; and the checker of a sink keyed by
+ranges.
 
-It forgets what it announced when it is stopped or loses a partition: what is to be done again it is told.
+When it is stopped or loses a partition, it forgets the ranges that it announced. The next start tells it which ranges
+must be processed again.
 """
 
 from __future__ import annotations
@@ -27,9 +29,9 @@ class BatchApplication(Application):
     def __init__(self, *args: Any, **fields: Any) -> None:
         super().__init__(*args, **fields)
         self._batch: dict[TopicPartition, tuple[int, int]] = {}
-        self._begun: dict[TopicPartition, int] = {}  # how often each had been started when the batch was planned
+        self._begun: dict[TopicPartition, int] = {}  # partition -> the number of its start when the batch was planned
         self._processed: set[TopicPartition] = set()
-        self._future: Future[Any] | None = None  # of the write under way
+        self._future: Future[Any] | None = None  # result of the write in progress
         self._act: Callable[[], None] = self._plan
 
     def _start(self, positions: dict[TopicPartition, int]) -> None:
@@ -39,7 +41,7 @@ class BatchApplication(Application):
                 self.replays.pop(partition, None)
 
     def _answer(self) -> None:
-        """Of a stop, what the running batch does not read is given up before the rest."""
+        """In a stop, the partitions that the running batch does not read are released before the others."""
         token, name, argument = self._calls[0]
         if name == "stop" and self._act != self._plan:
             free = tuple(p for p in argument if not self._reads(p))
@@ -57,7 +59,7 @@ class BatchApplication(Application):
         for partition in partitions:
             if finish and self._act == self._work and partition in self._processed and self._reads(partition):
                 final[partition] = self._batch[partition][1]
-            self._note("stop", partition, final.get(partition, -1))  # else what is committed stays so
+            self._note("stop", partition, final.get(partition, -1))  # -1: the committed offset stays
             self._forget(partition)
         return final
 
@@ -144,20 +146,20 @@ Key = tuple[str, TopicPartition, Any]
 
 
 class Sink:
-    """What a sink keyed by (topic, partition, start, end) holds: no two ranges of one incarnation may overlap."""
+    """The contents of a sink keyed by (topic, partition, start, end): no two ranges of one incarnation may overlap."""
 
     def __init__(self, world: World, incarnation: Callable[[str, str], int]) -> None:
-        """`incarnation`: the number of a group's topic, by its mark."""
+        """`incarnation`: returns the number of a group's topic, read from its mark."""
         self._world, self._incarnation = world, incarnation
         self._starts: dict[Key, list[int]] = {}  # sorted
         self._ends: dict[tuple[Key, int], int] = {}
         self._back_to: dict[tuple[str, TopicPartition], int] = {}
-        self.again = 0  # ranges that were written more than once
+        self.again = 0  # how many ranges were written again
         world.on_journal.append(self._take)
 
     def taken_back(self, group: str, partition: TopicPartition, offset: int) -> None:
-        """Somebody took the place of a commit, as an owner of before may in Kafka: reading may begin there again, once,
-        and ranges from there on are cut anew then."""
+        """A commit of a former owner replaced a newer one, as may happen in Kafka. Reading may begin there again, once,
+        and the ranges from there on may be cut anew."""
         self._back_to[group, partition] = offset
 
     def _take(self, entry: Entry) -> None:
@@ -166,7 +168,7 @@ class Sink:
                 self._world.fail(complaint)
 
     def write(self, entry: Entry, incarnation: Any = None) -> Iterator[str]:
-        """Take a range in; a complaint when it overlaps another one and is not the same."""
+        """Add a range to the sink; yields a complaint when the range overlaps another one and is not equal to it."""
         known = self._incarnation(entry.group, entry.partition.topic) if incarnation is None else incarnation
         key = entry.group, entry.partition, known
         starts = self._starts.setdefault(key, [])
@@ -189,7 +191,7 @@ class Sink:
         self._ends[key, entry.start] = entry.end
 
     def complete(self) -> list[str]:
-        """Complaints about partitions of which something is missing: what it holds has gaps."""
+        """Complaints about partitions whose ranges have gaps between them."""
         found = []
         for key, starts in sorted(self._starts.items()):
             group, partition, _ = key
@@ -200,6 +202,6 @@ class Sink:
 
     @property
     def incarnations(self) -> int:
-        """The most incarnations of one partition of which it holds something."""
+        """The highest number of incarnations of one partition that have ranges in the sink."""
         seen = Counter(key[:2] for key in self._starts)
         return max(seen.values(), default=0)

@@ -1,4 +1,4 @@
-"""Scenes of a group in the layout legacy in which members of ours, coordinators and old members work side by side."""
+"""Scenes of a group in the layout legacy with members of ours, coordinators and old members."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ class BesideScene(OldScene):
             self.world.spawn(name, self.consumers)
 
     def start_old(self, name: str, **settings: Any) -> OldMember:
-        """An old member starts that subscribes as the others do."""
+        """An old member starts; it has the same subscription as the others."""
         return self.start(name, **{"topics": dict.fromkeys(self.topics, 1), **settings})
 
     def mode(self) -> Mode | None:
-        """The mode that the coordinator has noted last."""
+        """The mode that the coordinator wrote last."""
         data = self.world.ensemble.data(LEGACY.state(GROUP))
         return None if data is None else decode_state(data).mode
 
@@ -80,12 +80,12 @@ class BesideScene(OldScene):
         self.world.run_until(self.settled, what=what)
 
     def leave_if_there(self, name: str) -> None:
-        """A member, old or ours, is asked to leave, if it was ever started."""
+        """A member, old or ours, is asked to leave if it was ever started."""
         if name in self.world.processes:
             self.ask_to_leave(name)
 
     def bring_coordinator(self) -> None:
-        """A coordinator starts if none is there: without one a group can be mixed, not coordinated."""
+        """A coordinator starts if none runs. (Without a coordinator a group can be mixed, but not coordinated.)"""
         if not any(p.running for name, p in self.world.processes.items() if name.startswith("coordinator")):
             self.world.spawn("coordinator9", partial(coordinator, layout=LEGACY))
 

@@ -1,8 +1,9 @@
-"""Threads of a simulated program that blocks: generators that yield what they wait for, one small step at a time.
+"""Threads of a simulated program that blocks. They are generators that yield what they wait for, one small step at a
+time.
 
-A thread yields `Call` (a request to ZooKeeper: it goes on with the answer), `Sleep` (it goes on after so much time of
-its process's clock) or `Until` (it goes on when a condition holds). Deterministic: threads go on in the order of their
-making. An error that a thread does not catch ends that thread alone, as in Java.
+A thread yields `Call` (a request to ZooKeeper; the thread continues with the answer), `Sleep` (it continues after that
+much time on its process's clock) or `Until` (it continues when a condition holds). All this is deterministic: threads
+run in the order in which they were created. An error that a thread does not catch ends only that thread, as in Java.
 """
 
 from __future__ import annotations
@@ -12,19 +13,19 @@ from typing import Any, NamedTuple
 
 
 class Call(NamedTuple):
-    """A request: `send` is given the token under which the answer will come."""
+    """A request: `send` is called with the token that the answer will have."""
 
     send: Callable[[int], None]
 
 
 class Sleep(NamedTuple):
-    """So much time of the process's clock."""
+    """A pause, in ms of the process's clock."""
 
     duration_ms: int
 
 
 class Until(NamedTuple):
-    """A condition; asked whenever the process takes a step."""
+    """A condition; it is evaluated whenever the process takes a step."""
 
     holds: Callable[[], bool]
 
@@ -35,19 +36,19 @@ Blocking = Generator[Wait, Any, Any]
 
 
 class Thread:
-    """One of them, and what it waits for: a token, a time, or a condition."""
+    """One thread, and the token, time or condition that it waits for."""
 
     __slots__ = ("body", "condition", "due_ms", "ended", "name", "token")
 
     def __init__(self, name: str, body: Blocking) -> None:
         self.name, self.body, self.ended = name, body, False
         self.token: int | None = None
-        self.due_ms: int | None = 0  # it begins at the next step
+        self.due_ms: int | None = 0  # the thread begins at the next step
         self.condition: Callable[[], bool] | None = None
 
 
 class Threads:
-    """All threads of one process. `died`: told of the thread and of the error that ended it."""
+    """All threads of one process. `died` is called with a thread and the error that ended it."""
 
     def __init__(self, died: Callable[[str, Exception], None]) -> None:
         self._threads: list[Thread] = []
@@ -73,7 +74,8 @@ class Threads:
                 self._go_on(thread, None)
 
     def run(self, now_ms: int) -> int | None:
-        """Let every thread go on that can; returns when the next one is due, None when only an input helps."""
+        """Run every thread that can run. Returns the time at which the next one is due, or None when only an input
+        helps."""
         self._now_ms = now_ms
         went_on = True
         while went_on:

@@ -1,7 +1,9 @@
-"""One function per invariant (docs/protocol.md, section 5). Each looks at what was applied, or at what programs did.
+"""One function for each invariant (docs/protocol.md, section 5). A checker looks at an applied transaction or at the
+journal.
 
-A checker of transactions is given the facts of one and the field as it was BEFORE it; it returns complaints. A checker
-of the journal is given one entry. `watch` attaches them all to a world, and what must hold at rest after a calm.
+A checker of transactions is given the facts of one transaction and the field as it was BEFORE it, and yields
+complaints. A checker of the journal is given one entry. `watch` attaches all of them to a world, with the checks of a
+world at rest after a calm.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ OPERATOR = "operator"
 def one_reader_by_acknowledgements(facts: Facts, field: Field) -> Complaints:
     """Nobody acknowledges a start while another member that is still registered has not released the partition.
 
-    What it does not own then, or gives back in the same multi, it leaves out; the journal tells whether it reads it.
+    Partitions that the member does not own at that time, or gives back in the same multi, are not counted: the checker
+    of the journal sees whether the member reads them.
     """
     for command in facts.gone_commands:
         if command.option != START or not field.owned_by(facts.session, command.group, command.consumer):
@@ -53,12 +56,13 @@ def one_reader_by_acknowledgements(facts: Facts, field: Field) -> Complaints:
 
 
 def one_reader_by_journal(entry: Entry, field: Field) -> Complaints:
-    """A record is read only by who holds the partition, and by nobody after its registration's end and grace."""
+    """A record is read only by the member that holds the partition, and not after the end of its registration and its
+    grace."""
     if entry.event != "read":
         return
     holding = field.holdings.get((entry.group, entry.partition))
     if field.stolen_ms(entry.group, entry.partition, entry.client, entry.time_ms) is not None:
-        return  # its claim was deleted under it: it reads until it sees that, or its lease is over
+        return  # somebody deleted its claim: the member reads until it sees that, or until its lease is over
     if holding is None or holding.client != entry.client:
         yield f"{entry.client} reads {entry.partition}, which {holding.client if holding else 'nobody'} holds"
         return
@@ -71,7 +75,8 @@ def one_reader_by_journal(entry: Entry, field: Field) -> Complaints:
 
 
 def granted_only_what_is_available(facts: Facts, field: Field) -> Complaints:
-    """An owner is set only where it was empty, or named a registration that is gone (evicted: after its grace)."""
+    """An owner is set only where it was empty, or where it named a registration that is gone (of an evicted member:
+    after its grace)."""
     if facts.session.process == OPERATOR:
         return
     for value in grants(facts, field):
@@ -88,7 +93,7 @@ def granted_only_what_is_available(facts: Facts, field: Field) -> Complaints:
 
 
 def _grace_ms(field: Field, group: str, timeout_ms: int) -> int:
-    """What the group's record asks for, and never less than the evicted member's own session timeout."""
+    """The grace that the group's record asks for, at least the evicted member's own session timeout."""
     return max(timeout_ms, int(record_of(field, group).get("policy", {}).get("evict_grace_ms") or 0))
 
 
@@ -96,7 +101,8 @@ def _grace_ms(field: Field, group: str, timeout_ms: int) -> int:
 
 
 def offsets_move_forward_over_what_was_processed(facts: Facts, field: Field) -> Complaints:
-    """Within an incarnation of a topic no offset goes back, nor beyond what the group processed without a gap."""
+    """Within an incarnation of a topic no offset goes back, and none goes beyond the records that the group processed
+    without a gap."""
     if facts.session.process == OPERATOR:
         return
     for value in facts.offsets:
@@ -115,12 +121,12 @@ def offsets_move_forward_over_what_was_processed(facts: Facts, field: Field) -> 
 
 
 def no_record_is_skipped(entry: Entry, field: Field) -> Complaints:
-    """At least once: reading goes on at most at what the group has processed without a gap."""
+    """At least once: reading never starts beyond the records that the group has processed without a gap."""
     if entry.event != "read":
         return
     covered = field.covered.get((entry.group, entry.partition))
     if covered is None and (entry.group, entry.partition) in field.removed:
-        return  # an operator removed the offset under its reader, who notices that at its next commit
+        return  # an operator removed the offset of a running reader, which notices that at its next commit
     if covered is None:
         yield f"{entry.client} reads {entry.partition} before its first offset is written"
     elif entry.start > covered:
@@ -131,7 +137,8 @@ def no_record_is_skipped(entry: Entry, field: Field) -> Complaints:
 
 
 def only_the_newest_epoch_coordinates(facts: Facts, field: Field) -> Complaints:
-    """What is the coordinator's is written by the session that last raised the epoch, and checks its version."""
+    """Only the session that raised the epoch last makes a coordinator's writes, and it checks the version of the
+    epoch's node."""
     written = next(_coordinators_work(facts, field), None)
     if written is None or facts.session.process == OPERATOR:
         return
@@ -143,10 +150,11 @@ def only_the_newest_epoch_coordinates(facts: Facts, field: Field) -> Complaints:
 
 
 def coordinator_checks_record_and_state(facts: Facts, field: Field) -> Complaints:
-    """Every group's transaction of a coordinator checks (or writes) the group's record and state by version."""
+    """Every transaction of a coordinator for a group checks (or writes) the versions of the group's record and
+    state."""
     if facts.session.process == OPERATOR:
         return
-    rewritten = {tuple(c[:3]) for c in facts.gone_commands}  # by the consumer that refuses it
+    rewritten = {tuple(c[:3]) for c in facts.gone_commands}  # by the consumer that refuses the command
     sent = {c.group for c in facts.made_commands if tuple(c[:3]) not in rewritten}
     groups = sent | {v.group for v in grants(facts, field)}
     made = {change.path for change in facts.txn.changes if change.before is None}
@@ -157,8 +165,8 @@ def coordinator_checks_record_and_state(facts: Facts, field: Field) -> Complaint
 
 
 def _coordinators_work(facts: Facts, field: Field) -> Iterator[str]:
-    """What in a transaction only a coordinator may do."""
-    refused = {tuple(c[:3]) for c in facts.gone_commands}  # a consumer may rewrite what it refuses
+    """Those parts of a transaction that only a coordinator may write."""
+    refused = {tuple(c[:3]) for c in facts.gone_commands}  # a consumer may rewrite a command that it refuses
     for command in facts.made_commands:
         if tuple(command[:3]) not in refused:
             yield f"command {command.sequence} for {command.consumer}"
@@ -184,7 +192,8 @@ def _coordinators_work(facts: Facts, field: Field) -> Iterator[str]:
 
 
 def consumers_touch_only_their_own(facts: Facts, field: Field) -> Complaints:
-    """A command is deleted by its receiver, or by the coordinator when that is gone or refused it; likewise owners."""
+    """A command is deleted by its receiver, or by the coordinator if the receiver is gone or refused the command. The
+    same holds for owners."""
     session = facts.session
     if session.process == OPERATOR or facts.txn.kind != "multi":
         return
@@ -212,13 +221,13 @@ def consumers_touch_only_their_own(facts: Facts, field: Field) -> Complaints:
             yield f"the coordinator {session.client} took {value.partition} from {value.before}"
     for group, consumer in sorted(fences):
         if "coordination" not in field.registrations[group, consumer].text:
-            continue  # it knows only the draft, and no fence
+            continue  # a member that knows only the draft has no fence
         if not facts.checks_exists(field.registration(group, consumer)):
             yield f"{session.client} wrote as {consumer} without a check of its registration"
 
 
 def _obeys_late(field: Field, key: tuple[str, str], session: Session) -> bool:
-    """True of a session whose own registration is gone, and that has no fence: it knows only the draft."""
+    """True of a session whose own registration is gone and that has no fence, since it knows only the draft."""
     gone = field.gone.get(key)
     return gone is not None and gone.session is session and not gone.fenced
 
@@ -228,7 +237,8 @@ def _refused_start(facts: Facts, key: tuple[str, str]) -> bool:
 
 
 def offsets_are_fenced(facts: Facts, field: Field) -> Complaints:
-    """Who writes an offset checks a registration of its own; the coordinator may drop a topic's."""
+    """A member that writes an offset checks its own registration in the same multi. The coordinator may remove a
+    topic's offsets."""
     session = facts.session
     if session.process == OPERATOR or session is field.epoch_session:
         return
@@ -240,7 +250,7 @@ def offsets_are_fenced(facts: Facts, field: Field) -> Complaints:
 
 
 def statuses_are_fenced(facts: Facts, field: Field) -> Complaints:
-    """Who writes a member's status checks that registration, which is its own, or makes it in the same multi."""
+    """A member that writes its status checks its own registration, or creates it, in the same multi."""
     session = facts.session
     if session.process == OPERATOR:
         return
@@ -270,7 +280,7 @@ _REPLACING = (SetNode, DeleteNode)
 
 
 def nothing_is_written_blindly(facts: Facts, field: Field) -> Complaints:
-    """Every set and delete carries the version of what it was decided from; a program has no exception (F26)."""
+    """Every set and delete carries the version that it was decided from. No program has an exception (F26)."""
     if facts.session.process == OPERATOR:
         return
     for write in facts.txn.writes:
@@ -282,7 +292,7 @@ def nothing_is_written_blindly(facts: Facts, field: Field) -> Complaints:
 
 
 def generations_grow_with_the_target(facts: Facts, field: Field) -> Complaints:
-    """The generation never falls, rises only with another target, and another target raises it."""
+    """The generation never falls. It rises if and only if the target changes."""
     for group, old, new in facts.states:
         if not old or not new:
             continue
@@ -300,8 +310,8 @@ def generations_grow_with_the_target(facts: Facts, field: Field) -> Complaints:
 
 
 def eager_groups_stop_before_they_start(facts: Facts, field: Field) -> Complaints:
-    """While a group is stopping nothing is granted; in an eager one that ends only when no member owns anything, or
-    when somebody wishes that nothing is stopped."""
+    """Nothing is granted while a group is stopping. An eager group stops stopping only when no member owns anything, or
+    when a wish (hold or pause) forbids stops."""
     for value in grants(facts, field):
         if state_of(field, value.group).get("stopping"):
             yield f"{value.partition} granted to {value.after} while {value.group} is stopping"
@@ -345,7 +355,7 @@ TRANSACTION_CHECKERS: dict[Checker, tuple[str, ...]] = {
 
 @lru_cache
 def asked(held: tuple[bool, ...]) -> tuple[Checker, ...]:
-    """Return the checkers of a transaction that has facts in these of `LISTS`."""
+    """Return the checkers that look at a transaction with facts in these of `LISTS`."""
     there = {name for name, is_there in zip(LISTS, held, strict=True) if is_there}
     return tuple(check for check, needs in TRANSACTION_CHECKERS.items() if not needs or there.intersection(needs))
 
@@ -354,7 +364,7 @@ JOURNAL_CHECKERS: tuple[Callable[[Entry, Field], Complaints], ...] = (one_reader
 
 
 def watch(world: World) -> Field:
-    """Check every transaction and every journal entry of this world from now on, and the rest after a calm."""
+    """Check every transaction and every journal entry of this world from now on; check the rest after a calm."""
     field = Field(world.ensemble, claims=world.layout.ownership.claimed)
 
     def applied(txn: Txn) -> None:

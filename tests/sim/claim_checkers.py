@@ -1,4 +1,5 @@
-"""Checkers of the layout `legacy`: who claims what, and what fences offsets where owners are claims."""
+"""Checkers of the layout `legacy`, where owners are claims: which member may claim a partition, and how offsets are
+fenced."""
 
 from __future__ import annotations
 
@@ -13,8 +14,9 @@ Complaints = Iterator[str]
 
 
 def claims_are_made_as_told(facts: Facts, field: Field) -> Complaints:
-    """A member claims for itself, under the check of its registration, what a start in its channel names; and its claim
-    is ephemeral, at version 1. (In a group with old members it follows their plan.)"""
+    """A member claims a partition only for itself, with a check of its registration, and only if a start in its channel
+    names the partition. The claim is ephemeral and has version 1. (In a group with old members it follows their plan
+    instead.)"""
     if not field.claims or facts.session.process == OPERATOR:
         return
     for group, partition, before, after in facts.owners:
@@ -37,8 +39,8 @@ def claims_are_made_as_told(facts: Facts, field: Field) -> Complaints:
 
 
 def claims_fence_offsets(facts: Facts, field: Field) -> Complaints:
-    """A member writes an offset only with the check, or the deletion, of its claim; who deletes a claim sets or checks
-    the offset in the same multi."""
+    """A member that writes an offset checks or deletes its claim in the same multi. A member that deletes a claim sets
+    or checks the offset in the same multi."""
     if not field.claims or facts.session.process == OPERATOR or facts.txn.kind != "multi":
         return
     versioned = [w for w in facts.txn.writes if getattr(w, "version", 0) >= 0]
@@ -54,7 +56,8 @@ def claims_fence_offsets(facts: Facts, field: Field) -> Complaints:
 
 
 def acknowledgements_set_offsets(facts: Facts, field: Field) -> Complaints:
-    """Whoever acknowledges a start checks each claim that it keeps, and sets its offset: what fences earlier claims."""
+    """A member that acknowledges a start checks each claim that it keeps and sets its offset. This fences earlier
+    claims."""
     if not field.claims:
         return
     writes = {write.path: write for write in facts.txn.writes}
@@ -73,12 +76,12 @@ def acknowledgements_set_offsets(facts: Facts, field: Field) -> Complaints:
 
 
 def offset_path(group: str, partition: TopicPartition) -> str:
-    """Where its offset stands."""
+    """The path of a partition's offset."""
     return f"/consumers/{group}/offsets/{partition.topic}/{partition.partition}"
 
 
 def owner_path(group: str, partition: TopicPartition) -> str:
-    """Where a claim stands."""
+    """The path of a partition's claim."""
     return f"/consumers/{group}/owners/{partition.topic}/{partition.partition}"
 
 

@@ -1,4 +1,4 @@
-"""How the simulated world is played here: nobody looks for garbage while a test plays its worlds."""
+"""Garbage collection in the simulated world: it does not run while a test plays its worlds."""
 
 from collections.abc import Iterator
 

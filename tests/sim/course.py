@@ -1,9 +1,9 @@
-"""A course: a seed, and the steps at which something else happens than that seed draws.
+"""A course: a seed, and steps at which something happens that the seed does not draw.
 
-A *turn*: from this step on the world draws from another seed. A *strike*: at this step there is one more fault, and
-everything else is drawn as it was. Up to the first of them a world is the same as without. So what a seed has reached
-is kept, and varied from there. A *halt*: nothing is played from this step on. A course is an integer, so that whatever
-plays a seed plays a course.
+A *turn*: from this step on the world draws from another seed. A *strike*: at this step there is one more fault, and all
+other draws stay the same. Up to the first event the world is the same as without events. So a state that a seed has
+reached is reached again, and varied from there. A *halt*: the world is not played after this step. A course is an
+integer, so that everything that plays a seed can play a course.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Look = Callable[["World"], None]
 
 
 class Turn(NamedTuple):
-    """From this step on the world draws from `seed`; with `faults` it has other faults from there, at first many."""
+    """From this step on the world draws from `seed`. With `faults` it has other faults from there on, many at first."""
 
     step: int
     seed: int
@@ -47,7 +47,7 @@ class Turn(NamedTuple):
 
     @property
     def asked_at(self) -> tuple[int, ...]:
-        """The steps at which something is to be done."""
+        """The steps at which `happen` must be called."""
         return self.step, self.step + BURST_STEPS
 
     def happen(self, world: World) -> None:
@@ -63,23 +63,23 @@ class Turn(NamedTuple):
 
 
 class Strike(NamedTuple):
-    """At this step a fault of this kind happens to the process of this name (to any, when there is none)."""
+    """At this step a fault of this kind happens to the process of this name (to any process if the name is empty)."""
 
     step: int
     kind: str
     name: str
-    seed: int  # of all that is drawn for it
+    seed: int  # seed of all that is drawn for this fault
 
     def __str__(self) -> str:
         return f"{self.step}!{self.kind}.{self.name}:{self.seed}"
 
     @property
     def asked_at(self) -> tuple[int, ...]:
-        """The steps at which something is to be done."""
+        """The steps at which `happen` must be called."""
         return (self.step,)
 
     def happen(self, world: World) -> None:
-        """Do what is due at this step: faults come in storms that have some."""
+        """Do what is due at this step; a strike has no effect in a storm without faults."""
         if self.step == world.steps and world.stormy and world.options.fault_rate:
             rng, world.rng = world.rng, Random(self.seed)
             faults.strike(world, self.kind, self.name)
@@ -87,11 +87,11 @@ class Strike(NamedTuple):
 
 
 class HaltError(Exception):
-    """The course is over: nothing has failed until now."""
+    """The course is over, and nothing has failed."""
 
 
 class Halt(NamedTuple):
-    """Nothing is played from this step on: what the course was for has happened by then, or will not."""
+    """The world is not played after this step: by then the course has shown what it was made for, or it never will."""
 
     step: int
 
@@ -100,7 +100,7 @@ class Halt(NamedTuple):
 
     @property
     def asked_at(self) -> tuple[int, ...]:
-        """The steps at which something is to be done."""
+        """The steps at which `happen` must be called."""
         return (self.step,)
 
     def happen(self, world: World) -> None:
@@ -113,7 +113,7 @@ Event = Turn | Strike | Halt
 
 
 class Course(int):
-    """A seed with events, in the order of their steps. `look` is called with the world now and then."""
+    """A seed with events, in the order of their steps. `look` is called with the world every few steps."""
 
     events: tuple[Event, ...]
     look: Look | None
@@ -124,7 +124,8 @@ class Course(int):
         return course
 
     def passed(self, world: World) -> int:
-        """The world is about to make a step: do what is due at it; returns the step to be asked at next."""
+        """Called when the world is about to make a step: do what is due. Returns the step at which to call this
+        again."""
         for event in self.events:
             event.happen(world)
         if self.look is not None and world.stormy:
@@ -133,23 +134,23 @@ class Course(int):
         return min([next_look, *(step for event in self.events for step in event.asked_at if step > world.steps)])
 
     def with_events(self, events: Iterable[Event]) -> Course:
-        """The same seed with these."""
+        """The same seed with these events."""
         return Course(int(self), events)
 
     def before(self, step: int) -> tuple[Event, ...]:
-        """What happens before this step."""
+        """The events before this step."""
         return tuple(event for event in self.events if event.step < step)
 
     def behind(self, step: int) -> tuple[Event, ...]:
-        """What happens at this step and behind it."""
+        """The events at this step and after it."""
         return tuple(event for event in self.events if event.step >= step)
 
     def unhalted(self) -> Course:
-        """The same, played to its end."""
+        """The same course without its halt: it is played to its end."""
         return self.with_events(event for event in self.events if not isinstance(event, Halt))
 
     def seen_by(self, look: Look) -> Course:
-        """The same, looked at."""
+        """The same course, with `look` called on the way."""
         return Course(int(self), self.events, look)
 
     def __eq__(self, other: object) -> bool:
@@ -163,7 +164,8 @@ class Course(int):
 
 
 def told(seed: int) -> str:
-    """A seed or a course, as `course` reads it. (A course's own text is its seed's: scenes draw from that, too.)
+    """The text of a seed or a course; `course` reads it again. (`str` of a course is its seed's: scenes draw from that,
+    too.)
 
     >>> told(course("17@1203:99@1500f:4")), told(17), told(course("3@7!flap.consumer0:12"))
     ('17@1203:99@1500f:4', '17', '3@7!flap.consumer0:12')

@@ -28,7 +28,8 @@ class SessionOverError(Exception):
 
 
 class DraftMember:
-    """One session of it; `obeys` False: it looks at nothing any more. Also its own application for the checkers."""
+    """One session of such a member. With `obeys` False it looks at nothing any more. For the checkers it is its own
+    application."""
 
     def __init__(self, process: SimProcess) -> None:
         self.consumer_id = f"{GROUP}_{process.name}-{process.world.now_ms}-{process.random_hex()}"
@@ -39,13 +40,13 @@ class DraftMember:
         self._process, self._token, self._dirty = process, 0, True
         self._commands: list[Node] = []
         self._waiting = self._linked = False
-        self._syncing = False  # asked, and not answered: it asks no more, so that its client notices a silent server
+        self._syncing = False  # a sync has no answer yet: no other is sent, so that the client notices a silent server
         process.group, process.application = GROUP, self
         self.store = process.open_session(lambda item: process.inbox.put(FromStore(1, item)))
         self._sync_ms = self._every_ms = 0
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """What the checkers ask of an application."""
+        """0 for a partition that the member reads, else None: the checkers ask an application for its lag."""
         return 0 if partition in self.reading else None
 
     def step(self, inputs: list[Input], now_ms: int) -> int | None:
@@ -66,7 +67,7 @@ class DraftMember:
         match item:
             case LinkChanged(Link.CONNECTED, _, timeout_ms):
                 self._sync_ms, self._every_ms = now_ms, timeout_ms // 6
-                self._commands, self._dirty, self._linked = [], True, True  # again: what was under way is looked up
+                self._commands, self._dirty, self._linked = [], True, True  # reads everything again
                 registration = {"version": 1, "subscription": {"t": 1}, "pattern": "static", "timestamp": "1"}
                 node = DRAFT.registration(GROUP, self.consumer_id)
                 self._commit(CreateNode(self.channel))

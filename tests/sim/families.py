@@ -1,4 +1,4 @@
-"""Courses that are the same up to a step are played together: what they share once, and from there each in a fork."""
+"""Courses that are the same up to a step are played together: the shared part once, and from there each in a fork."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ SHARED_MIN = 100
 
 
 class Family(Course):
-    """What some courses share. Where they part a child is forked for each of them; it plays on with its own."""
+    """The shared part of some courses. At the step where they part, a child is forked for each course and plays it
+    on."""
 
     members: Sequence[Course]
     parts_at: int
-    alone: Course | None  # in a child: the course that it plays
+    alone: Course | None  # in a child: the course that the child plays
     answers: list[Any]  # of the children
-    forks: bool  # whether they could be forked
-    _pipe: int  # in a child: where its answer goes
+    forks: bool  # False when the process could not fork
+    _pipe: int  # in a child: the pipe for its answer
 
     def __new__(cls, members: Sequence[Course], look: Look) -> Family:
         parts_at = parting(members)
@@ -35,10 +36,11 @@ class Family(Course):
         return family
 
     def passed(self, world: World) -> int:
-        """The world is about to make a step: do what is due at it; returns the step to be asked at next."""
+        """Called when the world is about to make a step: do what is due. Returns the step at which to call this
+        again."""
         if world.steps < self.parts_at:
             return min(super().passed(world), self.parts_at)
-        self.forks = len(sys._current_frames()) == 1  # a child has no other thread of its parent
+        self.forks = len(sys._current_frames()) == 1  # a child has only the thread that forked it
         for member in self.members if self.forks else ():
             if self._fork(member):
                 world.course = world.seed = self.alone = member.seen_by(self.look) if self.look else member
@@ -46,7 +48,7 @@ class Family(Course):
         raise HaltError("what the courses share ends here")
 
     def _fork(self, member: Course) -> bool:
-        """True in the child. The parent waits for its answer."""
+        """Returns True in the child. The parent waits for the child's answer, and returns False."""
         reads, writes = os.pipe()
         sys.stdout.flush()
         pid = os.fork()
@@ -64,7 +66,7 @@ class Family(Course):
         return False
 
     def answer(self, played: Callable[[], Any]) -> list[Any]:
-        """What `played` returns, of each of the courses; none if they must be played one by one."""
+        """The result of `played` for each of the courses; empty if the courses must be played one by one."""
         try:
             found = played()
             if self.alone is not None:
@@ -72,14 +74,14 @@ class Family(Course):
                     pickle.dump(found, pipe)
         finally:
             if self._pipe >= 0:
-                os._exit(0)  # the rest of the program is its parent's
+                os._exit(0)  # the rest of the program is for the parent only
         if self.answers or not self.forks:
             return self.answers
-        return [found] * len(self.members)  # it ended before they part
+        return [found] * len(self.members)  # the world ended before the courses part
 
 
 def parting(courses: Sequence[Course]) -> int:
-    """The first step at which these do not all do the same; 0 where their seeds differ."""
+    """The first step at which the courses differ; 0 if their seeds differ."""
     if len({int(each) for each in courses}) > 1:
         return 0
     shared = 0
@@ -89,7 +91,7 @@ def parting(courses: Sequence[Course]) -> int:
 
 
 def families(courses: Iterable[Course]) -> Iterator[list[Course]]:
-    """Neighbours that share much stand together."""
+    """Group neighbouring courses that share a long part."""
     family: list[Course] = []
     for course in courses:
         if family and parting([*family, course]) < SHARED_MIN:

@@ -1,4 +1,4 @@
-"""The faults of a storm: each picks its victim and its end from the world's randomness. `heal` ends them all."""
+"""The faults of a storm. Each draws its victim and its end from the world's random numbers. `heal` ends all of them."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def inject(world: World) -> None:
 
 
 def strike(world: World, kind: str, name: str) -> None:
-    """A fault of this kind at the process of this name (any, when there is none)."""
+    """Inject a fault of this kind into the process of this name (any process if there is none of this name)."""
     INJECTORS[kind](world, world.processes.get(name))
 
 
 def heal(world: World) -> None:
-    """No fault any more: links work but for black holes that never heal, which their clients must leave, paused and
-    hung processes go on, crashed ones are started again."""
+    """End all faults: links work, paused and hung processes go on, and crashed processes are started again. Only black
+    holes that never heal remain: their clients must leave them."""
     if not world.ensemble.serving:
         restore(world)
     for replica in world.ensemble.replicas:
@@ -65,14 +65,15 @@ def heal(world: World) -> None:
 
 
 def unblock(store: SimStore) -> None:
-    """Both directions of a store's connection work again (unless its process is cut off, or it never heals)."""
+    """Both directions of a store's connection work again, unless its process is cut off or the connection never
+    heals."""
     if store.wire is not None and not store.process.cut and not store.wire.dead:
         store.wire.up = store.wire.down = True
         store.refresh()
 
 
 def cut(world: World, process: SimProcess) -> None:
-    """The process reaches no server any more; its connections are black holes."""
+    """The process reaches no server any more; its connections become black holes."""
     world.trace(process.client, "is cut off from ZooKeeper")
     process.cut = True
     for store in process.stores:
@@ -95,7 +96,7 @@ def _pick(world: World, choices: Sequence[T]) -> T:
 
 
 def _duration_ms(world: World) -> int:
-    """Mostly short; at most what the options allow."""
+    """A duration, mostly short, and at most as long as the options allow."""
     longest = world.options.fault_sessions_max * world.options.session_timeout_ms
     return 1 + int(world.rng.random() * world.rng.random() * longest)
 
@@ -105,13 +106,13 @@ def _later(world: World, action: Callable[[], None]) -> None:
 
 
 def _victim(world: World, process: SimProcess | None) -> SimProcess | None:
-    """This process, or any, if it runs."""
+    """This process (None: any process), if it runs."""
     running = [p for p in world.processes.values() if p.running and not p.paused and process in (None, p)]
     return _pick(world, running) if running else None
 
 
 def _connected(world: World, process: SimProcess | None) -> SimStore | None:
-    """A connection of this process, or of any."""
+    """A connection of this process (None: of any process)."""
     stores = [s for s in world.stores if s.wire is not None and process in (None, s.process)]
     return _pick(world, stores) if stores else None
 
@@ -242,8 +243,8 @@ def go_on(process: SimProcess) -> None:
 
 
 def _owner(world: World, process: SimProcess | None) -> None:
-    """Somebody edits an owner by hand while its consumer reads: sets it empty (perhaps by way of something that nobody
-    can read), names a consumer that never was, or deletes it."""
+    """Somebody edits an owner by hand while its consumer reads: sets it empty (perhaps after data that nobody can
+    parse), names a consumer that never existed, or deletes the node."""
     mine = None if process is None else f"_{process.name}-".encode()
     nodes = world.ensemble.leader.nodes
     owned = [path for path, node in nodes.items() if node.data and (mine is None or mine in node.data)]
@@ -254,7 +255,7 @@ def _owner(world: World, process: SimProcess | None) -> None:
     hand = _pick(world, (b"", b"", b"xx yy", b"nobody_was-1-aaaaaaaa-0", None))
     world.trace("somebody edits", path, hand)
     world.ensemble.operate(DeleteNode(path, ANY_VERSION) if hand is None else SetNode(path, hand, ANY_VERSION))
-    if hand == b"xx yy":  # as the tools ask
+    if hand == b"xx yy":  # as the tools ask people to do
         _later(world, lambda: _mend_owner(world, path, hand))
 
 

@@ -1,8 +1,9 @@
-"""What can be told of a world at a moment, in few words: features. A world with a new one is somewhere else than all
-that were played before.
+"""Features: what can be said about a world at one moment, in few words. A world with a new feature is in a state that
+no world before has reached.
 
-Several views of each program, not one of everything: of everything almost each moment would be new. Some are there only
-where an invariant is close, as long as a member reads that has been evicted: the search goes where few have been.
+There are several views of each program, and not one view of everything: in one view almost each moment would be new.
+Some features are noted only near a violation, for example while a member reads that has been evicted, so that the
+search goes to states that few worlds have reached.
 """
 
 from __future__ import annotations
@@ -23,26 +24,26 @@ LOOKS_PER_TIMEOUT = 30
 
 
 class Sight(NamedTuple):
-    """When a feature was seen first in a world, and at which process ("": at none alone)."""
+    """When a feature was seen first in a world, and at which process ("": not at a single process)."""
 
     step: int
     name: str = ""
-    depth: int = 0  # how far it is on the way to what an invariant forbids; 0: that is not known
+    depth: int = 0  # how near the state is to the violation of an invariant; 0: not known
 
 
 class Seen:
-    """The features of one world, each with where it was seen first. `look` is called now and then."""
+    """The features of one world, each with the place where it was seen first. `look` is called every few steps."""
 
     def __init__(self) -> None:
         self.features: dict[Feature, Sight] = {}
-        self._tasks: dict[str, tuple[Any, int]] = {}  # by process: what it is at, since when
-        self._gone: dict[str, int] = {}  # by registration: when it was first seen not to stand
-        self._heard_ms: dict[int, int] = {}  # by number of a session's client: when its connection last was whole
-        self._looked: dict[SimProcess, tuple[Any, ...]] = {}  # at what each was when it was looked at last
-        self._serving: dict[SimProcess, tuple[Any, ...]] = {}  # coordinators, as they were then
+        self._tasks: dict[str, tuple[Any, int]] = {}  # process -> its present task, and since when
+        self._gone: dict[str, int] = {}  # registration -> when it was first seen missing
+        self._heard_ms: dict[int, int] = {}  # number of a store -> when its connection was last whole
+        self._looked: dict[SimProcess, tuple[Any, ...]] = {}  # process -> its state when it was last looked at
+        self._serving: dict[SimProcess, tuple[Any, ...]] = {}  # coordinators, in their state at the last look
 
     def look(self, world: World) -> None:
-        """Note what there is to be seen now."""
+        """Note the features of the present moment."""
         moment = world.now_ms * LOOKS_PER_TIMEOUT // world.options.session_timeout_ms
         for process in world.processes.values():
             loop = getattr(process.actor, "loop", None)
@@ -52,7 +53,7 @@ class Seen:
             wire = process.stores[-1].wire if process.stores else None
             at = loop, getattr(loop, "_steps", world.steps), wire, wire is not None and wire.whole, moment
             if self._looked.get(process) == at:
-                continue  # most are as they were
+                continue  # most processes have not changed
             self._looked[process] = at
             role = getattr(process.actor, "role", None)
             if hasattr(role, "term"):
@@ -94,7 +95,7 @@ class Seen:
         self._note(world, name, "task", link, doing, bool(at_work.resuming), certain, commands)
         self._note(world, name, "loss", doing, gone, left, min(len(at_work.calls), 2))
         self._note(world, name, "overdue", hung, reads, at, link)
-        # what leads to two readers, to a member that hangs, and to a session that ends under its reader
+        # states on the way to two readers, to a member that hangs, and to a session that ends while its reader reads
         if reads and gone_ms >= 0:
             parts = gone_ms * 10 // timeout_ms
             self._note(world, name, "grace", link, parts, depth=1 + parts)
@@ -119,7 +120,8 @@ class Seen:
         return "settled" if loop.settled else "gated"
 
     def _silent(self, world: World, process: SimProcess) -> int:
-        """For how long nothing gets through to a server, or back."""
+        """For how long a process has had no whole connection, in thirds of the session timeout; -1: it has no
+        session."""
         store = process.stores[-1] if process.stores else None
         if store is None or store.over:
             return -1
@@ -130,14 +132,14 @@ class Seen:
         return _thirds(world.now_ms - since_ms, store.timeout_ms)
 
     def _gone_ms(self, world: World, registration: str) -> int:
-        """For how long a member is none any more; -1: its registration stands."""
+        """For how many ms the registration has been missing; -1: it exists."""
         if registration in world.ensemble.leader.nodes:
             return -1
         return world.now_ms - self._gone.setdefault(registration, world.now_ms)
 
 
 def _owners(world: World, paths: Any, partitions: Iterable[Any]) -> list[str]:
-    """Whose the tree says that these are."""
+    """Who owns these partitions, by the owner nodes."""
     return sorted({_owner(world.ensemble.data(paths.owner(p)), paths.consumer_id.encode()) for p in partitions})
 
 
@@ -148,26 +150,26 @@ def _owner(data: bytes | None, mine: bytes) -> str:
 
 
 def _may_read(application: Any, readable: frozenset[Any]) -> bool:
-    """True when an application reads what it may read, if its lease holds."""
+    """True when an application reads partitions that it may read while its lease holds."""
     if getattr(application, "hung", False) and not application._reads_on:
         return False
     return bool(getattr(application, "positions", {}).keys() & readable)
 
 
 def _thirds(ms: int, timeout_ms: int) -> int:
-    """In thirds of the session timeout, from 0 (none) to PARTS_MAX."""
+    """A duration in thirds of the session timeout, from 0 (none) to PARTS_MAX."""
     return min(max(0, -(-ms * 3 // timeout_ms)), PARTS_MAX)
 
 
 def _obeyed(memory: Any) -> str | None:
-    """Which command a member obeys, by its sequence; None: none."""
+    """The command that a member obeys now, by its sequence; None: none."""
     if memory.start is not None:
         return str(memory.start.name)
     return None if memory.stop is None else str(memory.stop.sequence)
 
 
 def _doing(memory: Any, calls: Any) -> tuple[Any, ...] | None:
-    """Which command a member obeys, and how far it is; None: none."""
+    """The command that a member obeys now, and how far it has come; None: none."""
     start, stop = memory.start, memory.stop
     if start is None and stop is None:
         return None

@@ -1,6 +1,6 @@
-"""What the checkers know: each applied transaction in the words of the protocol, from the znodes alone.
+"""The state that checkers know: each applied transaction in the words of the protocol, from the znodes alone.
 
-Nothing of the product is used here: paths and JSON are spelled and read a second time (docs/protocol.md, sections 2
+Nothing of the product is used here: paths and JSON are written and read by separate code (docs/protocol.md, sections 2
 and 3).
 """
 
@@ -25,17 +25,17 @@ STOP, START = "stop-fetcher", "start-fetcher"
 
 
 class Command(NamedTuple):
-    """One command in a channel. `partitions` None: all (a stop without a map)."""
+    """One command in a channel. `partitions` None: all partitions (a stop without a map)."""
 
     group: str
     consumer: str
     sequence: str
     option: str
     partitions: frozenset[TopicPartition] | None
-    understood: bool  # not refused by its consumer, and parsed here
+    understood: bool  # False: its consumer refused it, or it cannot be parsed here
 
     def overlaps(self, other: Command) -> bool:
-        """True when both name a partition (pings and their like name none)."""
+        """True when both commands name one partition (pings and the like name none)."""
         if self.option not in (STOP, START) or other.option not in (STOP, START):
             return False
         if self.partitions is None or other.partitions is None:
@@ -59,23 +59,23 @@ class Gone(NamedTuple):
     how: str
     timeout_ms: int
     session: Session
-    fenced: bool  # its writes check its registration: it knows more than the draft
+    fenced: bool  # True: its writes check its registration, so it knows more than the draft
 
     @property
     def client(self) -> str:
-        """Whose it was."""
+        """The client that had the registration."""
         return self.session.client
 
 
 class Holding(NamedTuple):
-    """A consumer between the multi that acknowledged its start of a partition and the one that releases it."""
+    """A consumer that holds a partition: from the multi that acknowledges its start to the multi that releases it."""
 
     consumer: str
     client: str
 
 
 class Value(NamedTuple):
-    """One owner's or offset's change: None is a missing node."""
+    """The change of one owner or offset. None stands for a missing node."""
 
     group: str
     partition: TopicPartition
@@ -97,22 +97,23 @@ class Facts:
     offsets: list[Value] = field(default_factory=list)
     marks: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = field(default_factory=list)  # group, topic, texts
     channels_gone: list[tuple[str, str]] = field(default_factory=list)
-    statuses: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)  # written anew, by whom it is of
+    statuses: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)  # new ones: group, consumer, status
     evicted_marks: list[tuple[str, str]] = field(default_factory=list)
     records: list[tuple[str, dict[str, Any], dict[str, Any]]] = field(default_factory=list)  # group, before, after
     states: list[tuple[str, dict[str, Any], dict[str, Any]]] = field(default_factory=list)
     epoch_raised: bool = False
 
     def held(self) -> tuple[bool, ...]:
-        """Of each of `LISTS`, whether it holds anything."""
+        """For each of `LISTS`, whether it has an entry."""
         return tuple(map(bool, _IN_LISTS(self)))
 
     def checks(self, path: str) -> bool:
-        """True when the transaction is fenced by a node's version (a check of mere existence is none)."""
+        """True when the transaction is fenced by a node's version (a check that the node merely exists does not
+        count)."""
         return any(type(w) in (CheckNode, SetNode) and w.path == path and w.version >= 0 for w in self.txn.writes)  # type: ignore[union-attr]
 
     def checks_exists(self, path: str) -> bool:
-        """True when the transaction asks that a node is there."""
+        """True when the transaction checks that a node exists."""
         return any(type(w) is CheckNode and w.path == path for w in self.txn.writes)
 
 
@@ -123,7 +124,8 @@ _IN_LISTS = attrgetter(*LISTS)
 
 
 def consumer_of(thread: str) -> str:
-    """The consumer in an owner's text; a leading `!` is a draft-only member's acknowledged stop."""
+    """The consumer in an owner's text. A leading `!` marks the acknowledged stop of a member that knows only the
+    draft."""
     return thread.lstrip("!").rpartition("-")[0]
 
 
@@ -152,12 +154,12 @@ def parse_command(group: str, consumer: str, sequence: str, data: bytes) -> Comm
 
 
 class Field:
-    """What holds now, by the transactions applied so far."""
+    """The present state, by the transactions applied so far."""
 
     def __init__(self, ensemble: Ensemble, *, claims: bool = False) -> None:
         self.ensemble = ensemble
         self.claims = claims  # the layout `legacy`: owners are the ephemeral nodes of their consumers
-        self.thefts: dict[tuple[str, TopicPartition, str], int] = {}  # with its client: when somebody deleted its claim
+        self.thefts: dict[tuple[str, TopicPartition, str], int] = {}  # when somebody deleted the claim of this client
         self.registrations: dict[tuple[str, str], Registration] = {}
         self.gone: dict[tuple[str, str], Gone] = {}
         self.commands: dict[tuple[str, str], dict[str, Command]] = {}
@@ -165,20 +167,20 @@ class Field:
         self.offsets: dict[tuple[str, TopicPartition], int] = {}
         self.holdings: dict[tuple[str, TopicPartition], Holding] = {}
         self.channels: set[tuple[str, str]] = set()
-        self.evicted: dict[tuple[str, str], int] = {}  # when the mark was made
+        self.evicted: dict[tuple[str, str], int] = {}  # when the mark of the eviction was made
         self.epoch_session: Session | None = None
         self.incarnations: dict[tuple[str, str], int] = {}  # the highest number that a topic's mark ever had
         # from the applications' journal
-        self.covered: dict[tuple[str, TopicPartition], int] = {}  # processed without a gap up to here
-        self.resolved: dict[tuple[str, TopicPartition], set[int]] = {}  # what reset policies gave, until one is written
-        self.repairs: Counter[tuple[str, TopicPartition]] = Counter()  # of positions behind their log's end
-        self.may_go_back: set[tuple[str, TopicPartition]] = set()  # an offset, on account of the last of these
-        self.left_behind: dict[tuple[str, TopicPartition], set[int]] = {}  # what was committed then, and still is
-        self.removed: set[tuple[str, TopicPartition]] = set()  # offsets that an operator removed, until written again
-        self.strangers: dict[tuple[str, TopicPartition], set[int]] = {}  # others' commits to Kafka: may be followed
+        self.covered: dict[tuple[str, TopicPartition], int] = {}  # processed without a gap up to this offset
+        self.resolved: dict[tuple[str, TopicPartition], set[int]] = {}  # from reset policies, until one is written
+        self.repairs: Counter[tuple[str, TopicPartition]] = Counter()  # resets of positions behind the log's end
+        self.may_go_back: set[tuple[str, TopicPartition]] = set()  # partitions whose offset a repair may lower
+        self.left_behind: dict[tuple[str, TopicPartition], set[int]] = {}  # committed at a repair, and still committed
+        self.removed: set[tuple[str, TopicPartition]] = set()  # an operator removed the offset; until one is written
+        self.strangers: dict[tuple[str, TopicPartition], set[int]] = {}  # others' commits to Kafka that may be followed
 
     def read(self, txn: Txn) -> Facts:
-        """The facts of a transaction; the field is still as before it."""
+        """The facts of a transaction; the field is still in the state before it."""
         facts = Facts(txn, txn.session)
         for path, before, after in _net(txn.changes) if self.claims else txn.changes:
             place = place_of(path)
@@ -221,7 +223,7 @@ class Field:
             )
 
     def take(self, facts: Facts) -> None:
-        """Let the field be as after the transaction."""
+        """Apply the transaction to the field."""
         txn = facts.txn
         if facts.epoch_raised:
             self.epoch_session = facts.session
@@ -243,7 +245,7 @@ class Field:
                 by = "deleted" if own else "removed" if facts.session is self.ensemble.operator else "evicted"
                 how = by if txn.kind == "multi" else txn.kind
                 session, text = registration.session, registration.text
-                timeout_ms = int(text.get("session_timeout_ms", session.timeout_ms))  # as registered
+                timeout_ms = int(text.get("session_timeout_ms", session.timeout_ms))  # the timeout that was registered
                 self.gone[key] = Gone(txn.time_ms, how, timeout_ms, session, "coordination" in text)
         for key in facts.channels_gone:
             self.channels.discard(key)
@@ -254,10 +256,10 @@ class Field:
         for group, topic, _, mark in facts.marks:
             known = self.incarnations.get((group, topic), 0)
             self.incarnations[group, topic] = max(known, int(mark.get("incarnation", 0)))
-            if not mark and facts.session is self.ensemble.operator:  # an old tool, against all rules
+            if not mark and facts.session is self.ensemble.operator:  # an old tool did this, against all rules
                 del self.incarnations[group, topic]
         for group, _, state in facts.states:
-            if not state:  # the group was removed with all that it remembered
+            if not state:  # the group was removed with all its state
                 self.incarnations = {key: number for key, number in self.incarnations.items() if key[0] != group}
         for value in facts.offsets:
             self._take_offset(value, reset=facts.session is self.ensemble.operator)
@@ -284,12 +286,12 @@ class Field:
         return registration is not None and registration.session is session
 
     def former(self, group: str, partition: TopicPartition) -> str | None:
-        """The thread that claims the partition, or of the consumer that held it last."""
+        """The thread that claims the partition, or else a thread of the consumer that held it last."""
         holding = self.holdings.get((group, partition))
         return self.owners.get((group, partition)) or (holding and f"{holding.consumer}-0")
 
     def stolen_ms(self, group: str, partition: TopicPartition, client: str, now_ms: int) -> int | None:
-        """When somebody deleted this client's claim, if that is no longer ago than its session timeout."""
+        """When somebody deleted this client's claim; None if that is longer ago than the client's session timeout."""
         stolen_ms = self.thefts.get((group, partition, client)) if self.thefts else None
         if stolen_ms is None:
             return None
@@ -305,16 +307,16 @@ class Field:
             self.owners.pop(key, None)
             holding = self.holdings.get(key)
             if holding is None or (self.claims and facts.txn.kind != "multi"):
-                return  # claims go with their session
+                return  # claims end with their session
             if self.owned_by(facts.session, value.group, holding.consumer):
                 del self.holdings[key]
-            elif self.claims:  # its consumer may read until it sees that
+            elif self.claims:  # its consumer may read until it sees the deletion
                 del self.holdings[key]
                 self.thefts[value.group, value.partition, holding.client] = facts.txn.time_ms
 
     def _take_acknowledged(self, command: Command, facts: Facts) -> None:
         if command.option == STOP and self.owned_by(facts.session, command.group, command.consumer):
-            for partition in command.partitions or ():  # it releases nothing if it knows only the draft, or is no owner
+            for partition in command.partitions or ():  # no release if draft-only, or not the owner
                 key = command.group, partition
                 owner, holding = self.owners.get(key, ""), self.holdings.get(key)
                 released = owner.startswith("!") or consumer_of(owner) != command.consumer
@@ -323,19 +325,19 @@ class Field:
         if command.option != START or not self.owned_by(facts.session, command.group, command.consumer):
             return
         if any(command[:3] == made[:3] for made in facts.made_commands):
-            return  # refused as a whole: it stands, with what is wrong in its place
+            return  # the start was refused as a whole: its node exists again, with the error
         own = (command.group, command.consumer)
         said = {p for (*of, status) in facts.statuses if tuple(of) == own for p in held_by(status)}
         for partition in command.partitions or ():
             key = command.group, partition
-            owner = consumer_of(self.owners.get(key, ""))  # no member's: somebody edited it, perhaps once it was read
+            owner = consumer_of(self.owners.get(key, ""))  # if it is no member, somebody edited the owner
             edited = not self.claims and (command.group, owner) not in self.registrations
             if owner == command.consumer or (edited and partition in said):
                 self.holdings[key] = Holding(command.consumer, facts.session.client)
                 self.thefts.pop((*key, facts.session.client), None)
 
     def _take_status(self, group: str, consumer: str, status: dict[str, Any]) -> None:
-        """What somebody took out of a member's hands by editing its owner is released when the member says so."""
+        """A partition whose owner somebody edited is released when its member's status no longer names it."""
         said = None
         for key, holding in list(self.holdings.items()) if "held" in status else ():
             if holding.consumer == consumer and key[0] == group and consumer_of(self.owners.get(key, "")) != consumer:
@@ -345,7 +347,7 @@ class Field:
 
     def _take_offset(self, value: Value, *, reset: bool) -> None:
         key = value.group, value.partition
-        if value.after is None:  # dropped with its topic, with its group, or by an operator
+        if value.after is None:  # removed with its topic, with its group, or by an operator
             if reset:
                 self.removed.add(key)
             self.may_go_back.discard(key)
@@ -361,16 +363,17 @@ class Field:
                 self.covered[key] = self.offsets[key]
 
     def committed(self, key: tuple[str, TopicPartition], offset: int) -> None:
-        """An offset is committed: unless it is the one that a position left behind, that one is so no more."""
+        """An offset was committed. If it is another one than a repair left behind, that offset does not count as left
+        behind any more."""
         if offset not in self.left_behind.get(key, ()):
             self.left_behind.pop(key, None)
 
 
 def grants(facts: Facts, field: Field) -> list[Value]:
-    """The partitions that a coordinator gives to threads: by their owners, where owners are claims by its starts."""
+    """The partitions that a coordinator grants: by their owners or, where owners are claims, by its starts."""
     if not field.claims:
         return [v for v in facts.owners if v.after and not v.after.startswith("!") and v.after != v.before]
-    rewritten = {tuple(command[:3]) for command in facts.gone_commands}  # by the consumer that refuses it
+    rewritten = {tuple(command[:3]) for command in facts.gone_commands}  # by the consumer that refuses the command
     starts = [c for c in facts.made_commands if c.option == START and tuple(c[:3]) not in rewritten]
     return [
         Value(c.group, partition, field.former(c.group, partition), f"{c.consumer}-0")
@@ -380,8 +383,8 @@ def grants(facts: Facts, field: Field) -> list[Value]:
 
 
 def _net(changes: Iterable[Change]) -> list[tuple[str, Any, Any]]:
-    """Each path's first and last state: a claim is created and set, and what is only to be seen missing made and
-    removed."""
+    """Each path's first and last state in a transaction: a claim is created and then set, and some nodes are created
+    and deleted only to see that they are missing."""
     first: dict[str, Any] = {}
     last: dict[str, Any] = {}
     for path, before, after in changes:

@@ -1,7 +1,8 @@
-"""A world is made of many small objects that live as long as it does: looking through them for garbage is in vain.
+"""Garbage collection is off while a world is played. A world has many small objects that live as long as the world
+does, so looking through them finds nothing.
 
-It took a sixth of a storm's time, most of it long after their end, when nothing of them is in the processor's caches
-any more. So nobody looks while a world is played; between two of them, when there is something to be found.
+The collector took a sixth of a storm's time, most of it long after the storm's objects had left the processor's caches.
+So it runs only between two worlds, and only if there is enough garbage.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ OBJECTS = 5_000
 
 
 def collect_never() -> None:
-    """From now on, in this process; what it has made so far stays."""
+    """Turn the collector off in this process. Objects that exist now are never collected."""
     gc.freeze()
     gc.disable()
 
 
 def collect_between() -> None:
-    """A world has been played, or a few small ones: it goes. What stays is not looked through again."""
+    """Called after a world, or a few small ones: collect their objects. The objects that remain are not looked through
+    again."""
     if gc.get_count()[0] > OBJECTS:
         gc.collect()
         gc.freeze()
@@ -29,7 +31,7 @@ def collect_between() -> None:
 
 @contextmanager
 def collected_between() -> Iterator[None]:
-    """`collect_never` for a while; who is in it says where something ends."""
+    """Turn the collector off for a while; the caller decides when to collect (`collect_between`)."""
     enabled = gc.isenabled()
     collect_never()
     try:

@@ -1,9 +1,9 @@
-"""The guided search: a course that reaches what no other has reached is kept, and varied from the moment it did so.
+"""The guided search: a course that shows something new is kept, and is varied near the moment at which it did so.
 
-What has shown something new is tried more often: ways to vary a course, and kinds of faults, for each kind of feature.
+Ways to vary a course and kinds of faults are counted for each view. Those that have shown more are tried more often.
 
-It is deterministic: the same first seed and count play the same courses, on however many cores. It plays in rounds:
-what a round has seen decides what the next one plays.
+The search is deterministic: the same first seed and count play the same courses, on any number of cores. It plays in
+rounds: the results of one round decide the courses of the next.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ ROUND = 32
 SIBLINGS = 6
 """A course is varied so often at once: what these share is played once (`tests/sim/families.py`)."""
 
-FRESH_RATE = 0.4  # beside so many siblings
-MOVED_RATE = 0.8  # of events that are taken away: they come at another step
-FAULTS_RATE = 0.5  # of turns: other faults from there on
-STRIKES_MAX = 3  # at once
-THERE_RATE = 0.7  # of strikes: at the process at which something rare was seen
+FRESH_RATE = 0.4  # how often a fresh seed is drawn instead of varied courses
+MOVED_RATE = 0.8  # of the events that are taken away, how many come at another step
+FAULTS_RATE = 0.5  # how many turns also draw other faults
+STRIKES_MAX = 3  # at one variation
+THERE_RATE = 0.7  # how many strikes hit the process at which something rare was seen
 EVENTS_MAX = 12
 SAMPLE = 8
 NEAR_RATE = 0.5
@@ -51,7 +51,7 @@ NEWS_MIN, TRIES_MIN = 1, 3
 
 
 class Played(NamedTuple):
-    """A course that was played, what was seen on it, where first, and whether it failed."""
+    """A course that was played, its features and where each was seen first, and whether it failed."""
 
     course: Course
     features: dict[Feature, Sight]
@@ -59,7 +59,7 @@ class Played(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """A course, what it has reached first of all, and where."""
+    """A course, the feature that it reached first of all courses, and where it did so."""
 
     course: Course
     feature: Feature
@@ -67,14 +67,14 @@ class Kept(NamedTuple):
 
 
 class Yields:
-    """How often something was tried to see more of a view, and how often that has shown something new of it."""
+    """How often each way was tried for a view, and how often it showed something new of this view."""
 
     def __init__(self) -> None:
         self._tries: Counter[tuple[str, str]] = Counter()
         self._news: Counter[tuple[str, str]] = Counter()
 
     def choose(self, rng: Random, view: str, choices: Mapping[str, int]) -> str:
-        """One of these, each with how often it is chosen at first: what has shown more is chosen the more often."""
+        """Choose one of `choices` (name -> its first weight): a name that has shown more is chosen more often."""
         names = sorted(choices)
         return rng.choices(names, [choices[name] * self._rate(view, name) for name in names])[0]
 
@@ -82,26 +82,26 @@ class Yields:
         return (NEWS_MIN + self._news[view, name]) / (TRIES_MIN + self._tries[view, name])
 
     def tried(self, view: str, names: Iterable[str], *, new: bool) -> None:
-        """A course that was varied so has been played; `new`: it has shown something new of this view."""
+        """Count a course that was varied in these ways; `new`: it showed something new of this view."""
         for name in set(names):
             self._tries[view, name] += 1
             self._news[view, name] += new
 
 
 class Search:
-    """Which courses are worth a try. `draw` a round, play it, `take` what was seen."""
+    """Chooses the courses to play. `draw` a round, play it, and `take` its results."""
 
     def __init__(self, first: int, start: Sequence[Course] = ()) -> None:
-        """`start`: courses to be played before all others."""
-        self.kept: dict[str, list[Kept]] = {}  # by view, a feature's first word
-        self.known: Counter[Feature] = Counter()  # on how many courses each was seen
-        self.views: Counter[str] = Counter()  # on how many courses anything was seen that belongs to each
+        """`start`: courses that are played before all others."""
+        self.kept: dict[str, list[Kept]] = {}  # view (a feature's first word) -> courses
+        self.known: Counter[Feature] = Counter()  # feature -> on how many courses it was seen
+        self.views: Counter[str] = Counter()  # view -> on how many courses a feature of it was seen
         self._rng = Random(f"guided {first}")
-        self._edges: dict[str, list[Kept]] = {}  # of those, where an invariant is near
+        self._edges: dict[str, list[Kept]] = {}  # like `kept`: courses near the violation of an invariant
         self._seed, self._start = first, list(start)
         self._tries: Counter[Kept] = Counter()
         self._yields = Yields()
-        self._varied: dict[Course, tuple[str, list[str]]] = {}  # under way: what more is to be seen of, and how
+        self._varied: dict[Course, tuple[str, list[str]]] = {}  # being played: for which view, and varied in which ways
 
     def draw(self, count: int = ROUND) -> list[Course]:
         """The next courses to be played."""
@@ -111,7 +111,8 @@ class Search:
         return started
 
     def take(self, played: Played) -> bool:
-        """Take in what was seen; True when the course is kept. A failure is a finding, and is not varied."""
+        """Take in the features of a played course; True when the course is kept. A failed course is a finding, and is
+        not varied."""
         view, names = self._varied.pop(played.course, ("", []))
         if played.failed:
             return False
@@ -128,7 +129,7 @@ class Search:
         return bool(new)
 
     def _next(self) -> list[Course]:
-        """A fresh seed, or a course that is varied where something was seen that few others have seen."""
+        """A fresh seed, or variations of a course near a moment at which few other courses have been."""
         if not self.kept or self._rng.random() < FRESH_RATE:
             self._seed += 1
             return [Course(self._seed - 1)]
@@ -138,7 +139,7 @@ class Search:
         return sorted(varied, key=lambda each: parting([kept.course, each]) < kept.sight.step - BACK_STEPS)
 
     def _vary(self, kept: Kept) -> Course:
-        """The same with something else near the moment for which it is kept."""
+        """The course, with something else near the moment for which it is kept."""
         rng = self._rng
         way = self._yields.choose(rng, kept.feature[0], WAYS)
         events = tuple(getattr(self, f"_{way}")(kept, self._near(kept)))
@@ -152,36 +153,37 @@ class Search:
         return varied
 
     def _rare(self) -> Kept:
-        """Of some of one view's, the one that was seen and tried the least. A view that few courses have at all is
-        chosen the more often."""
+        """Draw a few courses of one view, and return the one that was seen and tried least. The fewer courses show a
+        view, the more often the view is chosen."""
         views = sorted(self.kept)
         within = self.kept[self._rng.choices(views, [1 / self.views[view] for view in views])[0]]
         sample = [self._pick(within) for _ in range(SAMPLE)]
         return min(sample, key=lambda each: self.known[each.feature] + self._tries[each])
 
     def _edge(self) -> Kept:
-        """One where an invariant is near: the nearer, and the less it was seen and tried, the more often."""
+        """A course near the violation of an invariant. The nearer it is, and the less often it was seen and tried, the
+        more often it is chosen."""
         within = self._edges[self._pick(sorted(self._edges))]
         weights = [DEEPER**each.sight.depth / (self.known[each.feature] + self._tries[each]) for each in within]
         return self._rng.choices(within, weights)[0]
 
     def _near(self, kept: Kept) -> int:
-        """A step at which a course is varied: mostly right where something rare was seen."""
+        """The step at which a course is varied: mostly at the moment at which something rare was seen."""
         ahead = BACK_STEPS if self._rng.random() < NEAR_RATE else ON_STEPS
         return max(1, kept.sight.step - BACK_STEPS + int(self._rng.random() * (BACK_STEPS + ahead)))
 
     def _pick(self, choices: Sequence[T]) -> T:
         return choices[int(self._rng.random() * len(choices))]
 
-    # what is to happen instead of what happens on a course
+    # the ways to vary a course
 
     def _turned(self, kept: Kept, step: int) -> Iterable[Event]:
-        """Everything is drawn anew from here."""
+        """From this step on everything is drawn anew."""
         turn = Turn(step, self._rng.getrandbits(24), self._rng.random() < FAULTS_RATE)
         return (*kept.course.before(step), turn)
 
     def _struck(self, kept: Kept, step: int) -> Iterable[Event]:
-        """Some more faults; what comes behind stays."""
+        """Add some faults; later events stay."""
         rng = self._rng
         strikes = []
         for _ in range(1 + int(rng.random() * STRIKES_MAX)):
@@ -192,7 +194,7 @@ class Search:
         return (*kept.course.events, *strikes)
 
     def _moved(self, kept: Kept, step: int) -> Iterable[Event]:
-        """One event less, or at another step."""
+        """Leave one event out, or move it to another step."""
         events = list(kept.course.events)
         if not events:
             return self._struck(kept, step)
@@ -202,7 +204,7 @@ class Search:
         return events
 
     def _spliced(self, kept: Kept, step: int) -> Iterable[Event]:
-        """As it is up to here, and then what happens to another behind the moment for which that is kept."""
+        """Keep the course up to this step, and append the later events of another course."""
         other = self._rare()
         begin = other.sight.step - BACK_STEPS
         behind = [event._replace(step=event.step - begin + step) for event in other.course.behind(begin)]
@@ -212,7 +214,8 @@ class Search:
 def search(
     found: Search, count: int | None, plays: Callable[[Iterable[Course]], Iterable[Played]]
 ) -> Iterator[tuple[Played, bool]]:
-    """Play so many courses (None: without end), and say of each whether it is kept. `plays` answers in its order."""
+    """Play this many courses (None: without end), and say for each whether it is kept. `plays` returns results in the
+    order of its courses."""
     left = count
     while left is None or left > 0:
         drawn = found.draw(ROUND if left is None else min(ROUND, left))

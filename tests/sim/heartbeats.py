@@ -1,8 +1,9 @@
-"""How kazoo's client leaves a server that it hears nothing of, as `SimStore` does it.
+"""How kazoo's client leaves a server that has gone silent, as `SimStore` does it.
 
-kazoo sends a ping when it has sent nothing for a third of the session timeout, and breaks the connection when it is
-about to send the next one and that ping is not answered. Whatever else it sends counts as a heartbeat of its own: a
-program that asks more often than that is never told. Nothing is simulated while pings are answered.
+kazoo sends a ping when it has sent nothing for a third of the session timeout. It breaks the connection when it is
+about to send the next ping and the last one was not answered. Whatever else it sends counts as a heartbeat, so kazoo
+never notices a silent server if the program sends requests more often than that. Nothing is simulated while pings are
+answered.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ PINGS_PER_TIMEOUT = 3
 
 
 def listen(store: SimStore, wire: Wire) -> None:
-    """Let the client's patience run while nothing gets through in one of the directions."""
+    """Begin to watch the client's heartbeats if nothing gets through in one of the directions."""
     if wire.whole or wire.listening:
         return
     wire.listening, wire.pinged = True, False
     now_ms = store.network.ensemble.now_ms
     if wire.sent_ms < now_ms - _pause_ms(wire):
-        wire.sent_ms = now_ms  # its last ping was answered
+        wire.sent_ms = now_ms  # assume that its last ping was answered
     _look_again(store, wire)
 
 

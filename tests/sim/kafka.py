@@ -1,4 +1,4 @@
-"""A simulated Kafka as one process sees it: logs whose records are their offsets, brokers that take their time."""
+"""A simulated Kafka as one process sees it: records of the logs are their offsets, and brokers take time to answer."""
 
 from __future__ import annotations
 
@@ -82,11 +82,11 @@ class SimKafka:
         return int(self.world.rng.random() * (most + 1))
 
     def exists(self, partition: TopicPartition) -> bool:
-        """Whether its topic is there."""
+        """True if the partition's topic exists."""
         return self.world.ensemble.data(f"/brokers/topics/{partition.topic}") is not None
 
     def answers(self) -> bool:
-        """Wait for the answer to a question; False when none comes."""
+        """Wait for the answer to a question; False when no answer comes."""
         if self.world.stormy and self.world.rng.random() < self.logs.away_rate:
             self.process.crew.sleep(self.draw(AWAY_MS) / 1000)
             return False
@@ -95,26 +95,26 @@ class SimKafka:
         return True
 
     def starts(self) -> bool:
-        """Whether the broker that answers has just started."""
+        """True if the broker that answers has just started."""
         return self.world.stormy and self.world.rng.random() < self.logs.away_rate
 
     def client(self, *args: Any, **kwargs: Any) -> SimClient:
-        """In place of `SteadyClient`."""
+        """Stands in for `SteadyClient`."""
         return SimClient(self)
 
     def commits(self, group: str, *args: Any, patience_ms: int, wall_ms: Callable[[], int], known: Any) -> GroupCommits:
-        """In place of `kafka_commits`."""
+        """Stands in for `kafka_commits`."""
         return GroupCommits(SimCommits(self), wall_ms)
 
     def open_consumer(
         self, servers: str, config: Any, on_error: Callable[[Any], None], broken: Callable[[], None]
     ) -> SimNative:
-        """In place of librdkafka's consumer."""
+        """Stands in for librdkafka's consumer."""
         return SimNative(self)
 
 
 class SimCommits(LogClient):
-    """As `zkcoord.offsets.group_consumer.GroupConsumer`: the thread that asks waits for the answer."""
+    """Stands in for `zkcoord.offsets.group_consumer.GroupConsumer`: the thread that asks waits for the answer."""
 
     def __init__(self, kafka: SimKafka) -> None:
         super().__init__(kafka.process, kafka.log)  # type: ignore[arg-type]  # None: nobody may ask
@@ -123,18 +123,18 @@ class SimCommits(LogClient):
         self._answers: list[tuple[CallDone, Any]] = []
 
     def read(self, partitions: Collection[TopicPartition]) -> Commits:
-        """Those that there are; raises while no broker answers."""
+        """The commits that exist; raises while no broker answers."""
         done = self._ask("read", tuple(partitions))
         if done.error is not None:
             raise done.error
         return done.value  # type: ignore[no-any-return]
 
     def commit(self, commits: Commits) -> CommitOutcome:
-        """What became of each."""
+        """Commit, and return the outcome of each commit."""
         return self._ask("commit", commits).value  # type: ignore[no-any-return]
 
     def close(self) -> None:
-        """What is under way may still land."""
+        """Close; commits on their way may still land."""
 
     def tell(self, done: CallDone, commits: Commits | None) -> None:
         """Wake the thread that waits."""
@@ -154,7 +154,7 @@ class SimCommits(LogClient):
 
 
 class SimClient:
-    """As `zkcoord.kafka.steady.SteadyClient`: questions."""
+    """Stands in for `zkcoord.kafka.steady.SteadyClient`: asks questions."""
 
     cluster_id = None
 
@@ -168,17 +168,17 @@ class SimClient:
         self.close()
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
     def check_credentials(self) -> None:
-        """They are right, if anybody answers."""
+        """Credentials are always right, if a broker answers."""
         self._kafka.answers()
 
     def confirm(self, topic: str, timeout_ms: int) -> None:
-        """It is always the same cluster."""
+        """Do nothing: it is always the same cluster."""
 
     def look_anew(self, topic: str, timeout_ms: int) -> None:
-        """Likewise."""
+        """Do nothing: it is always the same cluster."""
 
     def ask_offsets(
         self, partitions: Collection[TopicPartition], which: Any, isolation: Any = None, timeout_ms: Any = None
@@ -199,14 +199,14 @@ class SimClient:
         return self._all(partitions, "latest")
 
     def reset_positions(self, partitions: Collection[TopicPartition], policy: Any) -> dict[TopicPartition, int]:
-        """Where partitions without an offset start."""
+        """Positions for partitions without an offset."""
         found = self._all(partitions, policy)
         for each, offset in found.items():
             self._kafka.process.application.note("reset", each, offset)
         return found
 
     def partitions(self) -> tuple[TopicPartition, ...]:
-        """All that there are."""
+        """All partitions of all topics."""
         if not self._kafka.answers():
             raise UnavailableError("Kafka does not answer")
         ensemble, found = self._kafka.world.ensemble, []
@@ -226,30 +226,30 @@ class SimClient:
 
 
 class SimNative:
-    """librdkafka's consumer: fetches what is assigned, into a queue of its own."""
+    """librdkafka's consumer: fetches the assigned partitions into a queue of its own."""
 
     def __init__(self, kafka: SimKafka) -> None:
         self._kafka = kafka
-        self._next: dict[TopicPartition, int] = {}  # of what is assigned: the next offset to be fetched
+        self._next: dict[TopicPartition, int] = {}  # assigned partition -> the next offset to fetch
         self._queued: deque[SimMessage] = deque()
         self._inside = 0
 
     def incremental_assign(self, partitions: Collection[Any]) -> None:
-        """Fetch these, too."""
+        """Fetch these partitions, too."""
         for each in partitions:
             at = TopicPartition(each.topic, each.partition)
             assert at not in self._next, f"{at} is assigned already"
             self._next[at] = each.offset
 
     def incremental_unassign(self, partitions: Collection[Any]) -> None:
-        """Not any more; what is queued of them goes."""
+        """Stop fetching these partitions, and drop their queued records."""
         gone = {TopicPartition(each.topic, each.partition) for each in partitions}
         for each in gone:
             del self._next[each]
         self._queued = deque(message for message in self._queued if message.at not in gone)
 
     def poll(self, wait_seconds: float) -> SimMessage | None:
-        """The next message, in time."""
+        """Return the next message, or None at the timeout."""
         crew = self._kafka.process.crew
         assert not self._inside, "two threads poll one consumer"
         self._inside = 1
@@ -266,24 +266,25 @@ class SimNative:
         return self._queued.popleft() if self._queued else None
 
     def consume(self, count: int, wait_seconds: float) -> list[SimMessage]:
-        """What is queued."""
+        """Return the queued messages."""
         return [self._queued.popleft() for _ in range(min(count, len(self._queued)))]
 
     def list_topics(self, *topic: str, timeout: float) -> Any:
-        """The cluster as a broker tells it; an error when none does, and none when it has just started."""
+        """The cluster as a broker tells it. Raises when no broker answers; without topics when the broker has just
+        started."""
         assert not self._inside, "asked while a thread polls"
         if not self._kafka.answers():
             raise librdkafka().KafkaException(SimError("_TRANSPORT"))
         return SimpleNamespace(cluster_id=None, brokers={} if self._kafka.starts() else {0: "broker"})
 
     def close(self) -> None:
-        """Nobody may be inside."""
+        """Close; no thread may be inside a call."""
         assert not self._inside, "closed while a thread polls"
         self._next.clear()
         self._queued.clear()
 
     def _fetch(self) -> None:
-        """A broker's answer: some records of some partitions, in any order of these."""
+        """Take a broker's answer: some records of some partitions, with the partitions in any order."""
         kafka = self._kafka
         for at in sorted(self._next):
             if kafka.world.rng.random() < 0.4 and not kafka.world.draining:
@@ -293,7 +294,7 @@ class SimNative:
                 continue
             if start > end:
                 self._queued.append(SimMessage(at, start, SimError("_AUTO_OFFSET_RESET")))
-                self._next[at] = -1  # until it is assigned anew
+                self._next[at] = -1  # until the partition is assigned again
                 continue
             most = end if kafka.world.draining else min(end, start + kafka.draw(FETCHED_MAX))
             self._queued.extend(SimMessage(at, offset) for offset in range(start, most))

@@ -1,9 +1,9 @@
-"""What must hold of offsets in both stores (docs/offsets.md, "Which offset counts"), and who moved them.
+"""Rules of offsets in both stores (docs/offsets.md, "Which offset counts"), and of the programs that move them.
 
-The rule of the tenure is spelled here a second time. A *floor* is the offset that the group has been promised: it was
-written to the node, or Kafka acknowledged it to the member that held the partition. Nobody starts below it. It falls
-when an operator sets the node, and when somebody else than the holder replaces or removes Kafka's commit: a stranger,
-the brokers' retention, or a commit of an earlier tenure that lands late. Then the node's offset counts.
+The rule of the tenure is written here a second time. A *floor* is an offset that the group can rely on: it was written
+to the node, or Kafka acknowledged it to the member that held the partition. No start is below the floor. The floor
+falls when an operator sets the node, and when somebody else than the holder replaces or removes Kafka's commit: a
+stranger, the brokers' retention, or a commit of an earlier tenure that lands late. Then the node's offset counts.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from zkcoord.tree.paths import SCHEMA
 
 
 class Ledger:
-    """The floors of one group's partitions. Attach it behind `checkers.watch`."""
+    """The floors of one group's partitions. Attach it after `checkers.watch`."""
 
     def __init__(self, world: World, field: Field, log: OffsetLog) -> None:
         self._world, self._field, self._log = world, field, log
         self.floors: dict[TopicPartition, int] = {}
         self._standing: dict[TopicPartition, Change] = {}  # a holder's commit that counted when it came, and may still
-        self._told: dict[TopicPartition, int] = {}  # what a member was told last that it has committed
+        self._told: dict[TopicPartition, int] = {}  # the offset that the holder was last told to be committed
         self._seen: set[str] = set()  # processes that were members
-        self.on_taken_back: list[Callable[[str, TopicPartition, int], None]] = []  # by an owner of before
-        self.others_count = False  # commits without a tenure, as of old members that commit to Kafka alone
+        self.on_taken_back: list[Callable[[str, TopicPartition, int], None]] = []  # a former owner's commit landed
+        self.others_count = False  # commits without a tenure count, as of old members that commit to Kafka alone
         world.ensemble.on_applied.append(self._applied)
         world.on_journal.append(self._journaled)
         log.on_change.append(self._changed)
@@ -51,8 +51,8 @@ class Ledger:
         return commit.offset if stat is None or others or self._in_tenure(partition, commit) else node
 
     def reset(self, partition: TopicPartition, end: int) -> None:
-        """The reset policy says where reading goes on. If the position was beyond the log's end, what was committed
-        stays committed, and may be written again (a release names a new tenure), until something else is."""
+        """The reset policy decided where reading goes on. If the position was beyond the log's end, the committed
+        offset stays committed, and may be written again (a release sets a new tenure), until another offset is."""
         known = (self.floors.get(partition, 0), self._told.get(partition, 0))
         if beyond := {offset for offset in known if offset > end}:
             self.floors.pop(partition, None)
@@ -62,7 +62,7 @@ class Ledger:
 
     def _applied(self, txn: Txn) -> None:
         for path, _, after in txn.changes:
-            if path == SCHEMA:  # with another id of the tree no commit of before counts
+            if path == SCHEMA:  # with another tree id no earlier commit counts
                 for partition in self.floors:
                     self._excuse(partition)
             place = place_of(path)
@@ -120,13 +120,13 @@ class Ledger:
         if floor is not None and after.offset < floor:
             if after.offset not in self._strangers(partition):
                 self._world.fail(f"a commit of {change.client} takes {partition} back from {floor} to {after.offset}")
-            self.floors[partition] = after.offset  # a stranger's commit is taken over
+            self.floors[partition] = after.offset  # the holder follows a stranger's commit
         self._strangers(partition).intersection_update({after.offset})
         if self._holds(change.client, partition):
             self._standing[partition] = change
 
     def _acknowledged(self, change: Change) -> None:
-        """The holder believes from now on that its offset is committed."""
+        """From now on the holder believes that its offset is committed."""
         partition = change.partition
         if change.after is not None:
             self._told[partition] = change.after.offset
@@ -142,7 +142,7 @@ class Ledger:
         self._field.committed((self._log.group, partition), offset)
 
     def _in_tenure(self, partition: TopicPartition, commit: KafkaCommit | None) -> bool:
-        """It names this tree, and the last write of the partition's node."""
+        """True if the commit names this tree, and the last write of the partition's node."""
         ensemble = self._field.ensemble
         stat = ensemble.stat(self._world.layout.offset(self._log.group, partition))
         if stat is None or commit is None or commit.stamp is None:
@@ -159,7 +159,8 @@ class Ledger:
         )
 
     def _excuse(self, partition: TopicPartition) -> None:
-        """Something else than the holder's own doing: what counts now may be less than what was promised."""
+        """Something else than the holder's own commit changed the offset: the offset that counts may be below the
+        floor."""
         self._standing.pop(partition, None)
         counts = self.counted(partition)
         if counts is not None and partition in self.floors:
@@ -173,14 +174,15 @@ class Ledger:
     def _journaled(self, entry: Entry) -> None:
         members = {made.session.client for made in self._field.registrations.values()}
         self._seen |= members
-        is_gone = entry.client in self._seen and entry.client not in members  # what it starts, it may not read
+        is_gone = entry.client in self._seen and entry.client not in members  # it must not read what it starts
         if entry.event == "start" and entry.group == self._log.group and not is_gone:
             floor = self.floors.get(entry.partition)
             if floor is not None and entry.start < floor:
                 self._world.fail(f"{entry.client} starts {entry.partition} at {entry.start}, {floor} was committed")
 
     def _at_rest(self) -> Iterator[str]:
-        """Kafka has what its holder committed last, in the present tenure, where the holder keeps offsets there."""
+        """At rest, where the holder keeps offsets in Kafka, Kafka has the holder's last commit, in the present
+        tenure."""
         ensemble = self._field.ensemble
         for (group, partition), holding in sorted(self._field.holdings.items()):
             registered = (group, holding.consumer) in self._field.registrations

@@ -1,7 +1,7 @@
-"""Kafka's metadata as a coordinator is told it: brokers that lag, answers that are late, partial, of another cluster,
-or do not come.
+"""Kafka's metadata as a coordinator sees it: brokers that lag, and answers that are late, partial, from another
+cluster, or missing.
 
-What `/brokers/topics` holds is the truth of the simulated cluster. A broker tells what was true some time ago.
+`/brokers/topics` holds the true state of the simulated cluster. A broker tells the state of some time ago.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from zkcoord.shell.ports import CallDone
 CLUSTER = "cluster-1"
 TOPICS = "/brokers/topics"
 SILENT_MS = 3_000  # how long a client waits for an answer that does not come
-LATE_MS = 8_000  # a late answer: a coordinator asked meanwhile, or another one serves
+LATE_MS = 8_000  # a late answer: meanwhile a coordinator has asked again, or another one serves
 
 STRANGER = "cluster-of-others"
 STRANGE = {"t": (0,), "v": (0, 1), "x": (0, 1)}
@@ -42,24 +42,24 @@ class Metadata:
         self.world = world
         self.cluster_id = CLUSTER
         self.brokers = {number: Broker(f"b{number}", 9092, f"rack{number % 2}") for number in range(brokers)}
-        self.lag_ms = dict.fromkeys(range(brokers), 0)  # how old the state is that a broker tells
+        self.lag_ms = dict.fromkeys(range(brokers), 0)  # the age of the state that each broker tells
         self.answer_ms_max = 5
-        self.list_ms = 0  # how much longer a list takes
+        self.list_ms = 0  # extra time that a list takes
         self.away = False
-        self.silent_rate = 0.0  # of questions that nobody answers
-        self.partial_rate = 0.0  # of answers that leave topics, or a topic's partitions, out
-        self.no_ids = False  # brokers of before 2.8
-        self.no_topics = False  # brokers that were told of each other only
-        self.no_controller_rate = 0.0  # of lists that are not whole, with any topics
-        self.few_brokers_rate = 0.0  # of answers that leave brokers out
+        self.silent_rate = 0.0  # of questions that get no answer
+        self.partial_rate = 0.0  # of answers that lack topics, or partitions of a topic
+        self.no_ids = False  # brokers before 2.8 tell no topic ids
+        self.no_topics = False  # brokers have been told of each other, but of no topic
+        self.no_controller_rate = 0.0  # of lists that are marked as not whole
+        self.few_brokers_rate = 0.0  # of answers that lack brokers
         self.late_rate = 0.0  # of answers that come LATE_MS later
         self.stranger_rate = 0.0  # of connections to a broker of another cluster, which is in the bootstrap list
-        self.between_rate = 0.0  # of descriptions that one of its brokers gives, though lists are this cluster's
-        self.alike = False  # its topics have the partitions and replicas of this cluster's
-        self.strange_next: list[Kind] = []  # the next answer to such a question is that broker's
-        self._strange = False  # the client is connected to that one: it stays so until its next list
-        self.reached: Counter[str] = Counter()  # fault -> how often it came
-        self._told = 0  # which state was told last
+        self.between_rate = 0.0  # of descriptions from a broker of the other cluster, between two lists of this cluster
+        self.alike = False  # the other cluster's topics have the partitions and replicas of this cluster's
+        self.strange_next: list[Kind] = []  # the next answer to each of these kinds comes from the other cluster
+        self._strange = False  # the client is connected to the other cluster, until its next list
+        self.reached: Counter[str] = Counter()  # fault -> how often it happened
+        self._told = 0  # number of the state that was told last
         self.asked: list[tuple[int, Question]] = []
         self._truth: list[tuple[int, dict[str, Seen]]] = [(0, self._now())]
         world.ensemble.on_applied.append(self._applied)
@@ -78,12 +78,12 @@ class Metadata:
 
     @property
     def now(self) -> Mapping[str, Seen]:
-        """The topics as they are."""
+        """The topics in the true state."""
         return self._truth[-1][1]
 
     @property
     def states(self) -> Iterator[Mapping[str, Seen]]:
-        """The topics as they were, one state after the other."""
+        """All true states so far, oldest first."""
         return (state for _, state in self._truth)
 
     def seen(self, broker: int) -> dict[str, Seen]:
@@ -97,11 +97,11 @@ class Metadata:
         return self._truth[number][1]
 
     def connect(self, process: SimProcess) -> Line:
-        """The thread of a process that asks."""
+        """The line by which a process asks Kafka."""
         return Line(self, process)
 
     def answer(self, question: Question, draw: Any) -> Answer | None:
-        """What some broker answers now; None: none does."""
+        """The answer of some broker to a question asked now; None: no broker answers."""
         self.asked.append((self.world.now_ms, question))
         if self.away or draw() < self.silent_rate:
             return None
@@ -129,7 +129,7 @@ class Metadata:
         return strange
 
     def _strangers(self, question: Question) -> Answer:
-        """What the broker of another cluster answers."""
+        """The answer of a broker of the other cluster."""
         own: dict[str, Told] = {
             name: Told(f"strange-{name}", self._stranger_partitions(name)) for name in sorted(STRANGE)
         }
@@ -180,13 +180,13 @@ class Metadata:
 
 
 class Line:
-    """Implements the Callbacks port: answers come one after the other, each after a while."""
+    """Implements the Callbacks port: answers come one by one, in order, each after a delay."""
 
     def __init__(self, metadata: Metadata, process: SimProcess) -> None:
         self._metadata, self._process = metadata, process
 
     def call(self, token: int, name: str, argument: Any) -> None:
-        """Answer later: the state is that of the moment of asking, or of the answer."""
+        """Answer later, with the state at the moment of the question or of the answer."""
         world, metadata = self._metadata.world, self._metadata
         rng = world.rng
         early = metadata.answer(argument, rng.random) if rng.random() < 0.5 else False

@@ -1,4 +1,4 @@
-"""Holds every change of the mirror of Kafka's topics against what the cluster has when it is applied."""
+"""Compares every change of the mirror of Kafka's topics with the cluster's state when the change is applied."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class MirrorChecker:
     def __init__(self, world: World, layout: Layout, metadata: Metadata) -> None:
         self._world, self._above, self._metadata = world, layout.topics, metadata
         self._known: dict[str, Topic] = {}
-        self._over: set[tuple[str, str]] = set()  # replaced by another id
-        self.lost = False  # the mirror was removed by the scene: its topics did not go
+        self._over: set[tuple[str, str]] = set()  # topics that have been replaced by one with another id
+        self.lost = False  # the scene removed the mirror: its topics were not deleted
         world.ensemble.on_applied.append(self._applied)
 
     def _applied(self, txn: Txn) -> None:
@@ -45,7 +45,7 @@ class MirrorChecker:
         assert topic.partitions.keys() <= self._ever(name, topic.topic_id), f"{name} never had all of {topic}"
 
     def _ever(self, name: str, topic_id: str) -> set[int]:
-        """The partitions that the topic of this id has had."""
+        """All partitions that the topic of this id has ever had."""
         found: set[int] = set()
         for state in self._metadata.states:
             seen: Seen | None = state.get(name)

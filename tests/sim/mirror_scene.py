@@ -1,4 +1,4 @@
-"""A group whose tree takes its topics from Kafka's metadata, and what happens to topics and brokers."""
+"""A group whose tree takes its topics from Kafka's metadata, and events of topics and brokers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MIRRORED = layout_named(DRAFT.name, "kafka")
 
 
 class Mirrored(Script):
-    """Every topic has an id; one that is created again has another. Partitions have three replicas at most."""
+    """Every topic has an id. A topic that is created again has another id. Partitions have three replicas at most."""
 
     metadata: Metadata
     mirror_checker: MirrorChecker
@@ -28,7 +28,7 @@ class Mirrored(Script):
         super().__init__(seed, options, layout=layout, coordinates=self._coordinate, **size)
 
     def name_cluster(self) -> None:
-        """Write the cluster's id beside the tree, as brokers do that use this ZooKeeper."""
+        """Write the cluster's id into ZooKeeper, beside the tree, as brokers do that use this ZooKeeper."""
         self.world.ensemble.ensure("/cluster", b"")
         self.world.ensemble.ensure(CLUSTER_ID, b'{"version":"1","id":"%s"}' % CLUSTER.encode())
 
@@ -36,7 +36,7 @@ class Mirrored(Script):
         return coordinator(process, kafka=self.metadata.connect(process))
 
     def begins(self) -> None:
-        """Give the topics that are there ids, and let Kafka answer."""
+        """Give the existing topics ids, and let Kafka answer."""
         for topic in self.world.ensemble.names(TOPICS):
             self._set(topic, len(self.partitions_of(topic)), self.new_id())
         self.metadata = Metadata(self.world)
@@ -55,11 +55,12 @@ class Mirrored(Script):
         self.world.ensemble.operate(SetNode(f"{TOPICS}/{topic}", topic_json(partitions, topic_id), ANY_VERSION))
 
     def create_topic(self, topic: str, partitions: int, *, topic_id: str | None = None) -> None:
-        """A topic is created, under an id of its own."""
+        """A topic is created, with an id of its own."""
         super().create_topic(topic, partitions, topic_id=topic_id or self.new_id())
 
     def grow(self, topic: str, partitions: int) -> None:
-        """The topic gets more partitions, under the same id; nothing when it is gone, or has so many."""
+        """The topic gets more partitions under the same id. Nothing happens when the topic is gone or already has that
+        many."""
         topic_id = self._id_of(topic)
         if topic_id is not None and partitions > len(self.partitions_of(topic)):
             self._set(topic, partitions, topic_id)
@@ -69,17 +70,17 @@ class Mirrored(Script):
         return None if topic_id is None else str(topic_id)
 
     def mirrored(self) -> dict[str, str]:
-        """Topic -> id, of the mirror."""
+        """Topic -> id, in the mirror."""
         ensemble, above = self.world.ensemble, MIRRORED.topics
         names = sorted(ensemble.names(above)) if ensemble.stat(above) else []
         return {name: parse_json(ensemble.data(f"{above}/{name}") or b"")["topic_id"] for name in names}
 
     def calm(self) -> None:
-        """Brokers answer well; everything must come to rest, and the mirror must be as the cluster."""
+        """Brokers answer well. Everything must come to rest, and the mirror must be equal to the cluster."""
         self.world.at(self.world.now_ms, self.mend)
         super().calm()
         known = {name: self._id_of(name) for name in sorted(self.world.ensemble.names(TOPICS))}
-        if self.mirrored() != known:  # an answer was late, and the next question waits for it
+        if self.mirrored() != known:  # an answer was late, and the next question waits for that answer
             self.world.run_until(lambda: self.mirrored() == known, what="the mirror is as the cluster")
             super().calm()
         assert self.mirrored() == known
@@ -88,7 +89,7 @@ class Mirrored(Script):
             assert sorted(map(int, parse_json(data)["partitions"])) == self.partitions_of(name)
 
     def mend(self) -> None:
-        """All brokers are there, and none lags."""
+        """All brokers answer, and none lags."""
         metadata = self.metadata
         metadata.away, metadata.silent_rate, metadata.partial_rate, metadata.no_ids = False, 0.0, 0.0, False
         metadata.lag_ms = dict.fromkeys(metadata.brokers, 0)

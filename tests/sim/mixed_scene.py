@@ -26,7 +26,7 @@ from zkcoord.tree.state import decode_state
 from zkcoord.tree.writes import ANY_VERSION, SetNode
 
 TOPICS = {"t": 6}
-CHECKPOINT_MS = 600_000  # rare: six partitions that have their checkpoints in turns would leave no moment quiet
+CHECKPOINT_MS = 600_000  # rare: checkpoints of six partitions, one after the other, would leave no quiet moment
 RECORD, STATE = LEGACY.record(GROUP), LEGACY.state(GROUP)
 ADOPTION = Adoption(offsets="zookeeper", strategy="range", kafka="1.1", auto_commit_interval_ms=60_000)
 
@@ -44,7 +44,8 @@ class MixedScene(OldScene):
         options: Any = QUIET,
         world: ScriptWorld | None = None,
     ) -> None:
-        """`adoption` None: the group is not adopted yet. `world`: one that was made already, in place of the seed's."""
+        """`adoption` None: the group is not adopted yet. `world`: an existing world to use instead of one made from the
+        seed."""
         world = ScriptWorld(seed, options) if world is None else world
         world.layout = LEGACY
         super().__init__(world, topics)
@@ -55,11 +56,11 @@ class MixedScene(OldScene):
         self.all = {TopicPartition(topic, n) for topic, size in topics.items() for n in range(size)}
         for n in range(coordinators):
             world.spawn(f"coordinator{n}", partial(coordinator, layout=LEGACY))
-        if not coordinators:  # the tree as one of them would have made it
+        if not coordinators:  # make the tree as a coordinator makes it
             self.serve_for_a_moment()
 
     def serve_for_a_moment(self) -> None:
-        """A coordinator makes the first nodes, and ends."""
+        """A coordinator creates the first nodes, and ends."""
         self.world.spawn("coordinator0", partial(coordinator, layout=LEGACY), restarts=False)
         self.world.run_until(lambda: self.world.ensemble.stat(LEGACY.coordinator) is not None, what="a coordinator")
         self.end("coordinator0")
@@ -71,13 +72,13 @@ class MixedScene(OldScene):
         process.kill()
 
     def adopt(self, adoption: Adoption) -> None:
-        """A tool writes what people tell of the old members now."""
+        """A tool writes the present settings of the old members into the record."""
         self.world.ensemble.operate(
             SetNode(RECORD, encode_record(replace(DEFAULT_RECORD, adoption=adoption)), ANY_VERSION)
         )
 
     def keep_in_kafka(self, *, dual_commit: bool, faults: LogFaults | None = None) -> OffsetLog:
-        """There is a Kafka for offsets: old members keep theirs there, or in both stores, and ours can."""
+        """Offsets are kept in Kafka: old members keep theirs there, or in both stores, and ours can use Kafka, too."""
         self.old_offsets = {"offsets": "kafka", "dual_commit": dual_commit}
         self.log = log = OffsetLog(self.world, faults=faults)
         self.ours.commit_to(partial(LogClient, log=log), checkpoint_ms=CHECKPOINT_MS, patience_ms=PATIENCE_MS)
@@ -85,7 +86,7 @@ class MixedScene(OldScene):
         return log
 
     def _changed(self, change: Change) -> None:
-        """Commits of ours name their tenure, and nothing that nobody has processed."""
+        """Our commits name their tenure, and never an offset beyond what was processed."""
         if change.how == "old" and change.after is not None:
             self.rules.in_kafka.setdefault(change.partition, set()).add(change.after.offset)
         elif change.how == "commit" and change.after is not None:
@@ -124,12 +125,12 @@ class MixedScene(OldScene):
         return actor.role
 
     def mode(self) -> Mode | None:
-        """The mode that the coordinator noted."""
+        """The mode that the coordinator has noted."""
         data = self.world.ensemble.data(STATE)
         return None if data is None else decode_state(data).mode
 
     def readers(self) -> dict[TopicPartition, str]:
-        """Partition -> process, by what each process reads."""
+        """Partition -> the process that reads it, as each process says."""
         found: dict[TopicPartition, str] = {}
         for name, process in self.world.processes.items():
             if not process.running:
@@ -146,22 +147,22 @@ class MixedScene(OldScene):
         return found
 
     def shared(self, *names: str) -> bool:
-        """True when these processes have everything, each by its claim, each at least one partition."""
+        """True when these processes together own every partition by their claims, at least one each."""
         owners = {p: claim.session.process for p, claim in self.rules.claims.items()}
         return self.readers() == owners and owners.keys() == self.all and set(owners.values()) == set(names)
 
     def await_shared(self, *names: str) -> None:
-        """Run until they have."""
+        """Run until these processes share every partition."""
         self.world.run_until(lambda: self.shared(*names), what=f"shared by {', '.join(names)}")
 
     def commands(self) -> int:
-        """How many commands were ever written."""
+        """How many commands have ever been written."""
         return sum(
             tried.applied and bool(tried.commands("start-fetcher") or tried.commands("stop-fetcher"))
             for tried in self.world.tried
         )
 
     def standing(self) -> list[str]:
-        """The commands that stand in channels."""
+        """The commands that are outstanding."""
         ensemble, channels = self.world.ensemble, LEGACY.channels_of(GROUP)
         return [command for c in ensemble.names(channels) for command in ensemble.names(f"{channels}/{c}")]

@@ -1,4 +1,4 @@
-"""What a world tells of: a line of its applications' journal, a planned crash, and the failure that ends it."""
+"""Values that describe moments of a world: a line of its applications' journal, a planned crash, and a failure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class SimulationError(AssertionError):
 
 
 class Entry(NamedTuple):
-    """A line of the applications' journal; `start`, `end`: the offsets concerned, end exclusive."""
+    """A line of the applications' journal. `start` and `end` are offsets; `end` is exclusive."""
 
     time_ms: int
     process: str
@@ -23,10 +23,10 @@ class Entry(NamedTuple):
 
 
 class CrashPlan(NamedTuple):
-    """What happens at one process's n-th write request (from 1).
+    """A planned fault at one process's n-th write request (counted from 1).
 
-    `when`: before | after_applied_reply_lost | after (its reply was delivered and the step that took it was made):
-    the process is killed exactly there. request_lost | reply_lost: the process lives, its connection breaks.
+    `when`: before | after_applied_reply_lost | after (its reply was delivered and the step that took it was made): the
+    process is killed exactly there. request_lost | reply_lost: the process lives, its connection breaks.
     """
 
     process: str

@@ -1,7 +1,7 @@
-"""`zkcoord migrate move` in the simulated world: a group goes to another tree and comes back, while anything fails.
+"""`zkcoord migrate move` in the simulated world: a group goes to another tree and comes back, while anything may fail.
 
-The tool's turns are events, and it may die before or behind any write to either tree. In the other tree, which is in
-memory, nobody runs: somebody's commits there stand for consumers.
+The tool's turns are events. The tool may die before or after any write to either tree. The other tree is in memory and
+has no programs: `_work_there` commits there as its consumers would.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from zkcoord.tree.snapshot import Node, Read
 from zkcoord.tree.writes import Transaction
 
 TURN_MS = 400
-PATIENCE_TURNS = 10  # a pause that nobody carries out until then is taken back
+PATIENCE_TURNS = 10  # if the group is not paused by then, the tool takes the pause back
 AWAY, BACK = "away", "back"
 
 
 class Watched:
-    """A tree whose writes are looked at."""
+    """A tree that calls a function before and after each write."""
 
     def __init__(self, tree: OffsetTree, before: Callable[[], None], behind: Callable[[], None]) -> None:
         self._tree, self._before, self._behind = tree, before, behind
@@ -51,7 +51,7 @@ class Watched:
 
 
 class TwoTrees:
-    """The scene's tree and another one, and what must hold of both at any moment."""
+    """The scene's tree and another one, and the rules that must hold for both at any moment."""
 
     def __init__(self, scene: StoreScene, drawn: Random) -> None:
         self.scene, self._drawn = scene, drawn
@@ -64,9 +64,9 @@ class TwoTrees:
         self.home = Side(tree=home, layout=DRAFT, tree_id=tree_id(scene), address="zk-home:2181")
         self.other = Side(tree=self.memory, layout=DRAFT, tree_id="bb", address="zk-other:2181")
         self.was_there = False
-        self.trips = 0  # how often the group has come to the other tree
+        self.trips = 0  # how often the group has moved to the other tree
         self.copies_removed = 0
-        self._left_with: dict[TopicPartition, int] = {}  # what the other tree had when the way back began
+        self._left_with: dict[TopicPartition, int] = {}  # offsets of the other tree when the way back began
         self._takes_back = False
         scene.world.ensemble.on_applied.append(lambda _: self._look())
 
@@ -77,25 +77,26 @@ class TwoTrees:
 
     @property
     def is_here(self) -> bool:
-        """True when consumers here are given the group's partitions."""
+        """True when consumers in this tree may be given the group's partitions."""
         _, record = self.home.record(GROUP)
         return record is None or record.moved is None
 
     @property
     def is_there(self) -> bool:
-        """True when consumers of the other tree would be given them."""
+        """True when consumers of the other tree would be given the group's partitions."""
         _, record = self.other.record(GROUP)
         return record is not None and record.moved is None
 
     def _look(self) -> None:
-        """Nobody reads here what is read, or may be read, there."""
+        """No consumer here holds a partition that may be read in the other tree."""
         _, record = self.home.record(GROUP)
         moved = None if record is None else record.moved
         if moved is not None and moved.state is not MoveState.LEAVING and (held := self.scene.held()):
             self.scene.world.fail(f"{held} are read while the group {moved.where()}")
 
     def behind_a_write(self) -> None:
-        """Of the tool's: never do both trees count; what counts goes along."""
+        """Called after each write of the tool: never do both trees count, and the offsets that count move with the
+        group."""
         world, there = self.scene.world, self.is_there
         if there and self.is_here:
             world.fail("the group may be read in both trees")
@@ -121,7 +122,7 @@ class TwoTrees:
         return {p: int(text) for p, text in found.items() if text is not None}
 
     def _work_there(self) -> None:
-        """Consumers there process some of what the logs have, and commit it."""
+        """Consumers in the other tree process some records, and commit."""
         for partition, offset in self._offsets().items():
             end = self.scene.logs.end(partition)
             self.memory.set(DRAFT.offset(GROUP, partition), str(self._drawn.randint(offset, max(offset, end))).encode())
@@ -143,7 +144,7 @@ class TwoTrees:
         )
 
     def give_up(self, way: str, run: str, dies_at: int | None) -> None:
-        """Somebody gives a move up that has not ended, and removes its copy. The tool may die before any write."""
+        """Somebody gives up a move that has not ended, and removes its copy. This tool may die before any write."""
         written = 0
 
         def before() -> None:
@@ -167,7 +168,7 @@ class TwoTrees:
 
 
 class MoveTool:
-    """One run. It takes its turns in the background, until it ends or dies. `result`: how."""
+    """One run of the tool. It takes its turns in the background until it ends or dies; `result` says how it ended."""
 
     def __init__(
         self, trees: TwoTrees, way: str, run: str = "r1", *, dies_at: int | None = None, behind: bool = False
@@ -210,7 +211,7 @@ class MoveTool:
             self._later()
 
     def _go_on(self) -> str:
-        """What the command does; "": it waits for the pause."""
+        """Do one turn of the command, and return how it ended; "": it still waits for the pause."""
         if not self._begun:
             self.move.survey()
             self._begun = True
@@ -232,13 +233,14 @@ class MoveTool:
         return "given up"
 
     def finish(self, steps: int = 20_000) -> str:
-        """Run until it is over; how it ended."""
+        """Run until the tool is over, and return how it ended."""
         self._scene.world.run_until(lambda: self.over, steps, "the tool is over")
         return self.result
 
 
 def movers_at_work(trees: TwoTrees, drawn: Random, until_ms: int) -> list[MoveTool]:
-    """Until then people run the tool again and again, both ways. Some runs die, some take over from others."""
+    """Until `until_ms` people run the tool again and again, in both directions. Some runs die, some take over from
+    others."""
     world, runs = trees.scene.world, list[MoveTool]()
 
     def look() -> None:

@@ -1,9 +1,9 @@
-"""Mutations: what a rule of the product is worth is seen when it is taken away.
+"""Mutations: take a rule of the product away, and see that a test fails.
 
 A mutation patches one place of the product. It is caught when a storm, or the script of its failure case, breaks a
 checker or an assertion, or does not come to rest, and the same seed passes without the mutation. An error that the
-product raises counts only if the case names it, for a patch that no longer fits the product raises errors, too. A case
-has several times the seeds that it needs: any change of the product is another draw.
+product raises counts only if the case names it, since a patch that no longer fits the product raises errors, too. A
+case has several times as many seeds as it needs, since any change of the product changes what the seeds draw.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ SLIPS = (AssertionError, LookupError, ValueError)
 
 
 class BrokenMutationError(Exception):
-    """A mutation does not fit the product any more: nothing that it leads to shows anything."""
+    """A mutation no longer fits the product, so its failures show nothing."""
 
 
 class Patch:
-    """As `pytest.MonkeyPatch`, for mutations. A new function must take whatever the old one takes, and its own mistakes
-    are noted, also where the product catches them."""
+    """Like `pytest.MonkeyPatch`, for mutations. A new function must take all arguments that the old one takes. Errors
+    of its own are noted, even if the product catches them."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self._patch = patch
@@ -80,7 +80,7 @@ class Patch:
 
 
 def takes_all_of(new: FunctionType, old: FunctionType) -> bool:
-    """True if `new` can be called in the old one's place: with all its parameters, with those alone that have no
+    """True if `new` can be called in place of the old function: with all parameters, with only those that have no
     default, and with any of them by name."""
     theirs, ours = inspect.signature(old), inspect.signature(new)
     parameters = list(theirs.parameters.values())
@@ -92,7 +92,7 @@ def takes_all_of(new: FunctionType, old: FunctionType) -> bool:
         except TypeError:
             return False
         if any(isinstance(value, str) and value != name for name, value in bound.arguments.items()):
-            return False  # the same place has another name
+            return False  # the same parameter has another name
     return True
 
 
@@ -105,13 +105,13 @@ def group_storm(seed: int) -> None:
 
 
 class Case(NamedTuple):
-    """A mutation is missed by `play` within so many seeds, by an assertion, or by the product with this error."""
+    """A mutation must be found by `play` within this many seeds: by an assertion, or by this error of the product."""
 
     mutate: Callable[[Patch], None]
     play: Play
     seeds: int = 1
     by: type[Exception] = AssertionError
-    first: int = 0  # the seed that last broke: played before the others
+    first: int = 0  # the seed that found the mutation last: played first
 
 
 def must_be_missed(
@@ -141,7 +141,7 @@ def _must_pass(play: Play, seed: int) -> None:
 
 
 def _broken_by(mutate: Callable[[Patch], None], play: Play, seed: int) -> tuple[Exception | None, list[BaseException]]:
-    """What the play of this seed ends with under the mutation, and the mistakes of the patch itself."""
+    """How the play of this seed ends under the mutation, and the errors of the patch itself."""
     with pytest.MonkeyPatch.context() as context:
         patch = Patch(context)
         mutate(patch)

@@ -1,4 +1,4 @@
-"""What a simulated session asks of the process that it belongs to, and of the world."""
+"""Protocols: what a simulated session needs from its process and from the world."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Process(Protocol):
-    """What a store knows of the process it belongs to."""
+    """The part of a process that a store uses."""
 
     name: str
     client: str  # name and incarnation
@@ -24,11 +24,11 @@ class Process(Protocol):
 
 
 class Network(Protocol):
-    """What a store needs of the world."""
+    """The part of the world that a store uses."""
 
     rng: Random
     ensemble: Ensemble
-    busy: dict[SimStore, None]  # stores in which something waits; some in which nothing does any more
+    busy: dict[SimStore, None]  # stores with something to execute or deliver; some of them may have nothing left
 
     def at(self, time_ms: int, action: Callable[[], None]) -> None:
         """Call `action` when virtual time has come to `time_ms`."""
@@ -37,7 +37,7 @@ class Network(Protocol):
         """Add a line to the trace."""
 
     def before_write(self, store: SimStore, transaction: Transaction) -> str:
-        """RUN, LOSE_REQUEST or LOSE_REPLY; may crash the store's process."""
+        """Return RUN, LOSE_REQUEST or LOSE_REPLY. May crash the store's process."""
 
     def after_write(self, store: SimStore, ask: Ask, result: Result) -> None:
         """The write was executed; may crash the store's process."""
@@ -49,4 +49,4 @@ class Network(Protocol):
         """How many of `count` reads of one request are answered now (at least one)."""
 
     def reconnect_delay_ms(self) -> int:
-        """How long a client looks for another server."""
+        """How long a client looks for another server, in ms."""

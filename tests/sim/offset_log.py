@@ -1,8 +1,9 @@
 """The offset log of a simulated Kafka: one group's commits, kept by brokers that answer late, in part, or not at all.
 
-`OffsetLog` is what the brokers keep, and what strangers do there. `LogClient` is one process's connection to it, as the
-`Callbacks` port that a member is given: `read` and `commit`, one request at a time, in their order. `LogStore` is the
-`GroupStore` of a tool that nothing disturbs. A read shows every commit that was applied before: it is never stale.
+`OffsetLog` is the brokers' state of the group, and what strangers do to it. `LogClient` is one process's connection to
+it, as the `Callbacks` port that a member is given: `read` and `commit`, one request at a time, in their order.
+`LogStore` is the `GroupStore` of a tool, and has no faults. A read is never stale: it shows every commit that was
+applied before.
 """
 
 from __future__ import annotations
@@ -32,31 +33,31 @@ LATE_MS_MAX = 12_000
 
 
 class Fate(Enum):
-    """What becomes of one request. A read whose fate is not DONE has no answer."""
+    """The outcome of one request. A read has an answer only if its fate is DONE."""
 
     DONE = "done"
-    REPLY_LOST = "reply lost"  # it lands, and its client does not learn that
-    LATE = "late"  # it lands when its client has given it up
+    REPLY_LOST = "reply lost"  # it lands, but its client is not told
+    LATE = "late"  # it lands after its client has given it up
     LOST = "lost"  # it never lands
-    PARTIAL = "partial"  # of each partition one of these, or refused
+    PARTIAL = "partial"  # each partition has one of these fates, or is refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFaults:
-    """Rates per request in a storm; and how many strange events one storm has."""
+    """Fault rates per request in a storm, and how many strange events a storm has."""
 
     lost_rate: float = 0.0
     reply_lost_rate: float = 0.0
     late_rate: float = 0.0
     partial_rate: float = 0.0
-    expiries: int = 0  # some partitions' commits are removed
+    expiries: int = 0  # the commits of some partitions are removed
     strangers: int = 0  # somebody commits without zkcoord's metadata, behind or ahead
     intruders: int = 0  # a consumer of Kafka's own protocol uses the group id for a while
     absences: int = 0  # no broker answers for a while
 
     @classmethod
     def drawn(cls, seed: int) -> LogFaults:
-        """A world's faults: some kinds often, others not at all. They do not disturb what else the seed draws."""
+        """A world's faults: some kinds often, others not at all. The seed's other draws stay the same."""
         choice = Random(f"offset log {int(seed)}").choice
         return cls(
             lost_rate=choice((0.0, 0.0, 0.1)),
@@ -71,7 +72,7 @@ class LogFaults:
 
 
 class Change(NamedTuple):
-    """Something that happened to one partition's commit. `client`: the process's incarnation, "" a stranger or tool."""
+    """A change of one partition's commit. `client`: the process's incarnation; "" for a stranger or a tool."""
 
     how: str  # commit | acknowledged | old | stranger | expired | deleted
     client: str
@@ -81,22 +82,22 @@ class Change(NamedTuple):
 
 
 class OffsetLog:
-    """What the brokers keep of one group. `on_change` is told of each change once it has happened."""
+    """The brokers' state of one group. `on_change` is called after each change."""
 
     def __init__(self, world: World, group: str = GROUP, faults: LogFaults | None = None) -> None:
         self.world, self.group, self.faults = world, group, faults or LogFaults()
         self.commits: dict[TopicPartition, KafkaCommit] = {}
         self.committed_ms: dict[TopicPartition, int] = {}
-        self.retention_ms: int | None = None  # commits older than that are gone
+        self.retention_ms: int | None = None  # commits that are older are removed
         self.on_change: list[Callable[[Change], None]] = []
-        self.fates: list[tuple[str, str, Fate]] = []  # scripted: process, `read` or `commit`, what becomes of the next
-        self.requests: list[tuple[int, str, str, Any]] = []  # time, client, name and argument of all that arrived
+        self.fates: list[tuple[str, str, Fate]] = []  # scripted: process, `read` or `commit`, fate of its next request
+        self.requests: list[tuple[int, str, str, Any]] = []  # arrived: time, client, name and argument
         self._intruded_until_ms = self._away_until_ms = 0
 
     # -- what people and brokers do
 
     def intrude(self, until_ms: int) -> None:
-        """A consumer of Kafka's own protocol uses the group id: Kafka refuses everybody else's commits."""
+        """A consumer of Kafka's own protocol uses the group id: Kafka refuses all other commits."""
         self.world.trace("a consumer of Kafka's own protocol uses the group id until", until_ms)
         self._intruded_until_ms = until_ms
 
@@ -106,12 +107,12 @@ class OffsetLog:
         self._away_until_ms = until_ms
 
     def heal(self) -> None:
-        """All brokers answer, and no stranger is there."""
+        """All brokers answer, and no stranger uses the group id."""
         self._intruded_until_ms = self._away_until_ms = 0
 
     @property
     def in_use(self) -> bool:
-        """True while Kafka refuses commits of programs that are no members of the group."""
+        """True while Kafka refuses commits of programs that are not members of the group."""
         return self.world.now_ms < self._intruded_until_ms
 
     @property
@@ -120,7 +121,7 @@ class OffsetLog:
         return self.world.now_ms < self._away_until_ms
 
     def stranger_commits(self, partition: TopicPartition, offset: int) -> None:
-        """Another program commits: Kafka's own reset tool, or a consumer that somebody used for a look."""
+        """Another program commits: Kafka's own reset tool, or a consumer that somebody started to look at the topic."""
         self._put("stranger", "", partition, KafkaCommit(offset=offset))
 
     def old_member_commits(self, client: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -129,7 +130,7 @@ class OffsetLog:
             self._put("old", client, partition, KafkaCommit(offset=offset))
 
     def expire(self, partitions: Collection[TopicPartition]) -> None:
-        """The brokers remove these commits for their age."""
+        """The brokers remove these commits because of their age."""
         for partition in sorted(partitions):
             self._put("expired", "", partition, None)
 
@@ -143,7 +144,7 @@ class OffsetLog:
         self.forget([p for p in self.commits if p.topic == topic])
 
     def trouble(self, from_ms: int, until_ms: int, partitions: Collection[TopicPartition]) -> None:
-        """Plan the strange events of a storm between these moments, at random."""
+        """Plan the strange events of a storm at random moments between these two."""
         random, world, some = self.world.rng.random, self.world, sorted(partitions)
 
         def at_random(action: Callable[[], None]) -> None:
@@ -170,7 +171,7 @@ class OffsetLog:
                 offset = known.offset if known is not None else 500
                 self.stranger_commits(partition, max(0, offset + int((random() - 0.5) * 1_000)))
 
-    # -- what arrives
+    # -- requests that arrive
 
     def read(self, partitions: Collection[TopicPartition] | None = None) -> dict[TopicPartition, KafkaCommit]:
         """The commits of these partitions, or of all."""
@@ -187,12 +188,12 @@ class OffsetLog:
         return CommitOutcome(done=frozenset(commits))
 
     def told_done(self, client: str, commits: Commits, outcome: CommitOutcome) -> None:
-        """This process learned what it has committed."""
+        """This process has learned which of its commits are done."""
         for partition in sorted(outcome.done):
             self._tell(Change("acknowledged", client, partition, None, commits[partition]))
 
     def fate(self, process: SimProcess, name: str) -> Fate:
-        """What becomes of this process's request: what is scripted, else what the storm's faults draw."""
+        """The fate of this process's request: the scripted one, or else one drawn by the storm's faults."""
         for scripted in self.fates:
             if scripted[:2] == (process.name, name):
                 self.fates.remove(scripted)
@@ -229,8 +230,9 @@ class OffsetLog:
 
 
 class LogClient:
-    """One incarnation's connection, as the port of its member. A request that is on its way lands though its sender
-    is paused or killed; one that still waits in its sender goes out when that goes on, if it ever does."""
+    """The connection of one incarnation of a process, as the Callbacks port of its member. A request that was sent
+    arrives even if its sender is paused or killed. A request that is not sent yet is sent when the process goes on, if
+    it ever does."""
 
     def __init__(self, process: SimProcess, log: OffsetLog) -> None:
         self._process, self._log, self._world = process, log, process.world
@@ -239,22 +241,23 @@ class LogClient:
 
     @property
     def waiting(self) -> int:
-        """How many requests have no answer."""
+        """How many requests have no answer yet."""
         return len(self._calls)
 
     def call(self, token: int, name: str, argument: Any) -> None:
-        """`read` partitions, or `commit` commits; answered by one CallDone, in order."""
+        """`name` is `read` (of partitions) or `commit` (of commits). Each call is answered by one CallDone, in
+        order."""
         self._calls.append((token, name, argument))
         if len(self._calls) == 1:
             self._process.after(self._draw(NETWORK_MS), self._send)
 
     def tell(self, done: CallDone, commits: Commits | None) -> None:
-        """Hand an answer over."""
+        """Hand an answer to the process."""
         self._process.inbox.put(done)
         self.told(done, commits)
 
     def told(self, done: CallDone, commits: Commits | None) -> None:
-        """The process has the answer."""
+        """The process has taken the answer."""
         if commits is not None:
             self._log.told_done(self._client, commits, done.value)
 
@@ -286,14 +289,14 @@ class LogClient:
             self._answer(outcome, commits)
 
     def _parts(self, fate: Fate, commits: Commits) -> list[tuple[Fate | None, Commits]]:
-        """The commits by what becomes of them; None: refused."""
+        """The commits with the fate of each part; None: refused."""
         if fate is not Fate.PARTIAL:
             return [(fate, commits)]
         fates = (None, Fate.DONE, Fate.DONE, Fate.REPLY_LOST, Fate.LATE, Fate.LOST)
         return [(fates[self._draw(len(fates) - 1)], {p: commits[p]}) for p in sorted(commits)]
 
     def _landed(self, fate: Fate | None, commits: Commits, sent_ms: int) -> CommitOutcome:
-        """What the client may learn of these."""
+        """Apply commits by their fate. Returns the outcome that the client is told."""
         if fate is None:
             return CommitOutcome(refused=dict.fromkeys(commits, UnknownPartitionError("no such partition")))
         if fate is Fate.DONE:
@@ -308,12 +311,12 @@ class LogClient:
     def _give_up(
         self, sent_ms: int, commits: Commits | None = None, outcome: Any = None, error: UnavailableError | None = None
     ) -> None:
-        """Nothing more is heard: the answer says so at the timeout."""
+        """The client has no answer until its timeout; the answer says so then."""
         at_ms = max(self._world.now_ms, sent_ms + TIMEOUT_MS)
         self._world.at(at_ms, lambda: self._answer(outcome, commits, error))
 
     def _answer(self, value: Any, commits: Commits | None = None, error: UnavailableError | None = None) -> None:
-        """On the wire; taken by this incarnation alone."""
+        """Send the answer; only this incarnation takes it."""
         if self._process.incarnation == self._incarnation:
             self._process.after(self._draw(NETWORK_MS), partial(self._done, value, commits, error))
 
@@ -334,7 +337,7 @@ def _joined(one: CommitOutcome, other: CommitOutcome) -> CommitOutcome:
 
 
 class LogStore:
-    """The `GroupStore` of a tool, for the one group of a log: each call happens at once."""
+    """The `GroupStore` of a tool, for the one group of a log. Each call takes effect at once."""
 
     def __init__(self, log: OffsetLog) -> None:
         self._log = log

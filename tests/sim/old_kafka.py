@@ -1,8 +1,8 @@
-"""Where an old member keeps its offsets: in ZooKeeper, in Kafka (`offsets.storage=kafka`), or in both.
+"""The stores of an old member's offsets: ZooKeeper, Kafka (`offsets.storage=kafka`), or both.
 
-As the real ones do it (tests/legacy): an automatic commit is tried once. It goes to Kafka, of everything that is owned,
-and then with dual commit to the nodes of what has moved. Offsets are asked for until Kafka tells them. Of both
-stores the larger one counts. No commit names a tenure, and Kafka fences none.
+It behaves as the real ones do (tests/legacy). An automatic commit is tried once: it goes to Kafka for everything that
+is owned, and then, with dual commit, to the nodes of the partitions that have moved. A read is repeated until Kafka
+answers. Of both stores the larger offset counts. Commits name no tenure, and Kafka fences none of them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class OldCommits:
         self._incarnation = process.incarnation
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> Blocking:
-        """Commit once; returns whether Kafka took it."""
+        """Commit once. Returns whether Kafka took the commit."""
         arrive = partial(self._take, self._process.client, dict(offsets))
         return bool((yield Call(partial(self._send, arrive))))
 

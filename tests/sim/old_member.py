@@ -1,9 +1,10 @@
 """Kafka's old high-level consumer (0.8 to 1.1) as a process of the simulated world: its threads, calls and habits.
 
-Written from what the real ones were measured to do (tests/legacy), call by call, without a word of the product's own
-members. Any change of `ids` or of its topics makes it stop reading, commit, delete every owner node that it believes
-its own (whatever stands there), read everything anew, and claim its share node by node. Taken once: the whole attempt
-is undone and repeated after a wait. After the last attempt it stays registered and owns nothing. Nobody watches owners.
+Written from the measured calls of the real ones (tests/legacy), without any code of the product's own members. Any
+change of `ids` or of its topics makes it stop reading, commit, delete every owner node that it believes its own
+(whatever stands there), read everything anew, and claim its share node by node. If one of these nodes is taken, the
+whole attempt is undone, and repeated after a wait. After the last attempt it stays registered and owns nothing. Nobody
+watches owners.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 READ_RECORDS_MAX = 500
 NO_OFFSET = -1
-CHECKS_SHUTDOWN_SINCE = (0, 9, 0)  # at each try (KAFKA-1848)
+CHECKS_SHUTDOWN_SINCE = (0, 9, 0)  # waited at each try (KAFKA-1848)
 
 
 class RebalanceFailedError(Exception):
@@ -39,22 +40,22 @@ class RebalanceFailedError(Exception):
 
 @dataclass(slots=True)
 class Position:
-    """PartitionTopicInfo: the offset of the next record that the program is handed."""
+    """PartitionTopicInfo: the offset of the next record for the program."""
 
     offset: int
 
 
 class OldMember:
-    """One connector and the program behind it, which reads what the fetchers bring."""
+    """One connector and its program, which reads the records that the fetchers bring."""
 
     def __init__(self, process: SimProcess, logs: Logs, settings: OldSettings, log: OffsetLog | None) -> None:
-        """`log`: where its commits to Kafka go, if it makes some."""
+        """`log`: where it commits to Kafka, if it does so."""
         self._process, self._logs, self.settings = process, logs, settings
         self.name = process.name
         self.consumer_id = f"{settings.group}_{process.name}-{process.world.now_ms}-{process.random_hex()}"
         self._group = f"/consumers/{settings.group}"
-        self.registry: dict[TopicPartition, Position] = {}  # what it believes to own
-        self.reading: dict[TopicPartition, Position] = {}  # what its fetchers bring
+        self.registry: dict[TopicPartition, Position] = {}  # the partitions that it believes to own
+        self.reading: dict[TopicPartition, Position] = {}  # the partitions that its fetchers read
         self._checkpoints: dict[TopicPartition, int] = {}
         self._triggered = self._locked = self._shutting_down = False
         self._wildcard_topics: list[str] = []
@@ -90,13 +91,13 @@ class OldMember:
         return None if position is None else self._logs.end(partition) - position.offset
 
     def commit(self) -> None:
-        """The program commits what it has consumed."""
+        """The program commits the records that it has consumed."""
         self._threads.start("commit", self._commit())
         self._process.world.awake[self._process] = None
 
     @property
     def settled(self) -> bool:
-        """True while it neither rebalances nor has to."""
+        """True while it neither rebalances nor has a rebalance to do."""
         return not (self._triggered or self._locked or self.busy)
 
     # -- its life
@@ -129,7 +130,7 @@ class OldMember:
                     continue
                 if owner != self.client.session_id:
                     raise
-            return  # if it was there: in this session, and the reply of the create was lost
+            return  # if the node existed: it was created in this session, and the reply was lost
 
     def _new_session(self) -> Blocking:
         self.registry.clear()  # its fetchers go on until the rebalance stops them
@@ -153,10 +154,10 @@ class OldMember:
 
     def _died(self, thread: str, error: Exception) -> None:
         self._process.world.trace(self._process.client, "thread", thread, "ends with", repr(error))
-        if thread == "events":  # ZkClient logs what a listener raises, and takes the next event
+        if thread == "events":  # ZkClient logs a listener's error, and takes the next event
             self._threads.start("events", self.client.event_thread())
 
-    # -- what makes it rebalance
+    # -- causes of a rebalance
 
     def _trigger(self, _node: Node) -> None:
         self._triggered = True
@@ -165,7 +166,7 @@ class OldMember:
         self._triggered |= node.exists  # a deletion is only logged
 
     def _topics_changed(self, node: Node, *, first: bool = False) -> Blocking:
-        """Of a wildcard: rebalance, on this thread, when other topics match than before."""
+        """Listener of a wildcard: rebalance on this thread when other topics match than before."""
         now = [topic for topic in node.children if matches(normal_filter(self.settings.wildcard or ""), topic)]
         if first or now != self._wildcard_topics:
             self._wildcard_topics = now
@@ -214,7 +215,7 @@ class OldMember:
         raise RebalanceFailedError(f"{self.consumer_id} can't rebalance after {self.settings.retries} retries")
 
     def _rebalance(self) -> Blocking:
-        """One try; False when a partition of its share is somebody else's."""
+        """One try. False when another member owns a partition of its share."""
         yield from self.client.read(f"{self._group}/ids/{self.consumer_id}")
         brokers = yield from self.client.children(BROKERS)
         if not brokers:
@@ -225,7 +226,7 @@ class OldMember:
             yield from self.client.delete(self._owner(partition))
             self.registry.pop(partition, None)
         share = yield from read_share(self.client, self.settings, self.consumer_id)
-        offsets = yield from self._committed(share)  # before the claim: what is committed in between is not seen
+        offsets = yield from self._committed(share)  # read before the claim: a commit in between is not seen
         self._checkpoints.update(offsets)
         if not (yield from self._claim(share)):
             return False
@@ -234,7 +235,7 @@ class OldMember:
         return True
 
     def _committed(self, share: dict[TopicPartition, str]) -> Blocking:
-        """Where it starts each of these: at the larger of what its stores have."""
+        """The start offset of each partition: the larger one of its stores."""
         found = dict.fromkeys(share, NO_OFFSET)
         if self._kafka is not None:
             found |= yield from self._kafka.read(list(share))
@@ -251,7 +252,7 @@ class OldMember:
                 yield from self.client.create(path, thread, ephemeral=True)
             except NodeExistsError:
                 stored = yield from self.client.read_or_none(path)
-                if stored != thread:  # equal data counts as its own, whichever session made it
+                if stored != thread:  # an equal node counts as its own, whichever session made it
                     taken = True
                     continue
             claimed.append(path)
@@ -285,7 +286,8 @@ class OldMember:
             yield from self._commit()
 
     def _commit(self) -> Blocking:
-        """Write what it has consumed now, one node after the other, whatever stands there and whoever owns it then."""
+        """Write the offsets that it has consumed now, one node after the other, whatever the nodes say and whoever owns
+        the partitions by then."""
         if self._kafka is not None and self.registry:
             offsets = {p: position.offset for p, position in self.registry.items() if position.offset != NO_OFFSET}
             done = yield from self._kafka.commit(offsets)

@@ -1,10 +1,11 @@
-"""What must hold in a group with old members, and what their code is known to do against it, named and counted.
+"""Rules of a group with old members. What their code is known to do against these rules is named and counted.
 
-One reader: a record is read under an owner node of the reader's own session, which no other can make meanwhile. An old
-member reads on, as real ones do, beyond its own session, after another one deleted its node (deletions are
-unconditional), and on a node of another session that had equal data. A member of ours reads on only until it sees that
-an old one deleted its node; it commits nothing then. Offsets go backwards by old members only, whose commits are
-unconditional. Nothing is skipped: reading goes on at most at what was processed without a gap.
+One reader: a record is read under an owner node that the reader's own session made; meanwhile no other session can make
+it. An old member reads on, as real ones do, in three cases: beyond its own session, after another member deleted its
+node (deletions are unconditional), and on a node with equal data that another session made. A member of ours reads on
+only until it sees that an old member deleted its node, and commits nothing then. Only old members, whose commits are
+unconditional, move offsets backwards. Nothing is skipped: reading never starts beyond the records that were processed
+without a gap.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def is_old(process: str) -> bool:
 
 
 class Claim(NamedTuple):
-    """An owner node as it stands: whose session made it."""
+    """An existing owner node, and the session that made it."""
 
     session: Session
     thread: str
@@ -54,13 +55,13 @@ class OldRules:
         self._offset = re.compile(rf"{below}/offsets/([^/]+)/([0-9]+)$")
         self._member = re.compile(rf"{below}/ids/([^/]+)$")
         self.excused: Counter[str] = Counter()
-        self.registered: dict[str, Session] = {}  # consumer -> whose session
+        self.registered: dict[str, Session] = {}  # consumer -> its session
         self.claims: dict[TopicPartition, Claim] = {}
         self.claimed: dict[tuple[str, TopicPartition], Session] = {}  # client -> the session of its last claim
-        self.deleted: dict[tuple[str, TopicPartition], Session] = {}  # whose node was last deleted by whom
-        self.of_another: set[tuple[str, TopicPartition]] = set()  # started on a node that another session had made
+        self.deleted: dict[tuple[str, TopicPartition], Session] = {}  # the session that deleted its node last
+        self.of_another: set[tuple[str, TopicPartition]] = set()  # started on another session's node
         self.covered: dict[TopicPartition, int] = {}  # processed without a gap up to here
-        self.in_kafka: dict[TopicPartition, set[int]] = {}  # what old members committed there
+        self.in_kafka: dict[TopicPartition, set[int]] = {}  # offsets that old members committed there
         world.ensemble.on_applied.append(self._applied)
         world.on_journal.append(self._journaled)
 
@@ -81,7 +82,7 @@ class OldRules:
                 self._take_offset(txn, partition, change, before.get(partition))
 
     def _take_owner(self, txn: Txn, partition: TopicPartition, change: Change) -> None:
-        if change.before is not None and change.after is not None:  # ours are set in the multi that creates them
+        if change.before is not None and change.after is not None:  # ours set the node in the multi that creates it
             self.claims[partition] = Claim(self.claims[partition].session, change.after.data.decode())
             return
         former, session = self.claims.pop(partition, None), txn.session
@@ -108,12 +109,12 @@ class OldRules:
         if before is None or after >= before:
             return
         if after in self.in_kafka.get(partition, ()):
-            return  # what counts there: an old member has committed it after the node was written
+            return  # the offset in Kafka counts: an old member committed it after the node was written
         if not is_old(txn.session.process):
             self._world.fail(f"{txn.session.client} moved the offset of {partition} back from {before} to {after}")
         self.excused[READ_BEFORE_CLAIM if own else LATE_COMMIT] += 1
 
-    # -- what programs do
+    # -- what programs read
 
     def _journaled(self, entry: Entry) -> None:
         if entry.group != self._group or entry.event not in ("start", "read"):
@@ -139,7 +140,7 @@ class OldRules:
         self.excused[why] += 1
 
     def _why(self, client: str, partition: TopicPartition) -> str | None:
-        """Why a member reads a partition without an owner node of its session; None: it has one."""
+        """The reason why a member reads a partition without an owner node of its session; None: it has such a node."""
         claim, session = self.claims.get(partition), self.claimed.get((client, partition))
         if claim is not None and claim.session is session:
             return None
@@ -161,11 +162,11 @@ class OldRules:
 
     @property
     def mixed(self) -> bool:
-        """True while somebody is registered who is none of ours."""
+        """True while a member is registered that is not one of ours."""
         return any(is_old(s.process) or s is self._world.ensemble.operator for s in self.registered.values())
 
     def partitions(self) -> list[TopicPartition]:
-        """All partitions of the topics that stand."""
+        """All partitions of the existing topics."""
         return [TopicPartition(topic, n) for topic, numbers in sorted(self._topics().items()) for n in numbers]
 
     def plan(self) -> dict[TopicPartition, str]:
@@ -187,27 +188,28 @@ class OldRules:
         return {topic: tuple(sorted(map(int, text.get("partitions", {})))) for topic, text in texts.items()}
 
     def unsettled(self) -> dict[TopicPartition, str]:
-        """The partitions that are not read to their ends by whom the plan names (a coordinated group: by anybody that
-        is registered), each with the reason."""
+        """The partitions that their planned owner does not read to their ends, each with the reason. In a coordinated
+        group any registered member may be the reader."""
         if not self._world.ensemble.names(BROKERS) or not self.registered:
             return {}
         plan = self.plan() if self.mixed else dict.fromkeys(self.partitions(), "")
         return {partition: why for partition, thread in sorted(plan.items()) for why in self._open(partition, thread)}
 
     def forgotten(self) -> dict[TopicPartition, str]:
-        """The partitions whose owner node an old member made and does not know of, each with its name: they are nobody
-        else's until its session ends.
+        """The partitions whose owner node an old member made and does not know of, each with that member's name. No
+        other member can own them until the old member's session ends.
 
-        Its claims crossed an expiry into the new session, in which it forgets first what it owned.
+        This happens when the member's claims cross an expiry: it makes them in the new session, and there it first
+        forgets what it owned.
         """
         members = self.members()
         holders = {p: members.get(consumer_of(claim.thread)) for p, claim in self.claims.items()}
         return {p: m.name for p, m in holders.items() if m is not None and m.settled and p not in m.registry}
 
     def behind_forgotten(self) -> set[TopicPartition]:
-        """The partitions that nobody reads until the member ends that forgot an owner node: each such partition that
-        the plan gives to another. Is the other an old member, it gives up all of its share; one of ours reads the rest.
-        """
+        """The partitions that nobody reads until the member that forgot an owner node ends. These are the forgotten
+        partitions that the plan gives to another member. If that other member is an old one, it gives up its whole
+        share; one of ours reads the rest of its share."""
         plan, members = self.plan(), self.members()
         given = {p: consumer_of(plan[p]) for p in self.forgotten().keys() & plan.keys()}
         waiting = {p: name for p, name in given.items() if name != consumer_of(self.claims[p].thread)}

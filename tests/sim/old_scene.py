@@ -23,7 +23,7 @@ POKE = b'{"version":1,"subscription":{},"pattern":"static","timestamp":"14163350
 
 
 class OldScene:
-    """One group of old members, `old...` by name; every rule is checked from the start."""
+    """One group of old members (`old...` by name). Every rule is checked from the start."""
 
     def __init__(self, world: ScriptWorld, topics: Mapping[str, int], *, brokers: int = 1) -> None:
         self.world = world
@@ -34,8 +34,8 @@ class OldScene:
         for number in range(brokers):
             self.start_broker(number)
         self.logs = Logs(world)
-        self.log: OffsetLog | None = None  # commits in Kafka, where there are some
-        self.old_offsets: dict[str, Any] = {}  # where old members keep theirs
+        self.log: OffsetLog | None = None  # commits in Kafka, if there are any
+        self.old_offsets: dict[str, Any] = {}  # the stores of old members' offsets
         self.rules = OldRules(world, GROUP)
 
     # -- members
@@ -53,7 +53,7 @@ class OldScene:
         self.settle()
 
     def member(self, name: str) -> OldMember:
-        """What runs in a process now."""
+        """The member that runs in a process now."""
         actor = self.world.processes[name].actor
         assert isinstance(actor, OldMember)
         return actor
@@ -64,7 +64,7 @@ class OldScene:
         self.world.run_until(lambda: self.member(name).left and self.registered(), what=f"{name} has left")
 
     def ask_to_leave(self, name: str) -> None:
-        """Somebody sends a member its SIGTERM."""
+        """Somebody sends SIGTERM to a member."""
         process = self.world.processes[name]
         if process.running:
             process.restarts = False
@@ -81,19 +81,19 @@ class OldScene:
         self.world.ensemble.operate(DeleteNode(f"{BROKERS}/{number}", ANY_VERSION))
 
     def write_topic(self, topic: str, partitions: int) -> None:
-        """A broker writes a topic's node: the same again, grown, or new."""
+        """A broker writes a topic's node: unchanged, with more partitions, or new."""
         path, data = f"{TOPICS}/{topic}", topic_json(partitions)
         there = self.world.ensemble.stat(path) is not None
         self.world.ensemble.operate(SetNode(path, data, ANY_VERSION) if there else CreateNode(path, data))
 
     def poke(self) -> None:
-        """An empty registration appears for as long as an attempt lasts, and goes again."""
+        """An empty registration appears, stays for as long as one attempt lasts, and goes."""
         path = f"/consumers/{GROUP}/ids/{GROUP}_zpoke-1"
         self.world.ensemble.operate(CreateNode(path, POKE))
         self.world.at(self.world.now_ms + 20_000, lambda: self.world.ensemble.operate(DeleteNode(path, ANY_VERSION)))
 
     def forget(self, name: str, partition: TopicPartition) -> None:
-        """An owner node appears that a member made and does not know of, as after claims that crossed an expiry."""
+        """An owner node appears that its member does not know of, as after claims that crossed an expiry."""
         session = self.world.processes[name].stores[0].session
         assert session is not None
         path = f"/consumers/{GROUP}/owners/{partition.topic}/{partition.partition}"
@@ -101,20 +101,20 @@ class OldScene:
         self.world.ensemble.submit(session, (DeleteNode(path, ANY_VERSION), claim))
 
     def owners(self) -> dict[str, str]:
-        """`topic-partition` -> the process of the thread that its node names."""
+        """`topic-partition` -> the process that owns it, by the owner node."""
         return {
             str(p): claim.thread.partition("_")[2].partition("-")[0] for p, claim in sorted(self.rules.claims.items())
         }
 
     def offset(self, partition: TopicPartition) -> int | None:
-        """The group's offset, None when there is none."""
+        """The group's offset in ZooKeeper; None when there is none."""
         data = self.world.ensemble.data(f"/consumers/{GROUP}/offsets/{partition.topic}/{partition.partition}")
         return None if data is None else int(data)
 
     # -- running
 
     def settled(self) -> bool:
-        """True when every partition is owned and read by whom the plan names."""
+        """True when every partition is owned and read by the member that the plan names."""
         planned, claims, members = self.rules.plan(), self.rules.claims, self.rules.members()
         if not all(member.settled for member in members.values()) or planned.keys() != claims.keys():
             return False
@@ -133,5 +133,5 @@ class OldScene:
         return len(self.rules.members()) == len([actor for actor in running if not actor.left])
 
     def calm(self, budget_steps: int = 60_000) -> None:
-        """No more faults; everything must come to rest."""
+        """No more faults: everything must come to rest."""
         self.world.calm(budget_steps, quiet_ms=self.world.options.session_timeout_ms + 20_000)

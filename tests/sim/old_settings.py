@@ -1,4 +1,4 @@
-"""How an old consumer of the simulated world is configured, and the registration that it writes."""
+"""The settings of a simulated old consumer, and the registration that it writes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ VERSIONS = (V08, V011, V11)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OldSettings:
-    """The properties of one old consumer; the defaults are Kafka's, but for `reset`, which the lab sets as well."""
+    """The properties of one old consumer. The defaults are Kafka's, except `reset`, which tests/legacy sets, too."""
 
     group: str = "g"
     version: str = V11
-    topics: Mapping[str, int] = field(default_factory=lambda: {"t": 1})  # -> threads
+    topics: Mapping[str, int] = field(default_factory=lambda: {"t": 1})  # topic -> threads
     wildcard: str | None = None  # a white list instead of topics, with one thread
     strategy: str = RANGE
     retries: int = 4
@@ -35,12 +35,12 @@ class OldSettings:
 
     @property
     def old(self) -> OldVersion:
-        """What its version does."""
+        """The habits of its version."""
         return old_version(self.version)
 
 
 def registration_text(settings: OldSettings, now_ms: int) -> str:
-    """What the consumer's `ids` node holds; 1.0.1 and newer escape a wildcard a second time."""
+    """The data of the consumer's `ids` node. Versions 1.0.1 and newer escape a wildcard a second time."""
     if settings.wildcard is None:
         return _text(settings.topics, "static", now_ms)
     regex = normal_filter(settings.wildcard).replace("\\", "\\\\").replace("/", "\\/")

@@ -1,4 +1,4 @@
-"""What an old member reads of its group to compute its own share, node by node, and the share."""
+"""How an old member reads its group node by node, and computes its own share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from zkcoord.tree.paths import TOPICS
 def read_share(client: ZkClient, settings: OldSettings, consumer_id: str) -> Blocking:
     """Partition -> thread of this consumer; an error where the real one raises.
 
-    A member that vanishes between the list and its own reading makes the attempt fail, as it does there.
+    As in the real one, the attempt fails if a member disappears after the list was read and before its own node is
+    read.
     """
     names = yield from client.children(f"/consumers/{settings.group}/ids")
     registrations = {}

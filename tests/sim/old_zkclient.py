@@ -1,9 +1,11 @@
-"""I0Itec's ZkClient, which the old consumers stand on, over a simulated session: calls block, and cross sessions.
+"""I0Itec's ZkClient, which the old consumers use, over a simulated session: calls block, and continue in the next
+session.
 
 A call that finds no connection, or whose answer is lost, is made again until it is answered, in the next session if
-there is one (`retryUntilConnected`). A create that was applied, and whose reply was lost, therefore finds its own node.
-One event thread reads again what a watch told of, with a watch, and calls the listener. A reconnection in the same
-session brings the watches back and tells what changed meanwhile (Java's `SetWatches`); a new session tells of all.
+there is one (`retryUntilConnected`). Therefore a create that was applied, but whose reply was lost, finds its own node.
+One event thread reads a node again after its watch fired, leaves a new watch, and calls the listener. After a
+reconnection in the same session the watches are set again, and tell the changes of the meantime (Java's `SetWatches`).
+A new session notifies all listeners.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ class NoNodeError(Exception):
 
 
 class Listener(NamedTuple):
-    """Whom to call, on the event thread, when a node's data or children have changed."""
+    """The function that the event thread calls when a node's data or children have changed."""
 
     kind: Kind
     changed: Callable[[Node], Blocking | None]
@@ -57,7 +59,7 @@ class ZkClient:
         self._new_session = new_session
         self._listeners: dict[str, Listener] = {}
         self._marks: dict[str, Mark] = {}
-        self._events: list[tuple[str | None, bool]] = []  # path (None: a new session), and whether it may be nothing
+        self._events: list[tuple[str | None, bool]] = []  # path (None: a new session), and if it may be unchanged
         self._sessions = 0
         self._linked = self.closed = False
         self._threads = threads
@@ -66,7 +68,7 @@ class ZkClient:
         threads.start("events", self.event_thread())
 
     def take(self, item: Input) -> None:
-        """An input of the process; those of an earlier session's connection are none of this client's."""
+        """Take an input of the process; inputs from an earlier session's connection are ignored."""
         if not isinstance(item, FromStore) or item.session != self._sessions:
             return
         told: StoreInput = item.item
@@ -116,7 +118,7 @@ class ZkClient:
                 yield from self.create(path.rpartition("/")[0], "", ephemeral=False)
 
     def put(self, path: str, text: str) -> Blocking:
-        """Set a persistent node's data whatever stands there, or create it."""
+        """Set a persistent node's data unconditionally, or create the node."""
         while (yield from self._write(SetNode(path, text.encode(), ANY_VERSION))) == "NoNode":
             try:
                 yield from self.create(path, text, ephemeral=False)
@@ -125,20 +127,20 @@ class ZkClient:
             return
 
     def delete(self, path: str) -> Blocking:
-        """Delete a node whatever stands there; nothing when it is gone ("deleted during connection loss")."""
+        """Delete a node unconditionally; do nothing when it is gone ("deleted during connection loss")."""
         yield from self._write(DeleteNode(path, ANY_VERSION))
 
     def owner_of(self, path: str) -> Blocking:
-        """The session of an ephemeral node; 0 when it is gone."""
+        """The session that made an ephemeral node; 0 when the node is gone."""
         node = yield from self._node(path, Kind.DATA)
         return node.stat.ephemeral_owner if node.exists else 0
 
     def subscribe(self, path: str, listener: Listener) -> Blocking:
-        """Call the listener at every change from now on."""
+        """Call the listener at each change from now on."""
         self._listeners[path] = listener
         return (yield from self._node(path, listener.kind))
 
-    # -- one request, as often as it takes
+    # -- one request, repeated until it is answered
 
     def _node(self, path: str, kind: Kind) -> Blocking:
         listener = self._listeners.get(path)
@@ -154,7 +156,7 @@ class ZkClient:
         return node
 
     def _write(self, write: Write) -> Blocking:
-        """The name of the error, "" when it was applied."""
+        """Send a write until it is answered. Returns the name of its error, "" when it was applied."""
         while True:
             yield Until(lambda: self._linked)
             done = yield Call(partial(self._send, write))
@@ -188,7 +190,7 @@ class ZkClient:
             self.session_id = told.session_id
 
     def event_thread(self) -> Blocking:
-        """Listeners are called here, one event after the other."""
+        """Calls the listeners, one event after the other."""
         while True:
             yield Until(lambda: bool(self._events))
             path, may_be_nothing = self._events.pop(0)

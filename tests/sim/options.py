@@ -1,6 +1,7 @@
-"""What one seed draws before anything happens: sizes, speeds, and which faults this world has, how often.
+"""The options that a seed draws before anything happens: sizes, speeds, and which faults this world has, and how often.
 
-A few faults often find more than all faults rarely (FoundationDB): each world has some kinds of faults and not others.
+A few faults often find more than all faults rarely (FoundationDB). So each world has some kinds of faults and not
+others.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tests.sim.course import course
 
 FAULTS = (
     "disconnect",  # the TCP connection breaks; the client may reconnect in its session
-    "black_hole",  # nothing moves on a connection until it heals, or for good: then its client must leave it
+    "black_hole",  # nothing gets through until it heals; some never heal, and their clients must leave them
     "deaf",  # one direction only: the server hears the client, the client hears nothing
     "cut",  # a process reaches no server for a while
     "pause",  # SIGSTOP, later SIGCONT
@@ -23,7 +24,7 @@ FAULTS = (
     "follower_cut",  # a follower loses its leader and goes on answering reads and pings
     "outage",  # no quorum: every connection breaks, sessions wait
     "flap",  # a connection breaks, and so do the next ones, each after a few answers
-    "hang",  # a program obeys nothing, and reads on
+    "hang",  # a program obeys no command, and reads on
 )
 """What any world may draw. `faults.INJECTORS` has more, for worlds that ask for them."""
 
@@ -33,17 +34,17 @@ COUNT_VARIABLE = "ZKCOORD_SIM_SEEDS"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Rates are per decision of the scheduler; the defaults are a world without faults."""
+    """Rates are per step of the scheduler. The defaults are a world without faults."""
 
     followers: int = 0
     session_timeout_ms: int = 10_000
-    # how the scheduler leans: relative weights of its kinds of work
+    # relative weights of the scheduler's kinds of work
     weight_step: int = 4
     weight_execute: int = 4
     weight_deliver: int = 4
     weight_replicate: int = 2
-    burst_rate: float = 0.5  # deliver everything that waits, instead of one
-    torn_rate: float = 0.0  # answer a part of a large read, the rest later
+    burst_rate: float = 0.5  # deliver all waiting inputs instead of one
+    torn_rate: float = 0.0  # answer a part of a large read, and the rest later
     time_rate: float = 0.02  # let time pass although there is work
     time_step_ms_max: int = 20
     timer_late_ms_max: int = 5
@@ -53,8 +54,8 @@ class Options:
     call_ms_max: int = 50
     start_raises_rate: float = 0.0
     read_ms_max: int = 2_000
-    eager_rate: float = 0.0  # of groups that are switched to eager, and of those switched (back) to cooperative
-    wish_rate: float = 0.0  # of wishes: hold, pause, rebalance, and then to resume
+    eager_rate: float = 0.0  # of groups that become eager, and of groups that become cooperative
+    wish_rate: float = 0.0  # of wishes: hold, pause, rebalance; later somebody resumes the group
     # faults
     fault_rate: float = 0.0
     faults: Mapping[str, int] = field(default_factory=dict)  # kind -> weight
@@ -64,7 +65,7 @@ class Options:
 
     @classmethod
     def drawn(cls, rng: Random, **fixed: Any) -> Options:
-        """A world's options from its own randomness; `fixed` overrides what was drawn."""
+        """Draw a world's options from its own random numbers; `fixed` overrides the draws."""
         choice = rng.choice
         kinds = [kind for kind in FAULTS if rng.random() < 0.35] or [choice(FAULTS)]
         options = cls(
@@ -95,7 +96,7 @@ class Options:
         return replace(options, **fixed)
 
     def with_other_faults(self, rng: Random, fault_rate: float) -> Options:
-        """The same world with so many faults from now on, and some of other kinds."""
+        """The same world with this fault rate from now on, and with some other kinds of faults."""
         choice = rng.choice
         kinds = {kind: weight for kind, weight in self.faults.items() if rng.random() < 0.8}
         kinds |= {kind: choice((1, 3, 9)) for kind in FAULTS if rng.random() < 0.2}
@@ -109,7 +110,7 @@ class Options:
         )
 
     def __str__(self) -> str:
-        """Everything that was drawn, `name=value`, faults by kind."""
+        """Every drawn option as `name=value`, faults by kind."""
         return " ".join(f"{f.name}={_shown(getattr(self, f.name))}" for f in fields(self))
 
 
@@ -118,7 +119,8 @@ def _shown(value: Any) -> str:
 
 
 def seeds(count: int, first: int = 0) -> list[int]:
-    """The seeds of a test: `count` of them, or what the environment asks for (one seed or course, or another count)."""
+    """The seeds of a test: `count` of them, or those that the environment names (one seed or course, or another
+    count)."""
     if SEED_VARIABLE in os.environ:
         return [course(os.environ[SEED_VARIABLE])]
     return list(range(first, first + int(os.environ.get(COUNT_VARIABLE, count))))

@@ -1,4 +1,5 @@
-"""What stands at a path, in both layouts, and in a status: spelled here a second time (docs/protocol.md, 2 and 3)."""
+"""The meaning of paths, in both layouts, and of statuses. This is a second implementation (docs/protocol.md, sections 2
+and 3)."""
 
 from __future__ import annotations
 
@@ -17,11 +18,11 @@ RECORD_PATH = re.compile(r"/zkcoord/groups/([^/]+)(/state)?$")
 
 
 class Place(NamedTuple):
-    """What stands at a group's path: `kind` is one of the constants below."""
+    """The meaning of a group's path: `kind` is one of the constants below."""
 
     kind: str
     group: str
-    name: str = ""  # of a consumer, or a topic
+    name: str = ""  # of a consumer or a topic
     item: str = ""  # a command's sequence
     partition: TopicPartition | None = None
 
@@ -33,7 +34,7 @@ RECORD, STATE = "record", "state"
 
 @lru_cache(maxsize=4_000)
 def place_of(path: str) -> Place | None:
-    """What stands at a path; None: nothing that belongs to a group, or that a checker looks at."""
+    """The meaning of a path; None: the path belongs to no group, or no checker looks at it."""
     if (match := RECORD_PATH.match(path)) is not None:
         return Place(STATE if match[2] else RECORD, match[1])
     if (match := LEGACY_MARK.match(path)) is not None:
@@ -55,7 +56,7 @@ def place_of(path: str) -> Place | None:
 
 
 def _parts_of(path: str) -> tuple[tuple[str, str, str, str | None] | None, bool]:
-    """Group, place, name and item of a path; and whether it is of the draft's layout."""
+    """Group, place, name and item of a path, and whether the path is of the layout `draft`."""
     if (match := GROUP_PATH.match(path)) is not None:
         return (match[1], match[2], match[3], match[4]), True
     if (match := LEGACY_CHANNEL.match(path)) is not None:
@@ -65,7 +66,7 @@ def _parts_of(path: str) -> tuple[tuple[str, str, str, str | None] | None, bool]
 
 
 def held_by(status: dict[str, Any]) -> set[TopicPartition]:
-    """What a member's status says that it holds."""
+    """The partitions that a member holds, by its status."""
     found = set[TopicPartition]()
     for topics in status.get("held", {}).values():
         for topic, text in topics.items():

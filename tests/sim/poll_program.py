@@ -1,4 +1,5 @@
-"""A simulated program around `zkcoord.kafka.KafkaConsumer`: polls, works, commits, and is closed by whoever it is."""
+"""A simulated program around `zkcoord.kafka.KafkaConsumer`: it polls, works, commits, and is closed by one of its
+threads."""
 
 from __future__ import annotations
 
@@ -17,11 +18,11 @@ Bites = list[tuple[TopicPartition, int, int]]
 
 
 class BrokenError(Exception):
-    """Of the user's code."""
+    """An error of the user's code."""
 
 
 class PollProgram(Program):
-    """Nobody tells its user code of a loss: it works on what it was handed until it is done. What counts is that its
+    """Its user code is not told of a loss: it works on its records until they are done. The checkers look at what its
     consumer is told (`told`)."""
 
     consumer: KafkaConsumer | None = None
@@ -30,7 +31,7 @@ class PollProgram(Program):
     """Whether another thread closes it."""
 
     def run(self) -> None:
-        """Poll until told to leave, or the membership has ended, or the user's code fails."""
+        """Poll until the program is told to leave, the membership has ended, or the user's code fails."""
         timeout_ms = self.settings.get("rebalance_timeout_ms", defaults.REBALANCE_TIMEOUT_MS)
         self.patience_ms = int(timeout_ms * STOP_WAIT_SHARE)
         self.closed_outside = not self.leaving and (self.outside or self.draw() < 0.5)
@@ -57,7 +58,8 @@ class PollProgram(Program):
         return Consumer(*args, on_lost=lost, **fields)
 
     def stop(self) -> None:
-        """From another thread, which does not wait for what is in work; else the polling one sees it."""
+        """Called on another thread. It may close the consumer without waiting for records in work; otherwise the
+        polling thread sees that it is to leave."""
         if self.consumer is None:
             self.closed_outside = False
         elif self.closed_outside:
@@ -65,7 +67,7 @@ class PollProgram(Program):
             self.consumer.close()
 
     def _tell(self, partitions: Collection[TopicPartition]) -> None:
-        """What is in work of these comes again, elsewhere."""
+        """Note that these partitions are lost: their records in work will be read again elsewhere."""
         for bite in self.in_work:
             if bite[0] in partitions:
                 self.note("told", *bite)
@@ -89,7 +91,7 @@ class PollProgram(Program):
             self.world.trace(self.process.client, "commit:", error)
 
     def _handed(self, messages: Sequence[Any]) -> Bites:
-        """What user code has now: of each partition, one range."""
+        """The records that user code has now, as one range for each partition."""
         ranges: dict[TopicPartition, tuple[int, int]] = {}
         for message in messages:
             at, offset = TopicPartition(message.topic(), message.partition()), message.offset()
@@ -103,7 +105,7 @@ class PollProgram(Program):
         return bites
 
     def _over(self, event: str) -> None:
-        """Nothing is in work any more."""
+        """No records are in work any more."""
         bites, self.in_work = self.in_work, []
         for bite in bites:
             self.note(event, *bite)

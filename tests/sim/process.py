@@ -1,4 +1,4 @@
-"""A simulated process: an actor that is stepped, its inbox, its clock, its sessions; it can be paused and killed."""
+"""A simulated process: an actor that takes steps, its inbox, its clock, its sessions. It can be paused and killed."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
 
 class Actor(Protocol):
-    """What runs in a process: a coordinator's or a consumer's loop."""
+    """The program of a process: a coordinator's or a consumer's loop."""
 
     def step(self, inputs: list[Input], now_ms: int) -> int | None:
-        """Take the inputs; returns when to be called again at the latest, by this process's clock (None: on input)."""
+        """Take the inputs. Returns the time of the next call at the latest, by this process's clock (None: at the next
+        input)."""
 
 
 IDLE_STEPS_MAX = 50
@@ -30,7 +31,7 @@ Factory = Callable[["SimProcess"], Actor]
 
 
 class SimInbox:
-    """Where inputs wait; `take` never blocks, the world calls only who has something or is due."""
+    """The queue of inputs. `take` never blocks: the world calls only processes that have an input or are due."""
 
     __slots__ = ("_awake", "_process", "items")
 
@@ -44,13 +45,13 @@ class SimInbox:
         self._awake[self._process] = None
 
     def take(self, until_ms: int | None = None) -> list[Input]:
-        """All that waits, oldest first."""
+        """Return and remove all inputs, oldest first."""
         items, self.items = self.items, []
         return items
 
 
 class SimClock:
-    """Monotonic milliseconds of one process: its own zero, its own rate (in thousandths of the world's)."""
+    """Monotonic milliseconds of one process, with a zero and a rate of its own (in thousandths of the world's)."""
 
     __slots__ = ("_world", "permille", "zero_ms")
 
@@ -60,7 +61,7 @@ class SimClock:
         self.permille = permille
 
     def now_ms(self) -> int:
-        """What this process's clock shows."""
+        """The present time by this process's clock."""
         return self.zero_ms + self._world.now_ms * self.permille // 1000
 
     def world_ms(self, local_ms: int) -> int:
@@ -69,12 +70,12 @@ class SimClock:
 
 
 class SimProcess:
-    """One process. `client` names its incarnation; everything in memory ends with that."""
+    """One process. `client` names its incarnation. Everything in memory ends with the incarnation."""
 
     def __init__(self, world: World, name: str, factory: Factory) -> None:
         self.world = world
         self.name = name
-        self.number = next(NUMBERS)  # the order of making
+        self.number = next(NUMBERS)  # by the order of creation
         self.factory = factory
         self.incarnation = 0
         self.client = f"{name}#0"
@@ -125,7 +126,7 @@ class SimProcess:
         return f"{self.world.rng.getrandbits(4 * digits):0{digits}x}"
 
     def after(self, delay_ms: int, action: Callable[[], None]) -> None:
-        """Call `action` in this incarnation after `delay_ms`; not while paused, never once it has crashed."""
+        """Call `action` in this incarnation after `delay_ms`. A pause delays the call; a crash cancels it."""
         self.world.at(self.world.now_ms + delay_ms, partial(self._due, self.incarnation, action))
 
     def _due(self, incarnation: int, action: Callable[[], None]) -> None:
@@ -137,7 +138,7 @@ class SimProcess:
             action()
 
     def step(self) -> None:
-        """One step of the actor with everything in its inbox."""
+        """One step of the actor with all inputs of its inbox."""
         items = self.inbox.take()
         if items:
             self._busy_ms = -1
@@ -145,7 +146,7 @@ class SimProcess:
             self._check_busy()
         for item in items:
             if not (type(item) is FromStore and type(item.item) is SyncDone and item.item.ok):
-                self.world.trace(self.client, "step", items)  # lease renewals would drive out what matters
+                self.world.trace(self.client, "step", items)  # lease renewals would drive out other lines
                 break
         self.wake_ms = NEVER_MS
         assert self.actor is not None
@@ -159,7 +160,7 @@ class SimProcess:
             self.wake_ms = self.clock.world_ms(wake_ms)
 
     def _check_busy(self) -> None:
-        """An actor that asks again and again, without an input, to be called at once never lets time pass."""
+        """Fail if an actor asks again and again to be called at once, without an input: then time would never pass."""
         if self._busy_ms != self.world.now_ms:
             self._busy_ms, self._busy_steps = self.world.now_ms, 0
             return
@@ -186,7 +187,8 @@ class SimProcess:
             action()
 
     def kill(self, *, exact: bool = False) -> None:
-        """SIGKILL: memory gone, no goodbye. `exact`: nothing that was sent is executed any more."""
+        """SIGKILL: memory is lost, and sessions are not closed. `exact`: no request that was sent is executed any
+        more."""
         if not self.running:
             return
         self.world.trace(self.client, "is killed")
@@ -201,6 +203,6 @@ class SimProcess:
         self.application = None
 
     def refresh(self) -> None:
-        """Tell the ensemble which of this process's sessions still send heartbeats."""
+        """Update for the ensemble which of this process's sessions still send heartbeats."""
         for store in self.stores:
             store.refresh()

@@ -1,8 +1,8 @@
-"""Simulated programs: a user's threads around the product's public classes, which run as they are (`threads.py`).
+"""Simulated programs: a user's threads around the product's real public classes (`threads.py`).
 
-A program notes in the world's journal what its user code does with records: `handed` (given to it), `processed` (it is
-done with them), `broken` (it was told to end, or failed, and is not done). `told`: it was told that it may not finish.
-The checkers of `tests/sim/records.py` judge by this alone.
+A program notes in the world's journal what its user code does with records: `handed` (user code was given the records),
+`processed` (it is done with them), `broken` (it was told to end, or failed, and is not done), `told` (it was told that
+it may not finish). The checkers of `tests/sim/records.py` use only these lines.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class ProgramProcess(SimProcess):
         super().__init__(world, name, factory)
         self._crews, self._logs, self._log = crews, logs, log
         self._dying = False
-        self.stopped_ms = -1  # when it was last found to be stopped by a signal
-        self.disk: Any = None  # what its program keeps there outlives it
+        self.stopped_ms = -1  # when its last pause by a signal ended
+        self.disk: Any = None  # the program's files, which outlive the process
 
     def start(self) -> None:
-        """A new incarnation, with threads of its own."""
+        """A new incarnation, with new threads."""
         lines_max = LINES_MAX[int(self.world.rng.random() * len(LINES_MAX))]
         self.crew = Crew(self, traced_files(), lines_max, UNTRACED, SLOW)
         self._crews.append(self.crew)
@@ -60,7 +60,7 @@ class ProgramProcess(SimProcess):
         super().start()
 
     def step(self) -> None:
-        """One thread goes on until it waits."""
+        """Let one thread run until it waits."""
         self.wake_ms = NEVER_MS
         wake_ms = self.crew.step()
         if self._dying:
@@ -70,10 +70,10 @@ class ProgramProcess(SimProcess):
             self.wake_ms = self.clock.world_ms(wake_ms)
 
     def pause(self) -> None:
-        """SIGSTOP, where its threads wait."""
+        """SIGSTOP. Threads first run on to their waits."""
         if self.running and not self.paused:
             self.crew.to_their_waits()
-            self.wake_ms = self.world.now_ms  # what waits now may wait for another time
+            self.wake_ms = self.world.now_ms  # waiting threads may now wait for another time
             super().pause()
 
     def resume(self) -> None:
@@ -83,7 +83,7 @@ class ProgramProcess(SimProcess):
         super().resume()
 
     def kill(self, *, exact: bool = False) -> None:
-        """SIGKILL; by one of its own threads: when it has passed the baton on."""
+        """SIGKILL. If one of its own threads calls this, the process dies when that thread has passed the baton on."""
         if self.crew.current is not None:
             self._dying = True
             return
@@ -95,7 +95,7 @@ class ProgramProcess(SimProcess):
 
 
 class Program(ABC):
-    """What all programs have: a main thread, a way to be asked to leave, a journal."""
+    """The common part of all programs: a main thread, a way to be asked to leave, and a journal."""
 
     def __init__(
         self, process: SimProcess, logs: Logs, topics: Mapping[str, int], *, hang_rate: float = 0.0, **settings: Any
@@ -105,7 +105,7 @@ class Program(ABC):
         self.crew = process.crew
         self.topics = topics
         self.settings = {"session_timeout_ms": self.world.options.session_timeout_ms, **settings}
-        self.member: Consumer | None = None  # the membership, once there is one
+        self.member: Consumer | None = None  # the membership, once it exists
         self.leaving = False
         self.gone = self.exited = False
         self.hang_rate, self.hung_ms, self.hangs = hang_rate, -1, 0
@@ -117,12 +117,12 @@ class Program(ABC):
 
     @property
     def loop(self) -> Program:
-        """For who asks whether it has left."""
+        """The program itself, which says whether it has left."""
         return self
 
     @property
     def finished(self) -> bool:
-        """It was asked to leave, and has."""
+        """True when it was asked to leave and has left."""
         return self.leaving and not any(thread.is_alive() for thread in self.threads)
 
     patience_ms = NEVER_MS
@@ -130,22 +130,22 @@ class Program(ABC):
 
     @property
     def waiting(self) -> int:
-        """Of a simulated application: how many calls wait."""
+        """The number of waiting calls, as a simulated application tells it."""
         return 0
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """None when it may not read the partition. (Whether everything was processed, its journal tells.)"""
+        """None when it may not read the partition, else 0. (The journal tells whether everything was processed.)"""
         return 0 if self.member is not None and partition in self.member._role.readable else None
 
     def leave(self) -> None:
-        """Ask it to leave, as a signal's handler or another thread does."""
+        """Ask the program to leave, as a signal handler or another thread does."""
         if not self.leaving:
             self.leaving = True
             self.threads.append(self.crew.spawn(self.stop, "stopper"))
 
     @abstractmethod
     def stop(self) -> None:
-        """On a thread of its own."""
+        """Stop the program; called on a thread of its own."""
 
     @abstractmethod
     def run(self) -> None:
@@ -167,7 +167,7 @@ class Program(ABC):
     # for its threads
 
     def note(self, event: str, partition: TopicPartition, start: int, end: int = -1) -> None:
-        """A line of the journal."""
+        """Add a line to the journal."""
         if not self.crew.dead:
             self.world.note(self.process, event, partition, start, end)
 
@@ -180,13 +180,13 @@ class Program(ABC):
         self.crew.sleep(int(self.draw() * (ms_max + 1)) / 1000)
 
     def rest(self) -> None:
-        """Between two looks for records."""
+        """Wait between two looks for records."""
         self.crew.sleep((1 + int(self.draw() * self.world.options.read_ms_max)) / 1000)
         if self.world.draining:
             self.crew.sleep(self.world.options.read_ms_max / 250)
 
     def work(self) -> None:
-        """User code works on records; one that hangs does not come back for long."""
+        """User code works on records. A program that hangs takes very long."""
         if self.world.stormy and self.draw() < self.hang_rate:
             self.hangs += 1
             self.hung_ms = self.world.now_ms + int(self.draw() * HUNG_MS_MAX)
@@ -196,33 +196,33 @@ class Program(ABC):
             self.nap(self.world.options.read_ms_max)
 
     def share(self, start: int, end: int, records_max: int) -> int:
-        """Where a bite of a log ends."""
+        """The end of a part of a log from `start`, of at most `records_max` records."""
         return end if self.world.draining else min(end, start + 1 + int(self.draw() * records_max))
 
     def handed(self, partition: TopicPartition, start: int, end: int) -> None:
-        """User code has these records now."""
+        """User code was given these records."""
         self.note("handed", partition, start, end)
 
     def processed(self, partition: TopicPartition, start: int, end: int) -> None:
-        """User code is done with them."""
+        """User code is done with these records."""
         self.note("processed", partition, start, end)
 
 
 class PlainProgram(Program):
-    """Around `zkcoord.Consumer`: one thread reads and commits, the callbacks come on the membership's worker.
+    """A program around `zkcoord.Consumer`: one thread reads and commits; the callbacks run on the membership's worker.
 
-    User code that reads is told by `on_lost` that it may not finish; `on_stop` waits until nothing of the partition is
+    `on_lost` tells user code that reads that it may not finish. `on_stop` waits until no records of the partition are
     in work.
     """
 
     def run(self) -> None:
-        """Read until told to leave, or the membership has ended."""
+        """Read until the program is told to leave, or the membership has ended."""
         self.changed = SimCondition()
         self.positions: dict[TopicPartition, int] = {}
-        self.starts: dict[TopicPartition, int] = {}  # the number of the start that named it last
+        self.starts: dict[TopicPartition, int] = {}  # partition -> the number of the last start that named it
         self.committed: dict[TopicPartition, int] = {}
         self.in_work: dict[TopicPartition, tuple[int, int]] = {}
-        self.ends: dict[TopicPartition, int] = {}  # of what was processed since the start
+        self.ends: dict[TopicPartition, int] = {}  # partition -> the end of what was processed since the start
         self.member = Consumer(
             ZOOKEEPER,
             GROUP,
@@ -242,7 +242,7 @@ class PlainProgram(Program):
         self.member.stop()
 
     def stop(self) -> None:
-        """From another thread."""
+        """Called on another thread."""
         if self.member is not None:
             self.member.stop()
 
@@ -293,7 +293,7 @@ class PlainProgram(Program):
 
     def _read(self, partition: TopicPartition) -> None:
         start, log_end = self.positions.get(partition), self.logs.end(partition)
-        if start is None or start >= log_end:  # None: it was stopped while the program asked whether it may read on
+        if start is None or start >= log_end:  # None: a stop came while the program asked whether it may read on
             return
         count, end = self.starts[partition], self.share(start, log_end, 500)
         self.in_work[partition] = start, end
@@ -324,7 +324,7 @@ class PlainProgram(Program):
 
 
 class Programs:
-    """Makes processes of programs of one kind on a world."""
+    """Creates processes in a world, with programs of one kind."""
 
     def __init__(self, world: World, logs: Logs, topics: Mapping[str, int]) -> None:
         self.world, self.logs, self.topics = world, logs, topics

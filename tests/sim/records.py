@@ -1,11 +1,12 @@
-"""The checkers of programs: what user code does with records (`tests/sim/programs.py`), against who holds a partition.
+"""The checkers of programs compare the records that user code works on (`tests/sim/programs.py`) with the holders of
+partitions.
 
-One reader: records are handed to user code only by the consumer that holds their partition, and not while user code of
-another still works on records of it. That one may be late only if it was told to end, is dead, was stopped by a signal,
-or a stop has waited for all its time, or it hangs and its registration is gone.
+One reader: user code is handed records only by the consumer that holds their partition, and only if no user code of
+another consumer still works on records of that partition. The other one may be late only if it was told to end, is
+dead, was stopped by a signal, has used all the time that a stop waits for it, or hangs and its registration is gone.
 
-At least once: what is handed follows what was processed; nothing is committed beyond it (`tests/sim/checkers.py`).
-After a calm everything up to the logs' ends was processed.
+At least once: a range that is handed over begins where the processed records end, and no commit goes beyond them
+(`tests/sim/checkers.py`). After a calm everything up to the logs' ends was processed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Incarnation = tuple[int, int, int]
 
 
 class Work(NamedTuple):
-    """Records that user code works on."""
+    """Records that user code works on now."""
 
     client: str
     partition: TopicPartition
@@ -33,27 +34,28 @@ class Work(NamedTuple):
     end: int
     since_ms: int
     incarnation: Incarnation
-    again: bool = False  # a query runs what its checkpoint has, whoever holds the partition
-    consumer: str = ""  # the registration under which it was handed; its program may have another one since
+    again: bool = False  # a query repeats a batch of its checkpoint, whoever holds the partition
+    consumer: str = ""  # the registration by which it was handed over; its program may have another one now
 
 
 class Records:
-    """What user code works on now, by its own journal."""
+    """The records that user code works on now, from the programs' journal."""
 
     def __init__(self, world: World, field: Field, logs: Logs, sink: Sink | None = None) -> None:
-        """`sink`: keyed by ranges; then each is processed as it was announced, however often."""
+        """`sink`: a sink keyed by ranges. Then each range must be processed as it was announced, any number of
+        times."""
         self.sink = sink
         self._world, self._field, self._logs = world, field, logs
         self.work: dict[tuple[str, TopicPartition], list[Work]] = {}
         self.told: list[Work] = []
-        self.overlaps = 0  # that were excused
+        self.overlaps = 0  # excused overlaps
         self.handed = self.again = 0
-        self._planned: dict[tuple[str, TopicPartition, int, int], Incarnation] = {}  # what each process was handed
+        self._planned: dict[tuple[str, TopicPartition, int, int], Incarnation] = {}  # ranges that a process was handed
         world.on_journal.append(self.take)
         world.rest_checks.append(lambda: list(self.complete()))
 
     def take(self, entry: Entry) -> None:
-        """A line of the journal."""
+        """Take a line of the journal."""
         if entry.event == "reset":
             self._note_repair(entry)
         if entry.event not in ("handed", "again", "processed", "broken", "told"):
@@ -90,7 +92,8 @@ class Records:
             self.told = [each for each in self.told if each not in mine]
 
     def _take_again(self, entry: Entry) -> None:
-        """The range belongs to the topic that it was planned for. (One that is cut to another topic's log to none.)"""
+        """A repeated range belongs to the incarnation of the topic for which it was planned. (A range that no process
+        was handed belongs to none.)"""
         incarnation = self._planned.get((entry.process, entry.partition, entry.start, entry.end))
         if incarnation is not None:
             self.again += 1
@@ -98,7 +101,7 @@ class Records:
             self.work.setdefault((entry.group, entry.partition), []).append(work)
 
     def _note_repair(self, entry: Entry) -> None:
-        """A position lies behind the log's end, and the reset policy says where to go on."""
+        """A position is behind the log's end, and the reset policy says where to go on."""
         field, key = self._field, (entry.group, entry.partition)
         if max(field.offsets.get(key, 0), field.covered.get(key, 0)) > self._logs.end(entry.partition):
             field.repairs[key] += 1
@@ -107,7 +110,7 @@ class Records:
             field.covered[key] = entry.start
 
     def check(self, entry: Entry) -> Complaints:
-        """What is wrong with records being handed to user code now."""
+        """Complaints about records that are handed to user code now."""
         field, key = self._field, (entry.group, entry.partition)
         holding = field.holdings.get(key)
         if holding is None or holding.client != entry.client:
@@ -127,11 +130,12 @@ class Records:
         if covered is None and key not in field.removed:
             yield f"{entry.client} is handed {entry.partition} before its first offset is written"
         elif covered is not None and entry.start > covered and entry.start not in field.left_behind.get(key, ()):
-            # (what was left behind and still is committed is read on if the log has grown before the reset was done)
+            # (an offset that a repair left behind may be read on if the log has grown before the reset was done)
             yield f"{entry.client} is handed {entry.partition} from {entry.start}: from {covered} on they are skipped"
 
     def _excused(self, work: Work) -> bool:
-        """It was told, or nobody could have it end: its process is dead or stopped, or was, or cannot be told."""
+        """True if another's work is excused: its program was told to end, or cannot end it, being dead, stopped, or
+        hung."""
         if work in self.told or work.again:
             self.overlaps += 1
             return True
@@ -149,7 +153,8 @@ class Records:
         return excused
 
     def complete(self) -> Complaints:
-        """After a calm: everything up to the logs' ends was processed, by somebody; whoever has left is gone."""
+        """After a calm: everything up to the logs' ends was processed by somebody, and programs that have left are no
+        members."""
         field = self._field
         members = {made.session.client for made in field.registrations.values()}
         for process in self._world.processes.values():
@@ -164,5 +169,5 @@ class Records:
 
 
 def _of(entry: Entry) -> tuple[str, TopicPartition, int, int]:
-    """Which work a line of the journal is about."""
+    """The client, partition and range of a line of the journal."""
     return entry.client, entry.partition, entry.start, entry.end

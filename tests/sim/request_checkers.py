@@ -1,6 +1,8 @@
-"""Checkers of what people decide: their record is theirs, and what they wish counts from the moment it is written.
+"""Checkers of people's decisions: only people change their part of the record, and a wish counts as soon as it is
+written.
 
-Every transaction of a coordinator checks the record's version, so what is applied agrees with the record as it stands.
+Every transaction of a coordinator checks the record's version, so an applied transaction agrees with the present
+record.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ DEFAULTS = {"max_probes": 3}
 
 
 def records_are_peoples(facts: Facts, field: Field) -> Iterator[str]:
-    """A coordinator changes nothing in a record but what it answers. A deletion forgets all of it, but for the store of
-    offsets that are kept."""
+    """A coordinator changes only its answers in a record. A deletion removes everything from the record, except the
+    store of offsets that are kept."""
     if facts.session.process == OPERATOR:
         return
     for group, old, new in facts.records:
@@ -36,14 +38,14 @@ def records_are_peoples(facts: Facts, field: Field) -> Iterator[str]:
 
 
 def _deleted(old: dict[str, Any], new: dict[str, Any]) -> bool:
-    """True when `new` is what a deletion leaves of `old`, and this was due."""
+    """True when `new` is what a deletion leaves of `old`, and a deletion was in progress."""
     deleting = ((old.get("done") or {}).get("delete") or {}).get("state") == "deleting"
     offsets = {key: value for key, value in (old.get("offsets") or {}).items() if key in ("store", "step")}
     return deleting and new.get("offsets") == offsets and not any((new.get("wish") or {}).values())
 
 
 def _keeps(old: Any, new: Any) -> bool:
-    """True when `new` says what `old` said; one at its default may be left out, or stand there now."""
+    """True when `new` has the value `old`; a default value may be missing on either side."""
     if isinstance(old, dict) and isinstance(new, dict):
         return all(_keeps(value, new.get(key, DEFAULTS.get(key))) for key, value in old.items())
     return bool(old == new or (new is None and not old))
@@ -51,7 +53,7 @@ def _keeps(old: Any, new: Any) -> bool:
 
 def requests_are_carried_out(facts: Facts, field: Field) -> Iterator[str]:
     """Nothing is started in a group that is paused or being deleted, nothing is stopped in one that is held."""
-    rewritten = {tuple(command[:3]) for command in facts.gone_commands}  # by the consumer that refuses it
+    rewritten = {tuple(command[:3]) for command in facts.gone_commands}  # by the consumer that refuses the command
     for command in facts.made_commands:
         if tuple(command[:3]) in rewritten or facts.session.process == OPERATOR:
             continue
@@ -67,7 +69,7 @@ def requests_are_carried_out(facts: Facts, field: Field) -> Iterator[str]:
 
 
 def quarantined_partitions_are_not_granted(facts: Facts, field: Field) -> Iterator[str]:
-    """What the state says is given to nobody is given to nobody."""
+    """A partition that the state names as quarantined is granted to nobody."""
     for value in grants(facts, field):
         if str(value.partition) in (state_of(field, value.group).get("quarantined") or {}):
             yield f"{value.partition} is in quarantine, and was granted to {value.after}"

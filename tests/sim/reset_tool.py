@@ -1,8 +1,8 @@
-"""`zkcoord group reset-offsets --stop-first` in the simulated world: its turns are events, it may die before or behind
-any write, and it may be slow between the moment in which it knows that nobody reads and its first offset.
+"""`zkcoord group reset-offsets --stop-first` in the simulated world. The tool's turns are events. It may die before or
+after any write. It may be slow between the moment when it knows that nobody reads and its first offset.
 
-`Rewinds` is its checker: nobody reads while offsets are reset, they count once the tool is done, and reading goes on
-exactly there.
+`Rewinds` is its checker: nobody reads while offsets are reset, the new offsets count once the tool is done, and reading
+goes on exactly there.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ SLOW_TURNS = (1, 1, 1, 40)
 
 
 class ToolKafka:
-    """As `zkcoord.kafka.client.KafkaClient`: what a reset asks of logs."""
+    """Stands in for `zkcoord.kafka.client.KafkaClient`, for the questions that a reset asks."""
 
     def __init__(self, scene: StoreScene) -> None:
         self._scene = scene
 
     def partitions(self) -> tuple[TopicPartition, ...]:
-        """All that there are."""
+        """All partitions."""
         if self._scene.log.away:
             raise UnavailableError("no broker answers")
         return tuple(self._scene.partitions())
@@ -59,12 +59,12 @@ class ToolKafka:
         return {p: end(p) if which == "latest" else 0 for p in sorted(partitions)}, {}
 
     def reset_positions(self, partitions: Collection[TopicPartition], policy: Any) -> dict[TopicPartition, int]:
-        """Where a time is in these logs."""
+        """The offset of a time: half of each log."""
         return {p: self._scene.logs.end(p) // 2 for p in sorted(partitions)}
 
 
 class ResetStore(LogStore):
-    """The tool's commits to Kafka: as other programs' are, they name no tenure."""
+    """The tool's commits to Kafka. Like the commits of other programs they name no tenure."""
 
     def commit(self, group: str, commits: Commits) -> CommitOutcome:
         if self._log.away or self._log.in_use:
@@ -75,14 +75,14 @@ class ResetStore(LogStore):
 
 
 class Rewinds:
-    """What must hold of every reset of a scene's group. Attach it behind the ledger."""
+    """The rules of every reset of a scene's group. Attach this checker after the ledger."""
 
     def __init__(self, scene: StoreScene) -> None:
         self._scene = scene
-        self.expected: dict[TopicPartition, int] = {}  # where reading goes on, until it does
-        self.writing = False  # by a tool that resets
-        self.read = 0  # first readings behind a reset
-        self._since: dict[TopicPartition, set[int]] = {}  # others' later commits to Kafka: may be followed
+        self.expected: dict[TopicPartition, int] = {}  # where reading must go on, until it does
+        self.writing = False  # a tool that resets is writing now
+        self.read = 0  # how many partitions were read after a reset
+        self._since: dict[TopicPartition, set[int]] = {}  # others' later commits to Kafka, which may be followed
         scene.world.ensemble.on_applied.append(self._applied)
         scene.world.on_journal.append(self._journaled)
         scene.log.on_change.append(self._changed)
@@ -102,7 +102,7 @@ class Rewinds:
                 holding = field.holdings.get((GROUP, partition))
                 if holding is not None and (GROUP, holding.consumer) in field.registrations:
                     self._scene.world.fail(f"{partition} is reset to {offset} while {holding.client} reads it")
-                self.expected.pop(partition, None)  # perhaps by a tool that dies: then people must look
+                self.expected.pop(partition, None)  # the tool may die before it is done: then people must look
                 if offset is not None:
                     self.expected[partition] = offset
             elif not self._is_right(partition, offset):
@@ -110,14 +110,14 @@ class Rewinds:
                 self._scene.world.fail(f"{who} writes {offset} over {partition}, which was reset to {wanted}")
 
     def done(self, targets: Mapping[TopicPartition, int]) -> None:
-        """A tool has set all of these: they count."""
+        """A tool has set all of these offsets: they must count."""
         for partition, offset in sorted(targets.items()):
             counts = self._scene.ledger.counted(partition)
             if counts != offset:
                 self._scene.world.fail(f"{partition} was reset to {offset}, and {counts} counts")
             self.expected[partition] = offset
             self._since.pop(partition, None)
-            self._scene.field.strangers.pop((GROUP, partition), None)  # what others had committed before is over
+            self._scene.field.strangers.pop((GROUP, partition), None)  # earlier commits of others do not count any more
 
     def _journaled(self, entry: Entry) -> None:
         if entry.event != "read" or entry.group != GROUP or entry.partition not in self.expected:
@@ -130,12 +130,12 @@ class Rewinds:
         self.read += 1
 
     def _is_right(self, partition: TopicPartition, offset: int | None) -> bool:
-        """True of the offset that was set last, and of others' later commits."""
+        """True of the offset that the last reset set, and of others' later commits."""
         return offset == self.expected.get(partition, offset) or offset in self._since.get(partition, ())
 
 
 class ResetTree(ToolTree):
-    """The tool's writes to ZooKeeper, looked at."""
+    """The tool's writes to ZooKeeper; `Rewinds` is told that they are the tool's."""
 
     def __init__(self, scene: StoreScene, rewinds: Rewinds, dies_at: int | None, *, behind: bool) -> None:
         super().__init__(scene.world.ensemble, dies_at, behind=behind)
@@ -184,7 +184,7 @@ class ResetTool:
         self.where = goal.where
         self._guard: list[CheckNode] | None = None
         self.over, self.died, self.why = False, False, ""
-        self.found: Targets | None = None  # what it has set
+        self.found: Targets | None = None  # the offsets that it has set
         self._later()
 
     def _later(self) -> None:
@@ -203,7 +203,7 @@ class ResetTool:
             self._later()
 
     def _advance(self) -> bool:
-        """As `reset_group`, in which these are one behind the other. True: it is over."""
+        """Do one turn: the steps of `reset_group`, one after the other. Returns True when the tool is over."""
         reset = self._reset
         if self._guard is not None:
             self._slow_turns -= 1
@@ -230,7 +230,7 @@ class ResetTool:
         return False
 
     def _ask(self) -> None:
-        """As `requesting.ask` does it for one that takes over."""
+        """Write the request, as `requesting.ask` does for a tool that takes over."""
         request = {"who": "ann", "run": self._run, "expiry_ms": self._expiry_ms}
 
         def edit(record: GroupRecord) -> GroupRecord:
@@ -247,26 +247,26 @@ class ResetTool:
         return True
 
     def finish(self, steps: int = 40_000) -> Targets | None:
-        """Run until it is over; what it has set, None if it has not."""
+        """Run until the tool is over. Returns the offsets that it has set, None if it has set none."""
         self._scene.world.run_until(lambda: self.over, steps, f"the reset {self._run} is over")
         return self.found
 
 
 def _exported(scene: StoreScene) -> dict[TopicPartition, int]:
-    """What an export has now: it holds what stands in ZooKeeper."""
+    """The offsets that an export would have now: those in ZooKeeper."""
     return {p: scene.node(p) for p in scene.partitions()}
 
 
 def goal_of(drawn: Random) -> Goal:
-    """Any goal that people may have."""
+    """Draw any goal that people may have."""
     where = drawn.choice(tuple(Where))
     number = drawn.randint(-900, 300) if where is Where.SHIFT else drawn.randint(0, 2_000)
     return Goal(where, number)
 
 
 def resets_at_work(scene: StoreScene, rewinds: Rewinds, drawn: Random, until_ms: int) -> list[ResetTool]:
-    """Until then people reset offsets again and again. Some runs die, some are slow, some take over from others, and
-    some groups are let go on while a run is under way. Returns all runs so far, in a list that grows."""
+    """Until `until_ms` people reset offsets again and again. Some runs die, some are slow, some take over from others,
+    and sometimes the group is resumed during a run. Returns a list of all runs so far, which grows."""
     runs: list[ResetTool] = []
 
     def look() -> None:

@@ -1,4 +1,4 @@
-"""What must hold once the world is calm (docs/protocol.md, section 5): nobody waits, nothing is left, all is read."""
+"""Rules of a calm world (docs/protocol.md, section 5): nobody waits, nothing is left over, everything is read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def state_of(field: Field, group: str) -> dict[str, Any]:
 
 
 def at_rest(world: World, field: Field) -> Complaints:
-    """Every partition that a live member wants is owned and read to its end; nothing is left outstanding."""
+    """Every partition that a living member wants is owned and read to its end. No command is outstanding."""
     for (group, consumer), commands in sorted(field.commands.items()):
         for sequence in sorted(commands) if not _stays(field, group, consumer) else ():
             yield f"command {sequence} ({commands[sequence].option}) of {consumer} in {group} is left"
@@ -63,8 +63,8 @@ def at_rest(world: World, field: Field) -> Complaints:
 def _stays(field: Field, group: str, consumer: str) -> bool:
     """True when the channel of a consumer that is gone must stay.
 
-    It was evicted and owns partitions still, which are granted to nobody in a pause. Or it had announced ranges of a
-    topic that no member reads now: they wait there for whoever reads it next.
+    There are two reasons. It was evicted and still owns partitions, which nobody is granted during a pause. Or it
+    announced ranges of a topic that no member reads now: the ranges wait in the channel for the next reader.
     """
     if (group, consumer) in field.registrations:
         return False
@@ -78,13 +78,13 @@ def _stays(field: Field, group: str, consumer: str) -> bool:
 
 
 def _has_left(process: SimProcess) -> bool:
-    """True when the consumer's loop has ended by itself: it was asked to leave, or refused."""
+    """True when the consumer's loop has ended by itself, because it was asked to leave or was refused."""
     loop = getattr(process.actor, "loop", None)
     return loop is not None and loop.finished
 
 
 def _wanted(field: Field, group: str) -> list[TopicPartition]:
-    """The partitions of every topic that a member subscribes to, without those that people or the group hold back."""
+    """The partitions of every topic that a member subscribes to, except those that people or the group hold back."""
     ensemble = field.ensemble
     record, state = record_of(field, group), state_of(field, group)
     wish = record.get("wish") or {}
@@ -98,7 +98,7 @@ def _wanted(field: Field, group: str) -> list[TopicPartition]:
     for (member_group, _), registration in field.registrations.items():
         if member_group == group:
             wanted.update(topic for topic in topics if _subscribes(registration.text, topic))
-    if wish.get("hold"):  # nothing is stopped, so it is not read anew either
+    if wish.get("hold"):  # a held group stops nothing, so a topic that was created again is not started anew
         wanted = {topic for topic in wanted if not of_another_topic(field, group, topic)}
     held_back = set(state.get("quarantined") or {})
     found = [TopicPartition(topic, number) for topic in sorted(wanted) for number in topics[topic]]

@@ -1,4 +1,4 @@
-"""Scenes that several tests play: a group of real loops on a world."""
+"""Scenes that several tests play: a group of real loops in a world."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TOPICS = {"t": 8, "u": 3}
 RECORD, STATE = DRAFT.record(GROUP), DRAFT.state(GROUP)
 ADOPTED = replace(DEFAULT_RECORD, adoption=Adoption(offsets="zookeeper", strategy="range", kafka="0.11"))
 CALM_STEPS = 60_000
-STORM_MS = 20_000  # about how long a storm lasts; what comes later comes in the calm
+STORM_MS = 20_000  # about how long a storm lasts; later events come in the calm
 
 
 class Scene:
@@ -71,7 +71,7 @@ class Scene:
             self.join(f"consumer{n}")
 
     def begins(self) -> None:
-        """Called before any program is spawned, for tests that put something into the world."""
+        """Called before any program is spawned; a test can put something into the world here."""
 
     def join(self, name: str) -> None:
         """One more consumer starts."""
@@ -108,13 +108,13 @@ class Scene:
         return parse_json(self.world.ensemble.data(STATE) or b"")
 
     def held(self) -> list[TopicPartition]:
-        """What some member of the group holds."""
+        """The partitions that members of the group hold."""
         return sorted(
             p for (g, p), held in self.field.holdings.items() if (g, held.consumer) in self.field.registrations
         )
 
     def edit_record(self, **values: Any) -> None:
-        """Change values of the group's record, as an operator; nothing when there is no record yet."""
+        """Change values in the group's record, as an operator does; do nothing when there is no record yet."""
         stat = self.world.ensemble.stat(RECORD)
         if stat is not None:
             text = json.dumps({**self.record(), **values}).encode()
@@ -130,11 +130,11 @@ class Scene:
         return name in (self.record().get("done") or {})
 
     def resume(self) -> None:
-        """A tool takes a hold and a pause back."""
+        """A tool takes back a hold and a pause."""
         self.edit_record(wish={**self.record().get("wish", {}), "hold": None, "pause": None})
 
     def stopped(self, run: str) -> bool:
-        """True when the record lets the tool of that reset write offsets."""
+        """True when the record lets the tool of this reset write offsets."""
         return bool((self.record().get("done") or {}).get("reset") == {"run": run, "state": "stopped"})
 
     def end_reset(self) -> None:
@@ -142,33 +142,33 @@ class Scene:
         self.edit_record(wish={**self.record().get("wish", {}), "reset": None})
 
     def delete_topic(self, topic: str) -> None:
-        """The topic is deleted."""
+        """Delete the topic."""
         self.world.trace("a broker deletes", topic)
         self.world.ensemble.operate(DeleteNode(f"{BROKER_TOPICS}/{topic}", ANY_VERSION))
 
     def create_topic(self, topic: str, partitions: int, *, topic_id: str | None = None) -> None:
-        """A topic is created, perhaps again: then its logs are empty."""
+        """Create a topic; if it existed before, its logs are empty now."""
         self.world.trace("a broker creates", topic, partitions)
         data = topic_json(partitions, topic_id)
         if not self.world.ensemble.operate(CreateNode(f"{BROKER_TOPICS}/{topic}", data)).reason:
             self.logs.empty(topic)
 
     def incarnation(self, topic: str) -> int:
-        """Which incarnation of a topic the group's mark tells of; 0: none."""
+        """The number of a topic's incarnation, by the group's mark; 0: no mark."""
         return int(
             parse_json(self.world.ensemble.data(self.world.layout.mark(GROUP, topic)) or b"").get("incarnation", 0)
         )
 
     def grow(self, topic: str, partitions: int) -> None:
-        """A broker gives the topic so many partitions; nothing when it is gone."""
+        """A broker gives the topic this many partitions; nothing happens when the topic is gone."""
         self.world.ensemble.operate(SetNode(f"{BROKER_TOPICS}/{topic}", topic_json(partitions), ANY_VERSION))
 
 
 def storm(seed: int, coordinates: Callable[[SimProcess], ProductActor] = coordinator) -> World:
     """One seed: two coordinators and three consumers in a storm, then the calm; returns the world at rest.
 
-    In every other group each consumer has its share before the storm. While it blows a consumer joins, one leaves, a
-    topic grows, another is deleted; it may be created again, or not.
+    In every other group each consumer has its share before the storm. During the storm a consumer joins, another one
+    leaves, a topic grows, and another topic is deleted and may be created again.
     """
     world = World(seed)
     scene = Scene(world, coordinates=coordinates)
@@ -196,9 +196,9 @@ def storm(seed: int, coordinates: Callable[[SimProcess], ProductActor] = coordin
 
 
 def announcing_storm(seed: int) -> Scene:
-    """One seed of a group that announces what it processes: everybody may die anywhere, and its sink is exact.
+    """One seed of a group that announces its ranges. Every program may die anywhere, and its sink must be exact.
 
-    In every other seed its topic is deleted while ranges are announced, and created again, soon or late.
+    In every other seed the topic is deleted while ranges are announced, and created again, soon or late.
     """
     world = World(seed)
     scene = Scene(world, topics={"t": 5}, batches=True, hold_ms=(0, 0, 8_000)[seed % 3])
@@ -226,5 +226,5 @@ def announcing_storm(seed: int) -> Scene:
 
 
 def storm_fingerprint(seed: int) -> tuple[int, int, int, int]:
-    """What tells two runs of one seed apart: randomness, every write, steps and time."""
+    """Values by which two runs of one seed are compared: random numbers, every write, steps and time."""
     return storm(seed).random_fingerprint()
