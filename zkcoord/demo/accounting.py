@@ -1,7 +1,9 @@
-"""What the demo proves, from logs and files alone: every record is there, and what was unowned for how long. Pure.
+"""Checks the demo's result by logs and files alone: every record is there; for how long each partition was unowned.
+Pure.
 
-The record with sequence number n of a partition has offset n there (one idempotent producer, nothing else writes). A
-file is named by its range; the batch that a kill interrupts is replayed in the same ranges: nothing is there twice.
+The record with sequence number n of a partition has offset n in that partition, since one idempotent producer is the
+only writer. A file is named by its range. The batch that a kill interrupts is replayed with the same ranges, so no
+record is there twice.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ class Records:
 
     @property
     def fine(self) -> bool:
-        """True when each record is there once, and nothing else."""
+        """True when each record is there exactly once, and no other record is there."""
         return self.lost == self.duplicated == self.foreign == 0
 
 
@@ -56,12 +58,12 @@ class Unowned(NamedTuple):
 
     @property
     def ms(self) -> int:
-        """How long."""
+        """The length of this time, in milliseconds."""
         return self.to_ms - self.from_ms
 
 
 def parse_range(text: str) -> Range:
-    """The range that a batch or a file's name (without suffix) spells.
+    """Return the range that a file's name without its suffix spells, or a range as a batch's event spells it.
 
     >>> parse_range("my-clicks-3-100-600")
     Range(partition=3, start=100, end=600)
@@ -71,7 +73,7 @@ def parse_range(text: str) -> Range:
 
 
 def count_records(produced: Mapping[int, int], outputs: Iterable[Output], interrupted: Iterable[Range] = ()) -> Records:
-    """Compare what was written with `produced`, partition -> number of records (so their numbers are 0 to that)."""
+    """Compare the outputs with `produced`: partition -> count of records, whose sequence numbers are 0 to count - 1."""
     seen = {partition: bytearray(count) for partition, count in produced.items()}
     processed = foreign = 0
     for output in outputs:
@@ -103,10 +105,10 @@ class _Tenure:
 
 
 def unowned_times(logs: Iterable[Sequence[Event]], gone_ms: Mapping[str, int]) -> list[Unowned]:
-    """Each time between two readers of a partition, from the consumers' event logs; sorted by when it began.
+    """Return each time between two readers of a partition, from the consumers' event logs, sorted by its begin.
 
-    `gone_ms`: when the registration of a consumer that died was seen to be gone; it read until then. What was read
-    before the first start, and after the last stop, does not count.
+    `gone_ms`: consumer id -> when its registration was seen to be gone. A consumer that died counts as a reader until
+    then. The time before a partition's first start and after its last stop does not count.
     """
     tenures: dict[str, list[_Tenure]] = {}
     for log in logs:
@@ -122,7 +124,7 @@ def unowned_times(logs: Iterable[Sequence[Event]], gone_ms: Mapping[str, int]) -
 
 
 def _tenures(log: Sequence[Event], gone_ms: Mapping[str, int]) -> dict[str, list[_Tenure]]:
-    """What one consumer program read, under all its registrations."""
+    """Return which partitions one consumer program read and when, under all its registrations."""
     tenures: dict[str, list[_Tenure]] = {}
     reading: dict[str, _Tenure] = {}
     for event in log:

@@ -32,14 +32,16 @@ class Job:
         self._warm = places.scratch / f"warm-{name}"
 
     def warm_up(self, frame: DataFrame) -> None:
-        """Write a record to nowhere of interest, say that all is warm, and wait to be let in."""
+        """Write a record to a temporary file, report that Spark is warm, and wait for the file that lets this consumer
+        in.
+        """
         self.columns(frame).write.mode("overwrite").parquet(self._warm.as_uri())
         logs.emit("warm")
         while not self._go.exists():
             time.sleep(GO_POLL_S)
 
     def process(self, frame: DataFrame, batch: Batch) -> None:
-        """Write the batch, and say when it began and when it was written."""
+        """Write the batch, with an event when it begins and another when it is written."""
         logs.emit("batch_started", seq=batch.seq, generation=batch.generation, ranges=[str(r) for r in batch.ranges])
         written = write_parquet_ranges(self.columns(frame), batch, self._places.output)
         logs.emit("batch_written", seq=batch.seq, rows=sum(each.rows for each in written))
@@ -60,7 +62,8 @@ class Job:
 
 
 def session(name: str, places: Places) -> SparkSession:
-    """A lean session whose files stay in the demo's folder: a home is not needed (Ivy would, where there is none)."""
+    """Return a small Spark session whose files stay in the demo's folder. So the user needs no home directory, which
+    Ivy would use otherwise."""
     home = f"-Duser.home={places.scratch}"
     return spark_session(
         f"zkcoord demo, consumer {name}",
@@ -80,12 +83,12 @@ def end(spark: SparkSession) -> None:
     spark.stop()
     if gateway is not None:
         gateway.shutdown()
-        gateway.proc.stdin.close()  # what it waits for
+        gateway.proc.stdin.close()  # the Java ends when its standard input ends
         gateway.proc.wait(JVM_END_S)
 
 
 def arguments(description: str | None) -> argparse.ArgumentParser:
-    """What a consumer's program is told: its name, where the servers are, and the folder of everything."""
+    """Return the parser of a consumer's options: its name, where the servers are, and the folder of the run."""
     parser = argparse.ArgumentParser(description=description)
     for option in ("--name", "--zookeeper", "--bootstrap-servers"):
         parser.add_argument(option, required=True)
@@ -98,7 +101,7 @@ def main() -> None:
     chosen = arguments(__doc__).parse_args()
     logs.configure("json", logging.INFO)
     places = Places(chosen.folder)
-    os.chdir(places.scratch)  # Spark makes folders where it was started
+    os.chdir(places.scratch)  # Spark makes folders in the working directory
     spark = session(chosen.name, places)
     job = Job(chosen.name, places)
     consumer = SparkConsumer(

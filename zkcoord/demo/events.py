@@ -1,4 +1,4 @@
-"""What the children say: JSON lines in their logs, read while they are written."""
+"""Reads the events of the children: JSON lines in their logs, read while the children write them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Event = Mapping[str, Any]
 
 
 class EventLog:
-    """The events in one child's log, in its order; lines that are none (Java prints some) are passed over."""
+    """The events in one child's log, in the order of the log. Other lines (Java prints some) are skipped."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -19,13 +19,13 @@ class EventLog:
         self._offset = 0
 
     def events(self) -> list[Event]:
-        """All so far; looks for new ones."""
+        """Read what is new in the log, and return all events so far."""
         if not self.path.exists():
             return self._read
         with self.path.open("rb") as log:
             log.seek(self._offset)
             new = log.read()
-        complete = new[: new.rfind(b"\n") + 1]  # a line that is being written comes with the next look
+        complete = new[: new.rfind(b"\n") + 1]  # an incomplete line is read the next time
         self._offset += len(complete)
         self._read += parse_events(complete.splitlines())
         return self._read

@@ -17,18 +17,18 @@ COORDINATORS = (1, 2)
 KAFKA_VERSIONS = {3: KAFKA_VERSION, 4: KAFKA_4_VERSION}
 SECONDS_MIN = 5  # a second of calm around each event
 SECONDS_MAX = 3_600
-PARTITIONS_MIN = len(CONSUMERS)  # each has something to read
-PARTITIONS_MAX = 1_000  # one process writes a file for each in every batch
+PARTITIONS_MIN = len(CONSUMERS)  # so that each consumer has a partition to read
+PARTITIONS_MAX = 1_000  # in every batch one process writes a file for each partition
 RATE_MAX = 100_000  # what one Python producer can make on a small machine
 
 SESSION_TIMEOUT_MS = 6_000
-"""How long ZooKeeper waits for a process that was killed; shorter than the default, so that watching does not get long,
-and longer than a small machine lets a process wait for its turn while three Sparks work on it."""
+"""How long ZooKeeper waits for a process that was killed. It is shorter than the default, so that nobody has to watch
+for long. It is longer than a process may wait for the processor of a small machine on which three Sparks work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """`seconds`: how long records flow beside the events; `rate`: records a second."""
+    """`seconds`: how long records flow in the calm before, between and after the events; `rate`: records a second."""
 
     seconds: int = DEMO_SECONDS
     rate: int = DEMO_RATE
@@ -56,7 +56,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where everything of one run is: below one folder."""
+    """The paths of all files of one run, below one folder."""
 
     folder: Path
 
@@ -71,9 +71,9 @@ class Places:
         return self.folder / "tmp"
 
     def log(self, name: str) -> Path:
-        """What a child prints, events as JSON lines among it."""
+        """The file with the output of a child. Its events are JSON lines among other lines."""
         return self.folder / f"{name}.log"
 
     def go(self, name: str) -> Path:
-        """A child that is ready waits for this file."""
+        """The file that a child waits for once it is ready."""
         return self.folder / f"{name}.go"

@@ -8,11 +8,12 @@ from pathlib import Path
 from zkcoord.demo.accounting import Output, parse_range
 
 NUMBER = "seq"  # the column with the sequence number
-NOBODYS = -1  # a row without one: nobody produced it
+NOBODYS = -1  # for a row without a sequence number: the producer did not write it
 
 
 def read_outputs(folder: Path) -> Iterator[Output]:
-    """Every complete file, by name; drafts of a batch that was broken off are in hidden folders and do not count."""
+    """Read every complete file, in the order of the names. Incomplete files of an interrupted batch are in hidden
+    folders, and are not read."""
     from pyarrow import parquet
 
     for path in sorted(folder.glob("*.parquet")):

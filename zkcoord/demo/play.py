@@ -1,4 +1,4 @@
-"""What happens in the demo, in its order: calm, an event, calm, an event; then everything is read and counted."""
+"""The demo's course: calm and events in turn; then all output is read and counted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LEAVING, KILLED, JOINING = CONSUMERS
 
 
 def play(stage: Stage) -> Result:
-    """Everything, on a stage that is set."""
+    """Play the whole demo with the servers and programs of `stage`, which run already."""
     drama = _Drama(stage)
     for name in (LEAVING, KILLED):
         drama.let_in(name)
@@ -48,7 +48,7 @@ def play(stage: Stage) -> Result:
 
 
 def _end_of_records(stage: Stage) -> Event:
-    """End the producer and wait until everything is committed; what it says of its records."""
+    """End the producer and wait until everything is committed; return the producer's count of records."""
     said = stage.end_producer()
     stage.wait("lag 0 on every partition", lambda: stage.lag() == 0, status=True)
     return said
@@ -63,7 +63,7 @@ class _Drama:
         self.interrupted: tuple[Range, ...] = ()
 
     def let_in(self, name: str) -> Event:
-        """Let a warm consumer join; the event of its registration."""
+        """Let a warm consumer join; return the event of its registration."""
         self._stage.places.go(name).touch()
         self._members.append(name)
         return self._stage.wait(f"consumer {name} to register", lambda: self._stage.logs[name].first("registered"))
@@ -90,7 +90,8 @@ class _Drama:
         return self._settled("a consumer is killed", before, began_ms, gone_ms)
 
     def _kill_in_batch(self) -> tuple[Event, int] | None:
-        """Kill the consumer if a batch runs: first stop it (SIGSTOP), so that the batch cannot end meanwhile."""
+        """Kill the consumer if a batch runs. Suspend it first (SIGSTOP), so that the batch cannot end before the
+        kill."""
         log, child = self._stage.logs[KILLED], self._stage.children[KILLED]
         if not _running_batch(log.last("batch_started", "batch_written")):
             return None
@@ -124,7 +125,7 @@ class _Drama:
         return self._settled("the coordinator is killed", before, began_ms, gone_ms, note)
 
     def leaves(self) -> Happening:
-        """A consumer leaves by SIGTERM: the new coordinator hands over what it read."""
+        """A consumer leaves by SIGTERM: the new coordinator hands its partitions over."""
         stage, consumer_id = self._stage, self._stage.consumer_id(LEAVING)
         before = stage.owners()
         stage.voice.say(f"EVENT: consumer {LEAVING} leaves (SIGTERM)")

@@ -26,7 +26,7 @@ SETTINGS = {"enable.idempotence": True, "linger.ms": 5, "queue.buffering.max.mes
 
 
 class Source:
-    """Makes the records in their order: the n-th goes to partition n modulo `partitions`."""
+    """Makes the records in order: record n goes to partition n modulo `partitions`."""
 
     def __init__(self, producer: Any, topic: str, partitions: int) -> None:
         self._producer, self._topic, self._partitions = producer, topic, partitions
@@ -43,13 +43,13 @@ class Source:
                 self._producer.produce(
                     self._topic, value.encode(), key.encode(), partition=partition, on_delivery=self._delivered
                 )
-            except BufferError:  # the broker is behind: let it take some
+            except BufferError:  # the queue for the broker is full: let the broker take some records
                 self._producer.poll(TICK_MS / 1000)
                 continue
             self.made += 1
 
     def counts(self) -> dict[int, int]:
-        """How many records each partition has got from here."""
+        """Return how many records this program has written to each partition."""
         return {p: len(range(p, self.made, self._partitions)) for p in range(self._partitions)}
 
     def _delivered(self, error: Any, _message: Any) -> None:
@@ -58,7 +58,7 @@ class Source:
 
 
 def produce(source: Source, producer: Any, rate: int, asked: threading.Event) -> int:
-    """Write `rate` records a second until asked to end; returns for how many ms."""
+    """Write `rate` records a second until asked to end; return the milliseconds that this took."""
     began_ns, already = time.monotonic_ns(), source.made
     while not asked.wait(TICK_MS / 1000) and source.failed is None:
         spent_ns = time.monotonic_ns() - began_ns

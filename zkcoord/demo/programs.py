@@ -25,17 +25,17 @@ from zkcoord.tree.paths import Layout
 from zkcoord.tree.snapshot import Read
 
 POLL_S = 0.02
-STATUS_MS = 5_000  # how often a person hears how it goes
-END_MS = 30_000  # a Spark that ends: its batch, its Java
-ORPHAN_MS = 2_000  # what a program may take to end when the demo was killed: nobody will count what it does
-SOON_MS = 120_000  # everything that is waited for; a loaded machine starts three Sparks in one minute
+STATUS_MS = 5_000  # the time between two status lines for a person
+END_MS = 30_000  # the time that a Spark has for its end: its batch, then its Java
+ORPHAN_MS = 2_000  # the time that a program has for its end if the demo was killed: its output is not counted any more
+SOON_MS = 120_000  # the limit of every wait; a loaded machine starts three Sparks in one minute
 PRODUCER, COORDINATOR = "producer", "coordinator"
 
 Found = TypeVar("Found")
 
 
 class Programs(ABC):
-    """Everything that runs. A context manager: entering sets all up, leaving ends all of it."""
+    """All servers and programs that run. A context manager: entering starts them, leaving ends them."""
 
     layout: Layout  # of the tree
 
@@ -52,8 +52,8 @@ class Programs(ABC):
         self.children: dict[str, Child] = {}
         self.logs: dict[str, EventLog] = {}
         self.playing: set[str] = set()  # the children that must run
-        self.stack = ExitStack()  # what is closed when the programs have ended: servers, clients
-        self._groups: list[int] = []  # of processes with a Java of their own, a child's child
+        self.stack = ExitStack()  # the servers and clients, which are closed when the programs have ended
+        self._groups: list[int] = []  # process groups of the children that start a Java, which is a child of the child
         self._said_ns = time.monotonic_ns()
 
     @abstractmethod
@@ -62,7 +62,7 @@ class Programs(ABC):
 
     @abstractmethod
     def status(self) -> str:
-        """How it goes, in one line for a person."""
+        """Return the state of the run in one line for a person."""
 
     def __enter__(self) -> Self:
         try:
@@ -78,7 +78,7 @@ class Programs(ABC):
     # start and end
 
     def start_servers(self) -> None:
-        """ZooKeeper and Kafka with the topic, and clients of both."""
+        """Start ZooKeeper and Kafka, make the topic, and open clients of both."""
         for server in (self.zookeeper, self.kafka):
             self.stack.callback(server.kill)
             server.start()
@@ -97,17 +97,18 @@ class Programs(ABC):
             admin.create_topics([NewTopic(TOPIC, len(self.partitions), 1)])[TOPIC].result(SOON_MS / 1000)
 
     def start_producer(self) -> None:
-        """A producer that has written the first records, and waits for its word."""
+        """Start a producer, and wait until it has written the first records. It then waits for its file
+        (`Places.go`)."""
         self.run_module(PRODUCER, self.producer_command(self.options.rate, "--go", str(self.places.go(PRODUCER))))
         self.wait("the first records", lambda: self.logs[PRODUCER].first("ready"))
 
     def producer_command(self, rate: int, *more: str) -> list[str]:
-        """The module and arguments of a producer."""
+        """Return the module and the arguments of a producer."""
         where = ["--bootstrap-servers", self.kafka.bootstrap_servers, "--topic", TOPIC]
         return ["zkcoord.demo.producer", *where, "--partitions", str(len(self.partitions)), "--rate", str(rate), *more]
 
     def end_producer(self) -> Event:
-        """End the producer; what it says of its records."""
+        """End the producer; return its last event, which counts its records."""
         producer = self.children[PRODUCER]
         self.playing.discard(PRODUCER)
         producer.stop(END_MS)
@@ -118,11 +119,11 @@ class Programs(ABC):
         return said
 
     def addresses(self) -> list[str]:
-        """Where the servers are, as options of a program."""
+        """Return the options that tell a program where the servers are."""
         return ["--zookeeper", self.zookeeper.hosts, "--bootstrap-servers", self.kafka.bootstrap_servers]
 
     def start_coordinator(self, number: int) -> None:
-        """A coordinator of zkcoord."""
+        """Start a coordinator of zkcoord."""
         command = ["zkcoord_command", COORDINATOR, "--id", str(number), "--layout", self.layout.name]
         where = ["--zookeeper", self.zookeeper.hosts]
         if self.layout.mirrored:
@@ -135,32 +136,32 @@ class Programs(ABC):
         return int(node.data) if node.exists else None
 
     def start_spark(self, name: str) -> None:
-        """A PySpark consumer, which waits for its word when it is warm."""
+        """Start a PySpark consumer. Once it is warm, it waits for its file (`Places.go`)."""
         scratch = str(self.places.scratch)
         command = ["zkcoord.demo.consumer", "--name", name, "--folder", str(self.places.folder), *self.addresses()]
         self.run_module(name, command, has_java=True, TMPDIR=scratch, SPARK_LOCAL_DIRS=scratch)
 
     def produced(self) -> int:
-        """How many records the logs hold."""
+        """Return how many records Kafka's logs hold."""
         return sum(self.kafka_client.end_offsets(self.partitions).values())
 
     def run_module(self, name: str, module: Sequence[str], *, has_java: bool = False, **environment: str) -> None:
-        """Start `python -m module…` as a child that must run from now on."""
+        """Start `python -m module…` as a child. If it ends before it is told to, the run fails."""
         command = [sys.executable, "-m", *module]
         child = Child(name, command, self.places.log(name), env={**os.environ, **environment}, grace_ms=ORPHAN_MS)
         self.run(child)
         if has_java and child.pid is not None:
-            with suppress(ProcessLookupError):  # it has ended at once: whoever waits for it will say so
+            with suppress(ProcessLookupError):  # the child has ended already: the next wait reports that
                 self._groups.append(os.getpgid(child.pid))
 
     def run(self, child: Child) -> None:
-        """Start a child that must run from now on."""
+        """Start a child. If it ends before it is told to, the run fails."""
         self.children[child.name], self.logs[child.name] = child, EventLog(child.log)
         child.start()
         self.playing.add(child.name)
 
     def _end(self, *, hurry: bool) -> None:
-        """End the programs, in good order unless in a hurry, then the servers; nothing is left running."""
+        """End the programs, then the servers; nothing is left running. `hurry`: kill the programs."""
         try:
             for child in self.children.values():
                 if hurry or child.name not in self.playing:
@@ -172,7 +173,9 @@ class Programs(ABC):
             self.stack.close()
 
     def _await_java(self) -> None:
-        """A consumer's Java ends by itself when the consumer has ended, however that was; wait until it has."""
+        """Wait until the Javas of the consumers have ended. Each ends by itself once its consumer has ended or was
+        killed.
+        """
         end_ns = time.monotonic_ns() + END_MS * 1_000_000
         while any(_exists(group) for group in self._groups) and time.monotonic_ns() < end_ns:
             time.sleep(POLL_S)
@@ -180,7 +183,8 @@ class Programs(ABC):
     # waiting
 
     def wait(self, what: str, condition: Callable[[], Found | None], *, status: bool = False) -> Found:
-        """What `condition` returns as soon as that is true; UnavailableError if it is not in time, or a child ends."""
+        """Wait until `condition` returns a true value, and return that value. UnavailableError after SOON_MS, and when
+        a child ends."""
         end_ns = time.monotonic_ns() + SOON_MS * 1_000_000
         while True:
             found = condition()
@@ -194,7 +198,7 @@ class Programs(ABC):
             time.sleep(POLL_S)
 
     def calm(self, what: str, holds: Callable[[], bool], ms: int) -> None:
-        """Wait until this holds for so long without a break."""
+        """Wait until `holds` was true for `ms` without a break."""
         since_ns: int | None = None
 
         def held() -> bool:
@@ -208,7 +212,7 @@ class Programs(ABC):
         self.wait(what, held, status=True)
 
     def flow(self, ms: int) -> None:
-        """Let records flow for so long, and say how it goes."""
+        """Let records flow for `ms`, and print status lines."""
         end_ns = time.monotonic_ns() + ms * 1_000_000
         while time.monotonic_ns() < end_ns:
             self._check()
@@ -231,14 +235,14 @@ class Programs(ABC):
 
 
 def called(name: str) -> str:
-    """A child for a person: its name, which says what it is but for a consumer's letter."""
+    """Return a child's name for a person. A consumer's name is only a letter, so `consumer` stands before it."""
     return f"consumer {name}" if name in CONSUMERS else name
 
 
 def _exists(group: int) -> bool:
-    """Whether a process of that group is left; they are looked at, never signalled."""
+    """True if a process of that group is left. No signal is sent."""
     try:
         os.killpg(group, 0)
-    except (ProcessLookupError, PermissionError):  # none, or somebody else's by now
+    except (ProcessLookupError, PermissionError):  # no process has this group id, or one of another user has it by now
         return False
     return True

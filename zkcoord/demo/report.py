@@ -21,10 +21,11 @@ NOTE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Happening:
-    """One event. Times on the machine's monotonic clock.
+    """One event. Times are of the machine's monotonic clock.
 
-    `known_ms`: when it stood in ZooKeeper (a registration, or that a node is gone), which for what was killed is the
-    session's timeout after `began_ms`; `stable_ms`: when the coordinator saw its group stable again.
+    `known_ms`: when the event was visible in ZooKeeper (a registration was there, or a node was gone). For a process
+    that was killed this is one session timeout after `began_ms`. `stable_ms`: when the coordinator saw the group stable
+    again.
     """
 
     name: str
@@ -37,7 +38,7 @@ class Happening:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """Everything that the demo tells in the end."""
+    """Everything that the demo reports at its end."""
 
     records: Records
     flow_ms: int
@@ -50,7 +51,7 @@ class Result:
         return self.records.fine
 
     def during(self, happening: Happening) -> list[Unowned]:
-        """What was unowned on account of one event."""
+        """The times without an owner that began between this event and the stable group after it."""
         return [each for each in self.unowned if happening.began_ms <= each.from_ms <= happening.stable_ms]
 
 

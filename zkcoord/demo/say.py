@@ -1,4 +1,4 @@
-"""What a person reads while it runs: one line for each thing that happens, on standard error."""
+"""Prints what happens while the demo runs, for a person: one line for each event, on standard error."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import suppress
 
 
 class Voice:
-    """Lines with the seconds since the beginning."""
+    """Prints lines, each with the seconds since the beginning."""
 
     def __init__(self) -> None:
         self._began_ns = time.monotonic_ns()
@@ -18,6 +18,6 @@ class Voice:
         self.show(f"[{(time.monotonic_ns() - self._began_ns) / 1e9:6.1f} s] {text}")
 
     def show(self, text: str) -> None:
-        """A line without the time. Whether anybody reads it does not matter: a terminal may be closed at any time."""
+        """Print a line without the time. An error is ignored, since the terminal may be closed at any time."""
         with suppress(OSError):
             print(text, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""The servers and programs of the demo, and how it looks at them and waits for them."""
+"""The servers and programs of the main demo, with methods that look at them and wait for them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Stage(Programs):
         self.layout = layout_named(DRAFT.name, FROM_KAFKA if version == KAFKA_4_VERSION else FROM_ZOOKEEPER)
 
     def set_up(self) -> None:
-        """Servers, coordinators, the producer, and three consumers that are warm."""
+        """Start the servers, coordinators, the producer, and three consumers, until these are warm."""
         self.voice.say(f"starting ZooKeeper and Kafka {self.kafka.version}")
         self.start_servers()
         for number in COORDINATORS:
@@ -53,32 +53,32 @@ class Stage(Programs):
         return read_group(self.tree, self.layout, GROUP)
 
     def owners(self) -> dict[TopicPartition, str]:
-        """Who owns each partition, as consumer ids."""
+        """Return the id of the consumer that owns each partition; "" if no consumer owns it."""
         owners = self.group().view.owners
         return {p: consumer_of(owners[p].thread) if p in owners else "" for p in self.partitions}
 
     def consumer_id(self, name: str) -> str:
-        """The id that consumer `name` is registered with; "" before it was."""
+        """Return the id of the registration of consumer `name`; "" before its first one."""
         registered = self.logs[name].last("registered")
         return registered["consumer"] if registered else ""
 
     def processed(self) -> int:
-        """How many records are committed."""
+        """Return how many records are committed."""
         offsets = self.group().offsets
         return sum(offsets.get(p) or 0 for p in self.partitions)
 
     def lag(self) -> int:
-        """Records that are not committed yet."""
-        offsets = self.group().offsets  # read first, so that it is never negative
+        """Return how many records are not committed yet."""
+        offsets = self.group().offsets  # read before the ends of the logs, so that the lag is never negative
         ends = self.kafka_client.end_offsets(self.partitions)
         return sum(ends[p] - (offsets.get(p) or 0) for p in self.partitions)
 
     def status(self) -> str:
-        """What was produced and is still to be processed, and the group."""
+        """Return the number of records produced, the lag, and the group, in one line."""
         return f"{self.produced():,} produced, lag {self.lag():,} · {self.describe()}"
 
     def describe(self) -> str:
-        """The group for a person, in one line."""
+        """Return the group in one line, for a person."""
         report = self.group()
         held = shares(self.owners(), {self.consumer_id(name): name for name in CONSUMERS})
         return f"{report.phase.value}, generation {report.view.state.generation} · {held}"
@@ -86,7 +86,7 @@ class Stage(Programs):
     # waiting
 
     def settle(self, names: Iterable[str]) -> None:
-        """Wait until the group consists of these consumers, each reading its share, and stays like that."""
+        """Wait until the group has exactly these consumers, each reads its share, and this lasts for CALM_MS."""
         expected = {self.consumer_id(name) for name in names}
 
         def settled() -> bool:
@@ -96,7 +96,8 @@ class Stage(Programs):
         self.calm("the group to settle", settled, CALM_MS)
 
     def stable_ms(self, since_ms: int) -> int:
-        """When a coordinator last said that the group is stable, or that it found it so, after `since_ms`."""
+        """Wait until a coordinator has reported after `since_ms` that the group became stable, or that it was stable
+        when the coordinator took over. Return the time of the last such report."""
 
         def said() -> list[int]:
             logs = [self.logs[f"{COORDINATOR}-{number}"] for number in COORDINATORS]
@@ -109,7 +110,8 @@ class Stage(Programs):
 
 
 def shares(owners: Mapping[TopicPartition, str], names: Mapping[str, str]) -> str:
-    """Who reads what, for a person. `owners`: consumer ids, "" nobody; `names`: of the ids, "" for not registered yet.
+    """Return the partitions of each consumer, for a person. `owners`: partition -> consumer id, "" if nobody owns it;
+    `names`: consumer id -> name, with the id "" for a consumer that is not registered yet.
 
     >>> shares({TopicPartition("t", 0): "g_1", TopicPartition("t", 1): ""}, {"g_1": "a", "": "c"})
     'consumer a: 0 · nobody: 1'

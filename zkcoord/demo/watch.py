@@ -1,4 +1,5 @@
-"""Notes when members, and the coordinator, were seen to be gone from ZooKeeper: what everybody waits for at a death."""
+"""Notes when the nodes of members and of the coordinator were seen to be gone: after a death everybody waits for
+that."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ class Watch:
             self._store = zookeeper_sessions(zookeeper)(self._take)
 
     def gone_ms(self) -> dict[str, int]:
-        """What is gone, and since when: consumer ids, and a coordinator as its number."""
+        """Return what is gone -> since when. The keys are consumer ids, and coordinators' numbers as text."""
         with self._lock:
             return dict(self._gone_ms)
 
@@ -35,7 +36,7 @@ class Watch:
         self._store.close()
 
     def _take(self, item: StoreInput) -> None:
-        """An input of the session, on its thread."""
+        """Take in an input of the session, on the session's thread."""
         with self._lock:
             match item:
                 case LinkChanged(link=Link.CONNECTED):

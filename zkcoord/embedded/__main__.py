@@ -27,7 +27,7 @@ kept in the folder that ZKCOORD_CACHE names (~/.cache/zkcoord). The demo and the
 this is for machines that will be without a network later, or that start servers often. Exit code 5: something cannot be
 fetched, or a server does not start."""
 AT_ONCE = 3
-"""So many fetches side by side: each of them mostly waits for the repository."""
+"""The number of fetches that run in parallel: each mostly waits for the repository."""
 
 
 def bundles(old: bool) -> tuple[Bundle, ...]:

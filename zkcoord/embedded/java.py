@@ -27,14 +27,15 @@ PROBE_TIMEOUT_S = 60  # a loaded machine needs seconds to start a Java
 CACHE_VARIABLE = "ZKCOORD_CACHE"
 SPARK_MODULE = "jdk.incubator.vector"  # Spark: "--add-modules=jdk.incubator.vector", refused by a runtime without it
 QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
-"""For what lasts minutes: with the quick compiler alone a server needs half the processor time until it serves (Kafka
-3.9: 2.4 s for 4.3 s), and three Sparks on two cores are warm in half the time (19 s for 41 s)."""
+"""Options for a process that runs for minutes. With the quick compiler alone a server needs half the processor time
+until it serves (Kafka 3.9: 2.4 s instead of 4.3 s). Three Sparks on two cores are warm in half the time (19 s instead
+of 41 s)."""
 
 LONG_LIVED = ("-XX:TieredStopAtLevel=4",)
-"""For a server that is measured: both compilers, as in production."""
+"""Options for a server that is measured: both compilers, as in production."""
 
 NO_WORD = "-Xlog:cds*=off"
-"""Of archives of classes: one that does not fit is no fault."""
+"""Turns off Java's messages about class archives: an archive that does not fit is no fault."""
 
 TRUST_STORE = Path("/etc/ssl/certs/java/cacerts")  # Debian's: the system's authorities in Java's format
 WRAPPER = """#!/bin/sh

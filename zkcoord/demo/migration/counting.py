@@ -1,4 +1,4 @@
-"""Who processed which record, and why some were processed twice. Pure but for what reads logs."""
+"""Counts the records that each reader processed, and explains repeats. Pure, except for the classes that read logs."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """The count. Repeats are counted by what explains them.
+    """The count. Repeats are counted by their explanation.
 
-    `by_kill`: one of its readers was killed. `by_old`: one is an old consumer, whose program has a record in its hands
-    when its partition is taken away. `unexplained`: none of these.
+    `by_kill`: a reader of the record was killed. `by_old`: a reader is an old consumer. Its program may still process a
+    record when the partition is taken away. `unexplained`: neither of the two.
     """
 
     produced: int
-    processed: int  # different records
+    processed: int  # how many different records
     lost: int
     by_kill: int
     by_old: int
@@ -46,7 +46,7 @@ def count(
     killed: Collection[str] = (),
     old: Collection[str] = (),
 ) -> Counted:
-    """Compare what was produced, partition -> number of records, with what each reader processed.
+    """Compare `produced` (partition -> number of records) with the records that each reader processed.
 
     >>> count({0: 3}, {"a": [Record(0, 0), Record(0, 1)], "x": [Record(0, 1), Record(0, 2)]}, killed=["a"], old=["a"])
     Counted(produced=3, processed=3, lost=0, by_kill=1, by_old=0, unexplained=0)
@@ -70,7 +70,7 @@ def _why(names: Iterable[str], killed: Collection[str], old: Collection[str]) ->
 
 
 class RecordLog:
-    """The records in one program's log, in its order: of an old consumer, or of `zkcoord consume --output json`."""
+    """The records in the log of an old consumer or of `zkcoord consume --output json`, in the order of the log."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -78,7 +78,7 @@ class RecordLog:
         self.records: list[Record] = []
 
     def look(self) -> list[Record]:
-        """The records since the last look; a line that is being written comes with the next one."""
+        """Return the records since the last call. An incomplete line is read by the next call."""
         if not self._path.exists():
             return []
         with self._path.open("rb") as log:
@@ -92,7 +92,7 @@ class RecordLog:
 
 
 class OutputLog:
-    """The records in the files of PySpark, each of which is named by its range."""
+    """The records in PySpark's files. Each file is named by its range."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -100,7 +100,7 @@ class OutputLog:
         self.records: list[Record] = []
 
     def look(self) -> list[Record]:
-        """The records of the files that are new."""
+        """Return the records of the files that are new since the last call."""
         new = sorted({path.stem for path in self._folder.glob("*.parquet")} - self._taken)
         self._taken.update(new)
         found = [Record(r.partition, o) for r in map(parse_range, new) for o in range(r.start, r.end)]
@@ -109,7 +109,7 @@ class OutputLog:
 
 
 def parse_record(line: bytes) -> Record | None:
-    """The record that a line tells of; None for another line.
+    """Return the record in a line; None for any other line.
 
     >>> parse_record(b'{"topic":"clicks","partition":3,"offset":7,"value":"x"}')
     Record(partition=3, offset=7)

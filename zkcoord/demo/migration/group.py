@@ -1,4 +1,4 @@
-"""One group of the migration: its old consumers, zkcoord's and PySpark; who owns what, and what each has processed."""
+"""One group of the migration: its consumers (old ones, zkcoord's, PySpark), their partitions, and their records."""
 
 from __future__ import annotations
 
@@ -65,19 +65,19 @@ class StagedGroup:
         programs.run_module(name, [*command, *programs.addresses()])
 
     def start_spark(self, name: str) -> None:
-        """Start a PySpark consumer of the demo's own group, which waits for its word when it is warm."""
+        """Start a PySpark consumer of the demo's own group. Once it is warm, it waits for its file (`Places.go`)."""
         self._records[name] = OutputLog(self._programs.places.output)
         self._programs.start_spark(name)
 
     def leave(self, name: str) -> None:
-        """Have a program end by itself, and wait until it has."""
+        """Ask a program to end by itself, and wait until it has ended."""
         programs = self._programs
         programs.playing.discard(name)
         child = programs.children[name]
         if name in self.old:
             child.say("stop")
             programs.wait(f"{name} to stop", lambda: programs.logs[name].first("stopped"))
-            child.kill()  # it has nothing left to do
+            child.kill()  # this child has nothing left to do
         else:
             child.stop(SOON_MS)
 
@@ -89,19 +89,21 @@ class StagedGroup:
         return set(node.children)
 
     def owners(self) -> dict[TopicPartition, str]:
-        """Return the consumer that owns each partition; "" nobody."""
+        """Return the consumer that owns each partition; "" if no consumer owns it."""
         partitions = self._programs.partitions
         nodes = self._programs.tree.read([Read(LEGACY.owner(self.name, p)) for p in partitions])
         threads = [node.data.decode() if node.exists else "" for node in nodes]
         return {p: consumer_of(thread) if thread else "" for p, thread in zip(partitions, threads, strict=True)}
 
     def read_by(self) -> dict[str, Sequence[Record]]:
-        """Return what each reader has processed."""
+        """Return the records that each reader has processed."""
         self.processed()
         return {name: log.records for name, log in self._records.items()}
 
     def processed(self) -> int:
-        """Return how many different records were processed. Looks at what is new alone: it is asked again and again."""
+        """Return how many different records were processed. It is called often, so it reads only what is new in the
+        logs.
+        """
         for log in self._records.values():
             self._seen.update(log.look())
         return len(self._seen)
@@ -113,7 +115,7 @@ class StagedGroup:
         return " · ".join(f"{name} {owners.count(name)}" for name in sorted(set(owners)))
 
     def _id(self, name: str) -> str | None:
-        """Return the id that a consumer is registered with; None before it was."""
+        """Return the id of a consumer's registration; None before its first one."""
         if name in self.old:
             return f"{self.name}_{name}"
         registered = self._programs.logs[name].last("registered")
@@ -122,7 +124,7 @@ class StagedGroup:
     # waiting
 
     def settle(self, members: int) -> None:
-        """Wait until so many consumers are registered, and have equal shares, for a moment."""
+        """Wait until `members` consumers are registered and have had equal shares for CALM_MS."""
 
         def shared() -> bool:
             registered, owners = self.members(), list(self.owners().values())
@@ -132,7 +134,7 @@ class StagedGroup:
         self._programs.calm(f"{members} consumers of {self.name} with equal shares", shared, CALM_MS)
 
     def catch_up(self) -> None:
-        """Wait until what was produced until now is processed."""
+        """Wait until all records that are produced by now are processed."""
         produced = self._programs.produced()
         what = f"{produced:,} records to be processed by {self.name}"
         self._programs.wait(what, lambda: self.processed() >= produced, status=True)

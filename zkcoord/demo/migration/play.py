@@ -1,4 +1,4 @@
-"""What happens in the migration, phase by phase; each ends when the group is at rest and all records are processed."""
+"""The migration's phases. A phase ends when the group is at rest and all records are processed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zkcoord.demo.migration.stage import MigrationStage
 from zkcoord.demo.options import GROUP, TOPIC
 from zkcoord.demo.programs import PRODUCER
 
-CALM_MS = 2_000  # of records that flow, in each phase
+CALM_MS = 2_000  # how long records flow at the end of each phase, while nothing else happens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,13 +24,13 @@ class Phase:
 
     name: str
     took_ms: int
-    records: int  # that were processed meanwhile
+    records: int  # how many were processed in this phase
     killed: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationResult:
-    """Everything that the demo tells in the end.
+    """Everything that the demo reports at its end.
 
     `ends`: how many records each partition has. `in_kafka`: the group's offsets as Kafka's own tool shows them.
     """
@@ -47,7 +47,7 @@ class MigrationResult:
 
 
 def play(stage: MigrationStage) -> MigrationResult:
-    """Everything, on a stage that is set."""
+    """Play the whole migration with the servers and programs of `stage`, which run already."""
     drama = _Drama(stage)
     stage.places.go(PRODUCER).touch()
     phases: tuple[tuple[str, Callable[[], None]], ...] = (
@@ -75,7 +75,7 @@ def play(stage: MigrationStage) -> MigrationResult:
 
 
 def end_of_records(stage: MigrationStage) -> dict[TopicPartition, int]:
-    """End the producer; how many records each partition has got."""
+    """End the producer; return how many records each partition has."""
     said = stage.end_producer()
     return {TopicPartition(TOPIC, int(partition)): size for partition, size in said["records"].items()}
 
@@ -90,7 +90,7 @@ class _Drama:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """One phase: what happens in it, then some calm."""
+        """A phase: the block's events, then some calm."""
         stage, began_ms, killed = self._stage, mono_ms(), len(self.killed)
         group, before = stage.group, stage.group.processed()
         stage.voice.say(f"PHASE {len(self.phases) + 1}: {name}")
@@ -102,7 +102,7 @@ class _Drama:
         stage.voice.say(f"{records:,} records in {took_ms / 1000:.1f} s · {group.describe()}")
 
     def comes_in(self) -> None:
-        """An inventory, coordinators, and the adoption: nobody's partitions move."""
+        """Make an inventory, start coordinators, and adopt the group: no partition moves."""
         stage = self._stage
         stage.zkcoord("inventory")
         stage.start_coordinators()
@@ -112,7 +112,7 @@ class _Drama:
         stage.zkcoord("group", "describe", GROUP, "--state")
 
     def replaces(self) -> None:
-        """One leaves, one is killed, and one makes room for PySpark."""
+        """Replace the three old consumers: one leaves, one is killed, and one leaves after PySpark has joined."""
         stage, group = self._stage, self._stage.group
         a, b, c = OLD
         group.start_ours("x")
@@ -129,11 +129,12 @@ class _Drama:
         group.settle(3)
 
     def fails_over(self) -> None:
-        """The coordinator that serves is killed; consumers read on, and the standby serves. Another one stands by."""
+        """The coordinator that serves is killed; consumers read on, and the standby serves. The killed one is started
+        again as a standby."""
         self.killed.append(self._stage.fail_over())
 
     def to_both(self) -> None:
-        """Meanwhile a consumer is killed, and another one comes in its place."""
+        """Move the offsets to both stores. Meanwhile a consumer is killed, and another one takes its place."""
         with self._moving("dual"):
             self._kill("y")
         self._stage.group.settle(2)
@@ -141,12 +142,12 @@ class _Drama:
         self._stage.group.settle(3)
 
     def to_kafka(self) -> None:
-        """Meanwhile the coordinator is killed."""
+        """Move the offsets to Kafka. Meanwhile the coordinator is killed."""
         with self._moving("kafka"):
             self.fails_over()
 
     def to_zookeeper(self) -> None:
-        """The way back, meanwhile a consumer is killed."""
+        """Move the offsets back to ZooKeeper. Meanwhile a consumer is killed, and another one takes its place."""
         with self._moving("zookeeper"):
             self._kill("x")
         self._stage.group.settle(2)
@@ -154,13 +155,13 @@ class _Drama:
         self._stage.group.settle(3)
 
     def to_kafka_again(self) -> None:
-        """Once more, with nobody killed."""
+        """Move the offsets to Kafka once more, and kill nothing."""
         with self._moving("kafka"):
             pass
 
     @contextmanager
     def _moving(self, store: str) -> Iterator[None]:
-        """While the group's offsets move to another store."""
+        """Move the group's offsets to another store while the block runs."""
         with ThreadPoolExecutor(1) as pool:
             moving = pool.submit(self._stage.zkcoord, "offsets", "migrate", GROUP, "--to", store)
             yield

@@ -21,7 +21,7 @@ FIRST, SECOND = COORDINATORS
 
 
 class MigrationStage(Programs):
-    """What runs. `zkcoord` runs a command as its user does."""
+    """The servers and programs. `zkcoord` runs a command as a user does."""
 
     layout = LEGACY
 
@@ -30,7 +30,7 @@ class MigrationStage(Programs):
         self.group = StagedGroup(self, GROUP)
 
     def set_up(self) -> None:
-        """Servers, three old consumers that read, and a Spark that is warm."""
+        """Start servers, three old consumers, which read, and a PySpark consumer, until it is warm."""
         self.voice.say(f"starting ZooKeeper and Kafka {OLD_VERSION}")
         self.start_servers()
         self.start_producer()
@@ -42,15 +42,15 @@ class MigrationStage(Programs):
         self.wait("Spark to be warm", lambda: self.logs[SPARK].first("warm"))
 
     def status(self) -> str:
-        """What was produced and is still to be processed, and the group."""
-        processed = self.group.processed()  # first, so that no more is processed than produced
+        """Return the number of records produced, the number still to be processed, and the group, in one line."""
+        processed = self.group.processed()  # read before `produced`, so that the difference is never negative
         produced = self.produced()
         return f"{produced:,} produced, {produced - processed:,} to be processed · {self.group.describe()}"
 
     # programs
 
     def kill(self, name: str) -> None:
-        """SIGKILL."""
+        """Send SIGKILL to a program, which is expected to end then."""
         self.voice.say(f"{name} is killed (SIGKILL)")
         self.playing.discard(name)
         self.children[name].kill()
@@ -62,7 +62,9 @@ class MigrationStage(Programs):
         self.wait("a coordinator to serve", lambda: self.serving() is not None)
 
     def fail_over(self) -> str:
-        """Kill the coordinator that serves, wait until the standby serves, start another one; the killed one's name."""
+        """Kill the coordinator that serves, wait until the standby serves, and start the killed one again. Return its
+        name.
+        """
         number = self.serving() or FIRST
         name = f"{COORDINATOR}-{number}"
         self.kill(name)
@@ -74,7 +76,8 @@ class MigrationStage(Programs):
     # commands
 
     def zkcoord(self, *words: str) -> str:
-        """Run a command of zkcoord as its user does, show it and what it prints; UnavailableError if it fails."""
+        """Run a command of zkcoord as a user does, show it and its output, and return its standard output.
+        UnavailableError if it fails."""
         self.voice.show(f"    $ zkcoord {' '.join(words)}")
         command = [sys.executable, "-m", "zkcoord_command", *self.addresses(), *words]
         ran = subprocess.run(command, capture_output=True, text=True, timeout=SOON_MS / 1000)
@@ -84,7 +87,7 @@ class MigrationStage(Programs):
         return ran.stdout
 
     def offsets_in_kafka(self, group: str) -> dict[TopicPartition, int]:
-        """Show a group by Kafka's own `kafka-consumer-groups` (3.9), and return the offsets in what it printed."""
+        """Show a group with Kafka's own `kafka-consumer-groups` (3.9), and return the offsets in its output."""
         words = ("--bootstrap-server", self.kafka.bootstrap_servers, "--describe", "--group", group)
         self.voice.show(f"    $ kafka-consumer-groups {' '.join(words)}")
         ran = run_tool("kafka-consumer-groups", *words, version=KAFKA_VERSION)
@@ -93,7 +96,7 @@ class MigrationStage(Programs):
         return {TopicPartition(topic, n): at for (topic, n), at in offsets_shown(ran.stdout, group).items()}
 
     def await_commits(self, group: str, ends: dict[TopicPartition, int]) -> None:
-        """Wait until the group's offsets in Kafka are these: consumers commit once a second."""
+        """Wait until the group's offsets in Kafka are `ends`; consumers commit once a second."""
         commits = KafkaCommits(self.kafka_client)
 
         def committed() -> bool:
