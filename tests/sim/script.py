@@ -1,6 +1,6 @@
-"""Scripted scenes: a world that remembers what was tried and told, faults at one exact write, and what settled is.
+"""Scripted scenes: a world that keeps all transactions and events, faults at one exact write, and settled groups.
 
-The failure cases (docs/failures.md) are played on these; the options have no fault but the scripted one.
+The failure cases (docs/failures.md) are played on these scenes. Their options have no faults except the scripted one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from zkcoord.shell.ports import Request
 from zkcoord.tree.paths import DRAFT, Layout
 from zkcoord.tree.writes import CreateNode, DeleteNode, SetNode, Transaction
 
-CHANNEL = re.compile("/channels?/")  # of either layout
+CHANNEL = re.compile("/channels?/")  # in either layout
 SESSION_MS = 6_000
 QUIET = Options(session_timeout_ms=SESSION_MS, call_ms_max=20, read_ms_max=500, reconnect_ms_max=50)
 SETTLE_STEPS = 10_000
@@ -43,7 +43,7 @@ class Told(NamedTuple):
 
 
 class Tried(NamedTuple):
-    """A transaction that was executed, or lost on its way (`result.reason` "Lost"). Refused ones are here, too."""
+    """A transaction that was executed, or lost on its way (`result.reason` is "Lost"). Refused ones are kept, too."""
 
     time_ms: int
     client: str
@@ -51,7 +51,7 @@ class Tried(NamedTuple):
     result: Result
 
     def commands(self, option: str, partition: TopicPartition | None = None) -> list[CreateNode]:
-        """The commands of this kind that it creates (about this partition)."""
+        """The commands of this option that the transaction creates (about this partition)."""
         return [
             write
             for write in self.transaction.writes
@@ -60,7 +60,7 @@ class Tried(NamedTuple):
 
     @property
     def applied(self) -> bool:
-        """True when it happened."""
+        """True when the transaction was applied."""
         return not self.result.reason
 
 
@@ -73,23 +73,23 @@ Chosen = Callable[[Transaction], bool]
 
 
 class ScriptWorld(World):
-    """A world without faults of its own; `strike` places one at a write that is chosen by what it writes."""
+    """A world without faults of its own. `strike` places a fault at a write that is chosen by its content."""
 
     def __init__(self, seed: int, options: Options | None = QUIET) -> None:
         self.told: list[Told] = []
         self.tried: list[Tried] = []
-        self.asked: list[tuple[int, str, str]] = []  # time, client and path of everything that was read
+        self.asked: list[tuple[int, str, str]] = []  # time, client and path of each read
         self._strikes: list[tuple[str, Chosen, str, int | None]] = []
         super().__init__(seed, options)
 
     def trace(self, *words: Any) -> None:
-        """Keep the events of roles."""
+        """Keep the roles' events."""
         if len(words) == 3 and isinstance(words[2], Mapping):
             self.told.append(Told(self.now_ms, *words))
         super().trace(*words)
 
     def strike(self, process: str, chosen: Chosen, when: str, restart_after_ms: int | None = 1_000) -> None:
-        """At this process's next write that is `chosen` let a CrashPlan's `when` happen; once."""
+        """At this process's next write that is `chosen`, the fault `when` of a CrashPlan happens, once."""
         self._strikes.append((process, chosen, when, restart_after_ms))
 
     @property
@@ -98,7 +98,7 @@ class ScriptWorld(World):
         return not self._strikes
 
     def before_write(self, store: SimStore, transaction: Transaction) -> str:
-        """Turn a strike into the plan of this very write."""
+        """Turn a matching strike into a crash plan for this write."""
         name = store.process.name
         for strike in self._strikes:
             if strike[0] == name and strike[1](transaction):
@@ -108,12 +108,12 @@ class ScriptWorld(World):
         return super().before_write(store, transaction)
 
     def after_write(self, store: SimStore, ask: Ask, result: Result) -> None:
-        """Keep what was tried."""
+        """Keep the transaction and its result."""
         self.tried.append(Tried(self.now_ms, store.client, ask.payload, result))
         super().after_write(store, ask, result)
 
     def replied(self, store: SimStore, ask: Ask) -> None:
-        """Keep what was read."""
+        """Keep the paths that were read."""
         if ask.kind is READ:
             self.asked += [(self.now_ms, store.client, read.path) for read in ask.payload]
         super().replied(store, ask)
@@ -124,7 +124,7 @@ class ScriptWorld(World):
 
 
 class Script(Scene):
-    """A scene of one group with the questions that the failure cases ask."""
+    """A scene of one group, with the questions that the failure cases ask of it."""
 
     world: ScriptWorld
 
@@ -134,10 +134,10 @@ class Script(Scene):
         world.layout = layout
         super().__init__(world, **size)
 
-    # -- who is who
+    # -- processes
 
     def leader(self) -> str:
-        """The name of the process that serves."""
+        """The name of the coordinator that serves."""
         session = self.field.epoch_session
         assert session is not None, "nobody was elected"
         return session.process
@@ -152,11 +152,11 @@ class Script(Scene):
         return self.world.processes[name]
 
     def client(self, name: str) -> str:
-        """A process's present incarnation."""
+        """The client name of a process's present incarnation."""
         return self.process(name).client
 
     def actor(self, name: str) -> ProductActor:
-        """What runs in a process."""
+        """The actor of a process."""
         actor = self.process(name).actor
         assert isinstance(actor, ProductActor)
         return actor
@@ -174,11 +174,12 @@ class Script(Scene):
         return wires[-1]
 
     def refresh(self, name: str) -> None:
-        """After `wire(name)` was blocked or opened by hand."""
+        """Call this after the test has blocked or opened `wire(name)`."""
         self.process(name).refresh()
 
     def connect_to(self, servers: Mapping[str, str]) -> None:
-        """Let every process reconnect until its server is the one that is named for it: of the others, the leader."""
+        """Let every process reconnect until it has the server that is named for it; a process that is not named gets
+        the leader."""
         for name in self.world.processes:
             while self.wire(name).replica.name != servers.get(name, "leader"):
                 store = next(s for s in self.process(name).stores if s.wire is not None)
@@ -187,7 +188,7 @@ class Script(Scene):
         self.settle("everybody is connected again")
 
     def member(self, name: str) -> str:
-        """The consumer id under which a process is registered now."""
+        """The consumer id of a process's present registration."""
         client = self.client(name)
         found = [c for (_, c), made in self.field.registrations.items() if made.session.client == client]
         assert found, f"{name} is not registered"
@@ -198,29 +199,29 @@ class Script(Scene):
         client = self.client(name)
         return any(made.session.client == client for made in self.field.registrations.values())
 
-    # -- what holds
+    # -- the present state
 
     def owner(self, partition: TopicPartition) -> str:
         """The consumer that owns a partition; "" when it is free."""
         return consumer_of(self.field.owners.get((GROUP, partition), ""))
 
     def partitions(self) -> list[TopicPartition]:
-        """All partitions of the topics that stand."""
+        """All partitions of the existing topics."""
         return standing(self.world)
 
     def owned(self, name: str) -> list[TopicPartition]:
-        """What a process's present registration owns."""
+        """The partitions that a process's present registration owns."""
         consumer = self.member(name)
         return [p for p in self.partitions() if self.owner(p) == consumer]
 
     def outstanding(self, name: str | None = None) -> int:
-        """How many commands stand (in one consumer's channel)."""
+        """How many commands are outstanding (in one consumer's channel)."""
         if name is None:
             return sum(len(commands) for commands in self.field.commands.values())
         return len(self.field.commands.get((GROUP, self.member(name)), {}))
 
     def all_held(self) -> bool:
-        """True when every partition is owned by, and started by, a member, and no command stands."""
+        """True when every partition is owned and was started by a member, and no command is outstanding."""
         if self.outstanding():
             return False
         for partition in self.partitions():
@@ -231,7 +232,7 @@ class Script(Scene):
         return True
 
     def balanced(self) -> bool:
-        """True when everything is held, and every running consumer is a member that holds its share."""
+        """True when all partitions are held, and every running consumer is a member and holds its share."""
         names = [n for n, p in self.world.processes.items() if p.group and p.running and not p.paused and not p.cut]
         if not self.all_held() or not all(self.registered(name) for name in names):
             return False
@@ -246,7 +247,7 @@ class Script(Scene):
         """The group's generation."""
         return int(self.state().get("generation", -1))
 
-    # -- what happened
+    # -- the past
 
     def set_policy(self, **policy: Any) -> None:
         """Change the policy in the group's record, as an operator."""
@@ -276,14 +277,14 @@ class Script(Scene):
         ]
 
     def touched_below(self, path: str, since_ms: int) -> list[str]:
-        """Which nodes at or below a path a coordinator wrote or read since then."""
+        """The nodes at or below a path that a coordinator wrote or read since then."""
         log = [txn for txn in self.world.ensemble.log if txn.session.client.startswith("coordinator")]
         written = [change.path for txn in log if txn.time_ms >= since_ms for change in txn.changes]
         read = [p for at_ms, who, p in self.world.asked if at_ms >= since_ms and who.startswith("coordinator")]
         return [p for p in written + read if p == path or p.startswith(f"{path}/")]
 
     def journal(self, event: str, partition: TopicPartition | None = None, since_ms: int = 0) -> list[Entry]:
-        """What applications did."""
+        """The lines of the applications' journal."""
         return [
             entry
             for entry in self.world.journal
@@ -294,7 +295,7 @@ class Script(Scene):
         ]
 
     def commands_sent(self, option: str, partition: TopicPartition | None = None, since_ms: int = 0) -> list[Tried]:
-        """Transactions, applied, that sent such a command."""
+        """The applied transactions that sent such a command."""
         return [
             tried
             for tried in self.world.tried
@@ -306,7 +307,7 @@ SCRIPT_SEEDS = 2
 
 
 def standing(world: World) -> list[TopicPartition]:
-    """All partitions of the topics that stand."""
+    """All partitions of the existing topics."""
     ensemble, found = world.ensemble, list[TopicPartition]()
     for topic in ensemble.names("/brokers/topics"):
         numbers = parse_json(ensemble.data(f"/brokers/topics/{topic}") or b"").get("partitions", {})
@@ -315,11 +316,11 @@ def standing(world: World) -> list[TopicPartition]:
 
 
 def on_seeds(count: int = SCRIPT_SEEDS) -> pytest.MarkDecorator:
-    """Play a script with several interleavings: `seed` is the test's argument."""
+    """Play a script with several interleavings: the argument `seed` of the test names one."""
     return pytest.mark.parametrize("seed", seeds(count))
 
 
-# -- which write a fault is placed at
+# -- writes at which a fault can be placed
 
 
 def sends(option: str) -> Chosen:
@@ -350,17 +351,17 @@ def makes_channel(transaction: Transaction) -> bool:
 
 
 def unversioned(transaction: Transaction) -> Iterator[str]:
-    """Writes that would replace or remove whatever stands there."""
+    """The sets and deletes that carry no version."""
     for write in transaction.writes:
         if isinstance(write, SetNode | DeleteNode) and write.version < 0:
             yield f"{type(write).__name__} {write.path} without a version"
 
 
-# -- an application that takes its time
+# -- an application that answers late
 
 
 def hold_calls(application: Application) -> Callable[[], None]:
-    """From now on the application answers no callback; the returned function lets it go on, in order."""
+    """From now on the application answers no callback. The returned function lets it answer again, in order."""
     application._next_call = lambda: None  # type: ignore[method-assign]
 
     def go_on() -> None:

@@ -1,7 +1,8 @@
-"""Where simulated programs meet the product: while a scene is played, the product's modules find threads, locks, queues
-and clocks of the simulated world (`tests/sim/threads.py`) in the place of Python's, and a ZooKeeper and a Kafka of it.
+"""The border between simulated programs and the product. While a scene is played, the product's modules use threads,
+locks, queues and clocks of the simulated world (`tests/sim/threads.py`) instead of Python's, and a simulated ZooKeeper
+and Kafka.
 
-Each of them looks who calls. Whoever is no thread of a simulated program is given the real thing, as ever.
+Each replacement looks at the calling thread. A thread that belongs to no simulated program gets the real thing.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ UNTRACED = ("zkcoord-consumer",)
 
 
 def _either(simulated: Callable[..., Any], real: Callable[..., Any]) -> Callable[..., Any]:
-    """The simulated one for a thread of a simulated program, else the real one."""
+    """Return a function that calls `simulated` on a thread of a simulated program, and `real` on any other thread."""
     return lambda *args, **kwargs: (real if current() is None else simulated)(*args, **kwargs)
 
 
@@ -56,7 +57,7 @@ def _uuid4() -> uuid.UUID:
 
 
 class _Module:
-    """A module of Python's, some of whose names are simulated."""
+    """A module of Python's with some names replaced by simulated ones."""
 
     def __init__(self, module: Any, **simulated: Callable[..., Any]) -> None:
         self._real = module
@@ -111,7 +112,7 @@ IN_PLACE_OF: tuple[tuple[Any, Any], ...] = (
 
 
 class _Sessions:
-    """A process's sessions, as `KazooSessions`. The world delivers their inputs: no thread of the program."""
+    """Stands in for `KazooSessions`. The world delivers the inputs of a session, not a thread of the program."""
 
     def __init__(self, open_session: Callable[..., Any]) -> None:
         self._open_session = open_session
@@ -135,12 +136,12 @@ def _told(name: str, fields: Any) -> None:
 
 
 def _kafka(name: str) -> Callable[..., Any]:
-    """What the process's own Kafka has under this name."""
+    """Call the function of this name of the process's own Kafka."""
     return lambda *args, **kwargs: getattr(_mine().crew.process.kafka, name)(*args, **kwargs)  # type: ignore[attr-defined]
 
 
 def _outside() -> Iterator[tuple[Any, str, Any]]:
-    """What is around the product: module, name, what stands there meanwhile."""
+    """Names that the product uses of its surroundings: module, name, simulated value."""
     yield zkcoord.consumer, "zookeeper_sessions", _sessions
     yield zkcoord.consumer, "emit_fields", _told
     yield zkcoord.consumer, "kafka_commits", _kafka("commits")
@@ -150,7 +151,7 @@ def _outside() -> Iterator[tuple[Any, str, Any]]:
 
 @cache
 def _places() -> tuple[tuple[Any, str, Any, Any], ...]:
-    """Module, name, the real thing, the simulated one."""
+    """All replacements: module, name, real value, simulated value."""
     modules = [module for name, module in sorted(sys.modules.items()) if name.startswith("zkcoord.")]
     found = [
         (module, name, real, simulated)
@@ -165,8 +166,9 @@ def _places() -> tuple[tuple[Any, str, Any, Any], ...]:
 
 @cache
 def traced_files() -> frozenset[str]:
-    """The product's files in whose lines a thread may lose the baton: those that several threads of a program run. Of
-    the loop's room these are few: the rest is run within a step, which one thread makes at a time."""
+    """The product's files in whose lines a thread may lose the baton: files whose code several threads of a program
+    run. Few of them are in `shell`: the rest of `shell` runs within a step, and only one thread at a time makes a
+    step."""
     package = Path(zkcoord.consumer.__file__).parent
     files = [package / "shell" / f"{name}.py" for name in ("clock", "driver", "inbox", "worker")]
     rooms = [package / name for name in ("kafka", "member", "serving", "spark")]
@@ -181,7 +183,7 @@ _played: list[None] = []
 
 @contextmanager
 def simulated(crews: list[Crew]) -> Iterator[None]:
-    """While it is open programs are simulated; at its end the threads of these crews end."""
+    """While this context is open, programs are simulated. At its end the threads of these crews end."""
     if not _played:
         for module, name, _, new in _places():
             setattr(module, name, new)

@@ -139,7 +139,7 @@ PROGRESS_SECONDS = 10
 
 
 class Result(NamedTuple):
-    """What became of one seed; `kind` 0: all is well."""
+    """The result of one seed; `kind` 0: no failure."""
 
     scene: str
     seed: int
@@ -153,7 +153,7 @@ def play(job: tuple[str, int]) -> Result:
     collect_between()
     scene = SCENES[name][0]
     try:
-        getattr(scene, "__wrapped__", scene)(seed)  # what several tests play is cached there: here each would stay
+        getattr(scene, "__wrapped__", scene)(seed)  # `scene` may be cached: worlds would stay
     except SimulationError as error:
         text = str(error)
         first = text.partition("\n")[0]
@@ -171,7 +171,7 @@ def repeat_line(result: Result) -> str:
 
 
 def report(result: Result, verbose: bool) -> None:
-    """What failed, and how to see it again."""
+    """Print the failure and the command that repeats it."""
     lines = result.text.splitlines()
     shown = lines if verbose else lines[:1] if result.kind != BUG else lines[-1:]
     print(f"{result.scene} seed {told(result.seed)}: {NAMES[result.kind]}", *shown, sep="\n  ")
@@ -179,14 +179,14 @@ def report(result: Result, verbose: bool) -> None:
 
 
 def jobs(first: int, seeds: int | None, scenes: Iterable[str] = SCENES) -> Iterator[tuple[str, int]]:
-    """These scenes (all) of each seed; without end unless told how many."""
+    """These scenes (default: all) for each seed; without end if `seeds` is None."""
     for seed in count(first) if seeds is None else range(first, first + seeds):
         for scene in scenes:
             yield scene, seed
 
 
 def play_looking(job: tuple[str, list[Course]]) -> list[tuple[Result, dict[Feature, Sight]]]:
-    """Play courses of a scene that share much, and look at them on the way."""
+    """Play courses of a scene that share a long part, and collect their features."""
     scene, courses = job
     if len(courses) > 1:
         seen = Seen()
@@ -205,7 +205,7 @@ Plays = Callable[[Callable[[tuple[str, list[Course]]], Any], Iterable[tuple[str,
 def guided(
     first: int, count: int | None, scenes: Iterable[str], plays: Plays, corpus: Path | None, verbose: bool
 ) -> int:
-    """Search each scene in turn, a round at a time; the exit code of the worst kind of failure seen."""
+    """Search each scene in turn, one round at a time. Returns the exit code of the worst failure."""
     kinds, played, began = set[int](), 0, time.monotonic()
     searches = {scene: Search(first, _courses(corpus, scene)) for scene in scenes}
 
@@ -238,30 +238,30 @@ def guided(
 
 
 def _courses(corpus: Path | None, scene: str) -> list[Course]:
-    """What an earlier search has kept of a scene."""
+    """The courses of a scene that an earlier search has kept."""
     file = corpus / f"{scene}.txt" if corpus is not None else None
     return [course(line) for line in file.read_text().splitlines()] if file is not None and file.exists() else []
 
 
 def _begin_worker() -> None:
-    """A worker ends with its pool: what is sent to all of the program's group (Ctrl-C, `timeout`) does not reach it."""
+    """Signals to the program's whole process group (Ctrl-C, `timeout`) do not reach a worker. It ends with its pool."""
     os.setpgrp()
     collect_never()
-    logging.getLogger("zkcoord").addHandler(logging.NullHandler())  # programs in a storm have much to warn of
+    logging.getLogger("zkcoord").addHandler(logging.NullHandler())  # programs in a storm log many warnings
     logging.getLogger("zkcoord").propagate = False
 
 
 def _stop_once(_number: int, _frame: object) -> None:
-    """The first signal ends the play; those behind it do not break off the end (`timeout` sends two)."""
+    """The first signal ends the play. Further signals do not break off the end (`timeout` sends two)."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
 def soak(first: int, wanted: Iterable[tuple[str, int]], workers: int, verbose: bool) -> int:
-    """Play until the jobs or somebody's patience ends; the exit code of the worst kind of failure seen."""
+    """Play until the jobs end or the user stops it. Returns the exit code of the worst failure."""
     played, kinds, began, told = 0, set[int](), time.monotonic(), time.monotonic()
-    context = get_context("spawn")  # nothing of this process, its signals above all, is in the workers
+    context = get_context("spawn")  # so workers inherit nothing from this process, its signal handlers above all
     try:
         with context.Pool(workers, initializer=_begin_worker) as pool:
             for result in pool.imap_unordered(play, wanted):
@@ -308,7 +308,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 class _Plain(argparse.RawDescriptionHelpFormatter):
-    """Keeps the table of exit codes."""
+    """A help formatter that keeps the table of exit codes."""
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""A simulated program around `SparkConsumer`: its jobs take their time, and end late when cancelled, or never.
+"""A simulated program around `SparkConsumer`. Its jobs take time, and a cancelled job ends late, or never.
 
-Its sink is keyed by ranges: a range is written when its job has ended, committed or not (`processed`).
+Its sink is keyed by ranges: a range is written (`processed`) when its job has ended, committed or not.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class CancelledJobError(Exception):
 
 
 class SimSpark:
-    """Spark as a program sees it: runs one batch's jobs at a time, and cancels them."""
+    """Spark as a program sees it: runs the jobs of one batch at a time, and cancels them."""
 
     def __init__(self, program: SparkProgram) -> None:
         self._program = program
@@ -46,13 +46,13 @@ class SimSpark:
         self._tag = ""
         self._cancelled = False
         self.in_work: list[Work] = []
-        self.told = False  # of what is in work: to end
+        self.told = False  # the jobs in work were told to end
 
     # -- ports.Jobs
 
     @contextmanager
     def running(self, tag: str, description: str) -> Iterator[None]:
-        """What this thread starts carries the tag."""
+        """Jobs that this thread starts in this context carry the tag."""
         self._tag, self._cancelled = tag, False
         try:
             yield
@@ -60,7 +60,7 @@ class SimSpark:
             self._tag = ""
 
     def cancel(self, tag: str) -> None:
-        """Asks the active jobs to end; they do, sooner or later."""
+        """Ask the active jobs to end. They end sooner or later, or never."""
         if tag != self._tag or not self.in_work or self.told:
             return
         self.told = True
@@ -70,21 +70,21 @@ class SimSpark:
             self._program.process.after(int(self._program.draw() ** 3 * CANCEL_MS_MAX), self._end)
 
     def _end(self) -> None:
-        """On the world's thread."""
+        """End the cancelled jobs; runs on the world's thread."""
         if self.told:
             self._cancelled = True
             self._changed.notify_all()
 
-    # -- for the user's code
+    # -- calls of the user's code
 
     def begin(self, work: list[Work]) -> None:
-        """User code has a batch."""
+        """User code was given a batch."""
         self.in_work, self.told, self._cancelled = list(work), False, False
         for each in work:
             self._program.handed(*each)
 
     def job(self, each: Work, ms: int) -> None:
-        """One range is read and written; CancelledJobError."""
+        """Read and write one range; raises CancelledJobError."""
         with self._changed:
             self._changed.wait_for(lambda: self._cancelled, ms / 1000)
             if self._cancelled:
@@ -93,14 +93,14 @@ class SimSpark:
         self._program.processed(*each)
 
     def end(self) -> None:
-        """The batch is over: what it has not written it never will."""
+        """The batch is over: its ranges that are not written yet never will be."""
         for each in self.in_work:
             self._program.note("broken", *each)
         self.in_work = []
 
 
 class SparkParts(Dependencies):
-    """The real membership, and the rest simulated."""
+    """The real membership; everything else is simulated."""
 
     def __init__(self, program: SparkProgram, choices: dict[str, Any]) -> None:
         super().__init__(None, ZOOKEEPER, KAFKA, GROUP, dict(program.topics), options_of(choices))  # type: ignore[arg-type]
@@ -108,7 +108,7 @@ class SparkParts(Dependencies):
         self._idle = False
 
     def membership(self, **callbacks: Any) -> Any:
-        """The real one, which the program knows as well."""
+        """Make the real membership, and let the program know it."""
         self._program.member = super().membership(**callbacks)
         return self._program.member
 
@@ -136,12 +136,12 @@ class SparkParts(Dependencies):
         return self
 
     def await_turn(self) -> None:
-        """At once; in a calm not so often, while there is nothing to read."""
+        """Return at once. In a calm, wait first if there was nothing to read."""
         if self._idle and self._program.world.draining:
             self._program.crew.sleep(CALM_SECONDS)
         self._idle = False
 
-    # -- ports.Reader; its DataFrame is nothing
+    # -- ports.Reader; its DataFrame is None
 
     def read(self, ranges: Collection[OffsetRange]) -> Any:
         return None
@@ -153,7 +153,7 @@ class SparkParts(Dependencies):
         return isinstance(error, UnavailableError)
 
     def of_cluster(self, told: Any) -> None:
-        """It cannot tell."""
+        """Do nothing: a simulated reader cannot tell the cluster."""
 
     def elsewhere(self, error: Exception) -> str | None:
         return None
@@ -171,14 +171,14 @@ class SparkParts(Dependencies):
         self._idle = True
 
     def unheld(self) -> None:
-        """Not looked at."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
 
 class SparkMeter:
-    """Jobs get on as long as they run."""
+    """Jobs make progress as long as they run."""
 
     def __init__(self) -> None:
         self._looks = 0
@@ -195,10 +195,10 @@ class SparkMeter:
 
 
 class SparkProgram(Program):
-    """A driver program: `run` on its main thread, `stop` from another."""
+    """A driver program: `run` is called on its main thread, `stop` on another one."""
 
     def run(self) -> None:
-        """Run until told to stop."""
+        """Run until the program is told to stop."""
         self.spark = SimSpark(self)
         self.batches = self.lost = 0
         timeout_ms = self.settings["rebalance_timeout_ms"]
@@ -228,7 +228,7 @@ class SparkProgram(Program):
             self.world.trace(self.process.client, "program ends:", error)
 
     def stop(self) -> None:
-        """From another thread."""
+        """Called on another thread."""
         if hasattr(self, "consumer"):
             self.consumer.stop()
 
@@ -256,4 +256,4 @@ HANG_MS_MAX = 40_000
 
 
 class BrokenBatchError(Exception):
-    """Of the user's code."""
+    """An error of the user's code."""

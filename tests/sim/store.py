@@ -43,22 +43,22 @@ T = TypeVar("T")
 
 
 class SimStore:
-    """A `TreeStore` whose every step is the scheduler's choice. After LOST or `close` it reports nothing more."""
+    """A `TreeStore` whose every step the scheduler chooses. It reports nothing after LOST or `close`."""
 
     def __init__(self, network: Network, process: Process, sink: Callable[[StoreInput], None], timeout_ms: int) -> None:
         self.network = network
         self.process = process
-        self.number = next(NUMBERS)  # the order of making
+        self.number = next(NUMBERS)  # by the order of creation
         self.client = process.client
         self.timeout_ms = timeout_ms
         self.session: Session | None = None
         self.wire: Wire | None = None
-        self.over = False  # lost, closed or abandoned: no input any more
+        self.over = False  # lost, closed or abandoned: it takes no more inputs
         self.seen_zxid = 0
         self.local: deque[StoreInput] = deque()
         self.ghosts: deque[Ask] = deque()
         self._ghost_wire: Wire | None = None
-        self.flaps: deque[int] = deque()  # the next connections break, each after so many answers
+        self.flaps: deque[int] = deque()  # each of the next connections breaks after this many answers
         self._pending: dict[Ask, None] = {}
         self._sink = sink
         self._closing = False
@@ -68,11 +68,11 @@ class SimStore:
     # -- the port
 
     def read(self, token: int, reads: Sequence[Read]) -> None:
-        """Ask for nodes."""
+        """Send a read of these nodes."""
         self._send(Ask(READ, token, tuple(reads)))
 
     def commit(self, token: int, transaction: Transaction) -> None:
-        """Send one multi, unless it is too large."""
+        """Send one multi. One that is too large is refused here."""
         if transaction.payload_bytes() > REQUEST_BYTES_MAX:
             self.local.append(too_large(token, transaction))
             self.stir()
@@ -80,7 +80,7 @@ class SimStore:
             self._send(Ask(COMMIT, token, transaction))
 
     def sync(self, token: int) -> None:
-        """Ask the leader."""
+        """Send a sync."""
         self._send(Ask(SYNC, token))
 
     def drop_connection(self) -> None:
@@ -89,7 +89,7 @@ class SimStore:
             self.break_wire("dropped by its client")
 
     def close(self) -> None:
-        """End the session: at once if the server is reached, else at its timeout."""
+        """End the session: at once if the connection is open, else at its timeout."""
         if self.over or self._closing:
             return
         self._closing = True
@@ -103,7 +103,7 @@ class SimStore:
         if self.over or self._closing or self._lost:
             return
         if self.wire is None:
-            self.local.append(_unread(ask))  # nothing is kept for a later connection
+            self.local.append(_unread(ask))  # without a connection the request fails: it is not kept for a later one
             self.stir()
         else:
             self._pending[ask] = None
@@ -111,7 +111,7 @@ class SimStore:
             self.wire.ask(ask)
 
     def stir(self) -> None:
-        """Something waits here from now on."""
+        """The store may have something to execute or deliver from now on."""
         self.network.busy[self] = None
 
     # -- the scheduler's steps
@@ -124,7 +124,7 @@ class SimStore:
         return not wire.replica.cut or wire.requests[0].kind is READ
 
     def can_deliver(self) -> bool:
-        """True when something waits for the process and can reach it."""
+        """True when there is an input for the process and it can be delivered."""
         if self.local:
             return True
         wire = self.wire
@@ -137,7 +137,7 @@ class SimStore:
 
     @property
     def behind(self) -> bool:
-        """True when its server does not keep up with it."""
+        """True when its server has too many requests waiting."""
         return self.wire is not None and len(self.wire.requests) > REQUESTS_MAX
 
     def execute(self) -> None:
@@ -149,7 +149,7 @@ class SimStore:
             self.break_wire("session expired at the server")
             return
         session, now_ms = wire.session, self.network.ensemble.now_ms
-        if session.expires_at_ms is not None and not wire.replica.cut:  # its heartbeats stay away, this did not
+        if session.expires_at_ms is not None and not wire.replica.cut:  # no heartbeats arrive, but this request did
             session.expires_at_ms = max(session.expires_at_ms, now_ms + session.timeout_ms)
         if ask.kind is READ:
             self._execute_read(wire, ask)
@@ -166,7 +166,7 @@ class SimStore:
             self._finish()
 
     def execute_lone_sync(self) -> bool:
-        """Execute and answer a sync at once, if nothing but that is on its way here; True when it was delivered."""
+        """Execute and answer a sync at once, if nothing else is on its way here. True when the answer was delivered."""
         wire = self.wire
         if wire is None or len(wire.requests) != 1 or wire.requests[0].kind is not SYNC:
             return False
@@ -179,7 +179,7 @@ class SimStore:
         return True
 
     def execute_ghost(self) -> None:
-        """Execute a request of a broken connection; nobody is told."""
+        """Execute a request of a broken connection. Nobody gets the answer."""
         ask, wire = self.ghosts.popleft(), self._ghost_wire
         if wire is None or not wire.session.alive or wire.replica.cut:
             self.ghosts.clear()
@@ -215,9 +215,9 @@ class SimStore:
         wire.reply(Reply(item, ask, wire.replica.zxid))
 
     def _execute_read(self, wire: Wire, ask: Ask) -> None:
-        """Answer the request, or a part of it: what happens between two parts is told before either is.
+        """Answer the request, or a part of it. A change between two parts is reported before the whole answer.
 
-        The watch of a missing node is left by a second question, which stands behind what was asked meanwhile.
+        The watch of a missing node is left by a second question, which waits behind the requests of the meantime.
         """
         count = self.network.torn(len(ask.waiting))
         for place in ask.waiting[:count]:
@@ -242,7 +242,7 @@ class SimStore:
     def _execute_commit(self, wire: Wire, ask: Ask) -> None:
         fate = self.network.before_write(self, ask.payload)
         if self.wire is not wire:
-            return  # the process was killed right before
+            return  # the process was killed right before the write
         if fate is LOSE_REQUEST:
             wire.requests.clear()
             self.break_wire("request lost")
@@ -273,7 +273,7 @@ class SimStore:
     # -- the connection
 
     def connect(self) -> None:
-        """Find a server: a new session, or the same one again, or LOST."""
+        """Find a server: open a new session, continue the same one, or report LOST."""
         if self.over or self._lost or self.wire is not None:
             return
         process, ensemble = self.process, self.network.ensemble
@@ -282,7 +282,7 @@ class SimStore:
             self._retry()
             return
         replica = servers[int(self.network.rng.random() * len(servers))]
-        self.ghosts.clear()  # the leader refuses what comes over an earlier connection
+        self.ghosts.clear()  # the leader refuses requests of an earlier connection
         session = self.session
         if session is None:
             session = self.session = ensemble.open_session(process.name, self.client, self.timeout_ms)
@@ -301,7 +301,8 @@ class SimStore:
         self.refresh()
 
     def break_wire(self, why: str, *, server_side: bool = True) -> None:
-        """End the connection; requests in flight come back unknown. Some of what was sent may still be executed."""
+        """End the connection. Requests without an answer come back as unknown. Some of those that were sent may still
+        be executed."""
         wire, rng = self.wire, self.network.rng
         if wire is None:
             return
@@ -323,14 +324,14 @@ class SimStore:
         self.stir()
 
     def abandon(self) -> None:
-        """The process is gone: nothing more is sent or heard; the session dies by its timeout."""
+        """The process is gone: it sends and hears nothing more, and its session ends by its timeout."""
         self._closing = True
         if self.wire is not None:
             self.break_wire("process gone")
         self._finish(keep_ghosts=True)
 
     def refresh(self) -> None:
-        """Feed the session, or let its time run, by whether its heartbeats arrive now."""
+        """Keep the session alive if its heartbeats arrive now; otherwise let its timeout run."""
         wire = self.wire
         if wire is None:
             return
@@ -353,7 +354,7 @@ class SimStore:
             self.network.ensemble.starve(session, expires_at_ms)
 
     def _keep_some_replies(self, wire: Wire) -> None:
-        """What the client's buffer holds is delivered first; the rest is lost."""
+        """Some replies are already in the client's buffer, and are delivered first. The other replies are lost."""
         kept = int(self.network.rng.random() * (len(wire.replies) + 1)) if wire.down else 0
         for item, ask, zxid in list(wire.replies)[:kept]:
             self.seen_zxid = max(self.seen_zxid, zxid)
@@ -377,7 +378,7 @@ class SimStore:
 
 
 def one_of(choices: list[T], draw: float) -> T:
-    """The store (or process) that `draw` (from 0 to 1) means, in whatever order they are listed."""
+    """The store (or process) that `draw` (from 0 to 1) chooses, independent of the order of the list."""
     if len(choices) == 1:
         return choices[0]
     choices.sort(key=NUMBER)
@@ -385,7 +386,7 @@ def one_of(choices: list[T], draw: float) -> T:
 
 
 def _unread(ask: Ask) -> StoreInput:
-    """What becomes of a request in flight when the connection breaks."""
+    """The outcome of a request without an answer when its connection breaks."""
     if ask.kind is READ:
         return ReadDone(ask.token, None)
     if ask.kind is SYNC:

@@ -1,4 +1,5 @@
-"""Groups that keep offsets in Kafka, too: a scene with an offset log, a scripted tool that moves it, and storms."""
+"""Groups that keep offsets in Kafka, too: a scene with an offset log, a scripted tool that changes the group's store,
+and storms."""
 
 from __future__ import annotations
 
@@ -24,18 +25,19 @@ TOOL_MS = 500
 
 
 class Steps(Scene):
-    """A group whose members can use all three stores, and a scripted tool that moves it."""
+    """A group whose members can use all three stores, and a scripted tool that changes its store."""
 
     log: OffsetLog
     ledger: Ledger
 
     def store(self) -> tuple[str, int]:
-        """The store that the record names, and the step that led to it."""
+        """The store that the record names, and the number of its step."""
         offsets = self.record().get("offsets") or {}
         return str(offsets.get("store", "zookeeper")), int(offsets.get("step", 0))
 
     def told(self) -> bool:
-        """True when each member says that it has come to the record's store, and no start names another one."""
+        """True when each member's status says that it uses the record's store, and no outstanding start names another
+        store."""
         name, step = self.store()
         wanted = {"name": name, "step": step}
         for group, consumer in self.field.registrations:
@@ -56,15 +58,15 @@ class Steps(Scene):
         assert self.store()[0] == store, "there is no record yet"
 
     def move(self, *stores: str) -> None:
-        """Move the group there, step by step, each of which is done before the next one begins."""
+        """Change the group's store, step by step. Each step is done before the next one begins."""
         for store in stores:
             self.step_to(store)
             self.world.run_until(self.told, what=f"everybody has come to {store}")
 
     def wander(self, drawn: Random, steps: int) -> None:
-        """In the background: so many steps between neighbours, each as soon as the one before is done. None leads to
-        `zookeeper` while an offset counts that stands in Kafka alone, as of a dead owner (the real tool sets its node).
-        """
+        """In the background, take this many steps between neighbouring stores, each as soon as the last one is done. No
+        step leads to `zookeeper` while an offset that counts is only in Kafka, for example that of a dead owner. (The
+        real tool sets its node.)"""
 
         def look(left: int) -> None:
             if left and not self.told():
@@ -77,7 +79,7 @@ class Steps(Scene):
         self.world.at(self.world.now_ms + TOOL_MS, partial(look, steps))
 
     def nodes_count(self) -> bool:
-        """True when the offset that counts stands in the node, of every partition that has one."""
+        """True when, for every partition with an offset, the node has the offset that counts."""
         ensemble, layout = self.world.ensemble, self.world.layout
         counted = {p: self.ledger.counted(p) for p in self.partitions()}
         return all(
@@ -86,12 +88,12 @@ class Steps(Scene):
         )
 
     def partitions(self) -> list[TopicPartition]:
-        """All partitions of the topics that stand."""
+        """All partitions of the existing topics."""
         return standing(self.world)
 
 
 class StoreScene(Steps, Script):
-    """A group whose members can use all three stores. `log`: its commits in Kafka; `ledger`: the checkers of both."""
+    """A group whose members can use all three stores. `log` has its commits in Kafka, `ledger` checks both stores."""
 
     def __init__(
         self,
@@ -111,22 +113,22 @@ class StoreScene(Steps, Script):
         for n in range(consumers):
             self.join(f"consumer{n}")
 
-    # -- what holds
+    # -- the present state
 
     def in_kafka(self, partition: TopicPartition) -> int | None:
-        """The offset that Kafka has."""
+        """The partition's offset in Kafka."""
         commit = self.log.commits.get(partition)
         return None if commit is None else commit.offset
 
     def node(self, partition: TopicPartition) -> int:
-        """The offset in ZooKeeper."""
+        """The partition's offset in ZooKeeper."""
         data = self.world.ensemble.data(self.world.layout.offset(GROUP, partition))
         assert data is not None, partition
         return int(data)
 
 
 def begin_in(seed: int, store: str, options: Options | None = QUIET, **size: Any) -> StoreScene:
-    """A group that has settled, and keeps its offsets there."""
+    """Run until the group has settled and keeps its offsets in this store."""
     scene = StoreScene(seed, options, **size)
     scene.settle()
     scene.move(*{"zookeeper": (), "dual": ("dual",), "kafka": ("dual", "kafka")}[store])
@@ -134,9 +136,9 @@ def begin_in(seed: int, store: str, options: Options | None = QUIET, **size: Any
 
 
 def store_storm(seed: int, store: str = "", steps: int | None = None) -> StoreScene:
-    """One seed: a group in this store (any, if none is named) in a storm over ZooKeeper and Kafka, then the calm.
+    """One seed: a group in this store (None: any store) in a storm over ZooKeeper and Kafka, then the calm.
 
-    While it blows a tool moves the group between the stores, and a consumer joins, and one leaves.
+    During the storm a tool moves the group between the stores, a consumer joins, and another one leaves.
     """
     drawn = Random(f"stores {int(seed)}")
     store = store or drawn.choice(STORES)

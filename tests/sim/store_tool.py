@@ -1,4 +1,4 @@
-"""`zkcoord offsets migrate` in the simulated world: its turns are events, and it may die before or behind any write."""
+"""`zkcoord offsets migrate` in the simulated world: its turns are events, and it may die before or after any write."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def tree_id(scene: StoreScene) -> str:
 
 
 class ToolDiedError(Exception):
-    """The tool's process is gone."""
+    """The tool's process has died."""
 
 
 class ToolTree:
-    """The ensemble as a tool has it. It dies before or behind its `dies_at`-th write, if that is said."""
+    """The tool's access to the ensemble. The tool dies before or after its `dies_at`-th write (None: never)."""
 
     def __init__(self, ensemble: Ensemble, dies_at: int | None = None, *, behind: bool = False) -> None:
         self._ensemble, self._dies_at, self._behind = ensemble, dies_at, behind
-        self.written: list[Transaction] = []  # what was carried out
+        self.written: list[Transaction] = []  # applied transactions
         self.tried = 0
 
     def read(self, reads: Sequence[Read]) -> tuple[Node, ...]:
@@ -64,7 +64,7 @@ class ToolTree:
 
 
 class Unmoved:
-    """What a tool does in here moves no offset that counts."""
+    """In this context a tool's write must not change an offset that counts."""
 
     def __init__(self, scene: StoreScene) -> None:
         self._scene = scene
@@ -82,7 +82,7 @@ class Unmoved:
 
 
 class CarefulTree(ToolTree):
-    """A tool's writes to ZooKeeper, each looked at."""
+    """A tool's writes to ZooKeeper; each is checked by `Unmoved`."""
 
     def __init__(self, scene: StoreScene, dies_at: int | None = None, *, behind: bool = False) -> None:
         super().__init__(scene.world.ensemble, dies_at, behind=behind)
@@ -94,7 +94,7 @@ class CarefulTree(ToolTree):
 
 
 class CarefulStore(LogStore):
-    """A tool's commits to Kafka, each looked at."""
+    """A tool's commits to Kafka; each is checked by `Unmoved`."""
 
     def __init__(self, scene: StoreScene) -> None:
         super().__init__(scene.log)
@@ -128,7 +128,7 @@ class StoreTool:
 
     @property
     def over(self) -> bool:
-        """True when it has ended, or died."""
+        """True when the tool has ended or died."""
         return self.died or (bool(self.turns) and self.turns[-1].stage is not Stage.WAITING)
 
     def _later(self) -> None:
@@ -148,13 +148,14 @@ class StoreTool:
             self._later()
 
     def finish(self, steps: int = 20_000) -> Turn | None:
-        """Run until it is over; its last turn."""
+        """Run until the tool is over. Returns its last turn."""
         self._scene.world.run_until(lambda: self.over, steps, "the tool is over")
         return self.turns[-1] if self.turns else None
 
 
 def tools_at_work(scene: StoreScene, drawn: Random, until_ms: int) -> None:
-    """Until then people run the tool again and again, to any store. Some runs die, some take over from others."""
+    """Until `until_ms` people run the tool again and again, with any store as the goal. Some runs die, some take over
+    from others."""
     runs: list[StoreTool] = []
 
     def look() -> None:

@@ -1,11 +1,11 @@
-"""A simulated program around a structured streaming query: the real `Source`, asked as Spark asks.
+"""A simulated program around a structured streaming query. It calls the real `Source` as Spark does.
 
 Its checkpoint outlives the process. An offset is written before its batch runs, and its number when the batch is
-complete; then `latestOffset` is asked again. A query goes on from its checkpoint. It runs a batch that it finds
-incomplete there again, whoever holds the partitions by then (`again` in the journal, instead of `handed`).
+complete; then `latestOffset` is asked again. A query goes on from its checkpoint. If it finds an incomplete batch
+there, it runs the batch again, whoever holds the partitions by then (`again` in the journal, instead of `handed`).
 
-Spark knows of no single batch's cancellation: only the end of its query cancels one. So work on partitions that are
-lost counts as told to end when the source would have it cancelled (`StreamHandover.cancel`).
+Spark cannot cancel a single batch: only the end of a query cancels its batch. So work on lost partitions counts as told
+to end at the moment when the source wants it cancelled (`StreamHandover.cancel`).
 """
 
 from __future__ import annotations
@@ -53,22 +53,22 @@ AVAILABLE_NOW_RATE = 0.2
 
 @dataclass(slots=True)
 class Checkpoint:
-    """What a query has on disk: an offset for each batch, and how many batches are complete."""
+    """A query's checkpoint on disk: an offset for each batch, and the number of complete batches."""
 
     offsets: list[Offset] = field(default_factory=list)
     complete: int = 0
 
 
 class StreamHandover(Handover):
-    """The real one. The journal has the moment in which Spark takes a batch, and in which it should lose it."""
+    """The real handover. It notes in the journal when Spark takes a batch, and when the batch should be cancelled."""
 
     def __init__(self, program: StreamProgram) -> None:
         super().__init__()
         self._program = program
-        self._told = ""  # the batch that was
+        self._told = ""  # the tag of the last batch that was told to end
 
     def next(self, timeout_ms: int) -> Batch | None:
-        """Spark's thread: a batch that is taken is in work."""
+        """Runs on Spark's thread: a batch is in work once it is taken."""
         with self._changed:
             batch = super().next(timeout_ms)
             if batch is not None:
@@ -76,7 +76,7 @@ class StreamHandover(Handover):
             return batch
 
     def cancel(self, tag: str) -> None:
-        """The source cannot reach what Spark runs."""
+        """Note that the batch is told to end. (The source cannot cancel what Spark runs.)"""
         with self._changed:
             if self._taken is not None and tag == self._tag != self._told:
                 self._told = tag
@@ -88,7 +88,7 @@ class StreamHandover(Handover):
 class StreamProgram(SparkProgram):
     """One query on the main thread, until it is stopped or fails."""
 
-    again = False  # the batch that begins is one of the checkpoint
+    again = False  # the batch that begins is a repeated one from the checkpoint
     handover: type[StreamHandover] = StreamHandover
 
     def run(self) -> None:
@@ -124,17 +124,18 @@ class StreamProgram(SparkProgram):
             source.stop()
 
     def stop(self) -> None:
-        """From another thread: what runs is cancelled."""
+        """Called on another thread: the running batch is cancelled."""
         if hasattr(self, "spark"):
             self.spark.cancel(QUERY)
 
     def note(self, event: str, partition: TopicPartition, start: int, end: int = -1) -> None:
-        """A line of the journal. (Before there is a member, logs are asked where they begin, and no position is.)"""
+        """Add a line to the journal. (Before there is a member, the source asks where logs begin; no position is reset
+        then.)"""
         if event != "reset" or self.member is not None:
             super().note(event, partition, start, end)
 
     def handed(self, partition: TopicPartition, start: int, end: int) -> None:
-        """User code has these records now, perhaps again."""
+        """User code was given these records, perhaps again."""
         self.note("again" if self.again else "handed", partition, start, end)
 
     def _query(self, source: Source) -> None:
@@ -142,7 +143,7 @@ class StreamProgram(SparkProgram):
         checkpoint = self.process.disk = self.process.disk or Checkpoint()
         offsets = checkpoint.offsets
         ends = self.world.stormy and self.draw() < AVAILABLE_NOW_RATE
-        tells = ends or self.draw() < 0.5  # Spark 4.2 tells the last offset with each question
+        tells = ends or self.draw() < 0.5  # Spark 4.2 passes the last offset with each call
         if ends:
             source.end_at_present()
         last = offsets[-1] if offsets else EMPTY
@@ -168,11 +169,11 @@ class StreamProgram(SparkProgram):
                 self.rest()
 
     def _ends(self) -> bool:
-        """The query is stopped now."""
+        """True when the query is stopped now."""
         return self.leaving or (self.world.stormy and self.draw() < STOP_RATE)
 
     def _run(self, source: Source, start: Offset, end: Offset, *, again: bool = False) -> None:
-        """A batch, whose offset is in the checkpoint."""
+        """Run a batch whose offset is in the checkpoint."""
         work = _work([each for task in source.tasks(start, end) for each in task])
         if again:
             self.again = True
@@ -193,6 +194,6 @@ def _work(ranges: tuple[OffsetRange, ...] | list[OffsetRange]) -> list[Work]:
 
 
 def _written(offset: Mapping[str, Any]) -> Offset:
-    """As Spark keeps it."""
+    """An offset as Spark stores it."""
     found: Offset = json.loads(json.dumps(offset))
     return found

@@ -1,9 +1,10 @@
-"""Crash points and hash seeds: a scenario run once, and cut off at each place where it could be.
+"""Crash points and hash seeds: a scenario runs once, and is cut off at each of its writes.
 
-At each write that scenario forks: one child for each moment, in which the role dies or loses its connection there, and
-which then plays on to its end, while the scenario itself goes on undisturbed. A child is the same world as one that is
-played again from the start with that `CrashPlan` (`play_again`; a test compares), without the way to the point. Where
-that way is short it is played again: the memory that a child makes its own takes longer.
+At each write the scenario forks one child for each moment. In the child the role dies or loses its connection at that
+moment, and the child plays on to its end. The scenario itself goes on undisturbed. A child is the same world as one
+that is played from the start with that `CrashPlan` (`play_again`; a test compares them), but it need not play the part
+before the crash point. If that part is short, it is played again instead: this is quicker than a fork, whose child
+copies memory.
 """
 
 from __future__ import annotations
@@ -42,33 +43,33 @@ NEAR_STEPS = 350
 
 
 class Point(NamedTuple):
-    """One crash point that was played to its end: the world's fingerprint there."""
+    """One crash point that was played to its end, with the fingerprint of its world."""
 
     plan: CrashPlan
     fingerprint: str
 
 
 class CrashPointError(AssertionError):
-    """The scenario failed at a crash point; the text has its trace and its plan."""
+    """The scenario failed at a crash point. The text has the trace and the crash plan."""
 
 
 class Forks:
-    """Forks a world at each of its writes; every child's answer is collected by the process that runs undisturbed."""
+    """Forks a world at each of its writes. The parent, which runs undisturbed, collects every child's answer."""
 
     def __init__(
         self, world: World, moments: Iterable[str], processes: Iterable[str] | None, near_steps: int, own: bool
     ) -> None:
         self.points: list[Point] = []
-        self.near: list[CrashPlan] = []  # to be played again from the start
-        self.plan: CrashPlan | None = None  # in a child: what happens to it
+        self.near: list[CrashPlan] = []  # crash points that are played from the start
+        self.plan: CrashPlan | None = None  # in a child: its crash plan
         self._world, self._moments = world, tuple(moments)
         self._processes = None if processes is None else frozenset(processes)
         self._near_steps, self._own = near_steps, own
-        self._pipe = -1  # in a child: where its answer goes
-        self._running: dict[int, tuple[int, CrashPlan, bytearray]] = {}  # pipe -> pid, plan, what it said so far
+        self._pipe = -1  # in a child: the pipe for its answer
+        self._running: dict[int, tuple[int, CrashPlan, bytearray]] = {}  # pipe -> pid, plan, its answer so far
 
     def at_write(self, process: str, number: int) -> CrashPlan | None:
-        """A process is about to write: None in the parent, in each of its children that child's plan."""
+        """Called when a process is about to write. Returns None in the parent, and in each child that child's plan."""
         if (self._own and not self._world.settled) or (self._processes is not None and process not in self._processes):
             return None
         for when in self._moments:
@@ -80,13 +81,13 @@ class Forks:
         return None
 
     def _fork(self, plan: CrashPlan) -> bool:
-        """True in the child."""
+        """Returns True in the child."""
         while len(self._running) >= CHILDREN_MAX:
             self._listen()
         reads, writes = os.pipe()
         pid = os.fork()
         if pid == 0:
-            collect_never()  # what the parent made is shared, and stays so while nobody looks through it
+            collect_never()  # the parent's memory is shared until something writes to it, as the collector does
             self.plan, self._pipe, self._running, self._world.at_write = plan, writes, {}, None
             return True
         os.close(writes)
@@ -94,7 +95,7 @@ class Forks:
         return False
 
     def _listen(self) -> None:
-        """Take what children say; a child that has ended leaves its point here, or its failure."""
+        """Read the children's answers. For a child that has ended, keep its point, or raise its failure."""
         ready, _, _ = select.select(list(self._running), [], [], ANSWER_SECONDS)
         if not ready:
             silent = [plan for _, plan, _ in self._running.values()]
@@ -114,8 +115,8 @@ class Forks:
             self.points.append(Point(plan, text))
 
     def collect(self, again: Callable[[CrashPlan], Point]) -> list[Point]:
-        """Every point, once all children have ended, and what is near was played `again`; in the order of the
-        writes."""
+        """Wait until all children have ended, play the near crash points (`again`), and return every point in the order
+        of the writes."""
         while self._running:
             self._listen()
         for plan in self.near:
@@ -135,7 +136,7 @@ class Forks:
         self._running = {}
 
     def answer(self, error: BaseException | None) -> None:
-        """In a child: say how it ended, and end; nothing of the process it was forked from is cleaned up here."""
+        """In a child: send the result and exit, without any of the parent's clean-up."""
         try:
             text = str(self._world.random_fingerprint()) if error is None else _told(error)
             data = (OK if error is None else FAILED) + text.encode()
@@ -160,18 +161,19 @@ def crash_points(
     near_steps: int = NEAR_STEPS,
     own: bool = False,
 ) -> list[Point]:
-    """Play the scenario, and every write of the named processes (None: of all) at every moment to its end.
+    """Play the scenario; for every write of the named processes (None: of all) and every moment, play the world to its
+    end.
 
     `near_steps`: a write within so many steps is not forked, but played again from the start.
 
-    `own`: without the writes before its group has settled for the first time (`settle`, in `sweep_scene.py`). They are
-    those of every scenario that begins with this group; one of these is played whole.
+    `own`: leave out the writes before its group has settled for the first time (`settle`, in `sweep_scene.py`). All
+    scenarios that begin with this group have the same writes there; one of these scenarios is played whole.
 
-    It is played in a process of its own: to fork one that has a whole test suite in its memory takes as long as to
-    play a point. So the scenario is a function of a module, or a partial of one.
+    The scenario is played in a process of its own, since a fork of a process with a whole test suite in its memory
+    takes as long as playing a point. So the scenario must be a function of a module, or a partial of one.
     """
     context = get_context("forkserver")
-    context.set_forkserver_preload([__name__, "pytest"])  # which every scenario imports
+    context.set_forkserver_preload([__name__, "pytest"])  # every scenario imports this
     with ProcessPoolExecutor(1, mp_context=context) as apart:
         world = partial(make, seed, options or Options())
         return apart.submit(_played, scenario, world, processes, tuple(moments), near_steps, own).result()
@@ -206,7 +208,7 @@ def _played(
 def play_again(
     scenario: Scenario, plan: CrashPlan, seed: int = 0, options: Options | None = None, make: Make = World
 ) -> Point:
-    """One crash point from the start, in this process: to look into it."""
+    """Play one crash point from the start, in this process, to look into it."""
     return _again(scenario, partial(make, seed, options or Options()), plan)
 
 
@@ -218,7 +220,7 @@ def _again(scenario: Scenario, make: Callable[[], World], plan: CrashPlan) -> Po
 
 
 def fingerprints(entry: str, seeds: Iterable[int], hash_seeds: Iterable[int] = (0, 1, 2)) -> dict[int, list[str]]:
-    """What `entry` ("module:function", called with each seed) returns in processes of several PYTHONHASHSEEDs.
+    """Call `entry` ("module:function") with each seed, in processes with several PYTHONHASHSEEDs.
 
     The unseed check: `{hash seed: [str(result) for each seed]}`; every list must be equal.
     """

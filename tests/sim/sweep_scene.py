@@ -1,4 +1,4 @@
-"""The group that a crash-point sweep plays, and when it is settled and at rest."""
+"""The group that a crash-point sweep plays, and the conditions "settled" and "at rest"."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.sim.world import World
 
 SMALL: Mapping[str, int] = {"t": 3}
 REBALANCE_MS = 1_000
-OPTIONS = replace(QUIET, read_ms_max=4_000)  # few commits: every write is a place to die at
+OPTIONS = replace(QUIET, read_ms_max=4_000)  # few commits, since each write is one more crash point
 SETTLE_STEPS = 20_000
 BUDGET_MS = 120_000
 
@@ -24,7 +24,8 @@ def scene(world: World, consumers: int = 2) -> Scene:
 
 
 def settled(played: Scene, members: int = 0) -> bool:
-    """True when every partition is held by a member, no command stands, and there are so many members."""
+    """True when every partition is held by a member, no command is outstanding, and there are at least `members`
+    members."""
     field = played.field
     if any(field.commands.values()) or len(field.registrations) < members:
         return False
@@ -34,13 +35,13 @@ def settled(played: Scene, members: int = 0) -> bool:
 
 
 def settle(played: Scene, members: int) -> None:
-    """Run until settled, with so many members."""
+    """Run until the group is settled, with at least `members` members."""
     played.world.run_until(lambda: settled(played, members), SETTLE_STEPS, "settled")
     played.world.settled = True
 
 
 def at_rest(played: Scene) -> None:
-    """Everything comes to rest, and soon: no crash costs more than the time-outs that detect it."""
+    """Everything comes to rest, and soon: a crash costs no more than the time-outs that detect it."""
     began_ms = played.world.now_ms
     played.calm()
     assert played.world.now_ms - began_ms <= BUDGET_MS
@@ -52,11 +53,12 @@ Middle = Callable[[Scene, Callable[[], bool]], None]
 
 
 def undisturbed(played: Scene, over: Callable[[], bool]) -> None:
-    """Nothing."""
+    """Do nothing in the middle of the scenario."""
 
 
 def failover_in_between(played: Scene, over: Callable[[], bool]) -> None:
-    """Who serves is killed as soon as it has sent a command (or has nothing to send), and comes back later."""
+    """Kill the coordinator that serves as soon as it has sent a command (or the scenario is over); it comes back
+    later."""
     world, field = played.world, played.field
     world.run_until(lambda: any(field.commands.values()) or over(), SETTLE_STEPS, "a command stands, or it is over")
     session = field.epoch_session

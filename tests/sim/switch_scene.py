@@ -1,4 +1,5 @@
-"""A group under whose feet people change where topics come from, and supervisors that follow with the coordinators."""
+"""A group that goes on while people change where topics come from; supervisors restart the coordinators with the new
+source."""
 
 from __future__ import annotations
 
@@ -24,11 +25,11 @@ from zkcoord.tree.schema import Schema
 from zkcoord.tree.writes import Transaction
 
 SOURCES = {"zookeeper": DRAFT, "kafka": MIRRORED}
-SUPERVISED_MS = 700  # between two looks of whoever starts coordinators again
+SUPERVISED_MS = 700  # interval at which supervisors look
 
 
 class LossyTree(ToolTree):
-    """A tool's tree that answers nothing to its `loses_at`-th write: it cannot know whether it was carried out."""
+    """A tool's tree whose `loses_at`-th write has an unknown outcome."""
 
     def __init__(self, *given: Any, loses_at: int | None = None, **more: Any) -> None:
         super().__init__(*given, **more)
@@ -40,7 +41,7 @@ class LossyTree(ToolTree):
 
 
 class Switched(Mirrored):
-    """Coordinators are started with the source that the schema names; of another source they end."""
+    """Coordinators are started with the source that the schema names. They end when the schema names another source."""
 
     def __init__(self, seed: int, options: Options | None = QUIET, *, source: str = "zookeeper", **size: Any) -> None:
         self.runs: list[tuple[str, str]] = []  # goal, and how the run ended
@@ -65,12 +66,12 @@ class Switched(Mirrored):
         return current(ToolTree(self.world.ensemble))
 
     def source(self) -> str:
-        """Where the schema says that topics come from."""
+        """The source of topics that the schema names."""
         schema = self._schema()
         return self.world.layout.source if schema is None else schema.topics
 
     def _supervise(self) -> None:
-        """Start those again that have ended, with the options that their error names."""
+        """Start coordinators that have ended again, with the options that their error names."""
         self.world.layout = SOURCES[self.source()]
         for name, process in sorted(self.world.processes.items()):
             actor = process.actor
@@ -79,7 +80,7 @@ class Switched(Mirrored):
         self.world.at(self.world.now_ms + SUPERVISED_MS, self._supervise)
 
     def cluster(self, broker: int = 0) -> ClusterTopics:
-        """What this broker tells a tool."""
+        """The cluster as this broker tells a tool."""
         seen = self.metadata.seen(broker)
         topics = {
             name: Topic(topic_id=one.topic_id, partitions=one.partitions)
@@ -92,7 +93,7 @@ class Switched(Mirrored):
     def switch(
         self, goal: str, tree: ToolTree | None = None, broker: int = 0, told: ClusterTopics | None = None
     ) -> bool:
-        """One run of the tool. `told`: what Kafka answers, of which the differences are accepted."""
+        """One run of the tool. `told`: Kafka's answer; its differences from the tree are accepted."""
         run_id = f"ann-{len(self.runs)}"
         tree = tree or ToolTree(self.world.ensemble)
         self.runs.append((goal, "died"))
@@ -122,14 +123,14 @@ class Switched(Mirrored):
 
 
 def switchers(scene: Switched, drawn: Random) -> None:
-    """While the storm lasts people run the tool, in either direction. Some runs die, or lose an answer."""
+    """While the storm lasts, people run the tool in either direction. Some runs die, or lose an answer."""
 
     def look() -> None:
         if not scene.world.stormy:
             return
         dies_at, loses_at = drawn.choice((None, None, 1, 2, 3, 4)), drawn.choice((None, None, 1, 2, 3))
         tree = LossyTree(scene.world.ensemble, dies_at, behind=drawn.random() < 0.5, loses_at=loses_at)
-        with suppress(ToolDiedError, ZkcoordError):  # the next one sees what is left
+        with suppress(ToolDiedError, ZkcoordError):  # the next run takes over from it
             scene.switch(drawn.choice(tuple(SOURCES)), tree, drawn.choice(sorted(scene.metadata.brokers)))
         scene.world.at(scene.world.now_ms + drawn.randrange(200, 6_000), look)
 
@@ -137,7 +138,7 @@ def switchers(scene: Switched, drawn: Random) -> None:
 
 
 def come_to(scene: Switched, goal: str) -> None:
-    """Let the last run come to its end, as soon as nothing differs."""
+    """Run the tool until it has reached the goal. It can do so once Kafka and ZooKeeper do not differ."""
 
     def done() -> bool:
         try:

@@ -1,4 +1,4 @@
-"""What simulated threads wait for: locks, conditions, events, queues, timers, as Python has them (`threads.py`)."""
+"""Locks, conditions, events, queues and timers for simulated threads, with the interface of Python's (`threads.py`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _crew() -> Crew:
 
 
 class SimLock:
-    """As `threading.Lock` and `RLock`."""
+    """Stands in for `threading.Lock` and `RLock`."""
 
     reentrant = False
 
@@ -29,7 +29,7 @@ class SimLock:
         self._waiters: deque[SimThread] = deque()
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Have it, in some order."""
+        """Acquire the lock; waiters get it in any order."""
         crew = self._crew
         if crew.dead:
             return True
@@ -49,7 +49,7 @@ class SimLock:
         return True
 
     def release(self) -> None:
-        """Give it back."""
+        """Release the lock."""
         if self._crew.dead:
             return
         if self._owner is not self._crew.current or not self._count:
@@ -61,17 +61,17 @@ class SimLock:
                 self._crew.wake(self._waiters.popleft())
 
     def locked(self) -> bool:
-        """True while somebody has it."""
+        """True while a thread has the lock."""
         return self._owner is not None
 
     def release_all(self) -> int:
-        """For a wait: how often it was taken."""
+        """Before a wait: release the lock, and return how often it was acquired."""
         count, self._count = self._count, min(1, self._count)
         self.release()
         return count
 
     def take_back(self, count: int) -> None:
-        """After a wait."""
+        """After a wait: acquire the lock again, this many times."""
         self.acquire()
         self._count = count
 
@@ -83,13 +83,13 @@ class SimLock:
 
 
 class SimRLock(SimLock):
-    """As `threading.RLock`."""
+    """Stands in for `threading.RLock`."""
 
     reentrant = True
 
 
 class SimCondition:
-    """As `threading.Condition`."""
+    """Stands in for `threading.Condition`."""
 
     def __init__(self, lock: SimLock | None = None) -> None:
         self._crew = _crew()
@@ -104,7 +104,7 @@ class SimCondition:
         self._lock.release()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Until notified; False when that did not come in time."""
+        """Wait until notified; False at the timeout."""
         me = self._crew.me()
         until_ms = self._crew.until_ms(timeout)
         count = self._lock.release_all()
@@ -117,7 +117,7 @@ class SimCondition:
             self._lock.take_back(count)
 
     def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
-        """Until the predicate holds; its last answer."""
+        """Wait until the predicate holds; returns its last value."""
         until_ms = self._crew.until_ms(timeout)
         result = predicate()
         while not result:
@@ -129,18 +129,18 @@ class SimCondition:
         return result
 
     def notify(self, n: int = 1) -> None:
-        """Wake so many that wait."""
+        """Wake `n` waiting threads."""
         woken, self._waiters = self._waiters[:n], self._waiters[n:]
         for thread in woken:
             self._crew.wake(thread)
 
     def notify_all(self) -> None:
-        """Wake all that wait."""
+        """Wake all waiting threads."""
         self.notify(len(self._waiters))
 
 
 class SimEvent:
-    """As `threading.Event`."""
+    """Stands in for `threading.Event`."""
 
     def __init__(self) -> None:
         self._crew = _crew()
@@ -148,22 +148,22 @@ class SimEvent:
         self._waiters: list[SimThread] = []
 
     def is_set(self) -> bool:
-        """Whether it has happened."""
+        """True when the event is set."""
         return self._set
 
     def set(self) -> None:
-        """It has happened."""
+        """Set the event, and wake its waiters."""
         self._set = True
         waiters, self._waiters = self._waiters, []
         for thread in waiters:
             self._crew.wake(thread)
 
     def clear(self) -> None:
-        """It has not."""
+        """Reset the event."""
         self._set = False
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Until it has happened; whether it has."""
+        """Wait until the event is set; returns whether it is."""
         until_ms = self._crew.until_ms(timeout)
         while not self._set:
             me = self._crew.me()
@@ -176,7 +176,7 @@ class SimEvent:
 
 
 class SimTimer(SimThread):
-    """As `threading.Timer`."""
+    """Stands in for `threading.Timer`."""
 
     def __init__(self, interval: float, function: Callable[..., object], args: Any = None, kwargs: Any = None) -> None:
         super().__init__(target=self._run, daemon=True)
@@ -184,7 +184,7 @@ class SimTimer(SimThread):
         self._interval, self._function, self._given = interval, function, (tuple(args or ()), dict(kwargs or {}))
 
     def cancel(self) -> None:
-        """Not any more."""
+        """Cancel the timer."""
         self._over.set()
 
     def _run(self) -> None:
@@ -193,7 +193,7 @@ class SimTimer(SimThread):
 
 
 class SimQueue:
-    """As `queue.SimpleQueue`; any thread puts."""
+    """Stands in for `queue.SimpleQueue`. Any thread may put items."""
 
     def __init__(self) -> None:
         self._items: deque[Any] = deque()
@@ -207,7 +207,7 @@ class SimQueue:
             self._crew.wake(self._waiters.popleft())
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        """The oldest item; raises Empty when there is none in time."""
+        """Return the oldest item; raises Empty at the timeout."""
         until_ms = self._crew.until_ms(timeout)
         while not self._items:
             me = self._crew.me()
@@ -220,7 +220,7 @@ class SimQueue:
         return self._items.popleft()
 
     def get_nowait(self) -> Any:
-        """The oldest item, or Empty."""
+        """Return the oldest item; raises Empty when there is none."""
         return self.get(block=False)
 
     def put_nowait(self, item: Any) -> None:
@@ -228,9 +228,9 @@ class SimQueue:
         self.put(item)
 
     def qsize(self) -> int:
-        """How many wait."""
+        """The number of items."""
         return len(self._items)
 
     def empty(self) -> bool:
-        """Whether none waits."""
+        """True when there is no item."""
         return not self._items

@@ -1,9 +1,9 @@
 """Threads of simulated programs: real threads, of which one runs at a time, and only when the world's seed says so.
 
-A `Crew` is the threads of one process. Each has an OS thread of its own, which waits for its baton; the world hands the
-baton to one that can go on, and has it back when that one waits (for a lock, a condition, an event, a queue, a time),
-ends, or, in the middle of the product's code, after some lines: so a race of two lines is found as one of two waits is.
-Waiting takes virtual time only.
+A `Crew` is the threads of one process. Each of them has an OS thread of its own, which waits for its baton. The world
+hands the baton to a thread that can go on. The thread gives it back when it waits (for a lock, a condition, an event, a
+queue, a time), when it ends, or after some lines of the product's code. So a race between two lines is found, as well
+as a race between two waits. Waiting takes virtual time only.
 
 `tests/sim/seam.py` puts these primitives in the place of Python's while a scene is played.
 """
@@ -32,7 +32,7 @@ KILLED_MAX = 1_000
 
 
 class Killed(BaseException):
-    """The process is killed: raised in each of its threads wherever it waits."""
+    """The process is killed: this is raised in each of its threads, where the thread waits."""
 
 
 class _Carrier:
@@ -65,12 +65,12 @@ RUNNING: dict[int, SimThread] = {}
 
 
 def current() -> SimThread | None:
-    """The simulated thread that calls; None outside of all."""
+    """The simulated thread that calls this; None on any other thread."""
     return RUNNING.get(_thread.get_ident())
 
 
 class SimThread:
-    """As `threading.Thread`, in a crew."""
+    """Stands in for `threading.Thread`, in a crew."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class SimThread:
         return f"<{self.name}>"
 
     def start(self) -> None:
-        """Begin to run, some time."""
+        """Start the thread; it runs when the world hands it the baton."""
         if self._carrier is not None or self.ended:
             raise RuntimeError("threads can only be started once")
         if self.crew.dead:
@@ -113,12 +113,12 @@ class SimThread:
         self.crew.process.inbox.put(self)  # type: ignore[arg-type]
 
     def is_alive(self) -> bool:
-        """True from its start to its end."""
+        """True from the thread's start to its end."""
         return self._carrier is not None and not self.ended
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait for its end; in a dead process for nothing. (A generator that was left open is closed after its thread's
-        end, and perhaps joins.)"""
+        """Wait for the thread's end; in a dead process return at once. (An open generator is closed after its thread's
+        end, and may call `join` then.)"""
         if self._carrier is None:
             raise RuntimeError("cannot join thread before it is started")
         crew = self.crew
@@ -133,10 +133,10 @@ class SimThread:
                 self._joining.remove(me)
                 return
 
-    # on its OS thread
+    # called on its OS thread
 
     def run(self) -> None:
-        """Run to the end. What it raises is told to the crew."""
+        """Run to the end. An error goes to the crew."""
         crew = self.crew
         followed = crew.lines_max and not crew.process.world.draining and not self.name.startswith(crew.untraced)
         sys.settrace(crew.trace_calls if followed else None)
@@ -164,12 +164,12 @@ class SimThread:
             self.killed += 1
             raise Killed
         if self.crew.process.world.draining:
-            sys.settrace(None)  # following each line costs more than the lines do
+            sys.settrace(None)  # tracing each line costs more than the line itself
 
-    # on the world's thread
+    # called on the world's thread
 
     def go_on(self) -> None:
-        """Have it run until it waits or ends."""
+        """Let the thread run until it waits or ends."""
         assert self._carrier is not None
         self.crew.current = self
         self._carrier.baton.release()
@@ -188,36 +188,36 @@ class Crew:
         untraced: tuple[str, ...],
         slow: frozenset[CodeType] = frozenset(),
     ) -> None:
-        """`traced`: the files in whose lines a thread may lose the baton, after at most `lines_max` of them (0: never);
-        not those threads whose names begin with one of `untraced`. `slow`: functions that may take long between two of
-        their lines."""
+        """`traced`: the files in whose lines a thread may lose the baton, after at most `lines_max` lines (0: never).
+        Threads whose names begin with one of `untraced` are not traced. `slow`: functions that may take long between
+        two of their lines."""
         self.slow = slow
         self.process = process
         self.world_baton = _thread.allocate_lock()
         self.world_baton.acquire()
         self.numbers = count(1)
-        self.members: dict[SimThread, None] = {}  # that run
-        self.waiting: dict[SimThread, int | None] = {}  # until when, by the process's clock
+        self.members: dict[SimThread, None] = {}  # threads that have started and not ended
+        self.waiting: dict[SimThread, int | None] = {}  # thread -> its timeout, by the process's clock
         self.current: SimThread | None = None
         self.dead = False
         self.untraced = untraced
         self.lines_max = lines_max
-        self.cut_short: dict[SimThread, None] = {}  # in the middle of the product's code
+        self.cut_short: dict[SimThread, None] = {}  # threads that lost the baton in the product's code
         self.deaths: list[tuple[SimThread, BaseException]] = []
         self._traced = traced
         self._lines_left = self._draw_lines()
         self._switches, self._at_ms = 0, -1
 
     def spawn(self, target: Callable[[], object], name: str) -> SimThread:
-        """A thread that somebody outside of the process has begin."""
+        """Start a thread from outside of the process."""
         thread = SimThread(target=target, name=name, crew=self)
         thread.start()
         return thread
 
-    # on its threads
+    # called on its threads
 
     def me(self) -> SimThread:
-        """The thread that runs."""
+        """The thread that runs now."""
         assert self.current is not None, "the world's own thread cannot wait"
         if self.dead:
             self._kill_again(self.current)
@@ -229,15 +229,15 @@ class Crew:
         raise Killed
 
     def now_ms(self) -> int:
-        """The process's clock."""
+        """The time by the process's clock."""
         return self.process.clock.now_ms()
 
     def until_ms(self, timeout_seconds: float | None) -> int | None:
-        """The moment of a time-out."""
+        """The moment at which a timeout ends."""
         return None if timeout_seconds is None else self.now_ms() + ceil(max(0.0, timeout_seconds) * 1000)
 
     def park(self, until_ms: int | None) -> bool:
-        """Wait to be woken; False when it was not in time."""
+        """Wait to be woken; False at the timeout."""
         me = self.me()
         me.woken = False
         self.waiting[me] = until_ms
@@ -245,11 +245,11 @@ class Crew:
         return me.woken
 
     def sleep(self, seconds: float) -> None:
-        """`time.sleep`."""
+        """Stands in for `time.sleep`."""
         self.park(self.until_ms(seconds))
 
     def wake(self, thread: SimThread) -> None:
-        """It may go on."""
+        """Let a waiting thread go on."""
         if thread in self.waiting:
             del self.waiting[thread]
             thread.woken = True
@@ -262,7 +262,7 @@ class Crew:
             self.deaths.append((thread, error))
 
     def trace_calls(self, frame: FrameType, event: str, argument: Any) -> Any:
-        """For sys.settrace: which functions are followed."""
+        """For sys.settrace: trace the lines of functions in `traced` files."""
         return self._trace_lines if frame.f_code.co_filename in self._traced else None
 
     def _trace_lines(self, frame: FrameType, event: str, argument: Any) -> Any:
@@ -280,7 +280,7 @@ class Crew:
         return self._trace_lines
 
     def _doze(self) -> None:
-        """Between two lines that read nothing a thread may also be left alone for as long as a session lasts."""
+        """Between two lines of a slow function a thread may stop for as long as two session timeouts."""
         random, options = self.process.world.rng.random, self.process.world.options
         if random() < DOZE_RATE:
             self.sleep(random() * 2 * options.session_timeout_ms / 1000)
@@ -289,10 +289,11 @@ class Crew:
         world = self.process.world
         return 1 + int(world.rng.random() * self.lines_max) if self.lines_max and not world.draining else 1 << 60
 
-    # on the world's thread
+    # called on the world's thread
 
     def step(self) -> int | None:
-        """Let one thread that can go on do so; returns when one is to be looked at next, by the process's clock."""
+        """Let one thread that can go on do so. Returns the time at which the next one is due, by the process's
+        clock."""
         process, world = self.process, self.process.world
         now_ms = self.now_ms()
         for thread in [t for t, until_ms in self.waiting.items() if until_ms is not None and until_ms <= now_ms]:
@@ -307,13 +308,14 @@ class Crew:
         return min((until_ms for until_ms in self.waiting.values() if until_ms is not None), default=None)
 
     def resume(self, thread: SimThread) -> None:
-        """Hand this one the baton."""
+        """Hand the baton to this thread."""
         self.cut_short.pop(thread, None)
         thread.go_on()
 
     def to_their_waits(self) -> None:
-        """Have each thread that is in the middle of the product's code run on until it waits: a program is stopped
-        there alone. (One that is stopped between a question and the act that depends on it, no one can help.)"""
+        """Let each thread that stopped in the product's code run on until it waits: a pause stops a program only at its
+        waits. (If a pause came between a question and the act that depends on the answer, no program could be
+        correct.)"""
         lines_left, self._lines_left = self._lines_left, 1 << 60
         while self.cut_short:
             thread = next(iter(self.cut_short))
@@ -330,7 +332,7 @@ class Crew:
             world.fail(f"{self.process.client} asks to be called at once, {SWITCHES_MAX} times in one millisecond")
 
     def kill(self) -> None:
-        """End all threads, where they are."""
+        """End all threads where they are."""
         self.dead = True
         self.waiting.clear()
         while self.members:

@@ -1,4 +1,4 @@
-"""Checkers of topics that are deleted or created again: whose offsets go, and how marks count."""
+"""Checkers of topics that are deleted or created again: which offsets are removed, and how marks are numbered."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ OPERATOR = "operator"
 
 
 def offsets_are_dropped_only_with_their_topic(facts: Facts, field: Field) -> Iterator[str]:
-    """A coordinator removes offsets when the topic is gone, or is another than was marked, and nobody reads it."""
+    """A coordinator removes a topic's offsets only when the topic is gone or is not the one in the mark, and nobody
+    reads it."""
     if facts.session.process == OPERATOR:
         return
     for value in facts.offsets:
@@ -31,7 +32,7 @@ def offsets_are_dropped_only_with_their_topic(facts: Facts, field: Field) -> Ite
 
 
 def _stands(field: Field, topic: str, mark: Mapping[str, Any]) -> bool:
-    """True when the topic that was marked is there: by its id if both have one, else by its node."""
+    """True when the topic of the mark exists: the ids are compared if both have one, else the nodes."""
     path = f"/brokers/topics/{topic}"
     stat, topic_id = field.ensemble.stat(path), parsed(field.ensemble.data(path) or b"").get("topic_id")
     if stat is not None and topic_id and mark.get("topic_id"):
@@ -40,14 +41,15 @@ def _stands(field: Field, topic: str, mark: Mapping[str, Any]) -> bool:
 
 
 def _is_deleted(field: Field, group: str) -> bool:
-    """True when somebody wished the group's deletion with its offsets, and it has begun."""
+    """True when somebody wished the deletion of the group with its offsets, and the deletion has begun."""
     record = parsed(field.ensemble.data(f"/zkcoord/groups/{group}") or b"")
     wish, done = ((record.get(name) or {}).get("delete") or {} for name in ("wish", "done"))
     return wish.get("offsets") is True and done.get("state") == "deleting" and done.get("run") == wish.get("run")
 
 
 def incarnations_only_grow(facts: Facts, field: Field) -> Iterator[str]:
-    """A mark's number stays with the topic, and grows with each topic of the name, also when the mark was removed."""
+    """A mark's number stays while the topic is the same, and grows with each new topic of that name, even if the mark
+    was removed in between."""
     if facts.session.process == OPERATOR:
         return
     for group, topic, old, new in facts.marks:
@@ -64,13 +66,13 @@ def incarnations_only_grow(facts: Facts, field: Field) -> Iterator[str]:
 
 
 def of_another_topic(field: Field, group: str, topic: str) -> bool:
-    """True when the group's mark tells of another topic of that name than stands now, or of one that is gone."""
+    """True when the group's mark is about an earlier topic of this name, or about one that is gone."""
     mark = parsed(field.ensemble.data(field.mark(group, topic)) or b"")
     return bool(mark) and not _stands(field, topic, mark)
 
 
 def no_offset_outlives_its_topic(field: Field) -> Iterator[str]:
-    """At rest: no offsets of topics that are gone, unless the group is held, which stops nothing."""
+    """At rest there are no offsets of topics that are gone, except in a held group, which stops nothing."""
     topics = set(field.ensemble.names("/brokers/topics"))
     for group, partition in sorted(field.offsets):
         record = parsed(field.ensemble.data(f"/zkcoord/groups/{group}") or b"")

@@ -1,4 +1,4 @@
-"""A small actor for the simulator's own tests: counts `/count` up to a goal, by compare-and-set, in one session."""
+"""A small actor for the simulator's own tests: it counts `/count` up to a goal, by compare-and-set, in one session."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ SYNCS_PER_TIMEOUT, LEAVES_AFTER = 6, 4
 
 
 class Counter:
-    """Reads, adds one, writes with the version it read (`blind`: with any), until the goal is reached."""
+    """Reads the count and writes the next one with the version that it read (`blind`: with any version), until the goal
+    is reached."""
 
     def __init__(self, process: SimProcess, *, blind: bool = False, restless: bool = False) -> None:
         self._process = process
@@ -35,7 +36,7 @@ class Counter:
         self._linked = self._busy = False
         self._node: Node | None = None
         self._sync_ms, self._every_ms = 0, 0
-        self._asked_ms: int | None = None  # since when it asks and hears nothing
+        self._asked_ms: int | None = None  # since when it has had no answer
 
     def step(self, inputs: list[Input], now_ms: int) -> int | None:
         for item in inputs:
@@ -48,7 +49,7 @@ class Counter:
         if now_ms >= self._sync_ms:
             self._sync_ms = now_ms + self._every_ms
             if self._asked_ms is not None and now_ms >= self._asked_ms + LEAVES_AFTER * self._every_ms:
-                self.store.drop_connection()  # its pings would not tell: see `heartbeats`
+                self.store.drop_connection()  # its pings would not notice this: see `heartbeats`
                 return None
             self._asked_ms = now_ms if self._asked_ms is None else self._asked_ms
             self.store.sync(0)
@@ -85,7 +86,7 @@ class Counter:
 
 
 def counting_world(seed: int, options: Options | None = None, *, counters: int = 4, blind: bool = False) -> World:
-    """A world of counters, checked so that no increment is lost."""
+    """A world of counters, with a check that no increment is lost."""
     world = World(seed, options)
     world.ensemble.ensure(PATH, b"0")
 
@@ -101,14 +102,14 @@ def counting_world(seed: int, options: Options | None = None, *, counters: int =
 
 
 def count(world: World) -> None:
-    """A storm, a calm, and the goal must be reached."""
+    """Play a storm and a calm; the goal must be reached."""
     world.storm(600)
     world.calm(5_000, quiet_ms=5_000)
     assert int(world.ensemble.data(PATH) or b"0") >= GOAL
 
 
 def fingerprint(seed: int) -> str:
-    """What a run of this seed comes to, its whole trace included."""
+    """The result of a run of this seed, with its whole trace."""
     world = counting_world(seed)
     count(world)
     return f"{world.random_fingerprint()} {hash_of(world.trace_lines(10_000))}"

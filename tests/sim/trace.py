@@ -1,4 +1,4 @@
-"""What happened last, in short lines: a bounded ring that is formatted only when somebody looks."""
+"""The last events, in short lines: a bounded ring, which is formatted only when it is shown."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Trace:
 
 
 def shown(word: Any) -> str:
-    """One word of a line: inputs and writes in short."""
+    """One word of a line: inputs and writes in a short form."""
     if isinstance(word, list | tuple) and type(word) in (list, tuple):
         return "[" + ", ".join(shown(each) for each in word) + "]"
     form = FORMS.get(type(word))

@@ -1,4 +1,4 @@
-"""One TCP connection between a client and a replica: what is on its way in either direction."""
+"""One TCP connection between a client and a replica: the messages on their way in either direction."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ READ, COMMIT, SYNC, CLOSE = "read", "commit", "sync", "close"
 
 
 class Ask:
-    """One request on its way. Compared by identity."""
+    """One request on its way. Requests are compared by identity."""
 
     __slots__ = ("kind", "missing", "nodes", "payload", "token", "unreadable", "waiting")
 
@@ -23,14 +23,14 @@ class Ask:
         self.payload = payload
         if kind is not READ:
             return
-        self.nodes: dict[int, Node] = {}  # what was answered so far, by its place
+        self.nodes: dict[int, Node] = {}  # place in the request -> its answer so far
         self.unreadable: list[Unreadable] = []
         self.waiting: list[int] = list(range(len(payload)))
-        self.missing: list[int] | None = []  # watched nodes that were not there: asked again once (then None)
+        self.missing: list[int] | None = []  # watched nodes that were missing: asked once more (then None)
 
 
 class Reply(NamedTuple):
-    """Something the server sent: an answer (`ask`) or a watch event (None)."""
+    """A message of the server: an answer (`ask` is its request) or a watch event (`ask` is None)."""
 
     item: StoreInput
     ask: Ask | None
@@ -38,10 +38,10 @@ class Reply(NamedTuple):
 
 
 class Client(Protocol):
-    """Whose connection it is."""
+    """The owner of the connection."""
 
     def stir(self) -> None:
-        """Something waits here from now on."""
+        """There may be something to execute or deliver from now on."""
 
 
 class Wire:
@@ -70,25 +70,26 @@ class Wire:
         self.open = True
         self.up = True  # requests and heartbeats get through
         self.down = True  # replies and events get through
-        self.dead = False  # what does not get through never will
+        self.dead = False  # a blocked direction never works again
         self.requests: deque[Ask] = deque()
         self.replies: deque[Reply] = deque()
-        self.sent_ms = 0  # when the client sent something last, requests and heartbeats
+        self.sent_ms = 0  # when the client last sent a request or a heartbeat
         self.listening = self.pinged = False  # see `heartbeats`
-        self.answers_left = 0  # after so many it breaks; 0: it does not
+        self.answers_left = 0  # the connection breaks after this many answers; 0: never
 
     @property
     def keeps_watches(self) -> bool:
-        """True when its client has the server keep watches (3.6 and later). Every fourth session's server is older."""
+        """True when the client lets the server keep watches (3.6 and later). The server of every fourth session is
+        older."""
         return self.session.id % 4 != 0
 
     @property
     def whole(self) -> bool:
-        """True when a heartbeat is answered. (Also by a server that is cut off from its leader.)"""
+        """True when a heartbeat is answered (also by a server that is cut off from its leader)."""
         return self.up and self.down
 
     def answered(self) -> bool:
-        """The client took an answer; True when the connection breaks with this one."""
+        """The client took an answer. True when the connection breaks with this answer."""
         self.answers_left -= 1
         return self.answers_left == 0
 
@@ -97,11 +98,11 @@ class Wire:
         self.reply(Reply(WatchFired(path, data, children), None, 0))
 
     def ask(self, ask: Ask) -> None:
-        """The client sends something."""
+        """The client sends a request."""
         self.requests.append(ask)
         self._client.stir()
 
     def reply(self, reply: Reply) -> None:
-        """The server sends something."""
+        """The server sends a message."""
         self.replies.append(reply)
         self._client.stir()

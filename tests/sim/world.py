@@ -1,8 +1,8 @@
-"""The simulated world: ONE random.Random decides everything that happens, in virtual time, one small step at a time.
+"""The simulated world. ONE random.Random decides everything that happens, in virtual time, one small step at a time.
 
 `spawn` actors, `storm(steps)` with faults, then `calm(budget_steps)`: no new faults, and everything must come to rest.
-Or script a scenario with `run_until`, `pause`, `crash`, `cut` and their like. A failure prints the seed, the options,
-the trace's end and the one command that repeats it.
+To script a scenario, use `run_until`, `pause`, `crash`, `cut` and the like. A failure prints the seed, the options, the
+trace's end and the one command that repeats it.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ No other wait that ends with a write is longer, but for those in which a rest ch
 
 
 class World:
-    """An ensemble, processes, and the scheduler that lets one of them do one thing at a time."""
+    """An ensemble, processes, and the scheduler that makes one of them do one thing at a time."""
 
     def __init__(self, seed: int, options: Options | None = None, *, command: str | None = None) -> None:
         self.seed = seed
         self.rng = Random(int(seed))
         self.course = seed if isinstance(seed, Course) else None
-        self._asks_at = NEVER_STEP if self.course is None else 1  # the step at which the course is asked
+        self._asks_at = NEVER_STEP if self.course is None else 1  # the step at which the course is called next
         self.options = Options.drawn(self.rng) if options is None else options
         self.ensemble = Ensemble(followers=self.options.followers, timeout_min_ms=1_000)
-        self.layout = DRAFT  # another one must be set before anything of the group is spawned
+        self.layout = DRAFT  # set another layout before any program of the group is spawned
         self.processes: dict[str, SimProcess] = {}
-        self.awake: dict[SimProcess, None] = {}  # those with an input, or due; some that have been stepped since
+        self.awake: dict[SimProcess, None] = {}  # processes with an input, or due; also some that have made their step
         self.stores: list[SimStore] = []
-        self.busy: dict[SimStore, None] = {}  # those in which something may wait
+        self.busy: dict[SimStore, None] = {}  # stores that may have something to execute or deliver
         self.now_ms = 0
         self.steps = 0
-        self.stormy = self.settled = False  # settled: a swept scenario's group has been so once
-        self.drain_from_ms: int | None = None  # calm since: logs do not grow, applications read to their ends
-        self.last_activity_ms = 0  # when a write (or read) request was last executed
+        self.stormy = self.settled = False  # settled: the group of a swept scenario has settled once
+        self.drain_from_ms: int | None = None  # calm since then: logs do not grow, applications read to their ends
+        self.last_activity_ms = 0  # when a write (or read) request was executed last
         self.reads_disturb = True  # whether reads count as activity in `calm`
         self.write_counts: Counter[str] = Counter()
         self.crash_plans: dict[tuple[str, int], CrashPlan] = {}
-        self.at_write: Callable[[str, int], CrashPlan | None] | None = None  # a process's n-th write: what happens
+        self.at_write: Callable[[str, int], CrashPlan | None] | None = None  # called at each process's n-th write
         self.journal: list[Entry] = []
         self.on_journal: list[Callable[[Entry], None]] = []
         self.rest_checks: list[Callable[[], list[str]]] = []
@@ -66,7 +66,7 @@ class World:
         self._timers: list[tuple[int, int, Callable[[], None]]] = []
         self._timers_made = 0
         self._armed: CrashPlan | None = None  # the plan of the write that is being executed
-        self._awaited: dict[Ask, CrashPlan] = {}  # the process is killed after the step that takes this reply
+        self._awaited: dict[Ask, CrashPlan] = {}  # the process is killed after the step that takes the reply
 
     # -- actors
 
@@ -75,7 +75,7 @@ class World:
     ) -> SimProcess:
         """Start a process; `factory` builds its actor now and after each restart.
 
-        `restarts`: started again after a crash. `dies_of`: errors of a step that end the process as a crash does.
+        `restarts`: start it again after a crash. `dies_of`: errors of a step that end it as a crash does.
         """
         process = self.processes[name] = SimProcess(self, name, factory)
         process.restarts, process.dies_of = restarts, dies_of
@@ -91,28 +91,28 @@ class World:
         self.processes[name].resume()
 
     def crash(self, name: str, *, restart_after_ms: int | None = 1_000, exact: bool = False) -> None:
-        """SIGKILL; started again after `restart_after_ms` if it `restarts`."""
+        """SIGKILL. The process is started again after `restart_after_ms` if it `restarts`."""
         process = self.processes[name]
         process.kill(exact=exact)
         if restart_after_ms is not None and process.restarts:
             self.at(self.now_ms + restart_after_ms, lambda: self.restart(name))
 
     def restart(self, name: str) -> None:
-        """Start a crashed process again; nothing if it runs."""
+        """Start a crashed process again; do nothing if it runs."""
         if not self.processes[name].running:
             self.processes[name].start()
 
     def stop(self, name: str) -> None:
-        """End a process for good: as a crash, but never started again."""
+        """End a process for good, like a crash without a restart."""
         self.processes[name].restarts = False
         self.processes[name].kill()
 
     def plan(self, *plans: CrashPlan) -> None:
-        """Let these happen at their writes."""
+        """Let these crash plans happen at their writes."""
         for plan in plans:
             self.crash_plans[plan.process, plan.at_write] = plan
 
-    # -- what stores ask of the world
+    # -- calls of stores
 
     def at(self, time_ms: int, action: Callable[[], None]) -> None:
         """Call `action` when virtual time has come to `time_ms`."""
@@ -134,7 +134,7 @@ class World:
         return 1 + int(self.rng.random() * self.options.reconnect_ms_max)
 
     def before_write(self, store: SimStore, transaction: Transaction) -> str:
-        """Count the write; RUN, LOSE_REQUEST or LOSE_REPLY. A crash plan may kill the process here."""
+        """Count the write, and return RUN, LOSE_REQUEST or LOSE_REPLY. A crash plan may kill the process here."""
         name = store.process.name
         self.write_counts[name] += 1
         self.last_activity_ms = self.now_ms
@@ -189,17 +189,17 @@ class World:
             if not self._jump():
                 return False
             if self.draining:
-                self._work()  # a calm is mostly waits: the moment that was waited for is not another step
+                self._work()  # a calm is mostly waits: the wait and the work after it are one step
         if self._failure is not None:
             raise self._failure
         return True
 
     def _behind(self) -> bool:
-        """True while servers that are too slow would be a fault: then no time passes but for what they do."""
+        """True while slow servers would be a fault: then time passes only for the servers' own work."""
         return self.draining and any(store.behind for store in self.busy)
 
     def _work(self) -> bool:
-        """Do one thing that can be done now; False when there is none. (Asked at every step: little is called here.)"""
+        """Do one thing that can be done now; False when there is none. (Called at every step.)"""
         ensemble = self.ensemble
         followers = ensemble.followers
         if not (self.awake or self.busy or followers):
@@ -213,7 +213,7 @@ class World:
             elif process.running and not process.paused:
                 steps.append(process)
         if asleep is not None:
-            del self.awake[asleep]  # one at a time is enough, here and below
+            del self.awake[asleep]  # removing one at a time is enough, here and below
         for store in self.busy:
             wire = store.wire
             if wire is not None and (wire.requests or wire.replies):
@@ -264,7 +264,7 @@ class World:
                 self._answer_lone_sync(process)
 
     def _answer_lone_sync(self, process: SimProcess) -> None:
-        """In a calm a sync and its answer are one step when nothing else is on its way."""
+        """In a calm a sync and its answer are one step if nothing else is on its way."""
         (store,) = self.busy
         if store.process is process and store.execute_lone_sync():
             self._step(process)
@@ -276,7 +276,7 @@ class World:
                 store.deliver()
 
     def _jump(self) -> bool:
-        """Nothing to do now: let time come to the next timer (or a little later)."""
+        """There is nothing to do now: let time pass to the next timer (or a little further)."""
         due_ms = self._timers[0][0] if self._timers else NEVER_MS
         for process in self.processes.values():
             if process.wake_ms < due_ms and process.running and not process.paused:
@@ -308,13 +308,13 @@ class World:
     # -- running
 
     def run(self, steps: int) -> None:
-        """That many steps, with faults only while `stormy`."""
+        """Make that many steps, with faults only while `stormy`."""
         for _ in range(steps):
             if not self.step():
                 self._pass_time(self.now_ms + 1_000)
 
     def run_until(self, holds: Callable[[], bool], budget_steps: int = 20_000, what: str = "condition") -> None:
-        """Run without new faults until `holds()`; fails when the budget of steps is used up."""
+        """Run without new faults until `holds()` is true; fail when the budget of steps is used up."""
         for _ in range(budget_steps):
             if holds():
                 return
@@ -335,17 +335,17 @@ class World:
         return self.drain_from_ms is not None
 
     def storm(self, steps: int) -> None:
-        """That many steps in which anything of the options' faults may happen."""
+        """Make that many steps in which any fault of the options may happen."""
         self.stormy, self.drain_from_ms = True, None
         self.run(steps)
         self.stormy = False
 
     def calm(self, budget_steps: int, *, quiet_ms: int | None = None) -> None:
-        """End all faults; then everything must come to rest.
+        """End all faults. Then everything must come to rest.
 
         At rest: no write (no read, while `reads_disturb`) for `quiet_ms` of virtual time (by default a session timeout
-        and QUIET_MS), and no rest check complains.
-        While a check complains, time goes on: a wait may be documented. The budget ends it.
+        and QUIET_MS), and no rest check complains. While a check complains, time goes on, since some waits are
+        documented. The budget limits the time.
         """
         self.stormy = False
         faults.heal(self)
@@ -358,7 +358,7 @@ class World:
                 complaints = [line for check in self.rest_checks for line in check()]
                 if not complaints and not self._waiting():
                     return
-                self.last_activity_ms = self.now_ms  # a documented wait: look again after as long
+                self.last_activity_ms = self.now_ms  # it may be a documented wait: look again after the same time
             if not self.step():
                 self._pass_time(self.now_ms + 1_000)
         self.fail("did not come to rest: " + "; ".join(complaints[:10]))
@@ -372,7 +372,7 @@ class World:
     # -- results
 
     def note(self, process: SimProcess, event: str, partition: Any = None, start: int = -1, end: int = -1) -> None:
-        """Add to the applications' journal."""
+        """Add a line to the applications' journal."""
         entry = Entry(self.now_ms, process.name, process.client, process.group, event, partition, start, end)
         self.journal.append(entry)
         self._trace.ring.append((self.now_ms, entry[2:]))
@@ -380,7 +380,7 @@ class World:
             hook(entry)
 
     def random_fingerprint(self) -> tuple[int, int, int, int]:
-        """Equal for two runs of one seed, whatever PYTHONHASHSEED is: randomness, every write, steps, time."""
+        """Equal for two runs of one seed under any PYTHONHASHSEED: random numbers, every write, steps, time."""
         return zlib.crc32(repr(self.rng.getstate()).encode()), self.ensemble.digest, self.steps, self.now_ms
 
     def trace_lines(self, count: int = LINES_SHOWN) -> list[str]:
@@ -388,7 +388,7 @@ class World:
         return self._trace.lines(count)
 
     def fail(self, complaint: str) -> None:
-        """Raise SimulationError, now and (if somebody swallows it) again at the end of this step."""
+        """Raise SimulationError now, and again at the end of this step if somebody catches it."""
         test = os.environ.get("PYTEST_CURRENT_TEST", "tests/sim").split(" ")[0]
         command = self._command or f"{SEED_VARIABLE}={told(self.seed)} python -m pytest '{test}'"
         lines = "\n".join(self.trace_lines())

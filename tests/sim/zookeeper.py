@@ -1,9 +1,9 @@
-"""An in-memory ZooKeeper ensemble: what the server does, as far as a client can see it. No randomness, no clock.
+"""An in-memory ZooKeeper ensemble: the server's behaviour as clients see it. No randomness, no clock.
 
-The leader prepares each transaction against an overlay (all or nothing), appends it to the log and applies it; the
+The leader prepares each transaction against an overlay (all or nothing), appends it to the log and applies it. The
 followers apply the same log later, one transaction at a time, so their reads are stale until they catch up. A watch
-fires on the replica that its session is connected to, when that replica applies the change. Compared with a real
-server by `test_zookeeper_conformance.py`: this model is wrong until that passes.
+fires on the replica that its session is connected to, when that replica applies the change.
+`test_zookeeper_conformance.py` compares this model with a real server: the model is wrong until that test passes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from zkcoord.tree.snapshot import Kind, Node, Read, Stat
 from zkcoord.tree.writes import ANY_VERSION, CreateNode, DeleteNode, SetNode, Write
 
 TICK_MS = 2_000
-REQUEST_BYTES_MAX = 1 << 20  # the server's jute.maxbuffer: no client sends more
+REQUEST_BYTES_MAX = 1 << 20  # the server's jute.maxbuffer: no client sends a larger request
 
 
 class Znode(NamedTuple):
@@ -27,7 +27,7 @@ class Znode(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What a transaction did to one path: created (`before` None), deleted (`after` None) or set."""
+    """The change of one path in a transaction: created (`before` None), deleted (`after` None) or set."""
 
     path: str
     before: Znode | None
@@ -35,7 +35,7 @@ class Change(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What the leader made of a transaction."""
+    """The leader's result of a transaction."""
 
     zxid: int
     versions: tuple[int, ...] = ()
@@ -77,7 +77,7 @@ class Txn:
 
 
 class Watcher(Protocol):
-    """One connection as a replica's watch tables know it."""
+    """One connection, as a replica's watch tables store it."""
 
     open: bool
 
@@ -104,15 +104,15 @@ class Replica:
         self.name = name
         self.nodes: dict[str, Znode] = {"/": Znode(b"", Stat(0, 0, 0))}
         self.children: dict[str, dict[str, None]] = {"/": {}}
-        self.child_changes: dict[str, int] = {"/": 0}  # how many children were made and removed
+        self.child_changes: dict[str, int] = {"/": 0}  # how often children were created or deleted
         self.zxid = 0
-        self.position = 0  # how much of the log is applied
-        self.cut = False  # cut off from the leader: answers reads and pings, can neither write nor sync
+        self.position = 0  # how much of the log it has applied
+        self.cut = False  # cut off from the leader: answers reads and pings, but no write and no sync
         self.data_watches: dict[str, dict[Watcher, None]] = {}
         self.child_watches: dict[str, dict[Watcher, None]] = {}
 
     def apply(self, txn: Txn) -> None:
-        """Make the changes of the next transaction of the log, firing watches in its order."""
+        """Apply the next transaction of the log; watches fire in the order of its changes."""
         self.position += 1
         self.zxid = txn.zxid
         for path, before, after in txn.changes:
@@ -120,7 +120,7 @@ class Replica:
                 parent, _, name = path.rpartition("/")
                 del self.nodes[path], self.children[path], self.child_changes[path], self.children[parent or "/"][name]
                 both = {**self.data_watches.pop(path, {}), **self.child_watches.pop(path, {})}
-                _tell(both, path, True, True)  # one event for a session that watches data and children
+                _tell(both, path, True, True)  # a session that watches data and children gets one event
                 self._children_changed(parent or "/")
             elif before is None:
                 parent, _, name = path.rpartition("/")
@@ -134,11 +134,11 @@ class Replica:
                 _tell(self.data_watches.pop(path, None), path, True, False)
 
     def answer(self, read: Read, watcher: Watcher | None) -> Node:
-        """The answer to one question, leaving its watch for `watcher`."""
+        """The answer to one read; leaves a watch for `watcher`."""
         path, kind, watch = read
         found = self.nodes.get(path)
         if watch and watcher is not None:
-            # a children read of a missing node leaves an exists watch: its client asks so
+            # a children read of a missing node leaves an exists watch, as its client asks for
             children = kind is Kind.CHILDREN and found is not None
             watches = self.child_watches if children else self.data_watches
             watches.setdefault(path, {})[watcher] = None
@@ -155,14 +155,14 @@ class Replica:
 
 
 def _tell(watchers: dict[Watcher, None] | None, path: str, data: bool, children: bool) -> None:
-    """A creation or deletion ends either kind of watch, so the client reports both (`shell.zk.session`)."""
+    """A creation or deletion ends both kinds of watch, so the client reports both (`shell.zk.session`)."""
     for watcher in watchers or ():
         if watcher.open:
             watcher.notify(path, data, children)
 
 
 class Draft:
-    """One transaction being prepared: an overlay over the leader's tree that is thrown away when a write fails."""
+    """One transaction in preparation: an overlay over the leader's tree, which is dropped when a write fails."""
 
     __slots__ = ("_base", "_child_counts", "_nodes", "_now_ms", "_owner", "_replica", "_zxid", "changes", "created")
 
@@ -173,7 +173,7 @@ class Draft:
         self._owner = session_id
         self._zxid = zxid
         self._now_ms = now_ms
-        self.created: dict[str, int] = {}  # what becomes of the parents' counters of created children
+        self.created: dict[str, int] = {}  # new values of the parents' counters of created children
         self.changes: list[Change] = []
         self._base = created
 
@@ -188,7 +188,7 @@ class Draft:
         self.changes.append(Change(path, before, after))
 
     def make(self, write: Write) -> tuple[str, int]:
-        """The name of the error, or "" and the data version after this write (check, delete: -1)."""
+        """Prepare one write. Returns its error's name or "", and the data version after it (check, delete: -1)."""
         kind = type(write)
         if kind is CreateNode:
             return self._create(write)  # type: ignore[arg-type]
@@ -238,7 +238,7 @@ class Draft:
 
 
 class Ensemble:
-    """A leader (`replicas[0]`) and its followers, their sessions and their log. The world sets `now_ms`."""
+    """A leader (`replicas[0]`), its followers, their sessions and their log. The world sets `now_ms`."""
 
     def __init__(self, *, followers: int = 0, timeout_min_ms: int = 4_000, timeout_max_ms: int = 40_000) -> None:
         self.leader = Replica("leader")
@@ -248,22 +248,22 @@ class Ensemble:
         self.timeout_max_ms = timeout_max_ms
         self.now_ms = 0
         self.zxid = 0
-        self.digest = 0  # of every change ever applied: two runs of one seed must agree
-        self.closed: set[str] = set()  # what nobody may read
+        self.digest = 0  # digest of every applied change: two runs of one seed must agree
+        self.closed: set[str] = set()  # paths that nobody may read
         self.serving = True  # False: no quorum; nobody can connect, no session expires
         self.log: list[Txn] = []
         self.sessions: dict[int, Session] = {}
-        self.starving: dict[Session, None] = {}  # of which nothing is heard; some that are fed again, too
+        self.starving: dict[Session, None] = {}  # sessions without heartbeats; also some that have them again
         self.on_applied: list[Callable[[Txn], None]] = []
         self._created: dict[str, int] = {}
-        self._level = not self.followers  # all of them have applied the whole log; asked at every step
+        self._level = not self.followers  # all replicas have applied the whole log; looked at in every step
         self._sessions_made = 0
         self.operator = Session(0, "operator", "operator", 0, 0)
 
     # -- sessions
 
     def open_session(self, process: str, client: str, timeout_ms: int) -> Session:
-        """A new session with the negotiated timeout; expires unless it is fed."""
+        """A new session with the negotiated timeout. It expires unless heartbeats arrive."""
         self._sessions_made += 1
         self.zxid = self.leader.zxid = self.zxid + 1
         number = 0x1000_0000 + self._sessions_made
@@ -273,17 +273,17 @@ class Ensemble:
         return session
 
     def starve(self, session: Session, expires_at_ms: int) -> None:
-        """Nothing is heard of the session: it expires then, unless it is fed."""
+        """No heartbeats of the session arrive: it expires then, unless they arrive again."""
         session.expires_at_ms = expires_at_ms
         if session.alive:
             self.starving[session] = None
 
     def negotiated_ms(self, timeout_ms: int) -> int:
-        """What a session that asks for this is given at each connection."""
+        """The timeout of a session that asks for `timeout_ms`, at each connection."""
         return min(max(timeout_ms, self.timeout_min_ms), self.timeout_max_ms)
 
     def end_session(self, session: Session, kind: str) -> None:
-        """Close or expire: one transaction that deletes the session's ephemeral nodes."""
+        """Close or expire a session: one transaction that deletes its ephemeral nodes."""
         if not session.alive:
             return
         session.alive = False
@@ -294,7 +294,7 @@ class Ensemble:
         self._apply(Txn(self.zxid, self.now_ms, session, kind, (), changes))
 
     def expire_due(self) -> list[Session]:
-        """End every session whose time is over; those that ended, by age."""
+        """End every session whose timeout is over. Returns those that ended, oldest first."""
         due_ms = self.next_expiry_ms()
         if due_ms is None or due_ms > self.now_ms:
             return []
@@ -304,22 +304,22 @@ class Ensemble:
         return due
 
     def next_expiry_ms(self) -> int | None:
-        """When the next session expires if nothing is heard of it."""
+        """When the next session without heartbeats expires; None: there is no such session."""
         due_ms = fed = None
-        for session in self.starving if self.serving else ():  # asked whenever time passes
+        for session in self.starving if self.serving else ():  # called whenever time passes
             at_ms = session.expires_at_ms
             if at_ms is None:
                 fed = session
             elif due_ms is None or at_ms < due_ms:
                 due_ms = at_ms
         if fed is not None:
-            del self.starving[fed]  # one at a time is enough
+            del self.starving[fed]  # removing one at a time is enough
         return due_ms
 
     # -- transactions
 
     def submit(self, session: Session, writes: Sequence[Write]) -> Result:
-        """Apply all of `writes` at the leader, or nothing. A refused transaction takes a zxid, too."""
+        """Apply all of `writes` at the leader, or none. A refused transaction takes a zxid, too."""
         self.zxid = zxid = self.zxid + 1
         session.heard_ms = self.now_ms
         draft = Draft(self.leader, self._created, session.id, zxid, self.now_ms)
@@ -344,7 +344,7 @@ class Ensemble:
         return Result(zxid, tuple(versions), made=tuple(made))
 
     def catch_up(self, replica: Replica, zxid: int | None = None) -> None:
-        """Let a follower apply the log up to `zxid` (None: the leader's state now)."""
+        """Let a replica apply the log up to `zxid` (None: to its end)."""
         goal = self.zxid if zxid is None else zxid
         log = self.log
         while replica.position < len(log) and log[replica.position].zxid <= goal:
@@ -371,14 +371,14 @@ class Ensemble:
         for hook in self.on_applied:
             hook(txn)
 
-    # -- for scenarios and checkers: the leader's truth, and an operator's hand
+    # -- for scenarios and checkers: the leader's state, and an operator's writes
 
     def operate(self, *writes: Write) -> Result:
-        """Apply writes in the name of an operator."""
+        """Apply writes as an operator."""
         return self.submit(self.operator, writes)
 
     def ensure(self, path: str, data: bytes = b"") -> None:
-        """Create a node and its missing parents as an operator; nothing if it is there."""
+        """Create a node and its missing parents as an operator; do nothing if the node exists."""
         parts = path.strip("/").split("/")
         for n in range(1, len(parts) + 1):
             step = "/" + "/".join(parts[:n])
