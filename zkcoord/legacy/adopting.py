@@ -1,4 +1,4 @@
-"""Compares what people tell about a group's old members with what the tree shows. Pure."""
+"""Compares an adoption, which says how a group's old members are configured, with what the tree shows. Pure."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from zkcoord.legacy.inventory import GroupInventory
 from zkcoord.legacy.versions import OldVersion, old_version
 
 CLIENTS_NEED, DELETION_NEEDS = (0, 10), (1, 1)
-"""Brokers that confluent-kafka and Spark's connector read from, and those that delete a group's offsets. A line such as
-0.10 may be any version of it."""
+"""The oldest brokers from which confluent-kafka and Spark's connector can read, and the oldest that delete a group's
+offsets. An adoption may name only a release line: 0.10 may be any version of that line."""
 
 _RANGE = re.compile(r"([0-9.]+)(?:-([0-9.]+))?")
 
 
 def objections(found: GroupInventory, adoption: Adoption) -> tuple[str, ...]:
-    """Why the group must not be adopted with this: each a sentence that says who must act. None: the tree agrees."""
+    """Return the reasons against this adoption: each is a sentence that says who must act. It is empty if the tree
+    agrees.
+    """
     if found.kind == "0.7":
         return ("its members are of Kafka 0.7, which no later one can join: upgrade them first",)
     if found.moved_to is not None:
@@ -29,7 +31,8 @@ def objections(found: GroupInventory, adoption: Adoption) -> tuple[str, ...]:
 
 
 def remarks_on_brokers(adoption: Adoption) -> tuple[str, ...]:
-    """What does not work with brokers of the version that was told: each a sentence. None where nobody told it.
+    """Return what does not work with brokers of the adoption's version, each as a sentence; empty if it names no
+    version.
 
     >>> remarks_on_brokers(Adoption(offsets="zookeeper", strategy="range", kafka="1.1", broker="1.0"))
     ()
@@ -70,7 +73,7 @@ def _versions(found: GroupInventory, adoption: Adoption) -> Iterator[str]:
 
 
 def _may_be(told: OldVersion, versions: str) -> bool:
-    """True when these versions, as an inventory writes them, and what was told have one in common."""
+    """True when `told` may be one of these versions, which an inventory writes as a version or a range of versions."""
     found = _RANGE.match(versions)
     if found is None:
         return True

@@ -13,26 +13,26 @@ from zkcoord.legacy.planning import RANGE, ROUND_ROBIN, OldGroup
 from zkcoord.legacy.versions import OldVersion, old_version
 from zkcoord.tree.codec import INT32_MAX, parse_json
 
-PARTITIONS_MAX = 1_000_000  # of all topics of one case: more is a mistake, and would fill the memory
+PARTITIONS_MAX = 1_000_000  # in all topics of one case; more than that is a mistake, and would fill the memory
 
 _NEWEST = "1.1"
 _READ_BY = {"roundrobin-0.8": (ROUND_ROBIN, "0.11"), "roundrobin-1.0": (ROUND_ROBIN, _NEWEST)}
-"""The old members whose round robin an assignor of this project computes."""
+"""Assignor of this project -> strategy and version of the old members that compute the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A group, and how its case is called."""
+    """A group, and the name of its case."""
 
-    title: str  # the case's name, or its group's; else its place in the file
+    title: str  # the case's name; without one the group's name; without that the case's place in the file
     name: str | None
     group: OldGroup
 
 
 def read_cases(text: str) -> list[Case] | Case:
-    """The case that a file holds, or the list of them; UsageError for what holds neither.
+    """Return the case in a file, or its list of cases; UsageError if the file has neither.
 
-    The list may also be the only list in an object, under whatever key (`{"cases": [...]}`).
+    The list may also be the only list in an object, under any key (`{"cases": [...]}`).
     """
     try:
         value = parse_json(text)
@@ -72,7 +72,7 @@ def _case(value: object, place: str) -> Case:
 
 
 def _computed(case: Mapping[str, Any], where: str) -> tuple[OldVersion, str]:
-    """Which version reads, and what it computes."""
+    """Return the version that reads the registrations, and the assignor that it computes."""
     strategy, assignor = _text(case, "strategy", where), _text(case, "assignor", where)
     written = _text(case, "version", where)
     if assignor is not None:

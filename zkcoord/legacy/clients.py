@@ -1,4 +1,4 @@
-"""Who wrote a registration: the client library and its versions, as far as id and bytes tell."""
+"""Recognises the client library that wrote a registration, and its versions, as far as id and bytes show them."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ class Library(Enum):
 
 
 MIXES = frozenset({Library.KAFKA, Library.ZKCOORD, Library.POKE})
-"""Members that compute the same plan; any other in a group makes partitions be read twice, or by nobody."""
+"""The libraries whose members compute the same plan. With a member of another library in the group, partitions are read
+twice, or by nobody."""
 
 
 class Client(NamedTuple):
-    """A library, its versions (`None`: nothing tells them), and what it was known by."""
+    """A library, its versions (`None`: nothing shows them), and how it was recognised (`why`)."""
 
     library: Library
     versions: str | None
@@ -44,7 +45,9 @@ class Client(NamedTuple):
 
 
 def client_of(group: str, consumer_id: str, data: bytes, times_set: int = 0) -> Client:
-    """Who registered. `times_set`: the version of its node, since most libraries create it with its data at once.
+    """Return the library that wrote this registration.
+
+    `times_set`: the version of the node. Most libraries create the node together with its data, so their version is 0.
 
     >>> client_of("g", "g_h-1416335000123-1a2b3c4d", b'{"version":1,"subscription":{"t":1},"pattern":"static",'
     ...           b'"timestamp":"1416335000123"}').versions
@@ -68,7 +71,7 @@ def client_of(group: str, consumer_id: str, data: bytes, times_set: int = 0) -> 
 
 
 def _document(text: str) -> tuple[dict[str, Any] | None, bool]:
-    """The object that the text is to anybody, and whether it is JSON."""
+    """Return the object that any version of the old consumer reads in the text, and whether the text is valid JSON."""
     for parse, valid in ((as_1_1, True), (parse_scala_json, False), (with_backslashes_doubled, False)):
         try:
             found = parse(text)
@@ -79,7 +82,7 @@ def _document(text: str) -> tuple[dict[str, Any] | None, bool]:
 
 
 def _foreign(group: str, consumer_id: str, document: Mapping[str, Any], times_set: int) -> Client | None:
-    """Another library than Kafka's own, if anything tells so."""
+    """Return the library if id or data show that it is not Kafka's own; else None."""
     if not document:
         return Client(Library.POSEIDON, None, "an empty object")
     counts, pattern = document.get("subscription"), document.get("pattern")
@@ -98,7 +101,7 @@ def _foreign(group: str, consumer_id: str, document: Mapping[str, Any], times_se
 
 
 def _old(group: str, consumer_id: str, text: str, document: Mapping[str, Any], valid: bool) -> Client:
-    """Kafka's own consumer, and its versions by how it writes."""
+    """Return Kafka's own consumer with the versions that write such text; an unknown library if it is none of them."""
     if not isinstance(document.get("subscription"), dict) or "pattern" not in document:
         missing = "pattern" if "pattern" not in document else "subscription"
         return Client(Library.UNKNOWN, None, f"JSON without a {missing}")

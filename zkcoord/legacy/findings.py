@@ -1,4 +1,5 @@
-"""What an inventory says to people: what would go wrong in a group of old consumers, and what only a person knows."""
+"""Sentences of an inventory for people: what would go wrong in a group of old consumers, and what only a person
+knows."""
 
 from __future__ import annotations
 
@@ -13,13 +14,14 @@ from zkcoord.legacy.inventory import READERS, GroupInventory, OldMember, assigno
 from zkcoord.tree.registration import TOMBSTONE
 from zkcoord.tree.topic_filter import INTERNAL, matches
 
-NAMED_MAX = 3  # of many alike, those that a sentence spells out
+NAMED_MAX = 3  # how many names of one kind a sentence spells out
 
 _OFFSETS, _DUAL, _STRATEGY, _VERSION, _BROKER = "offsets", "dual_commit", "strategy", "kafka", "broker"
 
 
 class Question(NamedTuple):
-    """What a person must say of a group: the key in the file, what the tree suggests (None: nothing), and why."""
+    """A value that a person must tell about a group: its key in the file, the value that the tree suggests (None:
+    none), and the reason."""
 
     key: str
     suggested: str | int | bool | None
@@ -27,7 +29,7 @@ class Question(NamedTuple):
 
 
 def problems_of(found: GroupInventory) -> tuple[str, ...]:
-    """What would go wrong, worst first: each a sentence that says who must act."""
+    """Return what would go wrong, the worst first: each is a sentence that says who must act."""
     if found.kind == "0.7":
         return ("its members are of Kafka 0.7, which no later one can join: it is left alone, until they are upgraded",)
     return (
@@ -44,9 +46,9 @@ def problems_of(found: GroupInventory) -> tuple[str, ...]:
 
 
 def questions_of(found: GroupInventory, broker: str | None = None) -> tuple[Question, ...]:
-    """What must be told before the group can be adopted, in the order of the file.
+    """Return the values that a person must tell before the group can be adopted, in the order of the file.
 
-    `broker`: the version that the brokers tell of themselves; None: they were not asked, or do not tell it.
+    `broker`: the version that the brokers report; None: they were not asked, or do not report it.
     """
     brokers = () if broker is None else (Question(_BROKER, broker, "as the brokers tell it: their protocol version"),)
     return (
@@ -131,7 +133,7 @@ def _of_rebalances(found: GroupInventory) -> Iterator[str]:
 
 
 def _of_round_robin(found: GroupInventory) -> Iterator[str]:
-    """Only where round robin is possible: the owners do not tell that range alone is computed."""
+    """Problems with round robin. There are none if the owners show that the members compute range."""
     if found.fits == ("range",):
         return
     threads = {topic: frozenset(_threads(found.members, topic)) for member in found.members for topic in member.threads}
@@ -221,7 +223,8 @@ def _strategy(found: GroupInventory) -> Question:
 
 
 def _internal(found: GroupInventory) -> Question:
-    """A person must tell it where a wildcard matches an internal topic, unless one is owned."""
+    """Ask for `exclude_internal`. There is no suggestion if a wildcard matches an internal topic and none of these
+    topics is owned."""
     why = "their exclude.internal.topics (true unless they set it)"
     here = sorted(INTERNAL & found.cluster.topics.keys())
     meant = {

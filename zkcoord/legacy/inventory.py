@@ -1,7 +1,7 @@
-"""What stands in ZooKeeper about one group of old consumers, put together: members, owners, offsets, orphans. Pure.
+"""Puts together what ZooKeeper has about one group of old consumers: members, owners, offsets, orphans. Pure.
 
-Nothing is guessed: what no byte tells (strategy, version, offset store) is left open, with what speaks for an answer.
-`zkcoord.legacy.findings` says what would go wrong.
+Nothing is guessed. ZooKeeper's data may leave the strategy, the version or the offset store open; then only the hints
+for an answer are given. `zkcoord.legacy.findings` says what would go wrong.
 """
 
 from __future__ import annotations
@@ -25,24 +25,25 @@ from zkcoord.tree.snapshot import Node
 from zkcoord.tree.topic_filter import INTERNAL
 
 READERS = tuple(map(old_version, ("0.8.2", "0.11", "1.1")))
-"""The versions that differ in which registrations they can read, oldest first."""
+"""One version for each set of registrations that old consumers can read, oldest first."""
 
 STRATEGIES = ("range", "roundrobin-0.8", "roundrobin-1.0")
-"""The assignors that old members may have settled on."""
+"""The assignors that old members may have used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Cluster:
-    """What ZooKeeper says of the brokers' topics."""
+    """The topics in ZooKeeper, and the number of brokers."""
 
-    topics: Mapping[str, tuple[int, ...]]  # that exist and can be read -> partitions, ascending
+    topics: Mapping[str, tuple[int, ...]]  # topic that exists and can be read -> partitions, ascending
     unreadable: Mapping[str, str] = field(default_factory=dict)  # topic -> why
     brokers: int = 0
-    # members share regexes: the topics of each, or why nobody can tell them
+    # regex and black_list -> its topics, or why they cannot be told; kept because members share regexes
     _matched: dict[tuple[str, bool], tuple[str, ...] | str] = field(default_factory=dict, repr=False)
 
     def threads(self, read: OldSubscription) -> Mapping[str, int]:
-        """The threads of a subscription, without internal topics; CorruptError for what no old member can use."""
+        """Return the threads of a subscription; a wildcard takes no internal topics here. CorruptError if no old member
+        can use the subscription."""
         if read.wildcard is None:
             return read.threads((), frozenset())
         key = (read.wildcard, read.black_list)
@@ -60,7 +61,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupNodes:
-    """One group as read. Owners and offsets: topic -> name of the child -> its node; only nodes that were there."""
+    """One group as it was read. Owners and offsets: topic -> name of the child -> its node, for nodes that exist."""
 
     group: str
     folder: Node
@@ -71,7 +72,8 @@ class GroupNodes:
 
 
 class Claim(NamedTuple):
-    """An owner node: the thread it names, since when by the server's clock, and whether a session holds it."""
+    """An owner node: the thread that it names, when it was last written by the server's clock, and whether it is
+    ephemeral."""
 
     thread: str
     since_ms: int
@@ -79,7 +81,8 @@ class Claim(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """An offset node: `offset` None is "no offset" (negative or empty), or unreadable; when it was last written."""
+    """An offset node, and when it was last written. `offset` is None if the node holds no offset (it is negative or
+    empty) or cannot be read."""
 
     offset: int | None
     written_ms: int
@@ -92,12 +95,12 @@ class OldMember:
     consumer: str
     client: Client
     since_ms: int
-    ephemeral: bool = True  # else no session holds it: it was copied, or made by hand
+    ephemeral: bool = True  # False: no session holds the node, since it was copied or made by hand
     wildcard: str | None = None
     black_list: bool = False
-    threads: Mapping[str, int] = field(default_factory=dict)  # topic -> threads; a wildcard's topics as they are now
-    refused_by: tuple[OldVersion, ...] = ()  # of READERS: those whose rebalance it breaks
-    problem: str | None = None  # why not even the newest of them can read it, or why its wildcard cannot be told here
+    threads: Mapping[str, int] = field(default_factory=dict)  # topic -> threads; for a wildcard, of the topics now
+    refused_by: tuple[OldVersion, ...] = ()  # those of READERS that cannot rebalance beside this registration
+    problem: str | None = None  # why none of READERS can use it, or why its wildcard cannot be evaluated here
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,14 +114,14 @@ class GroupInventory:
     offsets: Mapping[TopicPartition, Committed]
     kafka_offsets: Mapping[TopicPartition, int] | None  # None: Kafka was not asked, or did not answer
     strange: Mapping[str, str]  # path below the group -> what is wrong with it
-    fits: tuple[str, ...]  # of STRATEGIES: those whose plan the owners are; none: unsettled, or nothing to settle
-    subscribed: tuple[TopicPartition, ...]  # what exists and somebody subscribes to
+    fits: tuple[str, ...]  # those of STRATEGIES whose plan is what is owned; empty also if a member cannot be read
+    subscribed: tuple[TopicPartition, ...]  # the partitions that exist and that members subscribe to
     cluster: Cluster
     moved_to: str | None = None  # the address of the tree that zkcoord moved it to, or is about to
 
     @property
     def kind(self) -> str:
-        """`old`, `zkcoord`, `mixed` (both), `foreign` (somebody else is among them), `0.7`, `empty`, or `moved`."""
+        """`old`, `zkcoord`, `mixed` (both), `foreign` (with members of another library), `0.7`, `empty`, or `moved`."""
         if self.moved_to is not None:
             return "moved"
         libraries = {member.client.library for member in self.members} - {Library.POKE}
@@ -132,7 +135,8 @@ class GroupInventory:
 
     @property
     def store(self) -> str:
-        """Where offsets are: `zookeeper`, `kafka`, `both`, or `none`. Without Kafka's answer it knows half of that."""
+        """Where offsets are: `zookeeper`, `kafka`, `both`, or `none`. Without Kafka's answer it counts those in
+        ZooKeeper only."""
         here, there = bool(self.offsets), bool(self.kafka_offsets)
         return "both" if here and there else "zookeeper" if here else "kafka" if there else "none"
 
@@ -143,12 +147,12 @@ class GroupInventory:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics that the group has anything to do with."""
+        """The topics that members subscribe to, that have owners, or that have offsets in ZooKeeper."""
         named = {topic for member in self.members for topic in member.threads}
         return tuple(sorted(named | {p.topic for p in self.owners} | {p.topic for p in self.offsets}))
 
     def versions(self) -> tuple[str, ...]:
-        """What the bytes tell of the versions of Kafka's own members."""
+        """Return the versions of Kafka's own members, as far as their registrations show them."""
         members = (m.client for m in self.members if m.client.library is Library.KAFKA)
         return tuple(sorted({client.versions for client in members if client.versions is not None}))
 
@@ -163,16 +167,16 @@ class GroupInventory:
         return sorted(p for p, claim in self.owners.items() if _consumer(claim.thread, names) not in names)
 
     def unowned(self) -> list[TopicPartition]:
-        """Partitions that somebody subscribes to and nobody owns."""
+        """Return the partitions that members subscribe to and no consumer owns."""
         return [partition for partition in self.subscribed if partition not in self.owners]
 
     def gone_topics(self) -> list[str]:
-        """Topics with owners or offsets that do not exist any more."""
+        """Return the topics that have owners or offsets, but do not exist any more."""
         there = self.cluster.topics.keys() | self.cluster.unreadable.keys()
         return sorted({p.topic for p in (*self.owners, *self.offsets)} - there)
 
     def gone_partitions(self) -> list[TopicPartition]:
-        """Partitions with an offset that their topic, which exists, does not have."""
+        """Return the partitions that have an offset, but that are not in their topic, which exists."""
         topics = {topic: set(numbers) for topic, numbers in self.cluster.topics.items()}
         return sorted(p for p in self.offsets if p.topic in topics and p.partition not in topics[p.topic])
 
@@ -180,7 +184,7 @@ class GroupInventory:
 def take_inventory(
     nodes: GroupNodes, cluster: Cluster, kafka_offsets: Mapping[TopicPartition, int] | None = None
 ) -> GroupInventory:
-    """The group in these nodes."""
+    """Return the inventory of the group in these nodes."""
     strange: dict[str, str] = dict.fromkeys(nodes.others, "no old consumer makes it")
     registrations = {name: node for name, node in sorted(nodes.registrations.items()) if name != TOMBSTONE}
     members = tuple(_member(nodes.group, name, node, cluster) for name, node in registrations.items())
@@ -279,7 +283,7 @@ def _kind_of_name(name: str) -> str:
 
 
 def _fits(members: Sequence[OldMember], owners: Mapping[TopicPartition, Claim], cluster: Cluster) -> tuple[str, ...]:
-    """The strategies whose plan is what is owned now."""
+    """Return the strategies whose plan is exactly what is owned now."""
     if not owners or any(m.problem is not None or m.client.library not in MIXES for m in members):
         return ()
     given = assignor_input(members, cluster)
@@ -288,11 +292,12 @@ def _fits(members: Sequence[OldMember], owners: Mapping[TopicPartition, Claim], 
 
 
 def assignor_input(members: Sequence[OldMember], cluster: Cluster) -> AssignorInput:
-    """The group as an assignor sees it."""
+    """Return the group as the input of an assignor."""
     subscribers = tuple(Subscriber(consumer_id=m.consumer, threads=m.threads) for m in members)
     return AssignorInput(subscribers=subscribers, partitions=cluster.topics, owned={})
 
 
 def _consumer(thread: str, names: set[str]) -> str:
-    """The consumer that an owner node names: most libraries but Kafka's own write no thread behind its id."""
+    """Return the consumer that an owner node names. Kafka's own consumers write their id with a thread, most other
+    libraries write the id alone."""
     return thread if thread in names else consumer_of(thread)

@@ -1,5 +1,5 @@
-"""The mode of one group while it is followed: registrations are taken in as they are read, and the mode is made anew
-only when something that it depends on has changed. Coordinators, members and tools ask it. No socket, no clock.
+"""The mode of one group over time. Registrations are taken in as they are read; the mode is computed again only when
+something that it depends on has changed. Coordinators, members and tools use it. No socket, no clock.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from zkcoord.tree.topic_filter import INTERNAL
 
 
 class ModeWatch:
-    """Invariant: `_nodes` are the registrations as last read, `_members` are those of them that count, and
-    `_neighbours` is made of these."""
+    """Invariant: `_nodes` are the registrations as last read; `_members` are the members among them; `_neighbours` is
+    made of `_members`, or None if it must be made again."""
 
     def __init__(self, group: str) -> None:
         self._group = group
         self._nodes: dict[str, Node] = {}
         self._members: dict[str, Registered] = {}
-        self._new: set[str] = set()  # registrations whose data changed since the mode was asked for
-        self._since_ms: dict[str, int] = {}  # since when each of the others has its data
+        self._new: set[str] = set()  # registrations whose data changed since `mode` was last called
+        self._since_ms: dict[str, int] = {}  # other registrations -> when their present data were first seen
         self._neighbours: Neighbours | None = Neighbours()
         self._wanted: tuple[object, frozenset[str]] = (None, frozenset())
-        self._made: object = None  # what the mode was made of
+        self._made: object = None  # the values from which `_mode` was computed
         self._mode = COORDINATED
 
     def take(self, address: Address, node: Node) -> None:
-        """Take an answer in, if it is about registrations."""
+        """Take in a node that was read, if it is a registration or their list."""
         if address.place is Place.IDS:
             for name in self._nodes.keys() - set(node.children):
                 self._forget(name)
@@ -64,7 +64,8 @@ class ModeWatch:
         return self._neighbours
 
     def topics(self, adoption: Adoption | None, names: Collection[str]) -> frozenset[str]:
-        """The topics that the plan depends on; none while all members are ours. `names`: all that exist."""
+        """Return the topics that the plan depends on; none while all members are ours, and none without an adoption.
+        `names`: all topics that exist."""
         neighbours = self.neighbours
         if adoption is None or not neighbours.old:
             return frozenset()
@@ -75,7 +76,8 @@ class ModeWatch:
         return self._wanted[1]
 
     def mode(self, adoption: Adoption | None, known: KnownTopics, now_ms: int) -> GroupMode:
-        """The mode now; the same object while nothing changes. `known`: the topics of `topics` were read."""
+        """Return the mode now; the same object while nothing changes. `known` must have all topics that `topics`
+        named."""
         for name in self._new:
             self._since_ms[name] = now_ms
         self._new.clear()

@@ -1,8 +1,9 @@
-"""Which mode a group of the layout `legacy` has, and the plan of a mixed one: a pure function of its registrations, the
-topics, the adoption and the time.
+"""Decides the mode of a group in the layout `legacy`, and the plan of a mixed group: a pure function of the group's
+registrations, the topics, the adoption and the time.
 
-Members of ours are known by their names and by the marker in their registrations. Pokes count as nobody. Everybody else
-is an old member, also one that cannot be read: an old member that cannot read a registration does not rebalance either.
+A member of ours is recognised by its name and by the marker in its registration. Pokes do not count as members. Every
+other registration counts as an old member, even if it cannot be read: an old member that cannot read it does not
+rebalance.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from zkcoord.tree.snapshot import Node
 from zkcoord.tree.topic_filter import INTERNAL
 
 GRACE_MS = 10_000
-"""So long a registration that nobody can read may be one that is about to be written (kafka-node does so)."""
+"""How long a registration that cannot be read may still be incomplete: kafka-node creates the node before it writes the
+data."""
 
 
 @lru_cache(maxsize=1_000)
@@ -36,7 +38,7 @@ def _own_names(group: str) -> re.Pattern[str]:
 
 
 def named_as_ours(group: str, consumer_id: str) -> bool:
-    """True when a consumer of ours may have this name; an old one may, too: its `consumer.id` is any text.
+    """True when a consumer of ours may have this name. An old consumer may have it, too: its `consumer.id` is any text.
 
     >>> named_as_ours("g", "g_h-1416335000123-z1a2b3c4"), named_as_ours("g", "g_h-1416335000123-1a2b3c4d")
     (True, False)
@@ -45,7 +47,7 @@ def named_as_ours(group: str, consumer_id: str) -> bool:
 
 
 class Registered(NamedTuple):
-    """A member as its registration was read."""
+    """A member's registration, as it was read from ZooKeeper."""
 
     czxid: int
     text: str
@@ -54,7 +56,7 @@ class Registered(NamedTuple):
 
 
 def member_of(group: str, name: str, node: Node) -> Registered | None:
-    """Say who registered. None: a poke, or nobody any more."""
+    """Return the member that this node registers. None: the node is a poke, or does not exist any more."""
     if node.stat is None:
         return None
     client = client_of(group, name, node.data, node.stat.version)
@@ -65,7 +67,7 @@ def member_of(group: str, name: str, node: Node) -> Registered | None:
 
 
 class Readings(NamedTuple):
-    """What the members of one version read in registrations."""
+    """The result of reading all registrations as members of one version do."""
 
     read: Mapping[str, OldSubscription]
     unreadable: Mapping[str, str]  # name -> why
@@ -74,23 +76,23 @@ class Readings(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbours:
-    """The members of a group as their registrations were read. `of` and `these` make it."""
+    """The members of a group, by their registrations. `of` and `these` make such a value."""
 
     ours: frozenset[str] = frozenset()
     old: frozenset[str] = frozenset()
-    foreign: Mapping[str, str] = field(default_factory=dict)  # name -> the library, and what it was known by
+    foreign: Mapping[str, str] = field(default_factory=dict)  # name -> the library, and how it was recognised
     unreadable: Mapping[str, str] = field(default_factory=dict)  # name -> why
-    texts: Mapping[str, str] = field(default_factory=dict)  # of all that count, in the order of joining
+    texts: Mapping[str, str] = field(default_factory=dict)  # each member's registration, in the order of joining
 
     @classmethod
     def of(cls, group: str, registrations: Mapping[str, Node]) -> Neighbours:
-        """The members of a group."""
+        """Make it from a group's registrations, which are nodes by name."""
         found = {name: member_of(group, name, node) for name, node in registrations.items()}
         return cls.these({name: member for name, member in found.items() if member is not None})
 
     @classmethod
     def these(cls, members: Mapping[str, Registered]) -> Neighbours:
-        """These members."""
+        """Make it from members by name."""
         foreign, unreadable = dict[str, str](), dict[str, str]()
         names = sorted(members, key=lambda name: (members[name].czxid, name))
         old = [name for name in names if not members[name].ours]
@@ -105,7 +107,7 @@ class Neighbours:
         return cls(ours=frozenset(ours), old=frozenset(old), foreign=foreign, unreadable=unreadable, texts=texts)
 
     def read_by(self, version: OldVersion) -> Readings:
-        """What members of this version read in the registrations of all."""
+        """Read all registrations as a member of this version does."""
         read, wrong, regexes = dict[str, OldSubscription](), dict[str, str](), dict[str, str]()
         for name, text in self.texts.items():
             try:
@@ -117,7 +119,7 @@ class Neighbours:
         return Readings(read, wrong, regexes)
 
     def topics(self, adoption: Adoption, names: Iterable[str]) -> frozenset[str]:
-        """The topics that the plan depends on; `names`: all that exist."""
+        """Return the topics that the plan depends on. `names`: all topics that exist."""
         listed, wanted = tuple(names), set[str]()
         for subscription in self.read_by(old_version(adoption.kafka)).read.values():
             wanted.update(_taken(subscription, listed))
@@ -138,10 +140,10 @@ def mode_of(
     unreadable_since_ms: Mapping[str, int],
     now_ms: int,
 ) -> GroupMode:
-    """The mode of a group. `topics`: at least those of `Neighbours.topics` that exist.
+    """Return the mode of a group. `topics`: at least those topics of `Neighbours.topics` that exist.
 
-    `unreadable_since_ms`: since when a registration was seen that nobody can read. One that is not among them was seen
-    now.
+    `unreadable_since_ms`: name -> when the present data of a registration were first seen. A registration that is not
+    in it counts as first seen now. Only registrations that cannot be read are looked up.
     """
     old = neighbours.old
     if not old:
@@ -190,13 +192,14 @@ def _observed(old: frozenset[str], why: str) -> GroupMode:
 
 
 def _internal(readings: Readings, internal: Sequence[str]) -> list[str]:
-    """Those of the internal topics that somebody's wildcard takes."""
+    """Return those of the internal topics that the wildcard of any member takes."""
     taking = [s for s in readings.read.values() if s.wildcard is not None] if internal else []
     return sorted({topic for subscription in taking for topic in _taken(subscription, internal)})
 
 
 def _taken(subscription: OldSubscription, topics: Sequence[str]) -> Iterable[str]:
-    """The topics of a subscription; none where old members fail at it, since there is no plan then."""
+    """Return the topics of a subscription. Old members may fail at it; then there is no plan, and no topic is
+    returned."""
     try:
         return subscription.threads(topics, frozenset())
     except CorruptError:

@@ -1,7 +1,7 @@
-"""What old members would settle on among themselves: each computes it from registrations and topics, without a word.
+"""Computes the plan of old members: each of them computes it alone from registrations and topics, without messages.
 
-An old member fails for good if it cannot read one registration, or if others compute another plan and hold its
-partitions. Then there is no plan, and the reason says what stands in the way.
+An old member fails until something changes if it cannot read one registration, or if others compute another plan and
+hold its partitions. Then there is no plan, and the reason says what must change.
 """
 
 from __future__ import annotations
@@ -24,17 +24,19 @@ RANGE, ROUND_ROBIN = "range", "roundrobin"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OldGroup:
-    """A group of old members as they see it in ZooKeeper, and what their configuration says."""
+    """A group of old members as they see it in ZooKeeper, and their configuration."""
 
     version: OldVersion
-    assignor: str  # "range", "roundrobin", or the name of one of the project's own
-    registrations: Mapping[str, str]  # consumer id -> what its node holds, in the order in which they registered
-    topics: Mapping[str, tuple[int, ...]]  # that exist -> their partitions, ascending
+    assignor: str  # "range", "roundrobin", or the name of an assignor of this project
+    registrations: Mapping[str, str]  # consumer id -> the text of its node, in the order of the registrations
+    topics: Mapping[str, tuple[int, ...]]  # topic that exists -> its partitions, ascending
     exclude_internal: bool = True
 
 
 class Plan(NamedTuple):
-    """Partition -> thread; or None, and why there is no plan. `tied`: partitions with equal hashes."""
+    """`owners`: partition -> thread; None if there is no plan, then `error` says why. `tied`: partitions with equal
+    hashes.
+    """
 
     owners: Mapping[TopicPartition, str] | None
     error: str | None = None
@@ -42,7 +44,7 @@ class Plan(NamedTuple):
 
 
 def plan_of(group: OldGroup) -> Plan:
-    """What the members settle on, or why they never do."""
+    """Return the plan of the members, or the reason why there is none."""
     try:
         given = AssignorInput(subscribers=_subscribers(group), partitions=group.topics, owned={})
         return Plan(_assigned(group, given), tied=_tied(group, given))
@@ -86,7 +88,8 @@ def _tied(group: OldGroup, given: AssignorInput) -> tuple[TopicPartition, ...]:
 
 
 def _each_for_itself(version: OldVersion, given: AssignorInput) -> dict[TopicPartition, str]:
-    """Round robin of 0.8.2 to 0.10.1: all topics must have the same threads, and each member goes by its own topics."""
+    """Round robin of 0.8.2 to 0.10.1. All topics must have the same threads. Each member orders partitions with equal
+    hashes by its own list of topics."""
     topics = {topic: _threads_of(given, topic) for member in given.subscribers for topic in member.threads}
     if not topics and version.fails_without_topics:
         raise CorruptError("nobody subscribes to a topic: round robin of Kafka 0.8.2 fails then (KAFKA-1648)")
@@ -103,7 +106,8 @@ def _each_for_itself(version: OldVersion, given: AssignorInput) -> dict[TopicPar
 
 
 def _united(version: OldVersion, given: AssignorInput) -> dict[TopicPartition, str]:
-    """The members' own shares; CorruptError when two of them want the same partition."""
+    """Return the shares that the members compute for themselves; CorruptError if two of them want the same
+    partition."""
     owners: dict[TopicPartition, str] = {}
     for member in given.subscribers:
         if not member.threads:

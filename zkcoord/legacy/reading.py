@@ -1,7 +1,9 @@
-"""A registration as an old member of one version reads it: which threads it gives to which topics, or why it fails.
+"""Reads a registration as an old member of one version does: how many threads each topic gets, or why the reading
+fails.
 
 Every old member reads the registrations of all members at each rebalance, and fails if it cannot read one of them.
-`zkcoord.tree.registration` reads what *any* version reads; here one version decides, as bit for bit as is known.
+`zkcoord.tree.registration` accepts a text that *any* version can read. This module follows one version, as exactly as
+its behaviour is known.
 """
 
 from __future__ import annotations
@@ -23,19 +25,22 @@ _WHAT = "registration"
 
 
 class WildcardError(CorruptError):
-    """A regex that Java refuses, or that cannot be told here: a member that has another Java may evaluate it."""
+    """A regex that Java refuses, or that cannot be evaluated here. A member with another version of Java may evaluate
+    it.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OldSubscription:
-    """What one member subscribes to: `counts` topic -> threads, or one regex -> threads under a wildcard."""
+    """One member's subscription. `counts`: topic -> threads, or with a `wildcard` its regex -> threads."""
 
-    counts: Mapping[str, Any]  # of what was written; what is no count fails where an old member uses it
+    counts: Mapping[str, Any]  # as it was written; `threads` fails at a value that is no count, as old members do
     wildcard: str | None = None
     black_list: bool = False
 
     def threads(self, topics: Iterable[str], excluded: frozenset[str]) -> dict[str, int]:
-        """Topic to threads, in the order of the text, or of `topics` for a wildcard, which takes none of `excluded`.
+        """Return topic -> threads, in the order of the text. For a wildcard they are in the order of `topics`, without
+        those of `excluded`.
 
         CorruptError for a count at which old members fail.
         """
@@ -45,13 +50,14 @@ class OldSubscription:
         return self.threads_for(matched(self.wildcard, offered, black_list=self.black_list))
 
     def threads_for(self, topics: Iterable[str]) -> dict[str, int]:
-        """Topic to threads, of a wildcard that takes these topics."""
+        """Return topic -> threads of a wildcard that takes these topics."""
         regex = self.wildcard or ""
         return {topic: _count(regex, self.counts[regex]) for topic in topics}
 
 
 def matched(regex: str, topics: Iterable[str], *, black_list: bool) -> list[str]:
-    """Those of the topics that a wildcard takes, in their order; WildcardError when nobody can tell in time."""
+    """Return those of the topics that a wildcard takes, in their order. WildcardError if it cannot be evaluated, or
+    takes too long."""
     try:
         return [topic for topic in topics if matches(regex, topic, black_list=black_list)]
     except CorruptError as error:
@@ -59,7 +65,8 @@ def matched(regex: str, topics: Iterable[str], *, black_list: bool) -> list[str]
 
 
 def read_as(version: OldVersion, text: str) -> OldSubscription:
-    """What a member of this version reads; CorruptError, with the reason, for what makes its rebalance fail."""
+    """Return the subscription that a member of this version reads. CorruptError, with the reason, if the text makes the
+    member's rebalance fail."""
     document = _document(version, text)
     if "pattern" not in document or "subscription" not in document:
         missing = "pattern" if "pattern" not in document else "subscription"

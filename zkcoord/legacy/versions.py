@@ -9,7 +9,7 @@ from zkcoord.core.given import shown
 from zkcoord.errors import UsageError
 
 _VERSION = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})(?:\.([0-9]{1,3}))?(?:\.[0-9]{1,3})?(?:-[a-z0-9]{1,20})?")
-_NEWEST = 999  # of a line of versions that is named without its last number
+_NEWEST = 999  # the third number of a version such as `0.11`, which names a release line: its newest version is meant
 _OFFSETS, _TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 
 
@@ -22,32 +22,34 @@ class OldVersion:
 
     @property
     def jackson(self) -> bool:
-        """Reads registrations by Jackson; else by Scala's JSON, which fails on numbers beyond 32 bits and fractions."""
+        """True if it reads registrations by Jackson. Older versions use Scala's JSON parser, which fails at fractions
+        and at numbers beyond 32 bits."""
         return self.numbers >= (1, 0, 0)
 
     @property
     def doubles_backslashes(self) -> bool:
-        """Reads a text that is no JSON again with each backslash doubled."""
+        """True if it doubles each backslash of a text that is no JSON, and reads it again."""
         return self.numbers >= (1, 0, 1)
 
     @property
     def round_robin(self) -> bool:
-        """Has `partition.assignment.strategy`; else it computes range, whatever was set."""
+        """True if it has `partition.assignment.strategy`. Older versions ignore the setting and compute range."""
         return self.numbers >= (0, 8, 2)
 
     @property
     def equal_subscriptions(self) -> bool:
-        """Its round robin refuses groups in which topics have different threads (until KAFKA-2434)."""
+        """True if its round robin refuses groups in which topics have different threads (until KAFKA-2434)."""
         return self.numbers < (0, 10, 2)
 
     @property
     def fails_without_topics(self) -> bool:
-        """Its round robin fails when nobody subscribes to any topic (KAFKA-1648)."""
+        """True if its round robin fails when no member subscribes to any topic (KAFKA-1648)."""
         return self.numbers < (0, 9, 0)
 
     @property
     def hashed_as(self) -> tuple[str, str]:
-        """What stands around topic and number in a partition's name that round robin hashes (KAFKA-5822)."""
+        """The texts around topic and number in a partition's name, which round robin hashes (KAFKA-5822); see
+        `deal`."""
         return ("", "-") if self.numbers >= (1, 0, 0) else ("[", ",]")
 
     @property
@@ -59,7 +61,8 @@ class OldVersion:
 
 
 def old_version(text: str) -> OldVersion:
-    """The version that is named, of a line (`0.11`) its newest; UsageError for one that has no such consumer.
+    """Return the named version. A release line (`0.11`) means its newest version. UsageError for a version without the
+    old consumer.
 
     >>> old_version("0.8.2.2").numbers, old_version("1.0").doubles_backslashes
     ((0, 8, 2), True)

@@ -1,4 +1,4 @@
-"""Reads all groups of a deployment: some at a time, so that hundreds of them need little memory and few round trips."""
+"""Reads all groups of a deployment in batches, so that hundreds of groups need little memory and few round trips."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.topic import topic_of
 
 GROUPS_AT_ONCE = 25
-"""Groups that are in memory together. Each level of all of them is one round trip."""
+"""The number of groups in a batch, which is in memory at once. Each level of a batch's nodes takes one round trip."""
 
 _PARTS = ("ids", "owners", "offsets")
-_DRAFT = frozenset({"groups", "coordinator"})  # what zkcoord's layout `draft` has below /consumers
+_DRAFT = frozenset({"groups", "coordinator"})  # the nodes that zkcoord's layout `draft` has below /consumers
 
 
 def read_cluster(read: Reading) -> Cluster:
-    """All topics and brokers, read where the tree has them."""
+    """Read all topics and brokers, at the paths of the tree's layout."""
     (schema,) = read([Read(SCHEMA)])
     layout = _layout(schema)
     topics, brokers = read([Read(layout.topics, Kind.CHILDREN), Read(layout.brokers, Kind.CHILDREN)])
@@ -39,7 +39,8 @@ def read_cluster(read: Reading) -> Cluster:
 
 
 def group_names(read: Reading) -> tuple[str, ...]:
-    """All children of /consumers that are groups, in order; UsageError where there is no Kafka at all."""
+    """Return all children of /consumers that are groups, in order. UsageError if neither /consumers nor /brokers
+    exists."""
     listed, brokers, schema = read([Read(LEGACY.groups, Kind.CHILDREN), Read("/brokers"), Read(SCHEMA)])
     if not listed.exists and not brokers.exists:
         raise UsageError("there is neither /consumers nor /brokers: give the chroot that Kafka's zookeeper.connect has")
@@ -48,7 +49,7 @@ def group_names(read: Reading) -> tuple[str, ...]:
 
 
 def _layout(schema: Node) -> Layout:
-    """The layout of the tree; that of old consumers where there is none, or nobody can read its schema."""
+    """Return the layout of the tree; the layout of the old consumers if there is no schema, or it cannot be read."""
     try:
         return decode_schema(schema.data).place if schema.exists else LEGACY
     except (CorruptError, UsageError):
@@ -56,7 +57,8 @@ def _layout(schema: Node) -> Layout:
 
 
 def read_groups(read: Reading, names: Sequence[str]) -> Iterator[GroupNodes | tuple[str, str]]:
-    """The groups, in this order; for one that may not be read its name and why. One that is gone is left out."""
+    """Read the groups, in this order. For a group that this program may not read, give its name and the reason. A group
+    that is gone is left out."""
     rest = iter(names)
     while batch := list(islice(rest, GROUPS_AT_ONCE)):
         try:
