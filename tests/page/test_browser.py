@@ -161,7 +161,7 @@ def test_a_group_is_paused_by_keyboard_alone(browser: Browser, page: tuple[str, 
     field = browser.find_element(By.ID, "token")
     field.send_keys(TOKEN, Keys.ENTER)
     wait_until(lambda: "The coordinator says: paused." in text(browser), "it is paused")
-    assert member.held() == []
+    wait_until(lambda: member.held() == [], "the member tells that it has stopped")  # a moment later
     assert complaints(browser) == []
 
 

@@ -320,7 +320,7 @@ def test_only_as_much_is_claimed_at_once_as_one_acknowledgement_takes() -> None:
     found.sizes = Small()
     (looked,) = found.decides()
     assert isinstance(looked, LookUp)
-    assert (looked.name, looked.partitions) == (PLANNED, (T0, T1))
+    assert (looked.name, looked.partitions) == (f"{PLANNED} 0", (T0, T1))
 
 
 @pytest.mark.parametrize(("after_ms", "late"), [(LATE_MS - 1, True), (LATE_MS, False)])

@@ -18,7 +18,8 @@ from zkcoord.core.tenure import KafkaCommit
 from zkcoord.core.view import Refusal
 
 PLANNED = "plan"
-"""Stands in place of a command's sequence for what the plan of a mixed group asks for (`core.member.sharing`)."""
+"""Stands in place of a command's sequence for what the plan of a mixed group asks for (`core.member.sharing`). For
+starts a number follows."""
 
 
 class Grant(NamedTuple):
@@ -51,7 +52,7 @@ class Start:
     @property
     def planned(self) -> bool:
         """True when the plan of a mixed group asks for it, and not a command."""
-        return PLANNED in self.commands
+        return self.name.startswith(PLANNED)
 
     @property
     def name(self) -> str:
@@ -130,6 +131,7 @@ class Memory:
     waiting: Mapping[str, int] = field(default_factory=dict)  # sequence of a start that waits for room -> since when
     unknown: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     # unknown to Kafka -> (first try, last try)
+    plans: int = 0  # number of starts by the plan of a mixed group
     put_off: Mapping[TopicPartition, int] = field(default_factory=dict)  # partition -> not claimed before this time
     restoring: Mapping[TopicPartition, int] = field(default_factory=dict)
     # offsets that an old member's late commit overwrote

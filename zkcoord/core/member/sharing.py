@@ -47,7 +47,9 @@ def follow_plan(view: MemberView, memory: Memory, sizes: Sizes, now_ms: int) -> 
     )
     if not memory.held and neighbours.store in STORES and view.log is not None:
         memory = fast_replace(memory, store=Store(neighbours.store, memory.store.step))  # nobody else names the store
-    decisions, memory = starts.begin(view, memory, {PLANNED: command})
+    name = f"{PLANNED} {memory.plans}"  # its own: partitions that are held belong to earlier look-ups (F316)
+    memory = fast_replace(memory, plans=memory.plans + 1)
+    decisions, memory = starts.begin(view, memory, {name: command})
     start = memory.start
     return decisions, memory if start is None else fast_replace(memory, start=fast_replace(start, begun_ms=now_ms))
 
