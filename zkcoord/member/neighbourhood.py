@@ -191,8 +191,8 @@ class Neighbourhood:
         owners, marks = self._layout.owners(self._group), self._layout.marks(self._group)
         self._follow_only(owners, {(f"{owners}/{name}", Kind.CHILDREN) for name in names}, scope=LISTS)
         self._owned = {name: owned for name, owned in self._owned.items() if name in names}
-        new = self._follow_only(marks, {(f"{marks}/{name}", Kind.DATA) for name in names})
-        if new or len(self._owned) < len(names):  # a topic's first list is read together with its mark, so at once
+        self._follow_only(marks, {(f"{marks}/{name}", Kind.DATA) for name in names})
+        if len(self._owned) < len(names):  # a topic's first list is read together with its mark, so at once
             return None
         adoption, seen_ms = self._adoption, now_ms if self._seen_ms is None else self._seen_ms
         now = Neighbours(
