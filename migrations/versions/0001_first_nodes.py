@@ -1,6 +1,6 @@
 """The first nodes: root, epoch, schema, and the parents of coordinators, group records and groups.
 
-On a tree that old consumers use already, their `/consumers` stays as it is.
+On a tree that old consumers use already, `/consumers` is not changed.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ BESIDE = {"draft": ("/consumers", "/consumers/groups"), "legacy": ("/consumers",
 
 
 def reads(layout_name: str) -> tuple[str, ...]:
-    """All nodes that this revision makes, parents first."""
+    """Return the paths of all nodes that this revision creates, parents first."""
     return OWN + BESIDE[layout_name]
 
 
 def upgrade(snapshot: Mapping[str, Node], layout_name: str) -> tuple[Write, ...]:
-    """Create what is missing."""
+    """Create the nodes that are missing."""
     schema = {"version": 1, "revision": revision, "layout": layout_name, "migration": None}
     data = {"/zkcoord/epoch": b"0", "/zkcoord/schema": json.dumps(schema, separators=(",", ":")).encode("ascii")}
     theirs = "/consumers" if layout_name == "legacy" else ""
@@ -35,7 +35,7 @@ def upgrade(snapshot: Mapping[str, Node], layout_name: str) -> tuple[Write, ...]
 def downgrade(snapshot: Mapping[str, Node], layout_name: str) -> tuple[Write, ...]:
     """Delete zkcoord's own nodes, children first. `/consumers` stays.
 
-    Nothing goes while groups or coordinators stand: ZooKeeper deletes no node that has children.
+    This fails while nodes of groups or coordinators exist: ZooKeeper deletes no node that has children.
     """
     own = [path for path in reversed(reads(layout_name)) if path.startswith("/zkcoord")]
     ordered = sorted(own, key=lambda path: -path.count("/"))

@@ -1,7 +1,7 @@
 """The tree gets a random id, by which it differs from a copy of itself.
 
-The engine draws it, and writes it into the schema of any tree that has none. The way back leaves it there: commits in
-Kafka name it, and programs at the revision before keep what they do not know.
+The engine draws the id, and writes it into the schema of any tree that has none. A downgrade leaves the id in the
+schema: commits in Kafka name it, and programs at the revision before keep fields that they do not know.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ serves_before = True
 
 
 def reads(layout_name: str) -> tuple[str, ...]:
-    """Nothing but the schema, which the engine reads."""
+    """Return no paths: only the schema is needed, and the engine reads it."""
     return ()
 
 
 def upgrade(snapshot: Mapping[str, Node], layout_name: str) -> tuple[Write, ...]:
-    """Nothing beside the schema."""
+    """Return no writes: only the schema changes, and the engine writes it."""
     return ()
 
 
 def downgrade(snapshot: Mapping[str, Node], layout_name: str) -> tuple[Write, ...]:
-    """Nothing: the id stays."""
+    """Return no writes: the id stays."""
     return ()

@@ -1,7 +1,7 @@
 """The schema may say that the tree's topics come from Kafka's metadata.
 
-Nothing is made. Programs at the revision before know only Kafka's own nodes, and must not serve a tree whose topics
-come from elsewhere: they would take topics for deleted that are not, and drop their offsets.
+No node is created. Programs at the revision before know only Kafka's own nodes. They must not serve a tree whose topics
+come from another source: they would think that existing topics were deleted, and drop their offsets.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ serves_before = True
 
 
 def reads(layout_name: str) -> tuple[str, ...]:
-    """Nothing but the schema, which the engine reads."""
+    """Return no paths: only the schema is needed, and the engine reads it."""
     return ()
 
 
 def upgrade(snapshot: Mapping[str, Node], layout_name: str) -> tuple[Write, ...]:
-    """Nothing beside the schema."""
+    """Return no writes: only the schema changes, and the engine writes it."""
     return ()
 
 
 def downgrade(snapshot: Mapping[str, Node], layout_name: str) -> tuple[Write, ...]:
-    """Nothing. (The engine refuses it while topics come from Kafka's metadata.)"""
+    """Return no writes. (The engine refuses a downgrade while topics come from Kafka's metadata.)"""
     return ()

@@ -1,4 +1,4 @@
-"""Moving the tree's schema by revisions: `migrations/versions/`, one file each (docs/protocol.md, section 3)."""
+"""Migrates the tree's schema by revisions; each is a file in `migrations/versions/` (docs/protocol.md, section 3)."""
 
 from zkcoord.migrate.dump import Dump
 from zkcoord.migrate.engine import Report, current, downgrade, stamp, upgrade

@@ -13,7 +13,7 @@ SAVED = Stat(version=0, czxid=0, ephemeral_owner=0)
 
 
 class Dump:
-    """The saved nodes, all of version 0, with their parents. It is read only: put a `Rehearsal` before it."""
+    """The saved nodes and their parents, all of version 0. It is read-only: wrap it in a `Rehearsal`."""
 
     def __init__(self, saved: Iterable[tuple[str, bytes]]) -> None:
         self._data: dict[str, bytes] = {"/": b""}
@@ -23,14 +23,14 @@ class Dump:
             self._data[path] = data
 
     def read(self, reads: Sequence[Read]) -> tuple[Node, ...]:
-        """As the tree would have answered."""
+        """Return the nodes as the saved tree would have answered."""
         return tuple(self._read(read) for read in reads)
 
     def sync(self) -> None:
-        """Nothing: nobody else writes."""
+        """Do nothing, since nobody else writes."""
 
     def commit(self, transaction: Transaction) -> CommitDone:
-        """Never called."""
+        """Never called; InvariantError."""
         raise InvariantError(f"a dump takes no writes: {transaction.why}")
 
     def _add(self, path: str) -> None:

@@ -1,7 +1,7 @@
-"""Moves a tree to a revision: reads, asks the plan, sends one batch, reads again.
+"""Migrates a tree to a revision: it reads, plans, sends one batch, and reads again.
 
-Nothing is remembered between two batches: a refused or unknown one means read again and plan again, so that a run which
-broke off anywhere is resumed by the next one. Who may write is decided by the schema's mark alone.
+Nothing is remembered between two batches. After a refused or unknown batch it reads and plans again. So the next run
+resumes a run that was interrupted anywhere. Only the mark in the schema decides which run may write.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.writes import Transaction, Write
 
 ROUNDS_MAX = 20
-"""How often in a row a batch may be refused, or its outcome be unknown, before a person must look."""
+"""How many batches in a row may be refused or have an unknown outcome before the run ends with an error."""
 
 Report = Callable[[Transaction], None]
 
 
 def current(tree: BlockingTree) -> Schema | None:
-    """The tree's revision and layout, and the migration in progress; None: there is no zkcoord tree yet."""
+    """Return the tree's schema: revision, layout, and the migration in progress. None: there is no zkcoord tree yet."""
     return plan.read_schema(_node(tree, SCHEMA))
 
 
@@ -46,14 +46,16 @@ def upgrade(
     revisions: Sequence[Revision] | None = None,
     report: Report = lambda _: None,
 ) -> tuple[str, ...]:
-    """Bring the tree to `goal`; returns the revisions that it took, oldest first (none: it was there).
+    """Bring the tree to `goal`; return the revisions that were carried out, oldest first (none: it was there already).
 
-    `layout`: of a new tree (None: draft); of an existing one it must be the same. `topics`: where those of a new tree
-    come from, and `cluster_id` of which cluster ("": not known yet); with `kafka`, `goal` is a revision that knows it.
-    `run_id` is this run's alone, and should tell people whose. `tree_id`: of a tree that has none (None: a random one).
-    A migration that broke off is finished first. `report` is told of each batch carried out.
+    `layout`: the layout of a new tree (None: draft); an existing tree must have this layout. `topics`: the source of a
+    new tree's topics; `cluster_id`: the cluster that they are of ("": not known yet). With the source `kafka`, `goal`
+    must be a revision that knows this source. `run_id` must be unique, and should show people whose run it is.
+    `tree_id`: the id for a tree that has none (None: a random id). A migration that was interrupted is finished first.
+    `report` is called with each batch that was carried out.
+
     SchemaError: the tree is newer than this program, or has another layout. FencedError: another run took over.
-    UnavailableError: the tree changes faster than it can be migrated.
+    UnavailableError: too many batches in a row were refused or unknown, since others write to the tree.
     """
     known = tuple(history() if revisions is None else revisions)
     target = reach(known, goal)
@@ -81,9 +83,9 @@ def downgrade(
     revisions: Sequence[Revision] | None = None,
     report: Report = lambda _: None,
 ) -> tuple[str, ...]:
-    """Bring the tree back to `goal`, an earlier revision; returns what was carried out (none: it was there).
+    """Bring the tree back to `goal`, an earlier revision; return the revisions that were undone (none: it was there).
 
-    As `upgrade`, backwards: a migration that broke off is finished first, in its own direction.
+    Like `upgrade`, in the other direction. A migration that was interrupted is finished first, in its own direction.
     """
     known, schema = tuple(history() if revisions is None else revisions), _there(tree)
     target = reach(known, goal)
@@ -101,10 +103,11 @@ def stamp(
     revisions: Sequence[Revision] | None = None,
     report: Report = lambda _: None,
 ) -> bool:
-    """Write that the tree is at `goal` and no migration is in progress, and nothing else; False: it says so already.
+    """Set the schema to revision `goal` without a migration in progress, and change nothing else but the epoch. False:
+    the schema was like that already.
 
-    For an operator who has mended the tree by hand. A run that is under way can write nothing more. UsageError for a
-    revision that does not know where the tree's topics come from.
+    This is for an operator who has repaired the tree by hand. A run in progress can write nothing after it. UsageError
+    for a revision that does not know the source of the tree's topics.
     """
     known = tuple(history() if revisions is None else revisions)
     name = known[reach(known, goal)].revision
@@ -113,7 +116,7 @@ def stamp(
     while True:
         node, epoch = tree.read([Read(SCHEMA), Read(EPOCH)])
         schema = _there(tree, node)
-        _next(known, schema, range(len(known)))  # SchemaError for what this program does not know
+        _next(known, schema, range(len(known)))  # SchemaError for a schema that this program does not know
         if schema.revision == name and schema.migration is None:
             return changed
         plan.refuse_topics(schema, name)
@@ -128,9 +131,9 @@ def _there(tree: BlockingTree, node: Node | None = None) -> Schema:
 
 
 def _walk(run: Run, known: Sequence[Revision], schema: Schema, goal: range) -> tuple[str, ...]:
-    """Carry out revision after revision, first of all one that broke off; returns those that were carried out.
+    """Carry out one revision after the other, first the one that was interrupted; return those that were carried out.
 
-    `goal`: the places in the line at which the tree may stay.
+    `goal`: the indices of the revisions at which the tree may stay.
     """
     layout_name, taken = layout_named(schema.layout).name, []
     while (step := _next(known, schema, goal)) is not None:
@@ -150,7 +153,8 @@ class _Step(NamedTuple):
 
 
 def _next(known: Sequence[Revision], schema: Schema, goal: range) -> _Step | None:
-    """The step from the tree's revision towards the goal; of a migration in progress its own. None: it is there."""
+    """Return the next step towards the goal; if a migration is in progress, return its step. None: the tree is
+    there."""
     mark, at = plan.read_mark(schema), _position(known, schema)
     up = [_Step(new.revision, old.revision, new.revision, new.reads, new.upgrade) for old, new in pairwise(known)]
     down = [_Step(new.revision, new.revision, old.revision, new.reads, new.downgrade) for old, new in pairwise(known)]
@@ -190,7 +194,7 @@ class Run:
     refused: int = field(default=0)
 
     def first(self, revisions: Sequence[Revision], layout: Layout, cluster_id: str) -> Schema:
-        """Create the first nodes, or find that somebody else did."""
+        """Create the first nodes, and return the schema. Another program may have created them meanwhile."""
         if not layout.adopts:
             self._refuse_beside_old_consumers()
         while True:
@@ -202,9 +206,9 @@ class Run:
             self.commit(batch)
 
     def _first_batch(self, revisions: Sequence[Revision], layout: Layout, cluster_id: str) -> Transaction:
-        """All that the revisions make of an empty tree, at once: there is no schema to mark yet.
+        """Return all writes of the revisions for an empty tree as one batch, since there is no schema to mark yet.
 
-        Where nodes of zkcoord are without a schema, only the first revision is carried out in this way.
+        If there are nodes of zkcoord but no schema, the batch has the writes of the first revision only.
         """
         rehearsal = Rehearsal(self.tree)
         first = revisions[: 1 if _node(self.tree, ROOT).exists else len(revisions)]
@@ -230,7 +234,7 @@ class Run:
             raise refusal
 
     def step(self, step: _Step, layout_name: str) -> Schema:
-        """Carry one step out from wherever it stands; returns the schema after it."""
+        """Carry out one step, also one that is partly done; return the schema after it."""
         mark = Mark(old=step.old, new=step.new, run=self.run_id)
         begun, rounds = False, 0
         while True:
@@ -250,13 +254,12 @@ class Run:
                     f"in progress: {now.migration}"
                 )
             else:
-                plan.refuse_topics(now, mark.new)  # somebody may have changed their source since this run looked
+                plan.refuse_topics(now, mark.new)  # the topics' source may have changed since this run read it
                 self.commit(plan.begin(node, _node(self.tree, EPOCH), mark))
 
     def _work(self, step: _Step, schema: Node, mark: Mark, layout_name: str) -> bool:
-        """What of the step remains; when nothing does, its end. True when all of it was carried out.
-
-        A batch that is not committed ends the round.
+        """Carry out the rest of the step; if nothing is left, its last batch, which sets the revision. True if all
+        batches were committed; it stops at the first that is not.
         """
         writes = step.change(snapshot(self.tree, step.reads(layout_name)), layout_name)
         invariant(schema.stat is not None, "a marked schema has a version")
@@ -267,7 +270,7 @@ class Run:
         return bool(writes) or self.commit(plan.finish(schema, mark, self.tree_id))
 
     def commit(self, transaction: Transaction) -> bool:
-        """Send one batch; False: read again, plan again."""
+        """Send one batch. False: it was refused or its outcome is unknown, so read and plan again."""
         done = self.tree.commit(transaction)
         if done.outcome is Outcome.COMMITTED:
             self.refused = 0
@@ -287,7 +290,7 @@ class Run:
 
 
 def snapshot(tree: BlockingTree, paths: Sequence[str]) -> Mapping[str, Node]:
-    """The nodes at these paths, by path; `*` stands for every child, in sorted order."""
+    """Return path -> node for these paths; `*` in a path stands for every child, in sorted order."""
     return {node.path: node for node in tree.read([Read(path) for path in _expand(tree, paths)])}
 
 

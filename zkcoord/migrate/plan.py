@@ -1,9 +1,9 @@
-"""What a migration writes, as pure functions: its first batch, the batches between, its last. Nothing is read here.
+"""The writes of a migration as pure functions: its first batch, the batches between, its last. Nothing is read here.
 
 A migration is a term of office (docs/protocol.md, section 3). Its first batch raises the epoch, which deposes the
-coordinator, and marks the schema, so that nobody stands for election; the version of the schema's node is from then on
-its fence: every batch checks it, and whoever takes a broken-off migration over changes it. Its last batch sets the
-revision.
+coordinator, and marks the schema, so that no coordinator stands for election. After that the version of the schema's
+node fences the migration: every batch checks the version, and a run that takes over an interrupted migration changes
+it. The last batch sets the revision.
 """
 
 from __future__ import annotations
@@ -23,42 +23,45 @@ from zkcoord.tree.writes import CheckNode, CreateNode, SetNode, Transaction, Wri
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """A migration in progress, as the schema names it: from where to where, and whose run it is."""
+    """A migration in progress, as the schema names it: the old and the new revision (or source of topics), and the
+    run."""
 
     old: str
     new: str
     run: str
 
     def document(self) -> dict[str, Any]:
-        """What stands in the schema under `migration`."""
+        """Return the value of `migration` in the schema."""
         return {"from": self.old, "to": self.new, "run": self.run}
 
 
 def first_revision_reads(layout_name: str) -> tuple[str, ...]:
-    """The paths that `first_revision_writes` must see."""
+    """Return the paths that `first_revision_writes` needs in its snapshot."""
     return history()[0].reads(layout_named(layout_name).name)
 
 
 KAFKA_TOPICS_SINCE = "0003"
-"""The revision from which on topics may come from Kafka's metadata. Programs of earlier revisions would not know it."""
+"""The first revision with which topics may come from Kafka's metadata. Programs of earlier revisions do not know this
+source."""
 
 
 def first_revision_writes(
     snapshot: Mapping[str, Node], layout_name: str, tree_id: str, topics: str = FROM_ZOOKEEPER
 ) -> tuple[Write, ...]:
-    """One multi's writes that make an empty tree ours: creates what of the first revision is missing.
+    """Return the writes of one multi that makes a new tree: they create the missing nodes of the first revision.
 
-    `tree_id`: the id that the tree gets; `topics`: where its topics come from.
+    `tree_id`: the id that the tree gets; `topics`: the source of its topics.
     """
     writes = history()[0].upgrade(snapshot, layout_named(layout_name).name)
     return with_schema(writes, lambda schema: from_source(replace(schema, tree_id=tree_id), topics))
 
 
 def from_source(schema: Schema, topics: str, cluster_id: str = "") -> Schema:
-    """The schema of a new tree with topics from there, at a revision that says so to earlier programs.
+    """Return the schema of a new tree with this source of topics. For Kafka its revision is at least
+    KAFKA_TOPICS_SINCE, so that programs that do not know this source refuse the tree.
 
-    `cluster_id`: of the cluster that they come from, "": the first answer tells. (The revisions up to
-    KAFKA_TOPICS_SINCE make no nodes.)
+    `cluster_id`: the id of the topics' cluster; "": Kafka's first answer will tell it. (The revision can be raised here
+    because the revisions after the first, up to KAFKA_TOPICS_SINCE, create no nodes.)
     """
     if topics == FROM_ZOOKEEPER:
         return schema
@@ -66,12 +69,12 @@ def from_source(schema: Schema, topics: str, cluster_id: str = "") -> Schema:
 
 
 def new_tree_id() -> str:
-    """A random id for a tree."""
+    """Return a random id for a tree."""
     return secrets.token_hex(8)
 
 
 def with_schema(writes: Sequence[Write], change: Callable[[Schema], Schema]) -> tuple[Write, ...]:
-    """The first revision's writes; the schema that they make is changed."""
+    """Return the first revision's writes, with `change` applied to the schema that they create."""
     return tuple(
         write._replace(data=encode_schema(change(decode_schema(write.data))))
         if isinstance(write, CreateNode) and write.path == SCHEMA
@@ -81,7 +84,7 @@ def with_schema(writes: Sequence[Write], change: Callable[[Schema], Schema]) -> 
 
 
 def read_schema(node: Node) -> Schema | None:
-    """The schema that the node holds, None if there is none yet; CorruptError names its path."""
+    """Return the schema in the node; None if the node does not exist. CorruptError names its path."""
     if not node.exists:
         return None
     try:
@@ -91,7 +94,7 @@ def read_schema(node: Node) -> Schema | None:
 
 
 def read_mark(schema: Schema) -> Mark | None:
-    """The migration in progress; SchemaError if its keys are not this engine's."""
+    """Return the migration in progress, or None; SchemaError if this program does not know its keys."""
     if schema.migration is None:
         return None
     values = [schema.migration.get(key) for key in ("from", "to", "run")]
@@ -102,7 +105,8 @@ def read_mark(schema: Schema) -> Mark | None:
 
 
 def refuse_other(under_way: Mark | None, mark: Mark) -> None:
-    """SchemaError while another migration than the mark's is in progress: only the same one may be taken over."""
+    """Raise SchemaError if a migration other than the mark's is in progress: only the same migration may be taken
+    over."""
     if under_way is not None and (under_way.old, under_way.new) != (mark.old, mark.new):
         raise SchemaError(
             f"another migration is in progress, {under_way.old} -> {under_way.new} (run {under_way.run}): end it first"
@@ -110,7 +114,7 @@ def refuse_other(under_way: Mark | None, mark: Mark) -> None:
 
 
 def refuse_topics(schema: Schema, revision: str) -> None:
-    """UsageError for a revision that does not know where the tree's topics come from."""
+    """Raise UsageError for a revision that does not know the source of the tree's topics."""
     if schema.topics != FROM_ZOOKEEPER and revision < KAFKA_TOPICS_SINCE:
         raise UsageError(
             f"the tree's topics come from {schema.topics!r}, which revision {revision} does not know: run "
@@ -119,8 +123,8 @@ def refuse_topics(schema: Schema, revision: str) -> None:
 
 
 def begin(schema: Node, epoch: Node, mark: Mark) -> Transaction:
-    """The first batch: a new epoch, and the mark. It also takes over: the mark of another run of the same migration is
-    replaced; SchemaError for one of another."""
+    """Return the first batch: a new epoch, and the mark. It replaces the mark of another run of the same migration,
+    which is so taken over. SchemaError if another migration is in progress."""
     before = read_schema(schema)
     fresh = before is None or before.migration is None
     refuse_other(None if before is None else read_mark(before), mark)
@@ -131,7 +135,7 @@ def begin(schema: Node, epoch: Node, mark: Mark) -> Transaction:
 
 
 def stamp(schema: Node, epoch: Node, revision: str) -> Transaction:
-    """The only batch of a stamp: a new epoch, the revision, and no mark."""
+    """Return the only batch of a stamp: a new epoch, and the schema with the revision and without a mark."""
     return Transaction(
         writes=_new_term(schema, epoch, lambda found: replace(found, revision=revision, migration=None)),
         why=f"stamp {revision}",
@@ -139,7 +143,7 @@ def stamp(schema: Node, epoch: Node, revision: str) -> Transaction:
 
 
 def _new_term(schema: Node, epoch: Node, change: Callable[[Schema], Schema]) -> tuple[Write, ...]:
-    """Depose the coordinator, and change the schema."""
+    """Return the writes that raise the epoch, which deposes the coordinator, and that change the schema."""
     before = read_schema(schema)
     if before is None or schema.stat is None or epoch.stat is None:
         raise SchemaError(f"{EPOCH if before else SCHEMA} is missing: an operator must restore it")
@@ -154,7 +158,7 @@ def _new_term(schema: Node, epoch: Node, change: Callable[[Schema], Schema]) -> 
 
 
 def batches(schema_version: int, mark: Mark, writes: Sequence[Write]) -> Iterator[Transaction]:
-    """The revision's writes, each batch behind a check of the mark."""
+    """Return the revision's writes in batches; each batch begins with a check of the schema's version."""
     invariant(
         all(write.path not in (SCHEMA, EPOCH) for write in writes),
         f"revision {mark.new} writes the schema or the epoch: that is the engine's",
@@ -164,7 +168,7 @@ def batches(schema_version: int, mark: Mark, writes: Sequence[Write]) -> Iterato
 
 
 def finish(schema: Node, mark: Mark, tree_id: str) -> Transaction:
-    """The last batch: the tree has the new revision, and coordinators may stand again.
+    """Return the last batch: the tree gets the new revision, and coordinators may stand for election again.
 
     A tree without an id gets `tree_id`.
     """

@@ -1,4 +1,4 @@
-"""What a migration needs of ZooKeeper."""
+"""The operations of ZooKeeper that a migration needs."""
 
 from __future__ import annotations
 

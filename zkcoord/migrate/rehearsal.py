@@ -1,4 +1,4 @@
-"""A dry run: a tree that reads the real one and keeps its own writes to itself, so that the engine runs as it is."""
+"""A dry run: a tree that reads the real tree and sends no writes, so that the engine runs on it without a change."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ NEW = Stat(version=0, czxid=0, ephemeral_owner=0)
 
 
 class Rehearsal:
-    """The tree as it would be. Writes are checked against what was read, as the server would."""
+    """The real tree with the writes of this dry run. Writes are checked as the server would check them."""
 
     def __init__(self, tree: BlockingTree) -> None:
         self._tree = tree
-        self._changed: dict[str, Node] = {}  # invariant: data nodes; stat None = deleted
+        self._changed: dict[str, Node] = {}  # what was written; invariant: data nodes; stat None = deleted
 
     def read(self, reads: Sequence[Read]) -> tuple[Node, ...]:
-        """As the real tree answers, with what was written here on top."""
+        """Read the real tree, and apply the writes of this dry run to the answer."""
         return tuple(self._over(read, node) for read, node in zip(reads, self._tree.read(reads), strict=True))
 
     def sync(self) -> None:
-        """As the real tree."""
+        """Sync the real tree."""
         self._tree.sync()
 
     def commit(self, transaction: Transaction) -> CommitDone:
-        """Nothing is sent; all of it is kept, or nothing."""
+        """Keep all writes of the transaction, or refuse it and keep none. Nothing is sent."""
         kept = dict(self._changed)
         for index, write in enumerate(transaction.writes):
             reason = self._apply(write)
@@ -54,7 +54,7 @@ class Rehearsal:
         return self.read([Read(path, kind)])[0]
 
     def _apply(self, write: Write) -> str:
-        """Keep one write; the server's reason if it would refuse it, else ""."""
+        """Keep one write and return "". If the server would refuse the write, return its reason."""
         stat = self._node(write.path).stat
         if isinstance(write, CreateNode):
             invariant(not (write.sequential or write.ephemeral), "a migration creates plain nodes only")

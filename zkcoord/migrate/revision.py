@@ -25,15 +25,16 @@ Change = Callable[[Mapping[str, Node], str], tuple[Write, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revision:
-    """One change of the tree; what its file promises:
+    """One change of the tree. Its file has these functions and values:
 
-    `reads(layout name)`: the paths whose data it must see. A part that is `*` stands for every child
-    (`/zkcoord/groups/*/state`). The snapshot has a Node for each path, also for one that does not exist.
-    `upgrade(snapshot, layout name)`: pure; the writes, each with the version it was decided from, in an order in which
-    they may be cut anywhere: of a tree that holds a beginning of them it returns the rest, of a changed tree ().
-    `downgrade`: the same, back.
-    `serves_before`: a program at this revision serves trees at the one before it, too.
-    The schema and the epoch are the engine's: no revision writes them.
+    `reads(layout name)`: the paths whose data it needs. `*` as a part of a path stands for every child
+    (`/zkcoord/groups/*/state`). The snapshot has a Node for each path, also for a path that does not exist.
+    `upgrade(snapshot, layout name)`: pure; returns the writes, each with the version that it was decided from. The run
+    may be interrupted after any of them: for a tree that has only the first writes it returns the rest, and for a tree
+    that has all of them ().
+    `downgrade`: the same in the other direction.
+    `serves_before`: a program at this revision serves trees at the revision before it, too.
+    Only the engine writes the schema and the epoch; no revision does.
     """
 
     revision: str
@@ -46,12 +47,14 @@ class Revision:
 
 
 def history(folder: Traversable | None = None) -> tuple[Revision, ...]:
-    """All revisions, oldest first; of the installed package, or of `folder`. InvariantError unless they form a line."""
+    """Return all revisions of the installed package, or of `folder`, oldest first. InvariantError unless each follows
+    the one before it."""
     return _installed() if folder is None else _load(folder)
 
 
 def reach(revisions: Sequence[Revision], goal: str) -> int:
-    """The index of the revision named by `goal` ("head": the newest); UsageError if there is none."""
+    """Return the index of the revision that `goal` names ("head": the newest); UsageError if there is no such
+    revision."""
     names = [revision.revision for revision in revisions]
     if goal == HEAD:
         return len(names) - 1
@@ -61,7 +64,8 @@ def reach(revisions: Sequence[Revision], goal: str) -> int:
 
 
 def served(revisions: Sequence[Revision] | None = None) -> tuple[str, ...]:
-    """The revisions of trees that this program serves, oldest first: its own, and those that serve as well."""
+    """Return the revisions of trees that this program serves, oldest first: the newest that it knows, and earlier ones
+    as long as `serves_before` allows it."""
     found: list[str] = []
     for revision in reversed(history() if revisions is None else revisions):
         found.insert(0, revision.revision)
@@ -82,7 +86,7 @@ def checkout_folder() -> Path | None:
 
 
 def _folder() -> Traversable:
-    """A checkout has its own revisions, whatever is installed beside it."""
+    """Return the folder of the revisions. A checkout uses its own, even if the package is installed, too."""
     return checkout_folder() or files(PACKAGE) / "versions"
 
 

@@ -1,4 +1,4 @@
-"""The file of a revision that changes nothing yet: what `zkcoord migrate new` writes."""
+"""The file that `zkcoord migrate new` writes: a revision that changes nothing yet."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def downgrade(snapshot: Mapping[str, Node], layout_name: str) -> tuple[Write, ..
 
 
 def template(known: Sequence[Revision], name: str) -> tuple[str, str]:
-    """The name and the text of the file of the revision after those that are known."""
+    """Return the file name and the text of the next revision."""
     if not re.fullmatch(r"[a-z0-9_]+", name):
         raise UsageError(f"{name!r} is no name of a revision: use small letters, digits and _")
     down = known[-1].revision

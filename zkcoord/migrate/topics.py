@@ -1,9 +1,9 @@
-"""Moves a tree from one source of topics to the other: Kafka's own nodes in ZooKeeper, or Kafka's metadata.
+"""Switches a tree from one source of topics to the other: Kafka's own nodes in ZooKeeper, or Kafka's metadata.
 
-A migration as every other: its first batch raises the epoch and marks the schema, each further one checks the mark, the
-last one names the new source. Before it begins both sources are compared; the source is changed only when every mark
-has its topic's id and the mirror is whole, since by the mirror topics are known by their ids alone. So nothing is taken
-for created again, and no offset is dropped.
+This is a migration like every other: the first batch raises the epoch and marks the schema, each further batch checks
+that mark, and the last one names the new source. Both sources are compared before it begins. In the mirror a topic is
+identified only by its id. So the source changes only after every group's mark of a topic has the topic's id and the
+mirror is written. No topic then looks as if it had been created again, and no offset is dropped.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from zkcoord.tree.topic_mirror import mirror_of, parents_of, writes_of
 from zkcoord.tree.writes import SetNode, Transaction, Write
 
 NAMED_MAX = 10
-"""Differences that an error spells out."""
+"""How many differences an error lists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterTopics:
-    """What Kafka itself tells. `nameless`: topics without an id."""
+    """Kafka's answer about its topics. `nameless`: topics without an id."""
 
     cluster: Mirror
     nameless: tuple[str, ...] = ()
@@ -54,10 +54,10 @@ class ClusterTopics:
 class TopicSwitch:
     """One operator's run to `goal`, `zookeeper` or `kafka`.
 
-    `ask()` asks Kafka, once, and not at all where no answer is needed: a run in the other direction that broke off is
-    given up also while the brokers are away. `accepts`: differences are accepted, since Kafka's answer is right: the
-    brokers have left ZooKeeper already. `notes`: differences that do not prevent it. `obstacles()` names who stands in
-    the way in groups: old members.
+    `ask()` asks Kafka. It is called once, and only if the answer is needed: a run in the other direction that was
+    interrupted can be given up while the brokers are away. `accepts`: the switch goes on in spite of differences, since
+    the brokers have left ZooKeeper already and Kafka's answer is right. `notes`: differences that do not prevent the
+    switch. `obstacles()` names what prevents it in groups: old members.
     """
 
     tree: BlockingTree
@@ -69,7 +69,7 @@ class TopicSwitch:
     report: Report = lambda _: None
     notes: list[str] = field(default_factory=list)
     told: ClusterTopics | None = None  # Kafka's answer
-    _doubted: bool = False  # it differs from ZooKeeper
+    _doubted: bool = False  # Kafka's answer differs from ZooKeeper
 
     @property
     def kafka(self) -> ClusterTopics:
@@ -79,10 +79,12 @@ class TopicSwitch:
         return self.told
 
     def check(self) -> list[str]:
-        """Return how the two sources differ: topic by topic, id by id. UsageError for what no option overrides.
+        """Return how the topics and their ids differ between the two sources. UsageError for an obstacle that no option
+        overrides.
 
-        Kafka's internal topics do not count, unless a group has read them: brokers create these by themselves, also
-        while they move to KRaft, and may leave an earlier one's node in ZooKeeper. `notes` tells of them.
+        Kafka's internal topics do not count, unless a group has read them. Brokers create internal topics by
+        themselves, also while they move to KRaft, and may leave the node of an earlier one in ZooKeeper. `notes` lists
+        these.
         """
         schema = self._schema()
         _refuse_earlier(schema)
@@ -102,13 +104,14 @@ class TopicSwitch:
         return [text for topic, text in different.items() if topic not in apart]
 
     def carry_out(self) -> bool:
-        """Change the source; False: the tree has it already. One that broke off is finished."""
+        """Change the source; False: the tree has this source already. A switch to it that was interrupted is finished;
+        a switch in the other direction that was interrupted is given up."""
         run = Run(tree=self.tree, run_id=self.run_id, tree_id=plan.new_tree_id(), report=self.report)
         mark, given_up = self._mark(), False
         while (under_way := plan.read_mark(self._schema())) is not None:
             if (under_way.new, under_way.old) != (mark.old, mark.new):
                 break
-            given_up = self._give_up(run, under_way) or given_up  # the other direction broke off before its end
+            given_up = self._give_up(run, under_way) or given_up  # a switch in the other direction was interrupted
         if given_up or (under_way is None and self._schema().topics == self.goal):
             return given_up
         plan.refuse_other(under_way, mark)
@@ -124,7 +127,7 @@ class TopicSwitch:
         while True:
             (node,) = data(self.tree.read, [SCHEMA])
             now = self._schema(node)
-            if now.migration is None and now.topics == self.goal:  # also where another run was faster
+            if now.migration is None and now.topics == self.goal:  # also if another run was faster
                 return True
             if now.migration == mark.document():
                 begun = True
@@ -150,7 +153,8 @@ class TopicSwitch:
         return schema
 
     def _work(self, run: Run, schema: Schema, node: Node, mark: Mark) -> bool:
-        """What remains; when nothing does, the end. True when all of it was carried out."""
+        """Carry out what is left; if nothing is left, the last batch, which sets the source. True if all batches were
+        committed."""
         invariant(node.stat is not None, "a marked schema has a version")
         version = -1 if node.stat is None else node.stat.version
         try:
@@ -167,7 +171,8 @@ class TopicSwitch:
         return bool(writes) or run.commit(_end(done, version, f"end {mark.old} -> {mark.new}"))
 
     def _give_up(self, run: Run, mark: Mark) -> bool:
-        """End the run of this mark before its end: the source is as before. False: read again, it may have ended."""
+        """Give up the migration of this mark: the source stays as before. False: the mark is gone or the batch was not
+        committed, so read again."""
         (node,) = data(self.tree.read, [SCHEMA])
         schema = self._schema(node)
         if node.stat is None or schema.migration != mark.document():
@@ -175,7 +180,7 @@ class TopicSwitch:
         why = f"give up {mark.old} -> {mark.new}"
         return run.commit(_end(replace(schema, migration=None), node.stat.version, why))
 
-    # what is there
+    # reading
 
     def _zookeeper_topics(self) -> dict[str, TopicInfo]:
         (listed,) = children(self.tree.read, [TOPICS])
@@ -214,7 +219,7 @@ class TopicSwitch:
                 )
 
     def _differences(self, zookeeper: Mapping[str, TopicInfo]) -> dict[str, str]:
-        """Topic -> how the sources differ about it; first those that one of them lacks."""
+        """Return topic -> how the sources differ about it; topics that one source does not have come first."""
         kafka = self.kafka.cluster.topics
         found = {name: f"topic {name} is not in Kafka" for name in sorted(zookeeper.keys() - kafka.keys())}
         found |= {name: f"topic {name} is not in ZooKeeper" for name in sorted(kafka.keys() - zookeeper.keys())}
@@ -227,10 +232,11 @@ class TopicSwitch:
                 found[name] = f"topic {name} has {counts}"
         return found
 
-    # what is written
+    # writing
 
     def _writes(self, schema: Schema) -> list[Write]:
-        """What of marks and mirror is left to be written. To ZooKeeper nothing is: its nodes are Kafka's."""
+        """Return the writes of marks and mirror that are still missing. A switch to ZooKeeper has none, since the
+        brokers write the nodes there."""
         if self.goal != FROM_KAFKA:
             return []
         layout = replace(schema, topics=FROM_KAFKA).place
@@ -242,10 +248,11 @@ class TopicSwitch:
         return [*marks, *writes_of(self._changes(mirror_of(nodes, layout, "")), nodes, layout)]
 
     def _changes(self, mirror: Mirror) -> list[Change]:
-        """What makes the mirror as the cluster is.
+        """Return the changes that make the mirror equal to the cluster.
 
-        One answer may lack topics: its broker has just started, or lags. So where it differs from ZooKeeper nothing is
-        taken for deleted, and the mirror is not whole before the coordinator's own questions have made it so.
+        One answer may lack topics if its broker has just started, or lags. So if the answer differs from ZooKeeper,
+        nothing is removed from the mirror, and the mirror is not whole until the coordinator has completed it by its
+        own requests to Kafka.
         """
         cluster = self.kafka.cluster
         changes: list[Change] = []
@@ -271,18 +278,18 @@ class TopicSwitch:
         return {node.path: node for node in data(self.tree.read, [*parents, *paths])}
 
     def _mark_paths(self, layout: Layout) -> list[str]:
-        """Where the marks of all groups are."""
+        """Return the paths of all groups' marks."""
         lists = children(self.tree.read, list(dict.fromkeys((layout.groups, RECORDS))))
         groups = sorted({name for node in lists for name in node.children})
         below = children(self.tree.read, [layout.marks(group) for group in groups])
         return [f"{node.path}/{topic}" for node in below for topic in node.children]
 
     def _marked(self) -> set[str]:
-        """The topics that some group has read."""
+        """Return the topics that have a mark of any group: topics that a group has read."""
         return {path.rpartition("/")[2] for path in self._mark_paths(self._schema().place)}
 
     def _completed_marks(self, layout: Layout) -> list[Write]:
-        """Give the marks of all groups their topics' ids, where the topic is still the one that was marked."""
+        """Return the writes that add the topics' ids to all groups' marks that have none."""
         paths = self._mark_paths(layout)
         marks = [(node, mark) for node in data(self.tree.read, paths) if (mark := _mark_in(node)) is not None]
         nameless = [(node, mark) for node, mark in marks if mark.topic_id is None]
@@ -298,7 +305,8 @@ class TopicSwitch:
 
 
 def _completed(node: Node, mark: TopicMark, topic: Node, root: Node) -> Write | None:
-    """The mark with its topic's id; None: the topic was deleted. UsageError: it was created again since."""
+    """Return the write that adds the topic's id to its mark; None: the topic was deleted. UsageError: the topic was
+    created again after the mark was written."""
     if topic.stat is None or node.stat is None or root.stat is None:
         return None
     topic_id = topic_of(topic.path.rpartition("/")[2], topic.data).topic_id
@@ -336,6 +344,6 @@ def _end(schema: Schema, version: int, why: str) -> Transaction:
 
 
 def _some(names: Sequence[str]) -> str:
-    """The first of these, and how many more there are."""
+    """Name the first NAMED_MAX of these, and say how many more there are."""
     more = f"; and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
     return "; ".join(names[:NAMED_MAX]) + more
