@@ -1,4 +1,4 @@
-"""Layout legacy: a group is served once it is adopted, and nothing of it is touched before and after."""
+"""Layout legacy: a group is served once it is adopted. Before and after its adoption nothing of it is touched."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class OldGroup(Script):
         self.world.ensemble.operate(CreateNode(RECORD, data) if stat is None else SetNode(RECORD, data, stat.version))
 
     def look_on(self) -> None:
-        """Some time goes by."""
+        """Let some time pass."""
         end_ms = self.world.now_ms + QUIET_MS
         self.world.run_until(lambda: self.world.now_ms >= end_ms, what="some time")
 
@@ -56,7 +56,7 @@ class OldGroup(Script):
         return [path for tried in self.world.tried if tried.applied for path in _of_the_group(tried)]
 
     def ids(self) -> list[str]:
-        """Who is registered."""
+        """The consumer ids that are registered."""
         return sorted(self.world.ensemble.names(IDS))
 
 
@@ -81,7 +81,7 @@ def test_nothing_of_a_group_that_is_not_adopted_is_written_and_no_consumer_regis
 @pytest.mark.parametrize("seed", seeds(3))
 def test_a_waiting_consumer_registers_when_its_group_is_adopted(seed: int) -> None:
     group = OldGroup(seed)
-    for number in range(4):  # the old one owns everything, and does not give it up
+    for number in range(4):  # the old member owns everything, and does not give it up
         group.world.ensemble.ensure(f"{LEGACY.owners(GROUP)}/t/{number}", b"g_old-1416335000123-1a2b3c4d-0")
     group.look_on()
     group.decide_on(ADOPTED)
@@ -92,7 +92,7 @@ def test_a_waiting_consumer_registers_when_its_group_is_adopted(seed: int) -> No
 
 @pytest.mark.parametrize("seed", seeds(3))
 def test_a_record_without_an_adoption_adopts_nothing(seed: int) -> None:
-    """Somebody decided about the policy first."""
+    """The record exists only because somebody set the policy first."""
     group = OldGroup(seed)
     group.decide_on(replace(DEFAULT_RECORD, assignor="range"))
     group.look_on()
@@ -116,8 +116,8 @@ def _unadopted(group: OldGroup) -> str:
 @pytest.mark.parametrize("seed", seeds(5))
 @pytest.mark.parametrize("step", ["parents", "channel", "join"])
 def test_f92_a_release_between_the_steps_of_a_join_keeps_the_consumer_out(seed: int, step: str) -> None:
-    """A tool read that nobody of ours is registered, and takes the adoption out of the record: the multi that was
-    decided before is refused."""
+    """A tool sees no registration of ours, and takes the adoption out of the record. A multi that the consumer decided
+    before that is refused."""
     group = OldGroup(seed, adopted=True)
     world = group.world
     before_write = world.before_write
@@ -142,7 +142,7 @@ def test_f92_a_release_between_the_steps_of_a_join_keeps_the_consumer_out(seed: 
 def test_f93_a_coordinator_writes_nothing_of_a_group_that_was_released_and_serves_it_when_it_is_adopted_again(
     seed: int,
 ) -> None:
-    """The tool takes the adoption out, then removes state and record: the coordinator makes neither again."""
+    """The tool takes the adoption out, and then removes state and record. The coordinator creates neither again."""
     group = OldGroup(seed, consumers=0, adopted=True)
     world = group.world
     world.run_until(lambda: world.ensemble.stat(STATE) is not None, what="the group's state")
@@ -217,7 +217,7 @@ def test_the_layout_draft_is_set_up_beside_offsets_that_brokers_wrote(seed: int)
 
 @pytest.mark.parametrize("seed", seeds(3))
 def test_what_is_made_below_consumers_is_open_to_old_members_but_for_owners_and_offsets(seed: int) -> None:
-    """They read registrations, and create nodes below the parents: whatever ACL is configured."""
+    """Old members read registrations, and create nodes below the parents, whatever ACL is configured."""
     script = Script(seed, coordinators=1, consumers=1, coordinates=partial(coordinator, layout=LEGACY))
     script.world.run_until(lambda: script.world.ensemble.stat("/zkcoord/groups") is not None, what="a tree")
     script.world.ensemble.operate(CreateNode(RECORD, encode_record(ADOPTED)))
@@ -232,7 +232,7 @@ def test_what_is_made_below_consumers_is_open_to_old_members_but_for_owners_and_
 
 
 def is_create(write: object) -> TypeGuard[CreateNode]:
-    """As the type checker wants it."""
+    """A type guard for the type checker."""
     return isinstance(write, CreateNode)
 
 

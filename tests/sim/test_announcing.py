@@ -33,7 +33,7 @@ def test_more_ranges_handed_on_to_one_member_than_an_announcement_takes_are_proc
     script.settle()
     batch = status(script, script.member("heir")).batch
     assert {p: r[:2] for p, r in batch.items()} == ranges
-    with pytest.MonkeyPatch.context() as patch:  # they came from several members, each within its limit
+    with pytest.MonkeyPatch.context() as patch:  # the ranges came from several members, each within its limit
         patch.setattr(announcing, "ANNOUNCED_BYTES_MAX", 100)
         for partition, its_range in ranges.items():
             ask(script, "heir", "announce", {partition: its_range}).result()
@@ -43,7 +43,8 @@ def test_more_ranges_handed_on_to_one_member_than_an_announcement_takes_are_proc
 
 @on_seeds()
 def test_what_a_commit_that_failed_in_part_has_moved_is_started_again_where_it_stands(seed: int) -> None:
-    """A batch of so many partitions that its commit is several multis, and an operator sets an offset of the last."""
+    """The batch has so many partitions that its commit needs several multis, and an operator sets an offset of the last
+    multi."""
     script = scene(seed, consumers=1)
     at0, at1 = position(script, P0), position(script, P1)
     ask(script, "consumer0", "announce", {P0: (at0, at0 + 9), P1: (at1, at1 + 9)}).result()
@@ -62,13 +63,13 @@ def test_what_a_commit_that_failed_in_part_has_moved_is_started_again_where_it_s
     assert position(script, P0) == at0 + 9
     script.world.run_for(2_000)
     assert [e.start for e in script.journal("start", P1, since_ms)] == [at1 + 4]
-    assert [e.start for e in script.journal("start", P0, since_ms)] == [at0 + 9]  # else it would stand before it
+    assert [e.start for e in script.journal("start", P0, since_ms)] == [at0 + 9]  # it had been committed
     ask(script, "consumer0", "announce", {P0: (at0 + 9, at0 + 20), P1: (at1 + 4, at1 + 20)}).result()
 
 
 @on_seeds()
 def test_who_announces_from_another_offset_than_the_committed_is_started_again_there(seed: int) -> None:
-    """Its commit was not answered for so long that it gave it up, and was carried out later."""
+    """The program believes that its last commit failed: the answer took too long. The commit was carried out later."""
     script = scene(seed, consumers=1)
     at0, at1 = position(script, P0), position(script, P1)
     ask(script, "consumer0", "announce", {P0: (at0, at0 + 9)}).result()
@@ -87,7 +88,7 @@ def test_who_announces_from_another_offset_than_the_committed_is_started_again_t
 
 @on_seeds()
 def test_what_was_announced_of_a_topic_that_was_created_again_is_over(seed: int) -> None:
-    """It begins again at the very offset that the range had."""
+    """The new topic begins at the offset at which the announced range began."""
     script = scene(seed, consumers=1, partitions=1)
     at = position(script, P0)
     ask(script, "consumer0", "announce", {P0: (at, at + 9)}).result()
@@ -108,7 +109,7 @@ def test_what_was_announced_of_a_topic_that_was_created_again_is_over(seed: int)
 def test_a_range_of_an_earlier_topic_left_over_in_a_living_members_status_is_not_replayed(
     seed: int, next_reader: str
 ) -> None:
-    """The topic was deleted, created again, and stands at the very offset that the range had."""
+    """The topic was deleted and created again, and its new offset is the one at which the range began."""
     script = scene(seed, consumers=1, partitions=1)
     at = position(script, P0)
     ask(script, "consumer0", "announce", {P0: (at, at + 9)}).result()
@@ -121,25 +122,25 @@ def test_a_range_of_an_earlier_topic_left_over_in_a_living_members_status_is_not
     script.create_topic("t", 1)
     script.world.run_until(lambda: script.incarnation("t") == 2, 20_000, "it is another topic")
     script.world.run_until(lambda: position(script, P0) == at, 20_000, "it begins again")
-    assert {p: r[:2] for p, r in status(script, former).batch.items()} == {P0: (at, at + 9)}  # nobody told it otherwise
+    assert {p: r[:2] for p, r in status(script, former).batch.items()} == {P0: (at, at + 9)}  # nobody changed it
     if next_reader == "third":
-        script.join("third")  # replaces it, too
+        script.join("third")  # it replaces the same registration
         script.world.run_until(lambda: script.registered("third"), 20_000, "the third is there")
     script.world.stop("heir")
     assert another_reads(script, P0, "heir") == next_reader
     script.world.run_for(1_000)
-    assert [name for name, _ in told(script, P0)] == ["heir"]  # of the topic as it was
+    assert [name for name, _ in told(script, P0)] == ["heir"]  # told only for the earlier topic
 
 
 @on_seeds()
 def test_a_commit_waits_for_the_announcement_that_was_sent_before_it(seed: int) -> None:
-    """One write of a consumer is under way at a time: an outcome is never taken for that of another write."""
+    """A consumer has only one write under way at a time, so an outcome is never taken for that of another write."""
     script = scene(seed, consumers=1)
     world, inbox = script.world, script.process("consumer0").inbox
     at0, at1 = position(script, P0), position(script, P1)
     application, announced, committed = script.application("consumer0"), Future[None](), Future[None]()
     loop = script.actor("consumer0").loop
-    world.run_for(500)  # its start's acknowledgement is answered, and what that changed is read
+    world.run_for(500)  # the start's acknowledgement was answered, and its changes were read
     script.wire("consumer0").up = False
     script.refresh("consumer0")
     starts = application.wanted({P0: at0}).starts
@@ -159,7 +160,7 @@ def test_a_commit_waits_for_the_announcement_that_was_sent_before_it(seed: int) 
 
 @on_seeds()
 def test_an_announcement_of_before_a_loss_or_in_it_is_fenced_and_starts_nothing_again(seed: int) -> None:
-    """Though the partition is held all the time, by the same registration."""
+    """This holds even though the same registration holds the partition all the time."""
     script = scene(seed, consumers=1)
     world, at0 = script.world, position(script, P0)
     application = script.application("consumer0")
@@ -183,7 +184,7 @@ def test_an_announcement_of_before_a_loss_or_in_it_is_fenced_and_starts_nothing_
 
 
 def fenced(script: Script, ranges: Ranges, starts: Mapping[TopicPartition, int]) -> bool:
-    """True when an announcement of a program that knows of these starts is refused."""
+    """True when an announcement that names these starts is refused."""
     future = Future[None]()
     script.process("consumer0").inbox.put(Request("announce", AnnounceRequest(ranges, starts), future))
     script.world.run_until(future.done, 5_000, "it is answered")

@@ -67,7 +67,8 @@ def test_a_start_may_raise_in_a_storm() -> None:
 
 
 def test_a_range_that_is_handed_over_counts_for_the_next_start_only_also_if_that_raises() -> None:
-    """As a consumer's callbacks have it. Else it was processed of another incarnation of the topic, after its end."""
+    """A consumer's callbacks do the same. Otherwise the range would later be processed in another incarnation of the
+    topic."""
     world, actor = holder(Options(start_raises_rate=1.0))
     world.stormy = True
     actor.application.call(1, "replay", {P0: (0, 28)})
@@ -172,7 +173,7 @@ def test_a_sink_takes_ranges_that_are_cut_anew_once_where_a_commit_was_taken_bac
 
     assert write(0, 5) == write(5, 9) == write(9, 12) == []
     sink.taken_back("g", P0, 5)
-    assert write(12, 15) == []  # its successor goes on: nothing was read again
+    assert write(12, 15) == []  # the new owner goes on without reading anything again
     assert (write(5, 7), write(7, 15), sink.complete()) == ([], [], [])
     assert write(5, 6) == ["a#1 processes t-0 5..6 beside 5..7"]
     sink.taken_back("g", P0, 7)

@@ -1,4 +1,4 @@
-"""Assignors in the simulated world: a user's own that raises, a budget of moves, weights, capacities."""
+"""Assignors in the simulated world: a user's own assignor that raises, a limit of moves, weights, capacities."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zkcoord.tree.paths import DRAFT
 
 
 class Own:
-    """A user's assignor: sticky's answer, unless it fails."""
+    """A user's assignor: it answers as sticky does, unless it fails."""
 
     fails = False
 
@@ -41,7 +41,7 @@ class OwnScript(Script):
         self.settle()
 
     def problem(self) -> str:
-        """What the state says."""
+        """The problem that the group's state names."""
         return str(self.state().get("problem") or "")
 
 
@@ -51,7 +51,7 @@ def counts(script: Script) -> list[int]:
 
 
 def fail_over(script: Script) -> None:
-    """The serving coordinator dies hard, and another serves."""
+    """The serving coordinator crashes, and another one serves."""
     old = script.leader()
     script.world.crash(old, restart_after_ms=None)
     script.world.run_until(lambda: script.leader() != old, what="another serves")
@@ -70,7 +70,7 @@ def test_a_users_assignor_that_raises_leaves_the_group_as_it_is_and_is_told_once
     assert script.generation() == generation
     assert "RuntimeError: a division by zero, say" in script.problem()
     told = script.world.events("assignment_problem", began_ms)
-    assert [t.fields["group"] for t in told] == [GROUP]  # nor again by the coordinator that took over
+    assert [t.fields["group"] for t in told] == [GROUP]  # the coordinator that took over did not report it again
     assert script.changes_below(f"{DRAFT.group(GROUP)}/owners", began_ms) == []
     script.own.fails = False
     script.grow("t", 6)
@@ -161,7 +161,7 @@ def test_new_partitions_do_not_go_beyond_a_capacity_while_a_share_waits(seed: in
     script.consumers.registers(capacity=2)
     script.join("consumer1")
     script.settle()
-    script.consumers.registers(capacity=None)  # whoever starts again
+    script.consumers.registers(capacity=None)  # for consumers that start again
     gone = script.member("consumer0")
     script.leave("consumer0")
     world.run_until(lambda: (GROUP, gone) not in script.field.registrations, what="it leaves")

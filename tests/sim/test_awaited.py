@@ -21,7 +21,7 @@ SLACK_MS = 1_500
 
 
 def tools(script: Script) -> tuple[TreeReport, GroupReport]:
-    """What a tool reads now."""
+    """The reports that the tools would read now."""
     tree = Tree(script.world.ensemble)
     return read_tree(tree, "here"), read_group(tree, DRAFT, GROUP)
 
@@ -32,7 +32,7 @@ def told(script: Script, name: str) -> list[Mapping[str, Any]]:
 
 
 def goes_away(script: Script, clean: bool) -> None:
-    """The static member ends, and its absence is written down."""
+    """The static member ends, and its absence is written into the state."""
     if clean:
         script.leave(NAME)
     else:

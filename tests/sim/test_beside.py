@@ -1,7 +1,7 @@
-"""Members of ours beside old ones, event by event: how soon everything is read, by whom, and what is committed.
+"""Members of ours beside old members, event by event: how soon everything is read, by whom, and with which commits.
 
-Old members have Kafka's defaults: four tries, two seconds after each, a session of six. They alone settle a join within
-one wait for a conflict, and a death within its session and that wait.
+Old members have Kafka's defaults: four tries, two seconds after each, a session of six. A group of old members alone
+settles a join within one such wait, and a death within the session timeout and one such wait.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ with_or_without_coordinator = pytest.mark.parametrize("coordinators", [0, 1])
 
 
 def scene_of(seed: int, coordinators: int = 0, partitions: int = 6) -> BesideScene:
-    """One topic, and nobody yet."""
+    """One topic, and no member yet."""
     return BesideScene(ScriptWorld(seed), {"t": partitions}, coordinators=coordinators)
 
 
 def settled_within(scene: BesideScene, limit_ms: int, what: str) -> None:
-    """Everything is read by whom the plan names after so much time at most."""
+    """The group settles within `limit_ms`: everything is read by the member that the plan names."""
     began_ms = scene.world.now_ms
     scene.settle(what)
     assert scene.world.now_ms - began_ms <= limit_ms, what
 
 
 def calm(scene: BesideScene) -> None:
-    """All is read to the end, and nothing was done that no rule excuses."""
+    """In the calm everything is read to its end, and no rule was broken without an excuse."""
     scene.calm()
     assert scene.rules.unsettled() == {}
 
 
 def gave_up(scene: BesideScene) -> list[str]:
-    """The old members that used up their tries, once or more."""
+    """The old members that used up all their tries at least once."""
     return [entry.client for entry in scene.world.journal if entry.event == "gave up"]
 
 
@@ -234,7 +234,7 @@ def test_a_registration_that_is_set_soon_after_it_was_made_costs_nobody_its_shar
     ensemble.operate(CreateNode(path, b""))
     scene.world.run_for(300)
     ensemble.operate(SetNode(path, b'{"version":1,"subscription":{"t":1},"pattern":"static"}', 0))
-    free = {"t-0", "t-1"}  # the share of the new one, which claims nothing here
+    free = {"t-0", "t-1"}  # the share of the new member, which claims nothing here
     scene.world.run_until(lambda: scene.owners().keys() == {f"t-{n}" for n in range(6)} - free, what="four are owned")
     ensemble.operate(DeleteNode(path, 1))
     settled_within(scene, BACKOFF_MS + SLACK_MS, "it is gone")
@@ -246,7 +246,7 @@ def test_a_registration_that_is_set_soon_after_it_was_made_costs_nobody_its_shar
 def test_a_partition_that_an_old_member_took_and_forgot_is_left_at_once_and_people_are_told_whom_to_restart(
     seed: int,
 ) -> None:
-    """An old member whose claims crossed an expiry forgets them, and its nodes stand until its session ends."""
+    """An old member whose claims crossed an expiry forgets them, but its owner nodes stay until its session ends."""
     scene = scene_of(seed, coordinators=1)
     old = scene.start_old("olda")
     scene.enter("consumer0")
@@ -276,7 +276,7 @@ def test_an_old_member_whose_share_another_one_took_and_forgot_gives_up_until_th
     scene.world.run_for(20_000 + RETRIES * BACKOFF_MS + PATIENCE_MS + GIVEN_UP_MS + SLACK_MS)
     assert scene.rules.unsettled() == dict.fromkeys(unread, "olda gave up")
     assert scene.rules.behind_forgotten() == set(unread)
-    told = scene.world.events("assignment_problem")[-1].fields["why"]  # a poke is no remedy, and is not named as one
+    told = scene.world.events("assignment_problem")[-1].fields["why"]  # does not suggest a poke: none helps here
     assert f"(t-2) by old members that should have given them to others: restart {oldb.consumer_id}" in told
     assert "until then 1 partitions have no reader (t-3)" in told
     assert "group poke" not in told

@@ -1,5 +1,5 @@
-"""Mixed groups whose old members keep their offsets in Kafka, alone or with dual commit: each goes on where the other
-left off, whoever leaves, joins or dies."""
+"""Mixed groups whose old members keep their offsets in Kafka, alone or with dual commit. Each member goes on where the
+last owner stopped, whoever leaves, joins or dies."""
 
 from __future__ import annotations
 
@@ -40,12 +40,13 @@ class KafkaScene(MixedScene):
         self.kafka = self.keep_in_kafka(dual_commit=dual, faults=faults)
         self.old_offsets |= {"commit_interval_ms": COMMITS_MS, "backoff_ms": backoff_ms}
         self.store = store
-        self.released: list[tuple[int, int]] = []  # offsets in Kafka and in the node, of what ours released
+        self.released: list[tuple[int, int]] = []  # offsets in Kafka and in the node, of partitions that ours released
         if store == "kafka":
             self.world.ensemble.on_applied.append(self._watch)
 
     def _watch(self, txn: Txn) -> None:
-        """What ours releases stands in Kafka as in the node: an old member that claims it next reads there."""
+        """Kafka and the node must have the same offset when ours releases a partition: an old member that claims it
+        reads Kafka."""
         if is_old(txn.session.process):
             return
         freed = {c.path.rpartition("/owners/")[2] for c in txn.changes if "/owners/" in c.path and c.after is None}
@@ -57,7 +58,7 @@ class KafkaScene(MixedScene):
                 self.released.append((commit.offset if commit is not None else -1, int(change.after.data)))
 
     def early_starts(self) -> list[Entry]:
-        """Starts of ours before the end of what was processed: records that came twice."""
+        """Starts of our members before the end of the processed records: these records were processed twice."""
         covered, found = dict[TopicPartition, int](), []
         for entry in self.world.journal:
             if entry.event == "start" and not is_old(entry.process) and entry.start < covered.get(entry.partition, 0):
@@ -102,7 +103,7 @@ def test_a_group_is_replaced_member_by_member_and_goes_back_and_nothing_is_read_
     scene.stop_ours("consumer1")
     scene.await_shared("old2", "old3")
     scene.world.run_for(3_000)
-    scene.start_ours("consumer2")  # there are nodes of what the old ones have read on since
+    scene.start_ours("consumer2")  # the nodes still have offsets from before the old members read on
     scene.await_shared("consumer2", "old2", "old3")
     assert scene.early_starts() == []
     assert [pair for pair in scene.released if pair[0] != pair[1]] == []
@@ -111,7 +112,7 @@ def test_a_group_is_replaced_member_by_member_and_goes_back_and_nothing_is_read_
 
 
 def one_of_each(seed: int, store: str = "kafka", **size: Any) -> KafkaScene:
-    """An old member and one of ours, half each."""
+    """An old member and one of ours, each with half of the partitions."""
     scene = KafkaScene(seed, store, **size)
     scene.start("old1")
     scene.start_ours("consumer0")
@@ -147,12 +148,12 @@ def test_f146_who_leaves_a_coordinated_group_commits_to_kafka_for_an_old_member_
     scene.world.run_until(lambda: scene.shared("old0"), what="the old one has all")
     starts = {e.partition: e.start for e in scene.world.journal if e.event == "start" and e.process == "old0"}
     assert starts.keys() == set(scene.all)
-    assert {p: offset for p, offset in starts.items() if p in ends} == ends  # of some nothing may have been read
+    assert {p: offset for p, offset in starts.items() if p in ends} == ends  # others may be unread
 
 
 @pytest.mark.parametrize("seed", seeds(8))
 def test_f147_a_release_waits_for_kafka_no_longer_than_old_members_wait(seed: int) -> None:
-    """What Kafka has not taken by then is read again."""
+    """Records whose commit Kafka has not taken by then are read again."""
     scene = one_of_each(seed, backoff_ms=700, coordinators=seed % 2)
     scene.application("consumer0").commits = False
     scene.world.run_for(3_000)
@@ -176,7 +177,7 @@ def test_f148_an_old_members_late_commit_to_kafka_is_written_over_and_not_follow
     scene.world.run_until(lambda: scene.readers().get(had, "old1") != "old1", what="one of ours has its share")
     scene.world.run_for(5_000)
     scene.member("old1").commit()
-    scene.kafka.old_member_commits("old1#1", {had: 1})  # as it does when it goes on
+    scene.kafka.old_member_commits("old1#1", {had: 1})  # as the old member does when it goes on
     scene.world.run_until(lambda: scene.kafka.commits[had].stamp is not None, what="it is written over")
     scene.world.run_for(1_000)
     assert scene.world.events("foreign_offset", began_ms) == []
@@ -205,7 +206,7 @@ def test_a_storm_over_zookeeper_and_kafka_skips_nothing_and_comes_to_rest(seed: 
 
 
 def test_such_storms_see_both_modes_and_what_may_go_wrong() -> None:
-    """Else the test above would show nothing."""
+    """Otherwise the test above would prove nothing."""
     modes, events = Counter[Mode | None](), Counter[str]()
     for seed in range(SEEDS):
         scene = kafka_storm(seed)

@@ -1,7 +1,7 @@
 """Storms of groups in which members of ours and old members work side by side, come, go and switch the group's mode.
 
-What old code does against the rules is named and counted (`tests/sim/old_rules.py`); ours never does. After the storm
-everything is read that old members did not give up, and after a poke that is read, too.
+Violations of the rules by old code are named and counted (`tests/sim/old_rules.py`); our code never breaks a rule.
+After the storm everything is read, except partitions that old members gave up; after a poke these are read, too.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ OLD_LEFTOVERS = ("gave up", "does not notice that its owner node is gone")
 
 
 class Reached(NamedTuple):
-    """What a storm has come to."""
+    """The result of a storm."""
 
     scene: BesideScene
-    modes: tuple[Mode, ...]  # at the end, and those on the way
+    modes: tuple[Mode, ...]  # the mode at the end, and all modes on the way
     left_over: tuple[str, ...]
-    releases: int  # after which it was adopted again
+    releases: int  # releases after which the group was adopted again
 
 
 @cache
 def beside(seed: int) -> Reached:
-    """One seed: old members and members of ours, with no, one or two coordinators; some come, some go."""
+    """One seed: old members and members of ours, with no, one or two coordinators. Some members come, some go."""
     drawn = Random(f"beside {int(seed)}")
     strategy, version = drawn.choice((RANGE, RANGE, ROUND_ROBIN)), drawn.choice(VERSIONS)
     world = ScriptWorld(seed, None)
@@ -66,7 +66,7 @@ def beside(seed: int) -> Reached:
 
     def start_old(name: str) -> None:
         settings = {"version": version, "strategy": strategy, "commit_interval_ms": COMMITS_MS}
-        if strategy == RANGE:  # round robin of 0.8.2 refuses groups whose members subscribe differently
+        if strategy == RANGE:  # round robin of 0.8.2 refuses groups whose members have different subscriptions
             settings |= drawn.choice(SUBSCRIPTIONS)
         scene.start_old(name, restarts=True, **settings)
 
@@ -111,7 +111,7 @@ def beside(seed: int) -> Reached:
 
 
 def stranger_comes_and_goes(world: ScriptWorld, drawn: Random) -> None:
-    """For some of the storm a registration is there with which nobody can share a group, or that nobody can read."""
+    """For a part of the storm there is a registration that nobody can share a group with, or that nobody can parse."""
     name, data = drawn.choice(((PYKAFKA, b"t"), (UNREADABLE, b"")))
     path = f"{LEGACY.ids(GROUP)}/{name}"
     comes_ms, goes_ms = sorted(int(drawn.random() * STORM_MS) for _ in range(2))
@@ -120,7 +120,8 @@ def stranger_comes_and_goes(world: ScriptWorld, drawn: Random) -> None:
 
 
 def released_for_a_while(scene: BesideScene, drawn: Random, record: GroupRecord) -> None:
-    """The group is released in the storm, and adopted again before its end; then some of ours come again."""
+    """The group is released during the storm, and adopted again before the end of it. Then some members of ours join
+    again."""
     world = scene.world
     from_ms, until_ms = sorted(world.now_ms + int(drawn.random() * STORM_MS) for _ in range(2))
 
@@ -132,7 +133,8 @@ def released_for_a_while(scene: BesideScene, drawn: Random, record: GroupRecord)
 
 
 def _told(scene: BesideScene) -> list[str]:
-    """What is not read as it should be, but for what waits for the end of an old member that forgot an owner node."""
+    """The partitions that are not read as they should be, except those that wait for the end of an old member that
+    forgot an owner node."""
     excused = scene.rules.behind_forgotten()
     return [f"{p}: {why}" for p, why in scene.rules.unsettled().items() if p not in excused]
 
@@ -143,7 +145,7 @@ def test_a_storm_of_old_members_and_ours_ends_in_a_calm(seed: int) -> None:
 
 
 def test_such_storms_switch_modes_and_meet_what_old_members_do() -> None:
-    """Else the test above would show nothing."""
+    """Otherwise the test above would prove nothing."""
     modes, excused, releases = Counter[tuple[Mode, ...]](), Counter[str](), 0
     for seed in range(SEEDS):
         reached = beside(seed)

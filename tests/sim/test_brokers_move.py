@@ -15,7 +15,7 @@ COMMAND = "zkcoord migrate topics --to kafka"
 
 
 class Moving(Script):
-    """Brokers 0 to 2 in ZooKeeper mode, which may be asked as well."""
+    """Brokers 0 to 2 in ZooKeeper mode; the coordinator can also ask them for metadata."""
 
     metadata: Metadata
 
@@ -64,7 +64,7 @@ def test_f158_a_move_of_the_brokers_is_told_with_the_command_that_mends_it(seed:
     moved = group.said(MIGRATION)[-1]
     assert "have left ZooKeeper" in moved and COMMAND in moved
     assert group.leaving()
-    ensemble.operate(DeleteNode(MIGRATION, ANY_VERSION))  # taken back
+    ensemble.operate(DeleteNode(MIGRATION, ANY_VERSION))  # somebody takes the migration back
     ensemble.operate(SetNode(CONTROLLER, b'{"version":2,"brokerid":0,"kraftControllerEpoch":-1}', ANY_VERSION))
     ensemble.operate(CreateNode(f"{BROKERS}/0", b'{"version":5,"host":"h","port":9092}'))
     group.world.run_for(2_000)
@@ -104,7 +104,7 @@ def test_f156_bootstrap_servers_of_another_cluster_than_zookeepers_are_told(seed
 
 
 class AwayAtFirst(Moving):
-    """Nobody answers when the coordinator begins to serve."""
+    """No broker answers when the coordinator begins to serve."""
 
     def begins(self) -> None:
         super().begins()
@@ -122,4 +122,4 @@ def test_f156_whose_cluster_it_is_is_asked_until_somebody_answers(seed: int) -> 
     assert "'cluster-2'" in told
     asked = len(group.metadata.asked)
     group.world.run_for(3 * ASK_MS)
-    assert len(group.metadata.asked) == asked  # once is enough while brokers are registered
+    assert len(group.metadata.asked) == asked  # one question is enough while brokers are registered

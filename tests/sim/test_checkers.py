@@ -1,4 +1,4 @@
-"""Each checker sees the violation it is for, and a whole lawful hand-over passes them all."""
+"""Each checker sees the violation that it is for, and a whole correct hand-over passes all checkers."""
 
 from __future__ import annotations
 
@@ -284,7 +284,7 @@ MARK = '{"version":1,"incarnation":%d,"topic_id":null,"czxid":"%s","root_czxid":
 
 
 def mark(field: Scene, incarnation: int, czxid: int | None = None) -> bytes:
-    """A mark of the topic as it stands, or of another."""
+    """A mark of the present topic, or of another one."""
     stat = field.ensemble.stat("/brokers/topics/t")
     assert stat is not None
     return (MARK % (incarnation, stat.czxid if czxid is None else czxid)).encode()

@@ -26,7 +26,7 @@ SEEDS = 30
 
 
 class Churn:
-    """What people do to a running group: one act at a time, drawn from the world's seed."""
+    """Acts of people on a running group, one at a time, drawn from the world's seed."""
 
     def __init__(
         self,
@@ -93,10 +93,10 @@ class Churn:
             record["assignor"] = self._pick([None, "range", "sticky"])
             self._set(path, json.dumps(record).encode())
 
-    # what people ask of a group, and of its coordinators
+    # requests to a group and to its coordinators
 
     def rules(self) -> None:
-        """An operator changes how the group is led."""
+        """An operator changes the group's policy."""
         path = DRAFT.record(GROUP)
         record = parse_json(self.world.ensemble.data(path) or b"")
         if record:
@@ -111,30 +111,30 @@ class Churn:
             self._set(path, json.dumps(record).encode())
 
     def says(self) -> None:
-        """Applications report their progress; one that lags and says the same again and again is evicted."""
+        """Applications report their progress. One that lags and reports the same again and again is evicted."""
         for name in self._live("consumer"):
             actor = self.world.processes[name].actor
             if self.world.processes[name].running and isinstance(actor, ProductActor):
                 actor.role.said = (int(self.world.rng.random() * 3), self._pick([0, 7]))
 
     def no_more_probes(self) -> None:
-        """A group that is probed never comes to rest."""
+        """Stop probes: a group that is probed never comes to rest."""
         record = parse_json(self.world.ensemble.data(DRAFT.record(GROUP)) or b"")
         if record.get("policy", {}).get("probe_interval_ms"):
             record["policy"]["probe_interval_ms"] = None
             self._set(DRAFT.record(GROUP), json.dumps(record).encode())
 
     def wish(self) -> None:
-        """Somebody wishes something, and takes it back after a while."""
+        """Somebody makes a wish, and takes it back after a while."""
         self.scene.wish(self._pick(["hold", "pause", "rebalance"]))
         self.world.at(self.world.now_ms + int(self.world.rng.random() * 10_000), self.scene.resume)
 
     def delete(self) -> None:
-        """Somebody asks for the group's deletion: refused while it has members."""
+        """Somebody asks for the group's deletion, which is refused while it has members."""
         self.scene.wish("delete", offsets=self.world.rng.random() < 0.7)
 
     def disband(self) -> None:
-        """All consumers die, the group is deleted, and they come back: before, in the middle, or afterwards."""
+        """All consumers die, the group is deleted, and they come back before, during or after the deletion."""
         rng, world = self.world.rng, self.world
         for name in self._live("consumer"):
             world.crash(name, restart_after_ms=int(rng.random() * 4 * world.options.session_timeout_ms))
@@ -149,7 +149,7 @@ class Churn:
             self._set(path, json.dumps({**parse_json(self.world.ensemble.data(path) or b""), "resign": {}}).encode())
 
     def join_another(self) -> None:
-        """A consumer with another subscription than the rest."""
+        """A consumer joins with another subscription than the rest."""
         if len(self._live("consumer")) < 7:
             kind, topics = self._pick([("white_list", {"t|u": 1}), ("black_list", {"v": 2}), ("static", {"u": 2})])
             timeout_ms = 8_000
@@ -158,7 +158,7 @@ class Churn:
             self.next_consumer += 1
 
     def join_of_the_draft(self) -> None:
-        """A consumer that knows only the draft: no fence and no lease, so no invariant is asked of it."""
+        """A consumer joins that knows only the draft. It has no fence and no lease, so the checkers ignore it."""
         if len(self._live("old")) < 2 and self.world.ensemble.stat(DRAFT.channels_of(GROUP)) is not None:
             self.world.spawn(f"old{self.next_consumer}", DraftMember, dies_of=(SessionOverError,))
             self.next_consumer += 1
@@ -203,7 +203,8 @@ def test_a_storm_with_churn_ends_in_a_calm(seed: int) -> None:
 
 
 def static(seed: int) -> World:
-    """A storm with static members: their shares wait for them shorter than a restart takes, as long, or longer."""
+    """A storm with static members. Their shares wait for them for less time than a restart takes, for as long, or for
+    longer."""
     return churn(seed, hold_ms=[500, 5_000, 20_000][seed % 3])
 
 
@@ -213,7 +214,8 @@ def test_a_storm_with_static_members_ends_in_a_calm(seed: int) -> None:
 
 
 def life(seed: int) -> World:
-    """A storm with everything that people may ask for: wishes, deletions, resignations, rules; some have instances."""
+    """A storm with everything that people may ask for: wishes, deletions, resignations, rules. In some seeds members
+    are static."""
     return churn(seed, LIFE, hold_ms=[0, 0, 2_000, 20_000][seed % 4])
 
 
@@ -223,8 +225,8 @@ def test_a_storm_with_all_of_a_groups_life(seed: int) -> None:
 
 
 def draft(seed: int) -> World:
-    """A storm with members that know only the draft: what they have moves to the others and back, eagerly and not,
-    through holds and pauses."""
+    """A storm with members that know only the draft: their partitions move to the other members and back, in eager and
+    cooperative groups, through holds and pauses."""
     return churn(seed, (*KINDS, "rules", "wish", "join_of_the_draft", "join_of_the_draft"))
 
 
@@ -234,7 +236,7 @@ def test_a_storm_with_members_of_the_draft_ends_in_a_calm(seed: int) -> None:
 
 
 def test_a_member_of_the_draft_that_is_evicted_with_its_deletion_on_its_way_deletes_nothing_foreign() -> None:
-    """In a world of slow servers and many members, which comes to rest."""
+    """A seed with slow servers and many members; the world must come to rest."""
     draft(802153)
 
 

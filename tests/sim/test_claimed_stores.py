@@ -54,7 +54,7 @@ def test_a_group_whose_old_members_committed_to_both_stores_is_gone_on_with_in_d
     adoption = {**scene.record()["adoption"], "offsets": "kafka", "dual_commit": True}
     scene.edit_record(adoption=adoption, offsets={"store": "dual", "step": 0})
     scene.world.ensemble.ensure(LEGACY.offset(GROUP, P0), b"70")
-    scene.log.stranger_commits(P0, 70)  # as an old member committed there first
+    scene.log.stranger_commits(P0, 70)  # an old member committed there first
     scene.consumers.reset = "earliest"
     for name in ("consumer0", "consumer1"):
         scene.join(name)
@@ -66,8 +66,8 @@ def test_a_group_whose_old_members_committed_to_both_stores_is_gone_on_with_in_d
 
 
 def old_in_kafka(seed: int) -> StoreScene:
-    """A group whose old members committed to Kafka alone, and have left. Nobody has read it since; of t-1 there is a
-    node of long ago."""
+    """A group whose old members committed to Kafka alone, and have left. Nobody has read it since. Partition t-1 has a
+    node from long ago."""
     scene = StoreScene(seed, topics={"t": 4}, layout=LEGACY, consumers=0)
     scene.world.run_until(lambda: scene.world.ensemble.stat(SCHEMA) is not None, what="a tree")
     scene.ledger.others_count = True
@@ -76,7 +76,7 @@ def old_in_kafka(seed: int) -> StoreScene:
     scene.world.ensemble.ensure(LEGACY.offset(GROUP, P1), b"20")
     for partition in scene.partitions():
         scene.log.stranger_commits(partition, 70 + partition.partition)
-    scene.field.covered[GROUP, P1] = 71  # by them
+    scene.field.covered[GROUP, P1] = 71  # processed by the old members
     scene.consumers.reset = "earliest"
     return scene
 
@@ -118,14 +118,14 @@ def test_what_nobody_has_read_since_old_members_committed_it_to_kafka_alone_goes
     scene.join("consumer0")
     scene.settle()
     reads_on(scene)
-    for partition in scene.partitions():  # once each: it goes on where the old members were
+    for partition in scene.partitions():  # each starts once, where the old members stopped
         assert [entry.start for entry in scene.journal("start", partition)] == [70 + partition.partition]
     scene.calm()
 
 
 @on_seeds(2)
 def test_f183_no_commit_of_an_old_member_is_left_in_kafka_for_the_way_back_from_zookeeper(seed: int) -> None:
-    """What was read meanwhile would come again."""
+    """Otherwise records that are read in the meantime would be read again."""
     scene = old_in_kafka(seed)
     moved(scene, "zookeeper", "r0")
     assert [p for p, commit in scene.log.commits.items() if commit.stamp is None] == []

@@ -1,4 +1,5 @@
-"""Storms of the layout legacy: owners are claims, which a stranger deletes and makes as old consumers do."""
+"""Storms of the layout legacy, where owners are claims. A stranger deletes claims and makes claims, as old consumers
+do."""
 
 from __future__ import annotations
 
@@ -23,14 +24,14 @@ STRANGER = b"g_stranger-1416335000123-1a2b3c4d-0"
 
 
 class Thefts(Flapping):
-    """What else may happen to a group of this layout."""
+    """The acts of `Flapping`, and thefts of claims."""
 
     def __init__(self, world: World, scene: Scene, kinds: Sequence[str]) -> None:
         super().__init__(world, scene, kinds)
         self.stolen = self.kept = 0
 
     def steal(self) -> None:
-        """Somebody deletes a claim whatever it says, and perhaps makes one of its own for a while."""
+        """Somebody deletes a claim unconditionally, and perhaps makes a claim of its own for a while."""
         group, partition = self._pick(sorted(self.scene.field.owners)) if self.scene.field.owners else ("", None)
         if partition is None:
             return
@@ -43,7 +44,7 @@ class Thefts(Flapping):
             self.world.at(self.world.now_ms + int(rng.random() * 100), lambda: self.keep(path))
 
     def keep(self, path: str) -> None:
-        """A stranger claims it, if it can, and goes away later."""
+        """A stranger claims the partition, if it can, and goes away later."""
         if not self.world.ensemble.operate(CreateNode(path, STRANGER)).reason:
             self.kept += 1
             later_ms = self.world.now_ms + int(self.world.rng.random() * STOLEN_MS_MAX)
@@ -59,7 +60,7 @@ def claiming(seed: int, steps: int = 4_000) -> Thefts:
     hold_ms = [0, 0, 2_000, 20_000][seed % 4]
     scene = Scene(world, consumers=5, rebalance_timeout_ms=[3_000, 8_000][seed % 2], hold_ms=hold_ms)
     thefts = Thefts(world, scene, KINDS)
-    if seed % 2:  # else it begins with the first joins
+    if seed % 2:  # otherwise the storm begins with the first joins
         scene.share()
     for _ in range(steps // 80):
         world.storm(80)

@@ -1,4 +1,4 @@
-"""How often a hand-over of claims reads a node: a count does not depend on how fast a machine is."""
+"""How often a hand-over of claims reads a node. This count does not depend on the machine's speed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOVED = PARTITIONS // (CONSUMERS + 1)
 
 
 def test_a_hand_over_of_claims_reads_each_claim_and_offset_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the member that claims, behind its claim; and each claim once more by the coordinator that looks on."""
+    """The claiming member reads each of them after its claim, and the coordinator reads each claim once more."""
     script = Script(1, QUIET, topics={"t": PARTITIONS}, consumers=CONSUMERS, coordinators=1, layout=LEGACY)
     script.settle()
     script.world.run_for(1_000)

@@ -1,7 +1,7 @@
 """Crash-point sweep in the layout legacy: each role dies at, and loses the reply of, each of its writes in turn.
 
-The scenarios are those of `test_sweep`, and one in which a stranger takes claims away. As there, some are swept with
-the writes by which their group comes to be (`WHOLE`).
+The scenarios are those of `test_sweep`, and one in which a stranger takes claims away. As there, some are swept from
+their first write on, while their group forms (`WHOLE`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def theft(world: World, middle: Middle = undisturbed) -> None:
 
 
 def of_claims(scenario: Callable[[World], None], world: World) -> None:
-    """The scenario in this layout."""
+    """Play the scenario in this layout."""
     world.layout = LEGACY
     scenario(world)
 

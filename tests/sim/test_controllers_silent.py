@@ -1,4 +1,5 @@
-"""F242: the controllers that move Kafka's brokers to KRaft stop telling ZooKeeper, and the coordinator says so."""
+"""F242: KRaft controllers, to which Kafka's brokers are being moved, stop writing to ZooKeeper; the coordinator reports
+it."""
 
 from __future__ import annotations
 
@@ -13,11 +14,11 @@ from zkcoord.tree.paths import BROKERS, CANDIDATES, CONTROLLER, MIGRATION
 from zkcoord.tree.writes import ANY_VERSION, CreateNode, SetNode
 
 WRITES_MS = 2_000
-SEEN_MS = 3_000  # within this a change has been read, and what follows from it was written
+SEEN_MS = 3_000  # within this time a change was read and the consequences were written
 
 
 class Controllers:
-    """What controllers of KRaft write into the ZooKeeper of a script."""
+    """The writes of KRaft controllers to a script's ZooKeeper."""
 
     def __init__(self, group: Script) -> None:
         self.group, self.ensemble, self.offset = group, group.world.ensemble, 0
@@ -30,7 +31,7 @@ class Controllers:
         return b'{"version":0,"kraft_controller_id":3000,"kraft_metadata_offset":%d}' % self.offset
 
     def write(self, duration_ms: int, *, further: bool = True) -> None:
-        """They write again and again, with the same offset if they fail."""
+        """Write again and again; without `further` the offset stays the same, as when the controllers fail."""
         for _ in range(duration_ms // WRITES_MS):
             self.offset += further
             assert not self.ensemble.operate(SetNode(MIGRATION, self._node(), ANY_VERSION)).reason
@@ -41,13 +42,13 @@ class Controllers:
 
 
 def silent(actor: ProductActor) -> bool:
-    """What a coordinator's metric tells."""
+    """True when the coordinator's metric says that the controllers are silent."""
     assert isinstance(actor.role, CoordinatorRole)
     return actor.role.kafka is not None and actor.role.kafka.silent
 
 
 def saying(group: Script) -> list[str]:
-    """The candidates that say so to the tools."""
+    """The candidates whose nodes tell the tools that the controllers are silent."""
     ensemble = group.world.ensemble
     nodes = {name: parse_json(ensemble.data(f"{CANDIDATES}/{name}") or b"") for name in ensemble.names(CANDIDATES)}
     return [name for name, fields in nodes.items() if fields.get("controllers_silent") is True]
@@ -97,7 +98,7 @@ def test_f242_it_is_told_as_well_where_topics_come_from_kafka(seed: int) -> None
     group.settle()
     controllers = Controllers(group)
     group.world.run_for(SILENT_MS + SEEN_MS)
-    assert controllers.told("unreadable") == []  # no broker uses ZooKeeper
+    assert controllers.told("unreadable") == []  # no broker is registered in ZooKeeper
     group.world.ensemble.ensure(f"{BROKERS}/0", b'{"version":5,"host":"h","port":9092}')
     group.world.run_for(SILENT_MS + SEEN_MS)
     [told] = controllers.told("unreadable")

@@ -1,4 +1,5 @@
-"""The crash-point sweep itself, on the toy actor: it is complete, honest, and says what failed where."""
+"""The crash-point sweep itself, on the toy actor: it is complete, equals a play from the start, and names the failing
+point."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from tests.sim.sweep import KILLS, CrashPointError, crash_points, play_again
 from tests.sim.toy import GOAL, PATH, Counter
 from tests.sim.world import CrashPlan, World
 
-SWEPT = 4  # a seed in which both write, one beside the other
-NEAR_STEPS = 400  # some of its writes are within so many, and others are not
+SWEPT = 4  # a seed in which both counters write, alternately
+NEAR_STEPS = 400  # some of the seed's writes come within this many steps, and others do not
 
 
 def counters(world: World) -> None:
@@ -50,14 +51,14 @@ def test_a_crash_point_that_is_near_its_start_is_played_again_and_is_the_one_tha
 
 
 def never_dies(world: World) -> None:
-    """It fails where one has died."""
+    """Fails when counter-1 has died."""
     counters(world)
     if world.processes["counter-1"].incarnation > 1:
         world.fail("it has died")
 
 
 def vanishes(world: World) -> None:
-    """Its process ends without a word where the other has died."""
+    """Its process ends without an answer when counter-0 has died."""
     counters(world)
     if world.processes["counter-0"].incarnation > 1:
         os._exit(7)

@@ -1,4 +1,4 @@
-"""Somebody deletes nodes under a running group: an offset, or all of it."""
+"""Somebody deletes nodes of a running group: an offset, or all nodes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def _delete_below(world: World, path: str) -> None:
 
 
 def _delete_offsets(script: Script, name: str) -> None:
-    """As a tool does. The application reads no more: the checkers would not know how far it may."""
+    """Delete the offsets as a tool does. The application stops reading, since the checkers would not know how far it
+    may read."""
     script.application(name).allowed = lambda partition: False
     for p in script.owned(name):
         assert not script.world.ensemble.operate(DeleteNode(DRAFT.offset(GROUP, p), -1)).reason
@@ -78,7 +79,7 @@ def test_a_group_deleted_and_made_again_while_the_coordinator_was_paused_is_serv
 
 @on_seeds()
 def test_what_was_sent_to_somebody_of_whom_nothing_is_followed_any_more_is_not_waited_for(seed: int) -> None:
-    """An operator removed all of it in that moment: no answer comes of nodes that nobody asks for."""
+    """An operator removed all nodes of the group at that moment: no answer comes for nodes that nobody asks for."""
     script = Script(seed, consumers=1, coordinators=1)
     script.settle()
     world = script.world
@@ -94,7 +95,7 @@ def test_what_was_sent_to_somebody_of_whom_nothing_is_followed_any_more_is_not_w
 
 @on_seeds()
 def test_an_offset_that_was_deleted_while_the_lease_was_over_begins_anew_with_another_registration(seed: int) -> None:
-    """Only a start can apply the reset policy: what is held has no offset to go on from."""
+    """Only a start can apply the reset policy: a partition that is held has no offset from which to go on."""
     script = Script(seed, consumers=1, coordinators=1)
     script.settle()
     world, member = script.world, script.member("consumer0")
@@ -126,7 +127,7 @@ def test_the_mark_of_an_eviction_alone_ends_a_registration(seed: int) -> None:
 
 @on_seeds()
 def test_a_coordinator_whose_node_was_deleted_is_elected_again_though_it_is_alone(seed: int) -> None:
-    """No other's election tells it that it serves no more."""
+    """No election of another coordinator tells it that it does not serve any more."""
     script = Script(seed, consumers=1, coordinators=1)
     script.settle()
     world, elected = script.world, len(script.world.events("elected"))

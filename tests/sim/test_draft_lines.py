@@ -1,6 +1,7 @@
 """The draft of 2012, line by line (docs/protocol.md, section 11): each test names the line that it shows.
 
-Election, the start, what changes and whom it concerns; what a rebalance does is in `test_draft_rebalance`.
+The sections are: election, start, and changes with the groups that they concern. Rebalances are in
+`test_draft_rebalance`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ OTHER, THIRD = "h", "i"
 
 
 class Groups(Script):
-    """Three groups: two consumers of t, one of u, one of all that begins with u. All at rest."""
+    """Three groups: two consumers of t, one of u, and one of all topics that begin with u. All are at rest."""
 
     def __init__(self, seed: int, **size: object) -> None:
         super().__init__(seed, consumers=2, topics={"t": 4, "u": 2}, **size)
@@ -38,7 +39,7 @@ class Groups(Script):
         self.world.run_for(3_000)
 
     def quiet(self) -> None:
-        """Run until every partition that a group wants is read, and no command stands."""
+        """Run until every partition that a group wants is read, and no command is outstanding."""
         self.world.run_until(lambda: not self.outstanding() and self.reading(), what="all groups at rest")
 
     def reading(self) -> bool:
@@ -50,12 +51,12 @@ class Groups(Script):
         return wanted <= self.field.holdings.keys()
 
     def since(self) -> int:
-        """A moment after all that was done until now, and after statuses were read again behind the last starts."""
+        """The moment after all acts so far, and after the statuses were read once more behind the last starts."""
         self.world.run_for(STATUS_AFTER_MS[-1] + 5)
         return self.world.now_ms + 1
 
     def touched(self, group: str, since_ms: int) -> list[str]:
-        """What of a group a coordinator wrote or read."""
+        """The nodes of a group that a coordinator wrote or read."""
         paths = (DRAFT.group(group), DRAFT.record(group))
         return [path for below in paths for path in self.touched_below(below, since_ms)]
 
@@ -64,7 +65,7 @@ class Groups(Script):
         return any(consumer == holding.consumer for _, consumer in self.field.registrations)
 
     def watched(self) -> set[tuple[str, Kind]]:
-        """What the coordinator that serves watches."""
+        """The nodes that the serving coordinator watches."""
         tracker = self.actor(self.leader()).loop.tracker
         return {path_and_kind(key) for key, want in tracker._wants.items() if want.watch}
 
@@ -123,7 +124,7 @@ def test_on_start_all_topics_and_groups_are_read_and_watched(seed: int) -> None:
 
 @on_seeds()
 def test_on_start_every_group_is_put_up_for_rebalance(seed: int) -> None:
-    """What happened while nobody served is found, in every group."""
+    """Events from the time without a coordinator are found, in every group."""
     groups = Groups(seed)
     for name in ("coordinator0", "coordinator1"):
         groups.world.crash(name, exact=True, restart_after_ms=None)
@@ -140,7 +141,7 @@ def test_on_start_every_group_is_put_up_for_rebalance(seed: int) -> None:
     groups.calm()
 
 
-# -- what changes, and whom it concerns
+# -- changes, and the groups that they concern
 
 
 def _grow(groups: Groups) -> None:
@@ -181,7 +182,7 @@ CHANGES: dict[str, Callable[[Groups], None]] = {
 @on_seeds()
 @pytest.mark.parametrize("change", CHANGES)
 def test_f29_only_the_groups_concerned_are_queued(change: str, seed: int) -> None:
-    """Not one node of another group is written, nor read by a coordinator."""
+    """A coordinator neither writes nor reads a single node of another group."""
     groups = Groups(seed)
     since_ms = groups.since()
     CHANGES[change](groups)
@@ -225,11 +226,12 @@ def test_new_groups_come_under_watch(seed: int) -> None:
 
 
 class Queue:
-    """How often each group was decided on in each step of the coordinator that serves, and what came in with it."""
+    """Counts how often the serving coordinator decided on each group in each step, and how many inputs came with the
+    step."""
 
     def __init__(self, groups: Groups) -> None:
         self.decided: list[Counter[str]] = []
-        self.events: list[int] = []  # watches that fired, and answers, of one step
+        self.events: list[int] = []  # watches and answers that came with a step
         actor = groups.actor(groups.leader())
         self._step, actor.step = actor.step, self._counted
         self._decide, actor.role._decide_group = actor.role._decide_group, self._noted
@@ -246,7 +248,8 @@ class Queue:
 
 @on_seeds()
 def test_a_group_is_queued_once_however_many_events_arrive(seed: int) -> None:
-    """Twenty members and new partitions at once: what arrives during a step goes into the next, not one each."""
+    """Twenty members join and partitions are added at once: all inputs that arrive during a step are handled together
+    in the next."""
     groups = Groups(seed)
     groups.world.run_for(500)
     generation, queue = groups.generation(), Queue(groups)
@@ -258,7 +261,7 @@ def test_a_group_is_queued_once_however_many_events_arrive(seed: int) -> None:
     groups.quiet()
     assert {count for step in queue.decided for count in step.values()} == {1}
     assert max(queue.events) > 1
-    assert groups.generation() - generation <= 21  # changes were 45; how many fall together depends on the seed
+    assert groups.generation() - generation <= 21  # 45 changes; the seed decides how many fall together
     groups.calm()
 
 
@@ -270,7 +273,7 @@ def test_partitions_that_are_added_are_read(seed: int) -> None:
     groups.world.run_until(lambda: (GROUP, TopicPartition("t", 7)) in groups.field.holdings, what="the new partition")
     groups.quiet()
     after = groups.field.owners
-    assert {key: after[key] for key in before} == before  # nothing else moves: 2 + 2 became 4 + 4
+    assert {key: after[key] for key in before} == before  # no other partition moves: 2 + 2 became 4 + 4
     groups.calm()
 
 
@@ -287,7 +290,7 @@ def test_topics_may_be_created_after_their_subscribers(seed: int) -> None:
     script.calm()
 
 
-# -- interest that comes and goes
+# -- topics that become wanted, or are no longer wanted
 
 
 @on_seeds()
@@ -306,7 +309,7 @@ def test_a_group_that_loses_interest_in_a_topic_stops_being_concerned(seed: int)
     assert {p.topic for (group, p), held in groups.field.holdings.items() if group == GROUP and groups.lives(held)} == {
         "u"
     }
-    assert (path, Kind.DATA) not in groups.watched()  # nobody wants it: its watch went
+    assert (path, Kind.DATA) not in groups.watched()  # nobody wants the topic: its watch is gone
     since_ms = groups.since()
     groups.grow("t", 6)
     groups.world.run_for(3_000)

@@ -1,4 +1,4 @@
-"""The draft of 2012, line by line (docs/protocol.md, section 11): when a rebalance is necessary, and what it does."""
+"""The draft of 2012, line by line (docs/protocol.md, section 11): when a rebalance is necessary, and its steps."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ REBALANCE_MS = 2_000
 SLACK_MS = 1_500
 
 
-# -- the new ownership is compared with the owners' path
+# -- the new ownership is compared with the owner nodes
 
 
 @on_seeds()
 def test_when_no_owner_is_registered_a_rebalance_is_necessary(seed: int) -> None:
-    """A group that is new: every partition is given, each with one command to its consumer."""
+    """A new group: every partition is granted, each with one command to its consumer."""
     script = Script(seed, consumers=1)
     script.world.run_until(lambda: script.registered("consumer0"), what="it is registered")
     assert script.field.owners == {}
@@ -33,7 +33,8 @@ def test_when_no_owner_is_registered_a_rebalance_is_necessary(seed: int) -> None
 
 @on_seeds()
 def test_when_some_partition_is_unowned_a_rebalance_is_necessary(seed: int) -> None:
-    """While nobody serves a member leaves: its owners are empty. Who serves next gives these, and touches no other."""
+    """A member leaves while nobody serves, so its owners are empty. The next coordinator grants these partitions, and
+    touches no other."""
     script = Script(seed, consumers=2)
     script.settle()
     world, free, kept = script.world, script.owned("consumer0"), script.owned("consumer1")
@@ -53,7 +54,7 @@ def test_when_some_partition_is_unowned_a_rebalance_is_necessary(seed: int) -> N
 
 @on_seeds()
 def test_when_an_owner_is_another_than_computed_a_rebalance_is_necessary(seed: int) -> None:
-    """One partition is said to weigh as much as all others: two owners are not what is computed now."""
+    """One partition gets the weight of all others together, so the computed owners of two partitions change."""
     script = Script(seed, consumers=2)
     script.settle()
     heavy = TopicPartition("t", 0)
@@ -72,7 +73,7 @@ def test_when_an_owner_is_another_than_computed_a_rebalance_is_necessary(seed: i
 
 @on_seeds()
 def test_when_the_owners_are_as_computed_nothing_is_sent(seed: int) -> None:
-    """A coordinator that starts with an assignment that stands compares, and writes nothing into the groups."""
+    """A new coordinator finds an assignment, compares it, and writes nothing into the groups."""
     groups = Groups(seed)
     since_ms = groups.since()
     before = groups.leader()
@@ -85,7 +86,7 @@ def test_when_the_owners_are_as_computed_nothing_is_sent(seed: int) -> None:
 
 @on_seeds()
 def test_owners_of_partitions_that_are_gone_are_released(seed: int) -> None:
-    """The draft: some owner of a partition that is gone makes a rebalance necessary."""
+    """The draft: a rebalance is necessary when an owner of a missing partition exists."""
     groups = Groups(seed)
     groups.grow("t", 2)
     groups.world.run_until(
@@ -95,18 +96,18 @@ def test_owners_of_partitions_that_are_gone_are_released(seed: int) -> None:
     groups.calm()
 
 
-# -- stop to each consumer, start to each consumer, empty channels
+# -- a stop to each consumer, then a start to each consumer, empty channels in between
 
 
 @on_seeds()
 def test_a_stop_goes_to_each_consumer_then_a_start_to_each_and_the_channels_are_empty_in_between(seed: int) -> None:
-    """The draft's own order, in a group whose record says `eager`."""
+    """This is the draft's own order; the group's record says `eager`."""
     script = Script(seed, consumers=3)
     script.settle()
     script.edit_record(rebalance="eager")
     world, members = script.world, {script.member(f"consumer{n}") for n in range(3)}
     sent: list[tuple[str, str]] = []  # option, consumer
-    outstanding: list[int] = []  # commands that stood in all channels when the first start was sent
+    outstanding: list[int] = []  # commands in all channels when the first start was sent
 
     def look(txn: Txn) -> None:
         made = [change for change in txn.changes if "/channel/" in change.path and change.path[-10:].isdigit()]
@@ -117,7 +118,7 @@ def test_a_stop_goes_to_each_consumer_then_a_start_to_each_and_the_channels_are_
                     outstanding.append(script.outstanding())
                 sent.append((option, consumer))
 
-    world.ensemble.on_applied.insert(0, look)  # before the field takes the transaction in
+    world.ensemble.on_applied.insert(0, look)  # called before the field applies the transaction
     generation = script.generation()
     script.join("late")
     world.run_until(lambda: script.generation() > generation, what="the raise")
@@ -142,7 +143,7 @@ def test_a_rebalance_is_over_when_the_channels_are_empty(seed: int) -> None:
         lambda: script.registered("late") and script.outstanding("late") == 1, what="a command that is not acknowledged"
     )
     world.run_for(3 * SESSION_MS)
-    assert script.outstanding() == 1  # all others were
+    assert script.outstanding() == 1  # all other commands were obeyed
     assert world.events("rebalance_stable", since_ms) == []
     go_on()
     script.settle()
@@ -154,7 +155,8 @@ def test_a_rebalance_is_over_when_the_channels_are_empty(seed: int) -> None:
 
 @on_seeds()
 def test_after_a_time_out_it_backs_off_and_retries_and_after_max_rebalance_retries_it_has_failed(seed: int) -> None:
-    """ConsumerRebalanceFailed, the draft's exception: two retries, 2 s and 4 s after the time-outs before them."""
+    """ConsumerRebalanceFailed is the draft's exception. There are two retries, 2 s and 4 s after the time-outs before
+    them."""
     script = Script(seed, consumers=2, rebalance_timeout_ms=REBALANCE_MS)
     script.settle()
     world = script.world
@@ -169,7 +171,7 @@ def test_after_a_time_out_it_backs_off_and_retries_and_after_max_rebalance_retri
     world.run_until(lambda: script.state()["failed"] is not None, 10_000, "the failure")
     assert patience - 100 <= world.now_ms - asked_ms <= patience + SLACK_MS
     assert script.state()["failed"]["error"].startswith(f"ConsumerRebalanceFailed: {script.member('consumer0')}: ")
-    assert script.outstanding("consumer0") == 1  # neither sent again nor taken back
+    assert script.outstanding("consumer0") == 1  # the command was neither sent again nor taken back
     go_on()
     world.run_until(lambda: script.state()["failed"] is None, what="it is over when that is acknowledged")
     script.settle()

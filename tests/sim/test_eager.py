@@ -131,10 +131,11 @@ def test_the_coordinator_dies_right_after_the_first_grant(seed: int) -> None:
 def test_a_pause_in_the_middle_of_the_stops_that_is_taken_back_lets_nobody_start_before_all_have_stopped(
     seed: int,
 ) -> None:
-    """Resumed while one still stopped, and would get all of it back: the others were granted theirs before."""
+    """The pause is taken back while one member is still stopping. Before the fix the other members were granted
+    partitions first."""
     script = eager(seed, consumers=2, topics={"t": 3})
     world = script.world
-    fewest = min(("consumer0", "consumer1"), key=lambda name: len(script.owned(name)))  # a joiner takes nothing of it
+    fewest = min(("consumer0", "consumer1"), key=lambda name: len(script.owned(name)))  # it will keep all of them
     mine = script.owned(fewest)
     go_on = hold_calls(script.application(fewest))
     script.join("consumer2")

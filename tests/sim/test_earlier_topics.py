@@ -1,4 +1,4 @@
-"""F196: offsets are set for a topic that was created again since its group read the earlier one."""
+"""F196: a tool sets offsets for a topic that was created again since its group read the earlier topic."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WANTED = {T0: 20, T1: 20}
 
 
 def created_again(seed: int) -> Script:
-    """A group whose members have left, and whose topic is another one since."""
+    """A group whose members have left, and whose topic was created again since."""
     group = Script(seed, consumers=1, topics={"t": 2})
     group.settle()
     group.world.run_for(3_000)
@@ -36,14 +36,14 @@ def created_again(seed: int) -> Script:
 
 
 def reset(group: Script) -> None:
-    """As `zkcoord group reset-offsets --to-offset`."""
+    """Set offsets as `zkcoord group reset-offsets --to-offset` does."""
     tree = ToolTree(group.world.ensemble)
     how = {"compute": lambda: Targets(WANTED, []), "to_kafka": lambda _offsets: None, "goal": Where.OFFSET}
     Reset(tree=tree, layout=DRAFT, group=GROUP, **how).write(readers_of(tree.read, DRAFT, GROUP).guard)
 
 
 def imported(group: Script) -> None:
-    """As `zkcoord offsets import`."""
+    """Set offsets as `zkcoord offsets import` does."""
     Import(tree=ToolTree(group.world.ensemble), layout=DRAFT).write(GROUP, WANTED, None)
 
 
@@ -52,7 +52,8 @@ def imported(group: Script) -> None:
 def test_f196_offsets_of_a_topic_that_was_created_again_are_set_once_what_the_earlier_one_left_is_gone(
     seed: int, sets: Callable[[Script], None]
 ) -> None:
-    """Set before, they would be dropped with it when a member joins, and the reset policy would decide."""
+    """Offsets that were set before would be dropped with those of the earlier topic when a member joins, and the reset
+    policy would decide."""
     group = created_again(seed)
     with pytest.raises(UsageError, match="topic t was deleted and created again since group g read it"):
         sets(group)

@@ -1,4 +1,4 @@
-"""Of a stop, what its receiver need not wait for is released, and granted, while the rest is waited for."""
+"""In a stop, the partitions that the member need not wait for are released and granted before the others."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from zkcoord.tree.writes import Transaction
 
 
 def early(transaction: Transaction) -> bool:
-    """The release of a part."""
+    """True for the release of a part of a stop."""
     return transaction.why == "release a part"
 
 
 class Stopping(Script):
-    """A consumer of four partitions has been told to stop two, and its program is still at both."""
+    """A consumer of four partitions has been told to stop two, and its program still reads both."""
 
     def __init__(self, seed: int, partitions: int = 4) -> None:
         super().__init__(seed, SLOW, consumers=0, topics={"t": partitions})
@@ -35,18 +35,18 @@ class Stopping(Script):
         assert name == "stop"
 
     def give_up(self) -> None:
-        """The program reads all but the last of them no more."""
+        """The program stops reading all but the last of these partitions."""
         application, early = self.application("consumer0"), tuple(self.early)
         final = application._stop(early)
         application._calls[0] = self.token, "stop", (self.rest,)
         self.process("consumer0").inbox.put(CallDone(self.token, (early, final), part=True))
 
     def answer(self) -> None:
-        """And now the other one, too."""
+        """The program stops reading the last one, too."""
         self._go_on()
 
     def read_by(self, partition: TopicPartition) -> str:
-        """Whose start of a partition is acknowledged."""
+        """The consumer whose start of the partition is acknowledged."""
         held = self.field.holdings.get((GROUP, partition))
         return held.consumer if held is not None else ""
 
@@ -91,7 +91,7 @@ def test_a_death_at_an_early_release_leaves_nothing_behind(seed: int, when: str)
 
 @on_seeds(4)
 def test_a_part_of_a_stop_whose_registration_is_gone_changes_nothing(seed: int) -> None:
-    """The session ends in the middle of the call: the program's answer comes to the next registration."""
+    """The session ends in the middle of the call, so the program's answer comes to the next registration."""
     script = Stopping(seed)
     session = next(s for s in script.world.ensemble.sessions.values() if s.process == "consumer0")
     script.world.ensemble.end_session(session, "expire")
@@ -106,8 +106,9 @@ def test_a_part_of_a_stop_whose_registration_is_gone_changes_nothing(seed: int) 
 def test_who_leaves_releases_nothing_unfinished_so_its_range_is_handed_on_whatever_else_is_acknowledged(
     seed: int,
 ) -> None:
-    """The former owner's stop still names it. Its acknowledgement has the coordinator read that owner, and not the
-    status of who leaves: that is read when its registration is gone."""
+    """The former owner's outstanding stop still names the partition. When the stop is acknowledged, the coordinator
+    reads that owner, but not the status of the member that leaves. It reads this status once the registration is
+    gone."""
     script = Stopping(seed, partitions=6)
     world, heir = script.world, script.member("heir")
     script.give_up()

@@ -1,4 +1,5 @@
-"""Storms in which somebody edits owners by hand, while their readers are moved, die, hang and lose links (F98)."""
+"""Storms in which somebody edits owners by hand while the partitions' readers are moved, die, hang and lose links
+(F98)."""
 
 from __future__ import annotations
 
@@ -23,22 +24,22 @@ KINDS = ("join", "leave", "swap_coordinator", "wish", "nothing", "nothing")
 
 
 class Reached(NamedTuple):
-    """What a storm has come to."""
+    """The result of a storm."""
 
-    taken: int  # owners that named a member and were edited
-    given: int  # ... and given anew while that member was registered
+    taken: int  # edited owners that named a member
+    given: int  # ... that were granted again while that member was registered
 
 
 class Edited(Churn):
-    """What else happens to the group."""
+    """The acts of `Churn`, and one that does nothing."""
 
     def nothing(self) -> None:
-        """The group is left alone: owners of a settled group are edited as well."""
+        """Do nothing, so that owners of a settled group are edited, too."""
 
 
 @cache
 def edited(seed: int, steps: int = 2_500) -> Reached:
-    """One seed of such a storm, and the calm after it; in every other one nobody asks the coordinator to look."""
+    """One seed of such a storm, and the calm after it. In every other seed nobody wishes a rebalance."""
     rates = Options.drawn(Random(f"edited {seed}"), faults=FAULTS, fault_rate=0.01)
     world = ScriptWorld(seed, rates)
     scene = Scene(world, consumers=3)

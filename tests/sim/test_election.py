@@ -1,4 +1,4 @@
-"""A candidate reads the groups right behind its election; one that loses it follows none of them."""
+"""A candidate reads the groups right after its election. A candidate that loses the election follows no group."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zkcoord.tree.writes import Transaction
 
 
 def is_election(transaction: Transaction) -> bool:
-    """True of the multi that elects a coordinator."""
+    """True for the multi that elects a coordinator."""
     return transaction.why == "election"
 
 
@@ -28,7 +28,7 @@ def test_a_candidate_asks_for_the_groups_before_its_election_is_answered(seed: i
 
 @on_seeds()
 def test_a_candidate_that_loses_the_election_follows_no_group(seed: int) -> None:
-    """Two standbys see the coordinator go at the same time; both send an election, and one is refused."""
+    """Two standbys see at the same time that the coordinator is gone. Both send an election, and one is refused."""
     script = Script(seed, consumers=2)
     world = script.world
     world.spawn("coordinator2", coordinator)
@@ -39,7 +39,7 @@ def test_a_candidate_that_loses_the_election_follows_no_group(seed: int) -> None
     world.stop(old)
 
     def both_stand() -> bool:
-        for wire in wires:  # an election that was sent waits in its connection
+        for wire in wires:  # stop the connection once it has an election to send
             wire.up = not any(ask.kind == "commit" and is_election(ask.payload) for ask in wire.requests)
         return not any(wire.up for wire in wires)
 

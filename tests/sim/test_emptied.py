@@ -1,4 +1,4 @@
-"""An owner that somebody sets empty under its reader: the reader is stopped before another one starts."""
+"""Somebody sets an owner empty while its partition is read: the reader is stopped before another member starts."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ HANDS = {
 
 
 def rebalance(script: Script) -> None:
-    """An operator wishes a rebalance, as the tools ask."""
+    """An operator wishes a rebalance, as the tools ask people to do."""
     script.wish("rebalance")
 
 
 def empty(script: Script) -> str:
-    """Somebody sets the owner empty, and two consumers join; return who reads it."""
+    """Somebody sets the owner empty, and two consumers join. Returns the partition's reader."""
     reader = script.owner(T0)
     script.world.ensemble.operate(*HANDS["emptied"])
     for name in ("consumer2", "consumer3"):
@@ -74,7 +74,7 @@ def test_f98_who_is_given_the_partition_again_is_stopped_before_it_starts_anew(s
 
 @on_seeds()
 def test_f98_who_may_have_read_the_owner_before_it_was_emptied_is_waited_for(seed: int) -> None:
-    """It acknowledges its start without another look at the owner."""
+    """The heir acknowledges its start without reading the owner again."""
     script = Script(seed, consumers=1)
     script.settle()
     script.join("heir")

@@ -1,4 +1,5 @@
-"""Offsets are seen equal in both stores before a group takes a step away from `dual`; what nobody holds is made so."""
+"""Offsets must be equal in both stores before a group takes a step away from `dual`. The tool makes those equal that
+nobody holds."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ MEMBER = "g_consumer0-1-0"
 
 
 class Racing(LogStore):
-    """A Kafka in which something else happens just before the next commit arrives."""
+    """A Kafka in which another event happens just before the next commit arrives."""
 
     between: Callable[[], object] | None = None
 
@@ -41,7 +42,7 @@ class Racing(LogStore):
 
 
 def without_readers(*, topics: int = 2) -> StoreScene:
-    """A group in `dual` that has read, and is paused."""
+    """A group in `dual` that has read some records and is paused."""
     scene = begin_in(1, "dual", topics={"t": topics}, consumers=1)
     scene.world.run_for(3_000)
     scene.wish("pause")
@@ -101,7 +102,7 @@ def test_what_nobody_holds_is_made_equal_and_seen_so_at_the_next_look() -> None:
 
 @pytest.mark.parametrize("goal", [KAFKA, ZOOKEEPER])
 def test_an_offset_that_counts_in_kafka_alone_comes_into_its_node(goal: str) -> None:
-    """Its owner died in the store `kafka`, and nobody was granted the partition since."""
+    """The partition's owner died in the store `kafka`, and nobody has been granted the partition since."""
     scene = without_readers()
     in_tenure(scene, T0, scene.node(T0) + 100)
     counts, before = scene.node(T0) + 100, scene.log.commits[T0]
@@ -109,11 +110,12 @@ def test_an_offset_that_counts_in_kafka_alone_comes_into_its_node(goal: str) -> 
     assert T0 in different(scene, found)
     assert different(scene, found) == []
     assert scene.node(T0) == counts == scene.ledger.counted(T0)
-    assert (scene.log.commits[T0] == before) is (goal == ZOOKEEPER)  # Kafka is not read any more there
+    assert (scene.log.commits[T0] == before) is (goal == ZOOKEEPER)  # Kafka is not read in the store `zookeeper`
 
 
 def test_on_the_way_back_no_commit_of_old_members_is_left_where_these_count() -> None:
-    """It is as far as the node now; the group would find it when it comes back, and go on from there."""
+    """The commit is equal to the node now. But when the group comes back to Kafka later, it would go on from this
+    commit."""
     scene = without_readers()
     scene.log.stranger_commits(T0, scene.node(T0))
     found = equality(scene, ZOOKEEPER, rule=Rule.OLD_IN_KAFKA)
@@ -136,7 +138,7 @@ def test_an_offset_without_a_node_comes_into_one(goal: str) -> None:
     assert different(scene, found) == []
     assert (scene.node(T0), scene.in_kafka(T0)) == (77, 77)
     stat = scene.world.ensemble.stat(path)
-    assert stat is not None and stat.version == 1  # only the reply to a set tells its tenure
+    assert stat is not None and stat.version == 1  # the tenure is known only from the reply to a set
 
 
 def test_an_offset_of_a_topic_without_any_node_comes_into_one() -> None:
@@ -213,12 +215,12 @@ def test_what_a_member_holds_is_left_to_it() -> None:
     assert len(scene.world.ensemble.log) == written
     in_tenure(scene, T0, scene.node(T0))
     assert different(scene, found, (member,)) == [T1]
-    scene.log.forget([T0])  # it was seen equal once
+    scene.log.forget([T0])  # it was seen to be equal once
     assert different(scene, found, (member,)) == [T1]
 
 
 def test_f119_what_is_granted_while_it_is_made_equal_keeps_the_offset_of_its_owner() -> None:
-    """The commit of the tool comes behind the owner's start, and behind what the owner has processed since."""
+    """The tool's commit comes after the owner's start, and after the owner's own commit."""
     scene = without_readers()
     offset = scene.node(T0)
     kafka = Racing(scene.log)
@@ -231,7 +233,7 @@ def test_f119_what_is_granted_while_it_is_made_equal_keeps_the_offset_of_its_own
     kafka.between = owner_starts_and_commits
     found = equality(scene, kafka=kafka)
     assert different(scene, found) == [T0, T1]
-    assert scene.in_kafka(T0) == offset  # the tool's commit has replaced the owner's, and does not count
+    assert scene.in_kafka(T0) == offset  # the tool's commit replaced the owner's, and does not count
     assert scene.ledger.counted(T0) == offset + 50
     assert different(scene, found, (MEMBER,)) == [T0]
     assert scene.ledger.counted(T0) == offset + 50

@@ -22,7 +22,8 @@ from zkcoord.tree.writes import SetNode
 
 @on_seeds()
 def test_f16_a_callback_that_blocks_keeps_its_lease_and_delays_its_own_member_only(seed: int) -> None:
-    """One consumer is asked to stop and works on; the others' hand-over is done, and its session lives."""
+    """One consumer is asked to stop and goes on working. The hand-over of the other consumers ends meanwhile, and its
+    session lives."""
     script = Script(seed, consumers=3, topics={"t": 12}, rebalance_timeout_ms=60_000)
     script.settle()
     world, busy = script.world, script.member("consumer0")
@@ -35,7 +36,7 @@ def test_f16_a_callback_that_blocks_keeps_its_lease_and_delays_its_own_member_on
     )
     world.run_until(lambda: len(script.owned("late")) >= 1, what="the newcomer has what the others gave up")
     world.run_for(3 * SESSION_MS)
-    assert script.member("consumer0") == busy  # its lease was renewed beside the callback
+    assert script.member("consumer0") == busy  # its lease was renewed during the callback
     assert script.owned("consumer0") == kept
     assert script.outstanding("consumer0") == 1
     go_on()
@@ -45,7 +46,7 @@ def test_f16_a_callback_that_blocks_keeps_its_lease_and_delays_its_own_member_on
 
 @on_seeds()
 def test_f16_what_waits_for_a_program_that_hangs_is_bounded_however_often_its_lease_ends(seed: int) -> None:
-    """Each end of the lease asked for another `lost` and another start, as long as the program hung."""
+    """Before the fix, each end of the lease added another `lost` and another start to the calls that wait."""
     script = Script(seed, consumers=1, topics={"t": 6})
     script.settle()
     world, application, member = script.world, script.application("consumer0"), script.member("consumer0")
@@ -53,7 +54,7 @@ def test_f16_what_waits_for_a_program_that_hangs_is_bounded_however_often_its_le
     waiting = []
     for _ in range(CALLS_WAITING_MAX):
         [store] = script.process("consumer0").stores
-        script.wire("consumer0").down = False  # deaf, its heartbeats still arrive, until its lease has ended
+        script.wire("consumer0").down = False  # it hears nothing, but its heartbeats arrive, until its lease has ended
         world.run_for(SESSION_MS)
         faults.unblock(store)
         world.run_for(1_000)
@@ -86,7 +87,7 @@ def test_f16_who_hangs_through_many_sessions_registers_again_only_when_its_progr
 
 @on_seeds()
 def test_f17_a_commit_asked_for_inside_a_callback_is_answered(seed: int) -> None:
-    """The application commits while its own stop is asked for: the commit is answered or refused, never stuck."""
+    """The application commits in the middle of its own stop. The commit is answered or refused, never stuck."""
     script = Script(seed, consumers=2, topics={"t": 6})
     script.settle()
     world, application = script.world, script.application("consumer0")
@@ -101,7 +102,7 @@ def test_f17_a_commit_asked_for_inside_a_callback_is_answered(seed: int) -> None
             asked.append(future)
             offsets = {p: application.positions[p] for p in sorted(application.positions)}
             script.process("consumer0").inbox.put(Request("commit", application.wanted(offsets), future))
-            world.at(world.now_ms + 1_000, committing)  # the callback waits for its commit, at most so long
+            world.at(world.now_ms + 1_000, committing)  # the callback waits for its commit, for this long at most
             return
         answer()
 
@@ -116,7 +117,7 @@ def test_f17_a_commit_asked_for_inside_a_callback_is_answered(seed: int) -> None
 
 @on_seeds()
 def test_f22_a_coordinator_that_is_stopped_during_a_flap_does_not_come_back(seed: int) -> None:
-    """It is told to stop while its link is broken: nothing of it is elected or writes later."""
+    """The coordinator is told to stop while its link is broken. It must not be elected or write later."""
     script = Script(seed, consumers=2)
     script.settle()
     world, old = script.world, script.leader()
@@ -137,12 +138,12 @@ def test_f22_a_coordinator_that_is_stopped_during_a_flap_does_not_come_back(seed
 
 @on_seeds()
 def test_f54_a_foreign_offset_under_a_stop_is_kept_and_the_next_owner_starts_there(seed: int) -> None:
-    """A tool sets the offset of a partition that is being stopped: the release does not write over it."""
+    """A tool sets the offset of a partition that is being stopped. The release must not overwrite it."""
     script = Script(seed, consumers=2, topics={"t": 6}, rebalance_timeout_ms=60_000)
     script.settle()
     world, application = script.world, script.application("consumer0")
     application.commits = False
-    allowed, application.allowed = application.allowed, lambda partition: False  # it is busy, and reads nothing
+    allowed, application.allowed = application.allowed, lambda partition: False  # it is busy and reads nothing
     go_on = hold_calls(application)
     script.join("late")
     world.run_until(lambda: script.outstanding("consumer0") == 1, what="a stop is being obeyed")
@@ -177,11 +178,11 @@ PLAIN: Any = ("t", 0)
 )
 @on_seeds(3)
 def test_f63_a_request_that_is_none_fails_alone_and_the_member_goes_on(seed: int, name: str, argument: Any) -> None:
-    """Its AttributeError ended the membership, or left a status that nobody could decode."""
+    """Before the fix, the AttributeError ended the membership, or a status was written that nobody could decode."""
     script = Script(seed, consumers=1, coordinators=1, topics={"t": 1})
     script.settle()
     member = script.member("consumer0")
-    if argument is not None:  # as if it had been decided on now
+    if argument is not None:  # as if the request were decided now
         started = script.application("consumer0").starts[TopicPartition("t", 0)]
         argument = argument._replace(starts={TopicPartition("t", 0): started})
     future: Future[None] = Future()

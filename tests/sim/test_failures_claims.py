@@ -23,18 +23,18 @@ def claimed(seed: int, consumers: int = 2) -> Script:
 
 
 def path_of(partition: TopicPartition) -> str:
-    """Where its claim stands."""
+    """The path of a partition's claim."""
     return LEGACY.owner(GROUP, partition)
 
 
 def deleted(script: Script, partition: TopicPartition) -> int:
-    """Somebody deletes a claim whatever it says; returns when."""
+    """Somebody deletes a claim unconditionally. Returns the time."""
     assert not script.world.ensemble.operate(DeleteNode(path_of(partition), ANY_VERSION)).reason
     return script.world.now_ms
 
 
 def taken(script: Script, partition: TopicPartition) -> None:
-    """A stranger has it."""
+    """A stranger claims the partition."""
     assert not script.world.ensemble.operate(CreateNode(path_of(partition), STRANGER)).reason
 
 
@@ -47,9 +47,9 @@ def claims(transaction: Transaction) -> bool:
 def test_f53_a_claim_that_somebody_deleted_is_read_by_nobody_until_another_start_gives_it(seed: int) -> None:
     script = claimed(seed)
     [partition, *rest] = script.owned("consumer0")
-    for name in ("coordinator0", "coordinator1"):  # it must see that by itself
+    for name in ("coordinator0", "coordinator1"):  # the consumer must see the deletion by itself
         script.world.crash(name, restart_after_ms=SESSION_MS)
-    script.application("consumer0").commits = False  # a refused one would tell
+    script.application("consumer0").commits = False  # a refused commit would tell the consumer
     at_ms = deleted(script, partition)
     script.world.run_until(
         lambda: partition not in script.actor("consumer0").role.readable, what="its consumer sees that"
@@ -99,7 +99,7 @@ def test_f88_a_start_whose_partition_was_claimed_meanwhile_is_refused_without_a_
     seed: int,
 ) -> None:
     script = claimed(seed)
-    refused = sum(claimed_under_its_start(script) for _ in range(4))  # as often as would have it quarantined
+    refused = sum(claimed_under_its_start(script) for _ in range(4))  # enough strikes for a quarantine
     assert refused
     assert not script.state().get("quarantined")
     script.calm()
@@ -119,7 +119,7 @@ def test_f89_the_claims_of_an_evicted_consumer_whose_session_goes_on_are_deleted
     assert b'"owned":{"t":"' in mark
     script.world.run_until(lambda: script.world.ensemble.stat(path_of(owned[0])) is None, what="its session's end")
     script.world.stop("consumer0")
-    assert not script.world.ensemble.operate(CreateNode(path_of(owned[0]), thread)).reason  # as if the session went on
+    assert not script.world.ensemble.operate(CreateNode(path_of(owned[0]), thread)).reason  # as if its session lived
     assert script.world.now_ms - evicted_ms < SESSION_MS
     script.world.run_until(
         lambda: script.world.ensemble.data(path_of(owned[0])) not in (None, thread), 40_000, "it is another's"
@@ -134,10 +134,10 @@ def test_f89_the_claims_of_an_evicted_consumer_whose_session_goes_on_are_deleted
 
 @on_seeds()
 def test_f89_an_evicted_consumers_claims_stand_while_its_application_may_read(seed: int) -> None:
-    """It closes its session only when the application has answered, or its lease is over."""
+    """The consumer closes its session only when the application has answered, or its lease is over."""
     script = claimed(seed)
     owned, silent = script.owned("consumer0"), script.member("consumer0")
-    hold_calls(script.application("consumer0"))  # also that it lost everything
+    hold_calls(script.application("consumer0"))  # it does not answer `lost`, either
     script.set_policy(max_rebalance_retries=0)
     script.grow("t", 8)
     script.world.run_until(lambda: (GROUP, silent) not in script.field.registrations, what="its eviction")
@@ -165,7 +165,7 @@ def test_f91_a_claim_whose_reply_was_lost_is_read_and_not_made_twice(seed: int) 
         if isinstance(write, CreateNode) and write.ephemeral and "/owners/" in write.path
     ]
     assert len(made) == len(set(made)) == len(script.owned("late"))
-    assert script.world.processes["late"].client == client  # in the same registration
+    assert script.world.processes["late"].client == client  # still the same registration
     script.calm()
 
 
@@ -200,5 +200,5 @@ def test_a_stop_moves_a_partition_in_one_multi_that_deletes_the_claim_and_the_co
         if isinstance(write, DeleteNode) and "/owners/" in write.path
     }
     assert released == {path_of(p) for p in moved}
-    for option in (START, STOP):  # each once
+    for option in (START, STOP):  # each command was sent once
         assert all(len(script.commands_sent(option, p, since_ms=at_ms)) == 1 for p in moved)

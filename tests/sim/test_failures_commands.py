@@ -1,4 +1,5 @@
-"""Failure cases of commands (docs/failures.md): lost acknowledgements, stale and duplicate ones, superseded plans."""
+"""Failure cases of commands (docs/failures.md): lost acknowledgements, stale and duplicate commands, plans that
+changed."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ def starts(script: Script, client: str) -> Counter[TopicPartition]:
 
 @on_seeds()
 def test_f03_a_command_is_obeyed_once_though_its_deletion_is_lost(seed: int) -> None:
-    """The request is lost: the command still stands, obeyed. The reply is lost: it is gone, and nobody knows."""
+    """If the request is lost, the command is obeyed but still exists. If the reply is lost, the command is gone, but
+    its consumer does not know."""
     for when in ("request_lost", "reply_lost"):
         script = Script(seed, consumers=1)
         world = script.world
@@ -35,7 +37,7 @@ def test_f03_a_command_is_obeyed_once_though_its_deletion_is_lost(seed: int) -> 
         acknowledged = [t for t in world.tried if acknowledges(t.transaction)]
         applied = [t for t in acknowledged if t.applied]
         assert len(applied) == 1
-        assert len(acknowledged) == (2 if when == "request_lost" else 1)  # decided again, or found done; never blindly
+        assert len(acknowledged) == (2 if when == "request_lost" else 1)  # decided again, or found done
         assert starts(script, "consumer0#1") == dict.fromkeys(script.partitions(), 1)
         assert script.journal("lost") == []
         began_ms = world.now_ms
@@ -54,7 +56,7 @@ def test_f03_a_command_is_obeyed_once_though_its_deletion_is_lost(seed: int) -> 
 
 @on_seeds()
 def test_f04_an_obeyed_but_undeleted_command_does_not_delay_the_next(seed: int) -> None:
-    """The consumer hears nothing after its acknowledgement; the next command is obeyed as soon as it hears again."""
+    """The consumer hears nothing after its acknowledgement. It obeys the next command as soon as it hears again."""
     for when in ("request_lost", "reply_lost"):
         script = Script(seed, consumers=2)
         script.settle()
@@ -71,7 +73,7 @@ def test_f04_an_obeyed_but_undeleted_command_does_not_delay_the_next(seed: int) 
         held_ms = max(e.time_ms for e in script.journal("start") if e.process == "consumer0")
         assert held_ms - reached_ms < 2_000  # no time-out, no retry, no eviction was needed
         assert world.events("evicted") == []
-        started = starts(script, "consumer0#1")  # it may have had more while it was alone
+        started = starts(script, "consumer0#1")  # it may have had more partitions while it was alone
         assert {p: started[p] for p in script.owned("consumer0")} == dict.fromkeys(script.owned("consumer0"), 1)
         assert len(script.owned("consumer0")) == 6
         script.calm()
@@ -79,7 +81,8 @@ def test_f04_an_obeyed_but_undeleted_command_does_not_delay_the_next(seed: int) 
 
 @on_seeds()
 def test_f07_a_command_for_an_earlier_incarnation_never_reaches_a_new_session(seed: int) -> None:
-    """Killed with a start outstanding, back at once: the old channel is nobody's, and goes with what stands in it."""
+    """The consumer is killed with a start outstanding, and comes back at once. The old channel belongs to nobody, and
+    is deleted with its commands."""
     script = Script(seed, consumers=2)
     world = script.world
     world.strike("consumer0", acknowledges, "before", 100)
@@ -90,7 +93,7 @@ def test_f07_a_command_for_an_earlier_incarnation_never_reaches_a_new_session(se
     world.run_until(lambda: script.process("consumer0").incarnation == 2 and script.registered("consumer0"))
     new = script.member("consumer0")
     assert new != old
-    assert (GROUP, old) in script.field.registrations  # its session has not ended yet
+    assert (GROUP, old) in script.field.registrations  # the old session has not ended yet
     script.settle()
     removed = [txn for txn in world.ensemble.log for c in txn.changes if f"/channel/{old}/" in c.path and not c.after]
     assert [txn.session.process for txn in removed] == [script.leader()] * len(commands)
@@ -104,14 +107,15 @@ def test_f07_a_command_for_an_earlier_incarnation_never_reaches_a_new_session(se
 
 
 def newest(script: Script, option: str, consumer: str) -> list[TopicPartition]:
-    """What the commands of this kind that stand in a consumer's channel name."""
+    """The partitions that the outstanding commands of this option in a consumer's channel name."""
     standing = script.field.commands.get((GROUP, consumer), {}).values()
     return sorted(p for command in standing if command.option == option for p in command.partitions or ())
 
 
 @on_seeds()
 def test_f08_a_stale_command_is_obeyed_and_then_its_stop_though_the_target_changed(seed: int) -> None:
-    """Stopped before it reads its start; another joins; the start is neither withdrawn nor ignored nor overtaken."""
+    """The consumer is paused before it reads its start, and another one joins. The start is not withdrawn, ignored, or
+    overtaken by the stop."""
     script = Script(seed, consumers=1)
     world = script.world
     world.run_until(lambda: script.registered("consumer0"))
@@ -122,7 +126,7 @@ def test_f08_a_stale_command_is_obeyed_and_then_its_stop_though_the_target_chang
     script.join("late")
     world.run_until(lambda: script.generation() == generation + 1, what="another target")
     world.run_for(SESSION_MS // 3)
-    assert newest(script, START, first) == script.partitions()  # still there, alone: nothing is merged or withdrawn
+    assert newest(script, START, first) == script.partitions()  # only the start, unchanged
     assert newest(script, STOP, first) == []
     assert script.commands_sent(START, since_ms=0)[1:] == []
     world.resume("consumer0")
@@ -143,13 +147,14 @@ def test_f08_a_stale_command_is_obeyed_and_then_its_stop_though_the_target_chang
 @pytest.mark.parametrize("when", ["reply_lost", "request_lost"])
 @pytest.mark.parametrize("option", [STOP, START])
 def test_f18_a_command_whose_reply_was_lost_is_sent_exactly_once(seed: int, option: str, when: str) -> None:
-    """A sequential create has no name to be recognised by: only reading the channel tells that it is there."""
+    """A sequential create cannot be recognised by its name. Only a read of the channel tells that the command
+    exists."""
     script = Script(seed, consumers=2)
     script.settle()
     world, began_ms = script.world, script.world.now_ms + 1
     script.join("late")
     holders = ("consumer0", "consumer1") if option == STOP else ("late",)
-    held = [hold_calls(script.application(name)) for name in holders]  # it stands while its sender reads again
+    held = [hold_calls(script.application(name)) for name in holders]  # the command stays while its sender reads again
     world.strike(script.leader(), sends(option), when)
     world.run_until(lambda: world.struck, what="the lost reply")
     world.run_for(1_000)
@@ -165,7 +170,8 @@ def test_f18_a_command_whose_reply_was_lost_is_sent_exactly_once(seed: int, opti
 
 @on_seeds()
 def test_f18_after_a_lost_reply_a_server_that_lags_behind_is_not_believed(seed: int) -> None:
-    """It reconnects to a follower that has everything it has seen, but not yet the command: a sync comes first."""
+    """The coordinator reconnects to a follower that has everything that it has seen, except the command. So a sync
+    comes first."""
     script = Script(seed, replace(QUIET, followers=1), consumers=1)
     world, ensemble = script.world, script.world.ensemble
     replicas, options = ensemble.replicas, world.options
@@ -212,7 +218,7 @@ def test_f38_a_start_was_read_and_its_plan_superseded_before_it_is_obeyed(seed: 
 
 @on_seeds()
 def test_f38_a_stop_was_read_and_its_receiver_died_before_it_is_obeyed(seed: int) -> None:
-    """The stop's reason is gone: it is obeyed all the same, and the partition given anew."""
+    """The stop's reason is gone. The stop is obeyed anyway, and the partition is granted again."""
     script = Script(seed, consumers=1)
     script.settle()
     world = script.world
@@ -239,8 +245,8 @@ def test_f38_a_stop_was_read_and_its_receiver_died_before_it_is_obeyed(seed: int
 
 @on_seeds(4)
 def test_a_partition_that_was_granted_again_after_an_unknown_release_is_not_released_again(seed: int) -> None:
-    """The topic is created again with fewer partitions, and grows: so the owner's node is another one, at the same
-    version, and names the same consumer."""
+    """The topic is created again with fewer partitions, and then grows. So the owner's node is another one, but has the
+    same version and names the same consumer."""
     script = Script(seed, QUIET, consumers=1, coordinators=1, topics={"t": 2})
     script.settle()
     world, process, member = script.world, script.process("consumer0"), script.member("consumer0")
@@ -265,7 +271,8 @@ def test_a_partition_that_was_granted_again_after_an_unknown_release_is_not_rele
 
 @on_seeds(6)
 def test_a_refused_start_that_nobody_saw_is_granted_again(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first of two starts is refused, and gone, when the coordinator lists the channel; the second stands."""
+    """When the coordinator lists the channel, the first of two starts has been refused and is gone, and the second one
+    is outstanding."""
     monkeypatch.setattr("zkcoord.tree.writes.ITEMS_MAX", 2)
     script = Script(seed, replace(QUIET, call_ms_max=0), consumers=1, coordinators=1)
     world, application = script.world, script.application("consumer0")
@@ -280,7 +287,7 @@ def test_a_refused_start_that_nobody_saw_is_granted_again(seed: int, monkeypatch
     application._raises = fails_once
     world.run_until(lambda: len(script.commands_sent("start-fetcher")) == 2, what="both starts are sent")
     leader = script.wire(script.leader())
-    leader.down = False  # the coordinator hears late of what happens
+    leader.down = False  # the coordinator hears of events late
     world.run_until(lambda: bool(failed), what="the first is refused by the application")
     world.run_until(lambda: script.outstanding("consumer0") == 1, what="the first is acknowledged")
     stopped = hold_calls(application)

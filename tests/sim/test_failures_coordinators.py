@@ -1,4 +1,4 @@
-"""Failure cases of coordinators (docs/failures.md): who serves, what a deposed one still sends, who takes over."""
+"""Failure cases of coordinators (docs/failures.md): which one serves, late writes of a deposed one, take-overs."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ def epoch(world: ScriptWorld) -> int:
 
 @on_seeds()
 def test_f01_two_coordinators_at_once_only_the_newest_epoch_writes(seed: int) -> None:
-    """The old one's multis are on their way when its node is removed and another is elected: all are refused."""
+    """Multis of the old coordinator are under way when its node is removed and another one is elected: all of them are
+    refused."""
     script = Script(seed, consumers=2)
     script.settle()
     world, old = script.world, script.leader()
     wire, old_epoch = script.wire(old), epoch(world)
     script.join("late")
     world.run_until(lambda: any(ask.kind == "commit" for ask in wire.requests), what="the old one wants to write")
-    wire.up = False  # what it sends waits in its connection; it hears everything
+    wire.up = False  # its writes wait in its connection; it still hears everything
     script.refresh(old)
     world.ensemble.operate(DeleteNode(DRAFT.coordinator, 0))
     world.run_until(lambda: epoch(world) == old_epoch + 1, what="another is elected")
@@ -70,18 +71,18 @@ def test_f01_a_coordinator_that_was_stopped_past_its_session_comes_back_as_a_sta
     assert not [told for told in world.events("elected", resumed_ms) if told.client == client]
     applied = [t for t in world.tried if t.client == client and t.time_ms >= resumed_ms and t.applied]
     paths = [write.path for t in applied for write in t.transaction.writes]
-    assert [path.rpartition("/")[0] for path in paths] == [CANDIDATES]  # it stands again, and nothing else
+    assert [path.rpartition("/")[0] for path in paths] == [CANDIDATES]  # it only creates its candidate's node again
     script.calm()
     assert script.leader() == new
 
 
 @on_seeds()
 def test_an_election_that_was_decided_before_the_schema_was_written_is_refused_and_decided_again(seed: int) -> None:
-    """The candidate read a schema that its program serves; what stands there when it is elected may be another one."""
+    """The candidate read a schema that it can serve. By the time of its election the schema may be another one."""
     script = Script(seed)
     script.settle()
     world, candidate, first_epoch = script.world, script.standby(), epoch(script.world)
-    tried_before = len(world.tried)  # it may have lost the first election by a moment
+    tried_before = len(world.tried)  # it may have tried and lost the first election
     world.crash(script.leader(), restart_after_ms=None, exact=True)
     wire = script.wire(candidate)
 
@@ -107,7 +108,7 @@ def test_an_election_that_was_decided_before_the_schema_was_written_is_refused_a
 
 @on_seeds()
 def test_nobody_is_elected_while_a_migration_is_in_progress(seed: int) -> None:
-    """It raises the epoch, which deposes whoever serves; candidates stand by until its last write."""
+    """A migration raises the epoch, which deposes the coordinator. Candidates wait until the migration's last write."""
     script = Script(seed)
     script.settle()
     world, first_epoch = script.world, epoch(script.world)
@@ -147,7 +148,8 @@ def fixed_id(process: SimProcess) -> ProductActor:
 
 @on_seeds()
 def test_f02_a_coordinator_does_not_trust_the_node_of_its_own_expired_session(seed: int) -> None:
-    """Same id, same text in the coordinator's node, but the node is the killed process's: it must wait for its end."""
+    """The coordinator's node has the same id and text, but it belongs to the session of the killed process. The new one
+    must wait for its end."""
     script = Script(seed, coordinators=0, consumers=2)
     world = script.world
     world.spawn("coordinator0", fixed_id)
@@ -173,7 +175,8 @@ def test_f02_a_coordinator_does_not_trust_the_node_of_its_own_expired_session(se
 
 @on_seeds()
 def test_f02_a_new_session_of_the_same_process_does_not_trust_the_old_ones_node(seed: int) -> None:
-    """Refused by the epoch it throws its session away, but the goodbye is lost: the old node still stands."""
+    """The epoch refuses the coordinator's write, so it closes its session, but the close is lost and the old node still
+    exists."""
     script = Script(seed, coordinators=1, consumers=2)
     script.settle()
     world, wire = script.world, script.wire("coordinator0")
@@ -221,7 +224,7 @@ def test_f39_a_stop_is_acknowledged_then_receiver_and_coordinator_die_before_the
         partition = next(p for p in script.partitions() if p.partition == number)
         stopped = [e for e in script.journal("stop", partition) if e.time_ms <= died_ms][-1]
         started = script.journal("start", partition, died_ms)[0]
-        assert started.start == stopped.start  # goes on exactly where the release says
+        assert started.start == stopped.start  # it goes on exactly at the released offset
         assert started.time_ms - died_ms <= SESSION_MS + 5_000
         assert (GROUP, script.owner(partition)) in script.field.registrations
     script.calm()
@@ -234,7 +237,7 @@ def releases_now(txn: Txn) -> bool:
 
 @on_seeds()
 def test_f14_no_partition_stays_unowned_after_a_blip_in_the_middle_of_a_hand_over(seed: int) -> None:
-    """The grant is lost on its way, or its reply is: the coordinator reads again and no partition waits for long."""
+    """The grant or its reply is lost. The coordinator reads again, and no partition waits for long."""
     for when in ("request_lost", "reply_lost", "before", "after_applied_reply_lost"):
         script = Script(seed, consumers=2)
         script.settle()
@@ -271,7 +274,8 @@ def test_f14_a_short_outage_of_the_ensemble_moves_nothing(seed: int) -> None:
 
 @on_seeds()
 def test_f51_a_coordinator_of_another_layout_refuses_the_tree_and_the_first_goes_on(seed: int) -> None:
-    """Two coordinators of different layouts on one tree: the schema says whose it is, the other one ends."""
+    """Two coordinators of different layouts use one tree. The schema names the tree's layout, and the other coordinator
+    ends."""
     script = Script(seed, consumers=2)
     script.settle()
     world, leader = script.world, script.leader()
@@ -287,7 +291,8 @@ def test_f51_a_coordinator_of_another_layout_refuses_the_tree_and_the_first_goes
 
 @on_seeds()
 def test_f51_of_two_layouts_that_come_to_an_empty_tree_at_once_one_remains(seed: int) -> None:
-    """Both would make the first nodes: one multi wins, the other coordinator reads whose tree it is, and ends."""
+    """Both want to create the first nodes. One multi wins. The other coordinator reads the layout of the tree, and
+    ends."""
     script = Script(seed, coordinators=0, consumers=0)
     world = script.world
     layouts = {"coordinator0": DRAFT, "coordinator1": LEGACY}

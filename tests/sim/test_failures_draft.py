@@ -1,4 +1,5 @@
-"""Consumers that know only the draft (docs/protocol.md, section 8, and F48): what they stop is released for them."""
+"""Consumers that know only the draft (docs/protocol.md, section 8, and F48): the coordinator releases what they
+stop."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from zkcoord.tree.writes import DeleteNode
 
 
 def with_draft_member(seed: int) -> tuple[Script, DraftMember]:
-    """A draft-only member that has everything, alone."""
+    """A member that knows only the draft, alone, with all partitions."""
     script = Script(seed, consumers=0)
     for path in (DRAFT.ids(GROUP), DRAFT.channels_of(GROUP)):
         script.world.ensemble.ensure(path, b"")
@@ -70,7 +71,8 @@ def test_f48_a_failover_between_a_draft_only_members_stop_and_its_release_change
 @on_seeds()
 @pytest.mark.parametrize("option", ["start-fetcher", "stop-fetcher"])
 def test_a_draft_only_member_that_obeys_when_it_is_evicted_changes_nothing(seed: int, option: str) -> None:
-    """It has no fence: its deletion was on its way, and comes after the eviction. What it had waits for the grace."""
+    """The member has no fence. Its deletion is under way and comes after the eviction. Its partitions wait for the
+    grace."""
     script, member = with_draft_member(seed)
     world, process = script.world, script.process("old")
     process.dies_of = (SessionOverError,)
@@ -86,7 +88,7 @@ def test_a_draft_only_member_that_obeys_when_it_is_evicted_changes_nothing(seed:
     [(sequence, command)] = script.field.commands[GROUP, old].items()
     assert command.option == option
     assert not world.ensemble.submit(session, [DeleteNode(f"{member.channel}/{sequence}", 0)]).reason
-    member.obeys = True  # now it looks, and sees that it was evicted
+    member.obeys = True  # now it looks, and sees its eviction
     had = {partition for (_, partition), thread in script.field.owners.items() if consumer_of(thread) == old}
     assert len(had) == len(script.partitions())
     evicted_ms = world.now_ms

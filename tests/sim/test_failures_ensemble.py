@@ -1,6 +1,6 @@
-"""Failure cases of the ensemble (docs/failures.md): no quorum, followers without a leader, links that swallow all.
+"""Failure cases of the ensemble (docs/failures.md): no quorum, followers without a leader, links that lose everything.
 
-On real servers they are in `tests/containers/test_ensemble.py`.
+The same cases with real servers are in `tests/containers/test_ensemble.py`.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ SLACK_MS = 50
 
 
 def written_by_programs(script: Script, since_ms: int) -> list[str]:
-    """What coordinators and consumers wrote since then."""
+    """The paths that coordinators and consumers wrote since then."""
     log = [txn for txn in script.world.ensemble.log if txn.time_ms >= since_ms]
     return [change.path for txn in log for change in txn.changes]
 
 
 def lose_quorum(script: Script, *, read_only: bool) -> None:
-    """Nothing can be written any more. `read_only`: links stay, and servers answer reads; else every link breaks."""
+    """Nothing can be written from now on. `read_only`: links stay, and servers answer reads; otherwise every link
+    breaks."""
     world = script.world
     world.ensemble.serving = False
     if not read_only:
@@ -42,7 +43,7 @@ def lose_quorum(script: Script, *, read_only: bool) -> None:
 
 
 def regain_quorum(script: Script) -> None:
-    """A leader again; it gives every session its whole timeout."""
+    """A leader is elected again, and gives every session its whole timeout."""
     for replica in script.world.ensemble.replicas:
         replica.cut = False
     faults.restore(script.world)
@@ -53,7 +54,7 @@ def regain_quorum(script: Script) -> None:
 @on_seeds()
 @pytest.mark.parametrize("read_only", [False, True])
 def test_f33_without_a_quorum_for_a_minute_nobody_reads_and_then_the_same_go_on(seed: int, read_only: bool) -> None:
-    """No server is reached, or those that are answer reads only: leases end all the same."""
+    """No server can be reached, or servers answer only reads. Leases end in both cases."""
     script = Script(seed, replace(BUSY, followers=2), consumers=3)
     script.settle()
     world = script.world
@@ -68,7 +69,7 @@ def test_f33_without_a_quorum_for_a_minute_nobody_reads_and_then_the_same_go_on(
     assert max(ended.values()) - lost_ms <= LEASE_MS + SLACK_MS
     for name, ended_ms in ended.items():
         reads = [e.time_ms for e in script.journal("read") if e.process == name]
-        assert lost_ms < max(reads) <= ended_ms  # it read on as long as it might
+        assert lost_ms < max(reads) <= ended_ms  # it read on as long as it was allowed to
     assert written_by_programs(script, lost_ms + 1) == []
     regain_quorum(script)
     back_ms = world.now_ms
@@ -82,7 +83,7 @@ def test_f33_without_a_quorum_for_a_minute_nobody_reads_and_then_the_same_go_on(
 
 @on_seeds()
 def test_f33_when_all_sessions_have_expired_with_the_quorum_everybody_registers_afresh(seed: int) -> None:
-    """The servers were all restarted, and had to wait for nobody: no session is left."""
+    """All servers were restarted after all sessions had expired: no session is left."""
     script = Script(seed, BUSY, consumers=3)
     script.settle()
     world, before = script.world, set(script.field.registrations)
@@ -102,12 +103,12 @@ def test_f33_when_all_sessions_have_expired_with_the_quorum_everybody_registers_
 def test_f36_a_follower_cut_off_from_its_leader_keeps_neither_its_consumer_reading_nor_its_coordinator_serving(
     seed: int,
 ) -> None:
-    """It answers reads and pings for longer than a session; a sync it cannot answer."""
+    """For longer than a session timeout the follower answers reads and pings, but cannot answer a sync."""
     script = Script(seed, replace(BUSY, followers=2), consumers=2)
     script.settle()
     world, old = script.world, script.leader()
     script.connect_to({"consumer0": "follower-1", old: "follower-1"})
-    world.run_for(1_000)  # all is read again: who waits for an answer would soon notice, and look for another server
+    world.run_for(1_000)  # everything is read: a process with an open request would soon leave its server
     consumer, mine = script.member("consumer0"), script.owned("consumer0")
     (follower,) = [replica for replica in world.ensemble.followers if replica.name == "follower-1"]
     follower.cut = True
@@ -118,10 +119,10 @@ def test_f36_a_follower_cut_off_from_its_leader_keeps_neither_its_consumer_readi
     lost = script.journal("lost", since_ms=cut_ms)
     assert {(entry.process, entry.partition) for entry in lost} == {("consumer0", p) for p in mine}
     assert lost[0].time_ms - cut_ms <= LEASE_MS + SLACK_MS
-    assert (GROUP, consumer) in script.field.registrations  # its session stands: nobody else can have begun
+    assert (GROUP, consumer) in script.field.registrations  # its session still exists, so nobody else can have started
     script.join("late")
     world.run_until(lambda: script.leader() != old, 10_000, "another coordinator")
-    assert script.wire(old).replica is follower  # which tells the old one nothing of it
+    assert script.wire(old).replica is follower  # the follower does not tell the old coordinator
     script.settle("the new one serves, the consumer goes on over another server")
     assert script.member("consumer0") == consumer
     new = script.leader()
@@ -132,7 +133,7 @@ def test_f36_a_follower_cut_off_from_its_leader_keeps_neither_its_consumer_readi
     world.run_for(3 * SESSION_MS)
     applied = [t for t in world.tried if t.client == script.client(old) and t.time_ms >= cut_ms and t.applied]
     paths = [write.path for t in applied for write in t.transaction.writes]
-    assert [path.rpartition("/")[0] for path in paths] == [CANDIDATES]  # it stands again, and nothing else
+    assert [path.rpartition("/")[0] for path in paths] == [CANDIDATES]  # it only creates its candidate's node again
     assert world.events("elected", mended_ms) == []
     assert script.leader() == new
     script.calm()
@@ -143,13 +144,13 @@ def test_f36_a_follower_cut_off_from_its_leader_keeps_neither_its_consumer_readi
 def test_f37_a_consumer_whose_link_swallows_everything_stops_in_time_and_goes_on_over_another(
     seed: int, busy: bool
 ) -> None:
-    """A busy one has commits on their way all the time, an idle one nothing but heartbeats: no error tells either."""
+    """A busy consumer always has commits under way, an idle one only heartbeats. Neither of them gets an error."""
     script = Script(seed, BUSY, consumers=2)
     script.settle()
     world, application = script.world, script.application("consumer0")
     allowed = application.allowed
     if not busy:
-        application.allowed = lambda partition: False  # there is nothing to read
+        application.allowed = lambda partition: False  # nothing to read
     world.run_for(2_000)
     consumer, mine = script.member("consumer0"), script.owned("consumer0")
     wire = script.wire("consumer0")
@@ -159,7 +160,7 @@ def test_f37_a_consumer_whose_link_swallows_everything_stops_in_time_and_goes_on
     world.run_until(lambda: bool(script.journal("lost", since_ms=hole_ms)), what="its lease ends")
     ended_ms = world.now_ms
     assert ended_ms - hole_ms <= LEASE_MS + SLACK_MS
-    assert any(ask.kind == "commit" for ask in wire.requests) is busy  # what it sent was swallowed
+    assert any(ask.kind == "commit" for ask in wire.requests) is busy  # its requests got no answer
     assert bool([e for e in script.journal("read", since_ms=hole_ms + 1) if e.process == "consumer0"]) is busy
     assert (GROUP, consumer) in script.field.registrations
     world.run_until(
@@ -177,7 +178,7 @@ def test_f37_a_consumer_whose_link_swallows_everything_stops_in_time_and_goes_on
 
 @on_seeds()
 def test_f37_a_coordinator_in_a_black_hole_is_replaced_and_changes_nothing_when_it_is_back(seed: int) -> None:
-    """What it had on its way when the hole opened is of an epoch that is over when it comes out."""
+    """The writes that were under way when the link broke are of an old epoch when they arrive."""
     script = Script(seed, BUSY, consumers=2)
     script.settle()
     world, old = script.world, script.leader()

@@ -1,4 +1,4 @@
-"""Failure cases of links that break again and again (docs/failures.md): an eviction that its consumer cannot see."""
+"""Failure cases of links that break again and again (docs/failures.md): a consumer cannot see its own eviction."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 from tests.sim import faults
 from tests.sim.script import SESSION_MS, Script, on_seeds
 
-FLAPS = 10_000  # no end
+FLAPS = 10_000  # without end
 
 
 def evicted_out_of_sight(seed: int, flaps: int, back_after_ms: int) -> tuple[Script, int]:
-    """A consumer that reads on does not obey; it is evicted while its link is down. It comes back within its lease, and
-    so many of its connections break with their first answer, that of the sync. Returns when it was evicted."""
+    """A consumer reads on without obeying, and is evicted while its link is down. It comes back within its lease. Its
+    next `flaps` connections break at their first answer, that of the sync. Returns the time of the eviction, too."""
     script = Script(seed, consumers=1)
     script.settle()
     script.set_policy(max_rebalance_retries=0)
@@ -30,7 +30,7 @@ def evicted_out_of_sight(seed: int, flaps: int, back_after_ms: int) -> tuple[Scr
     store.flaps = deque([1] * flaps)
     evicted_ms = world.now_ms
     world.run_for(back_after_ms)
-    assert script.journal("lost") == []  # its lease holds
+    assert script.journal("lost") == []  # its lease still holds
     faults.uncut(world, script.process("consumer0"))
     return script, evicted_ms
 
@@ -40,14 +40,14 @@ def evicted_out_of_sight(seed: int, flaps: int, back_after_ms: int) -> tuple[Scr
 def test_f55_an_evicted_consumer_whose_link_breaks_again_stops_before_another_begins(
     flaps: int, back_after_ms: int, seed: int
 ) -> None:
-    """Each link lives until its sync is answered, and breaks before the registration is read again."""
+    """Each link lives until its sync is answered, and breaks before the registration can be read again."""
     script, evicted_ms = evicted_out_of_sight(seed, flaps, back_after_ms)
     world, (store,) = script.world, script.process("consumer0").stores
     world.run_until(lambda: len(store.flaps) < flaps and store.wire is None, what="a link that broke again")
     if flaps == 1:
         script.process("consumer0").cut = True  # it finds no server any more
     world.run_for(3 * SESSION_MS)
-    assert len(script.owned("consumer1")) == 4  # a checker sees whoever reads after the grace
+    assert len(script.owned("consumer1")) == 4  # (a checker sees a reader after the grace)
     mine = [entry.time_ms for entry in script.journal("read") if entry.process == "consumer0"]
     assert max(mine) < evicted_ms + SESSION_MS
     store.flaps.clear()

@@ -1,4 +1,4 @@
-"""F57, F80: a consumer gives its registration up, or ends, while its application still reads (docs/failures.md)."""
+"""F57, F80 (docs/failures.md): a consumer gives up its registration, or ends, while its application still reads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ LEASE_MS = SESSION_MS * 2 // 3
 
 
 def channel_gone(seed: int) -> tuple[Script, str, list[TopicPartition], Callable[[], None]]:
-    """The channel of consumer0 is removed. Returns its registration, what it held, and how its application goes on."""
+    """The channel of consumer0 is removed. Returns its registration, its partitions, and a function that lets its
+    application answer."""
     script = Script(seed, consumers=2)
     script.settle()
     consumer, mine = script.member("consumer0"), script.owned("consumer0")
@@ -30,7 +31,7 @@ def channel_gone(seed: int) -> tuple[Script, str, list[TopicPartition], Callable
 
 
 def begun_by_another(script: Script, mine: list[TopicPartition], since_ms: int) -> bool:
-    """True when consumer1 has started something of these since then."""
+    """True when consumer1 has started one of these partitions since then."""
     starts = script.journal("start", since_ms=since_ms)
     return any(entry.process == "consumer1" and entry.partition in mine for entry in starts)
 
@@ -80,7 +81,7 @@ def test_f57_one_that_is_asked_to_leave_meanwhile_waits_as_long(seed: int) -> No
 
 @on_seeds()
 def test_f57_a_batch_that_goes_on_after_lost_was_obeyed_is_waited_for(seed: int) -> None:
-    """Of a Spark consumer: the batch is cancelled, and takes a while to end. It may not join meanwhile."""
+    """A Spark consumer's batch is cancelled, and takes a while to end. The consumer must not join meanwhile."""
     script, consumer, mine, go_on = channel_gone(seed)
     world, lost_ms, role = script.world, script.world.now_ms, script.actor("consumer0").role
     role.may_join = lambda: False
@@ -97,7 +98,8 @@ def test_f57_a_batch_that_goes_on_after_lost_was_obeyed_is_waited_for(seed: int)
 
 @on_seeds()
 def test_f57_one_whose_session_ends_meanwhile_is_not_waited_for(seed: int) -> None:
-    """Nothing is left to be kept back: who asked it to leave is answered, though its application obeys nothing."""
+    """Nothing must be kept from other members any more, so the request to leave is answered, though the application
+    does not answer."""
     script, _, _, go_on = channel_gone(seed)
     ensemble, left = script.world.ensemble, script.leave("consumer0")
     (session,) = [s for s in ensemble.sessions.values() if s.client == script.client("consumer0")]
@@ -112,7 +114,8 @@ def test_f57_one_whose_session_ends_meanwhile_is_not_waited_for(seed: int) -> No
 
 @on_seeds()
 def test_f57_one_that_was_evicted_has_nothing_to_wait_for(seed: int) -> None:
-    """Its registration is gone, and what it held is kept back by the grace: it registers again as soon as it may."""
+    """Its registration is gone, and its partitions are kept back by the grace. So it registers again as soon as it
+    may."""
     script = Script(seed, consumers=2)
     script.settle()
     consumer = script.member("consumer0")
@@ -157,8 +160,8 @@ def test_f57_a_program_that_a_callback_ends_has_obeyed_lost_before_another_start
 def test_f80_nobody_starts_what_an_application_is_still_stopping_when_its_consumer_is_abandoned(
     seed: int, answers: bool
 ) -> None:
-    """As `Consumer.stop()` does when `on_stop` takes longer than the rebalance timeout: until it has returned, or the
-    lease is over, the application may read."""
+    """`Consumer.stop()` abandons its consumer when `on_stop` takes longer than the rebalance timeout. The application
+    may read until `on_stop` has returned, or the lease is over."""
     script = Script(seed, consumers=2)
     script.settle()
     consumer, mine = script.member("consumer0"), script.owned("consumer0")

@@ -1,4 +1,5 @@
-"""F56: a server takes requests and answers none (docs/failures.md). Whoever asks it goes to another, whatever runs."""
+"""F56 (docs/failures.md): a server takes requests and answers none. A process that waits for an answer goes to another
+server."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ LEAVES_MS = SESSION_MS * 2 // 3
 
 
 def hang(script: Script, name: str) -> Wire:
-    """The server of this process takes everything from now on, and says nothing."""
+    """From now on the server of this process takes everything and sends nothing."""
     wire = script.wire(name)
     wire.up = wire.down = False
     script.refresh(name)
@@ -21,7 +22,7 @@ def hang(script: Script, name: str) -> Wire:
 
 
 def leaves(script: Script, name: str, wire: Wire) -> int:
-    """Wait until the process is with another server; returns how long that took."""
+    """Wait until the process is connected to another server. Returns how long that took."""
     world, hung_ms = script.world, script.world.now_ms
     store = next(store for store in script.process(name).stores if store.wire is wire)
     world.run_until(lambda: store.wire not in (wire, None), what=f"{name} leaves its server")
@@ -44,7 +45,7 @@ def test_f56_a_member_that_holds_nothing_leaves_a_server_that_answers_nothing(se
 @on_seeds(4)
 @pytest.mark.parametrize("at", range(1, 4))
 def test_f56_a_consumer_that_joins_leaves_a_server_that_answers_nothing(at: int, seed: int) -> None:
-    """It hangs after the n-th answer that the consumer has from it."""
+    """The server hangs after its n-th answer to the consumer."""
     script = Script(seed, consumers=1)
     script.settle()
     script.join("late")
@@ -62,7 +63,7 @@ def test_f56_a_consumer_that_joins_leaves_a_server_that_answers_nothing(at: int,
 
 @on_seeds(4)
 def test_f56_a_coordinator_that_waits_for_an_answer_leaves_a_server_that_answers_nothing(seed: int) -> None:
-    """It is told of a change, asks, and is told nothing more."""
+    """The coordinator is told of a change and asks its server, which does not answer any more."""
     script = Script(seed, consumers=2)
     script.settle()
     leader = script.leader()
@@ -82,7 +83,7 @@ def test_f56_a_coordinator_that_waits_for_an_answer_leaves_a_server_that_answers
 def test_f56_servers_that_take_sessions_and_answer_nothing_are_left_without_haste(
     seed: int,
 ) -> None:
-    """All servers are so: no storm of reconnections comes of it."""
+    """All servers behave so. This must not lead to a storm of reconnections."""
     script = Script(seed, replace(QUIET, reconnect_ms_max=1), consumers=1)
     script.settle()
     world, (store,) = script.world, script.process("consumer0").stores

@@ -1,4 +1,4 @@
-"""Bad input in the tree: what nobody can parse is left out, with a line that names its path and who must act.
+"""Bad input in the tree: a node that nobody can parse is left out. A line names its path and who must act.
 
 Everybody else goes on: the members of the group, and the other groups.
 """
@@ -21,7 +21,7 @@ T0, T4 = TopicPartition("t", 0), TopicPartition("t", 4)
 
 
 class TwoGroups(Script):
-    """A group in which something is wrong, and another that must not notice."""
+    """A group with bad input, and another group, which must not be affected."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed, consumers=2)
@@ -30,23 +30,23 @@ class TwoGroups(Script):
         self.settle()
 
     def balanced(self) -> bool:
-        """The first group only."""
+        """The condition looks at the first group only."""
         names = [n for n, p in self.world.processes.items() if p.group == GROUP and p.running]
         return self.all_held() and all(self.registered(n) and self.owned(n) for n in names)
 
     def write(self, *writes: CreateNode | SetNode | DeleteNode) -> None:
-        """An operator's hand, or a foreign program's."""
+        """A write by hand of an operator or of a foreign program."""
         result = self.world.ensemble.operate(*writes)
         assert not result.reason, result
 
     def version(self, path: str) -> int:
-        """A node's version."""
+        """A node's data version."""
         stat = self.world.ensemble.stat(path)
         assert stat is not None, path
         return stat.version
 
     def told_once(self, name: str, path: str) -> Told:
-        """The first event that names this path. A coordinator tells it once, also one that loses the election."""
+        """The first event that names this path. Each coordinator reports it once, even one that loses the election."""
         found = [told for told in self.world.events(name) if told.fields.get("path") == path]
         assert found
         assert len({told.client for told in found}) == len(found), found
@@ -54,11 +54,11 @@ class TwoGroups(Script):
         return found[0]
 
     def told_at(self, path: str) -> list[Told]:
-        """The events that say that nobody can read this path."""
+        """The events that say that this path cannot be parsed."""
         return [told for told in self.world.events("unreadable") if told.fields["path"] == path]
 
     def read_at(self, path: str, since_ms: int) -> list[int]:
-        """When the coordinator that serves asked for this path."""
+        """The times at which the serving coordinator asked for this path."""
         client = self.client(self.leader())
         return [ms for ms, asked, name in self.world.asked if (asked, name) == (client, path) and ms >= since_ms]
 
@@ -71,7 +71,7 @@ class TwoGroups(Script):
         return sorted(counts.values())
 
     def the_other_group_goes_on(self) -> None:
-        """A member joins there, and gets its share."""
+        """A member joins the other group, and gets its share."""
         count = len(self.partitions())
         self.world.spawn("other1", self.others)
         self.world.run_until(
@@ -132,7 +132,7 @@ def test_f31_an_old_registration_that_is_odd_but_can_be_read_is_given_nothing_an
 
 
 def test_a_registration_that_nobody_can_parse_keeps_what_it_owns() -> None:
-    """A member's existence is its registration's existence: an unreadable one is never taken for dead."""
+    """A member exists as long as its registration exists, even if nobody can parse it. It is never taken for dead."""
     script = TwoGroups(1)
     consumer = "g_stranger-1-00000000"
     path = DRAFT.registration(GROUP, consumer)
@@ -159,7 +159,7 @@ def test_an_owner_that_nobody_can_parse_is_left_alone_until_an_operator_empties_
     assert script.world.ensemble.data(path) == data
     fifth = script.field.owners[GROUP, TopicPartition("t", 5)]
     assert (GROUP, consumer_of(fifth)) in script.field.registrations
-    script.world.crash(script.leader(), exact=True)  # the next coordinator leaves it alone, too
+    script.world.crash(script.leader(), exact=True)  # the next coordinator leaves the node alone, too
     script.world.run_for(15_000)
     assert script.world.ensemble.data(path) == data
     script.the_other_group_goes_on()
@@ -168,7 +168,7 @@ def test_an_owner_that_nobody_can_parse_is_left_alone_until_an_operator_empties_
 @pytest.mark.parametrize("name", ["\u00b2", "\u0663", "007", "9" * 5_000, "2147483648"])
 @on_seeds(1)
 def test_a_node_whose_name_is_no_partitions_is_left_alone_by_every_coordinator(name: str, seed: int) -> None:
-    """Digits for `str.isdigit` that `int` refuses, or another partition's in another spelling."""
+    """The names are digits for `str.isdigit` but not for `int`, or another spelling of a partition's number."""
     script = TwoGroups(seed)
     paths = [f"{DRAFT.mark(GROUP, 't')}/{name}", f"{DRAFT.topic_offsets(GROUP, 't')}/{name}"]
     script.write(*(CreateNode(path, b"7") for path in paths))
@@ -200,7 +200,7 @@ FUTURE = {
 @on_seeds()
 @pytest.mark.parametrize("kind", FUTURE)
 def test_f48_a_command_from_the_future_is_refused_removed_and_frees_what_it_named(kind: str, seed: int) -> None:
-    """A coordinator of a newer program granted a partition, and was replaced by one of this program."""
+    """A coordinator of a newer program granted a partition, and then a coordinator of this program took over."""
     script = TwoGroups(seed)
     world, consumer = script.world, script.member("consumer0")
     channel, owner = DRAFT.channel(GROUP, consumer), DRAFT.owner(GROUP, T4)
@@ -219,7 +219,7 @@ def test_f48_a_command_from_the_future_is_refused_removed_and_frees_what_it_name
     acknowledged = DeleteNode(f"{channel}/refused", 0)
     removals = [t.transaction for t in world.tried if t.applied and t.transaction.writes[-1] == acknowledged]
     assert len(removals) == 1
-    assert SetNode(owner, b"", 0) in removals[0].writes  # freed in the multi that removes the command
+    assert SetNode(owner, b"", 0) in removals[0].writes  # the same multi frees the partition and removes the command
     assert script.journal("start", T4) == []
     assert [event.fields["consumer"] for event in world.events("command_removed")] == [consumer]
     script.settle("it is given anew")
@@ -230,7 +230,7 @@ def test_f48_a_command_from_the_future_is_refused_removed_and_frees_what_it_name
 
 @on_seeds()
 def test_a_command_from_the_future_does_not_delay_those_behind_it(seed: int) -> None:
-    """Nobody removes it while no coordinator serves: the consumer goes on with the next."""
+    """While no coordinator serves, nobody removes the refused command. The consumer goes on with the next command."""
     script = TwoGroups(seed)
     world, consumer = script.world, script.member("consumer0")
     channel, moved = DRAFT.channel(GROUP, consumer), script.owned("consumer0")[0]
@@ -301,7 +301,7 @@ def test_f34_an_offset_that_is_no_number_is_named_refused_and_tried_again(seed: 
     script.grow("t", 6)
     world.run_for(40_000)
     refusals = [told for told in world.events("start_refused") if told.fields["partitions"] == [T4]]
-    assert 3 <= len(refusals) <= 6  # after 2, 4, 8, 16, 30 s: no spin
+    assert 3 <= len(refusals) <= 6  # after 2, 4, 8, 16, 30 s, and not in a loop
     assert path in refusals[0].fields["why"]
     assert "an operator must set the offset" in refusals[0].fields["why"]
     assert script.owner(TopicPartition("t", 5)) in {script.member("consumer0"), script.member("consumer1")}

@@ -15,12 +15,12 @@ SLACK_MS = 1_500
 
 
 def process_of(thread: str) -> str:
-    """The process in a thread's name: `<group>_<process>-<ms>-<hex>-<n>`."""
+    """The process that a thread names: `<group>_<process>-<ms>-<hex>-<n>`."""
     return consumer_of(thread).removeprefix(f"{GROUP}_").partition("-")[0]
 
 
 def moves(script: Script, since_ms: int) -> list[tuple[str, str, str]]:
-    """Partitions whose owner came to be of another process than the one that had it last: path, from, to."""
+    """Partitions that came to another process than the one that owned them last: path, from, to."""
     last: dict[str, str] = {}
     found = []
     for txn in script.world.ensemble.log:
@@ -60,7 +60,7 @@ def test_a_rolling_restart_of_ten_static_members_moves_nothing(seed: int, clean:
     assert moves(script, began_ms) == []
     assert script.generation() == generation
     stops = script.commands_sent(STOP, since_ms=began_ms)
-    assert len(stops) == (0 if clean else 10)  # a crashed one's registration stands when the next one comes: it is told
+    assert len(stops) == (0 if clean else 10)  # a crashed consumer is still registered when the next one joins
     assert len(script.commands_sent(START, since_ms=began_ms)) == 10
     script.calm()
 
@@ -79,7 +79,7 @@ def test_a_share_is_held_over_a_failover_and_given_on_when_nobody_comes(seed: in
     world.run_until(lambda: script.leader() != old, 20_000, "another serves")
     elected_ms = world.now_ms
     world.run_for(HOLD_MS - SLACK_MS)
-    assert [script.owner(p) for p in owned] == [""] * len(owned)  # the hold began anew
+    assert [script.owner(p) for p in owned] == [""] * len(owned)  # the hold began again
     world.run_until(lambda: all(script.owner(p) for p in owned), 20_000, "they are given on")
     assert HOLD_MS - 10 <= world.now_ms - elected_ms <= HOLD_MS + 2 * SLACK_MS
     assert world.ensemble.names(f"{DRAFT.instances(GROUP)}") == ["consumer1", "consumer2"]

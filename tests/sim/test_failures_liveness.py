@@ -1,4 +1,4 @@
-"""Failure cases of liveness (docs/failures.md): dead inside, pings, rejects and who does not go away."""
+"""Failure cases of liveness (docs/failures.md): hung programs, pings, rejects, and members that do not leave."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SLACK_MS = 1_500
 
 
 def role(script: Script, name: str) -> MembershipRole:
-    """A consumer's role."""
+    """The role in a consumer's process."""
     found = script.actor(name).role
     assert isinstance(found, MembershipRole)
     return found
@@ -31,8 +31,8 @@ def test_f06_a_member_that_is_alive_in_zookeeper_and_dead_inside_is_evicted_with
     script.settle()
     world = script.world
     hung, owned = script.member("consumer0"), script.owned("consumer0")
-    role(script, "consumer0").said = (10, 7)  # what it reported last; its loop lives on
-    role(script, "consumer1").said = (10, 0)  # no progress either, but nothing to do
+    role(script, "consumer0").said = (10, 7)  # its last report; its loop lives on
+    role(script, "consumer1").said = (10, 0)  # no progress either, but nothing is left to do
     script.set_policy(probe_interval_ms=PROBE_MS, max_probes=3)
     world.run_until(lambda: (GROUP, hung) not in script.field.registrations, 20_000, "its eviction")
     [evicted] = world.events("evicted")
@@ -101,9 +101,9 @@ def test_a_ping_is_answered_at_once_before_the_stop_that_waits_for_the_applicati
     script.set_policy(probe_interval_ms=PROBE_MS)
     world.run_for(6 * PROBE_MS)
     options = [command.option for command in script.field.commands[GROUP, first].values()]
-    assert options.count(STOP) == 1  # it still waits, and was sent once
+    assert options.count(STOP) == 1  # the stop still waits, and was sent only once
     assert len(options) <= 2
-    assert len(script.commands_sent("ping")) >= 4  # each was answered before the next
+    assert len(script.commands_sent("ping")) >= 4  # each ping was answered before the next one
     go_on()
     script.settle()
     script.set_policy(probe_interval_ms=None)
@@ -131,7 +131,7 @@ def test_a_ping_whose_answer_is_lost_is_answered_again_and_counted_once(seed: in
 
 @on_seeds()
 def test_f43_the_negotiated_session_timeout_is_registered_not_the_requested_one(seed: int) -> None:
-    """The simulated server grants at most 40 s, as a real one does with its default tick."""
+    """The simulated server grants at most 40 s, like a real one with the default tick."""
     script = Script(seed, Options(session_timeout_ms=60_000), consumers=1)
     script.settle("a member")
     data = script.world.ensemble.data(DRAFT.registration(GROUP, script.member("consumer0")))
@@ -150,7 +150,7 @@ def test_f43_f48_a_session_timeout_below_the_minimum_is_rejected_comes_to_rest_a
     script.set_policy(session_timeout_min_ms=SESSION_MS + 1)
     members = [script.member(name) for name in ("consumer0", "consumer1")]
     world.run_until(lambda: not script.field.registrations, 20_000, "both go")
-    assert [script.field.gone[GROUP, m].how for m in members] == ["close", "close"]  # released, and left by themselves
+    assert [script.field.gone[GROUP, m].how for m in members] == ["close", "close"]  # they left by themselves
     assert all(script.owner(p) == "" for p in script.partitions())
     assert len(world.events("member_rejected")) == 2
     assert f"below the group's minimum of {SESSION_MS + 1} ms" in world.events("rejected")[0].fields["why"]
@@ -165,7 +165,8 @@ def test_f43_f48_a_session_timeout_below_the_minimum_is_rejected_comes_to_rest_a
 
 @on_seeds()
 def test_a_group_whose_only_consumers_were_rejected_says_so_while_it_is_empty(seed: int) -> None:
-    """It looked merely empty: a rejected consumer comes again after 30 s and more, and is gone in between."""
+    """Before the fix, the group looked merely empty: a rejected consumer comes back after 30 s and more, and is gone in
+    between."""
     script = Script(seed, consumers=2)
     script.settle()
     world = script.world

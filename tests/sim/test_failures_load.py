@@ -20,7 +20,7 @@ OTHER = "other"
 
 
 def standing(script: Script, name: str) -> dict[str, int]:
-    """Option -> how many such commands stand in a consumer's channel."""
+    """Option -> how many commands of this option are outstanding in a consumer's channel."""
     found: dict[str, int] = {}
     for command in script.field.commands.get((GROUP, script.member(name)), {}).values():
         found[command.option] = found.get(command.option, 0) + 1
@@ -29,7 +29,8 @@ def standing(script: Script, name: str) -> dict[str, int]:
 
 @on_seeds()
 def test_f09_commands_do_not_pile_up_while_their_consumer_is_silent_and_coordinators_restart(seed: int) -> None:
-    """A consumer obeys nothing, plans change and coordinators come and go: one command a partition stands, no more."""
+    """A consumer obeys nothing, plans change, and coordinators come and go. At most one command for each partition is
+    outstanding."""
     script = Script(seed, consumers=3, topics={"t": 12}, rebalance_timeout_ms=60_000)
     script.settle()
     world = script.world
@@ -72,7 +73,7 @@ def test_f19_what_one_member_is_given_is_cut_into_multis_that_every_server_takes
 
 @on_seeds()
 def test_f10_a_group_in_turmoil_does_not_starve_another(seed: int) -> None:
-    """Members of one group come and go without end; a member that joins another group is served meanwhile."""
+    """Members of one group come and go without end. Meanwhile a member that joins another group gets its share."""
     script = Script(seed, consumers=6, topics={"t": 40})
     others = ConsumerFactory(script.logs, {"t": 1}, OTHER)
     world = script.world
@@ -91,7 +92,8 @@ def test_f10_a_group_in_turmoil_does_not_starve_another(seed: int) -> None:
 
 @on_seeds()
 def test_f11_a_group_whose_members_never_stop_changing_is_still_served(seed: int) -> None:
-    """No quiet time is waited for: while somebody joins or dies each 100 ms, partitions are granted and read."""
+    """The coordinator does not wait for a quiet time. While a member joins or dies every 100 ms, partitions are granted
+    and read."""
     script = Script(seed, consumers=4, topics={"t": 12})
     script.settle()
     world = script.world
@@ -102,7 +104,7 @@ def test_f11_a_group_whose_members_never_stop_changing_is_still_served(seed: int
     starts = script.commands_sent(START, since_ms=began_ms)
     gaps = [later.time_ms - earlier.time_ms for earlier, later in pairwise(starts)]
     assert turmoil.acts >= 100
-    assert max(gaps) < SESSION_MS + 2_000  # a death is known after its session: nothing else may hold a grant back
+    assert max(gaps) < SESSION_MS + 2_000  # a death is known after the session timeout; nothing else may delay a grant
     readers = {entry.process for entry in script.journal("read", since_ms=world.now_ms - 5_000)}
     assert readers >= {"consumer0", "consumer1"}
     turmoil.end()
@@ -111,7 +113,7 @@ def test_f11_a_group_whose_members_never_stop_changing_is_still_served(seed: int
 
 @on_seeds(6)
 def test_what_a_step_sends_ahead_is_bounded_and_the_rest_follows(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bound of two decisions: a raise, marks, stops and grants go in many steps, in their order."""
+    """With a bound of two decisions a raise, marks, stops and grants need many steps, and keep their order."""
     monkeypatch.setattr(coordinating, "DECISIONS_MAX", 2)
     script = Script(seed, consumers=5, topics={"t": 15, "u": 6})
     script.settle()
@@ -127,7 +129,7 @@ def test_what_a_step_sends_ahead_is_bounded_and_the_rest_follows(seed: int, monk
 
 @on_seeds()
 def test_f30_after_a_reconnection_reads_come_in_bounded_requests_that_writes_can_pass(seed: int) -> None:
-    """Everything is read anew after a broken link, but never in one request."""
+    """Everything is read again after a broken link, but never in one request."""
     script = Script(seed, consumers=3, topics={"t": 30})
     script.settle()
     leader = script.leader()
@@ -154,7 +156,7 @@ def test_f30_after_a_reconnection_reads_come_in_bounded_requests_that_writes_can
 
 
 def owners_of(script: Script, group: str) -> set[str]:
-    """The living consumers that own something in a group."""
+    """The registered consumers that own a partition of a group."""
     found = set()
     for (of, _), thread in script.field.owners.items():
         consumer = thread.rpartition("-")[0]
@@ -164,7 +166,7 @@ def owners_of(script: Script, group: str) -> set[str]:
 
 
 class Turmoil:
-    """Members of the scene's group are killed and started, one act after the other."""
+    """Members of the scene's group are killed and started again and again, one act at a time."""
 
     def __init__(self, script: Script, every_ms: int, spared: tuple[str, ...] = ()) -> None:
         self._script, self._every_ms, self._spared = script, every_ms, spared
@@ -172,12 +174,12 @@ class Turmoil:
         self._on = False
 
     def begin(self) -> None:
-        """From now on."""
+        """Begin the acts."""
         self._on = True
         self._later()
 
     def end(self) -> None:
-        """No more."""
+        """End the acts."""
         self._on = False
 
     def _later(self) -> None:

@@ -1,4 +1,5 @@
-"""F152 to F156, F223 to F225: Kafka's metadata, told late, partly, by brokers that lag, or by another cluster."""
+"""F152 to F156, F223 to F225: Kafka's metadata that comes late, in part, from brokers that lag, or from another
+cluster."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ class Group(Mirrored):
         return {int(n): int(ensemble.data(f"{above}/{n}") or b"-1") for n in ensemble.names(above)}
 
     def problems(self) -> list[str]:
-        """What coordinators told of Kafka's answers, once each."""
+        """The problems with Kafka's answers that coordinators reported, each once."""
         return list(dict.fromkeys(t.fields["why"] for t in self.world.told if t.fields.get("path") == KAFKA))
 
     def stops(self, since_ms: int) -> list[Told]:
@@ -52,7 +53,7 @@ def test_a_group_reads_topics_that_only_kafkas_metadata_tells(seed: int) -> None
     schema = parse_json(group.world.ensemble.data(SCHEMA) or b"")
     assert (schema["topics"], schema["cluster_id"], schema["revision"]) == ("kafka", CLUSTER, "0003")
     brokers = {path for _, _, path in group.world.asked if path.startswith("/brokers/")}
-    assert brokers == {BROKERS}  # whether any uses this ZooKeeper: their controllers must tell it then
+    assert brokers == {BROKERS}  # only whether a broker uses this ZooKeeper
     assert (group.mark()["topic_id"], group.mark()["czxid"]) == (group.mirrored()["t"], "0")
     begun_ms = group.world.now_ms
     group.grow("t", 6)
@@ -78,7 +79,7 @@ def test_a_poll_asks_once_and_writes_nothing_while_nothing_changes(seed: int) ->
 
 @on_seeds()
 def test_f152_brokers_that_lag_for_a_while_delete_no_offset_and_stop_nobody(seed: int) -> None:
-    """All brokers know the topics of long ago, without one that is read: for less than a confirmation takes."""
+    """All brokers know only an old state, without a topic that is read, for less time than a confirmation takes."""
     group = Group(seed, coordinators=1)
     group.create_topic("late", 2)
     group.consumers._topics["late"] = 1
@@ -86,7 +87,7 @@ def test_f152_brokers_that_lag_for_a_while_delete_no_offset_and_stop_nobody(seed
     group.world.run_until(lambda: TopicPartition("late", 0) in group.held(), what="it is read")
     group.world.run_for(3_000)
     before_ms, offsets = group.world.now_ms, group.offsets("late")
-    group.metadata.lag_ms = dict.fromkeys(group.metadata.brokers, before_ms)  # as it was in the beginning
+    group.metadata.lag_ms = dict.fromkeys(group.metadata.brokers, before_ms)  # back to the state of the beginning
     group.world.run_for(ABSENT_MS - 1_000)
     group.mend()
     group.world.run_for(3_000)
@@ -102,7 +103,7 @@ def test_f152_one_broker_that_lags_for_long_deletes_no_offset_and_stops_nobody(s
     group.grow("t", 6)
     group.world.run_until(lambda: len(group.field.holdings) == 6, what="the new partitions are read")
     before_ms = group.world.now_ms
-    group.metadata.lag_ms[1] = before_ms  # it does not know of the new partitions
+    group.metadata.lag_ms[1] = before_ms  # the broker does not know the new partitions
     group.world.run_for(3 * DELETED_MS)
     assert (group.stops(before_ms), group.world.events("topic_dropped")) == ([], [])
     assert len(group.field.holdings) == 6
@@ -113,7 +114,7 @@ def test_f152_one_broker_that_lags_for_long_deletes_no_offset_and_stops_nobody(s
 def test_f171_a_broker_that_has_never_heard_of_a_topic_stops_nobody_though_it_answers_again_and_again(
     seed: int,
 ) -> None:
-    """It is cut off from its controller: what it tells is old, and does not become right by being told twice."""
+    """The broker is cut off from its controller. Its answer is old, and is not confirmed by the same answer again."""
     group = Group(seed, coordinators=1)
     group.create_topic("late", 2)
     group.consumers._topics["late"] = 1
@@ -121,9 +122,9 @@ def test_f171_a_broker_that_has_never_heard_of_a_topic_stops_nobody_though_it_an
     group.world.run_until(lambda: TopicPartition("late", 0) in group.held(), what="it is read")
     group.world.run_for(3_000)
     before_ms = group.world.now_ms
-    del group.metadata.brokers[2]  # every second answer is its
+    del group.metadata.brokers[2]  # now every second answer comes from this broker
     for _ in range(3 * DELETED_MS // 1_000):
-        group.metadata.lag_ms[1] = group.world.now_ms  # as it was in the beginning
+        group.metadata.lag_ms[1] = group.world.now_ms  # the state of the beginning
         group.world.run_for(1_000)
     assert (group.stops(before_ms), group.world.events("topic_dropped")) == ([], [])
     group.calm()
@@ -138,13 +139,13 @@ def test_f171_a_deleted_topic_that_one_broker_still_tells_stands_until_all_agree
     group.delete_topic("u")
     del group.metadata.brokers[2]
     for _ in range(2 * DELETED_MS // 1_000):
-        group.metadata.lag_ms[1] = group.world.now_ms - begun_ms + 2_000  # as it was before
+        group.metadata.lag_ms[1] = group.world.now_ms - begun_ms + 2_000  # the state before the topic was deleted
         group.world.run_for(1_000)
     assert group.stops(begun_ms) == []
     group.mend()
     group.world.run_for(2 * DELETED_MS)
     stops = [told.time_ms for told in group.stops(begun_ms)]
-    assert max(stops) - min(stops) < 1_000  # once
+    assert max(stops) - min(stops) < 1_000  # all at once, so only one time
     assert [told.fields["topic"] for told in group.world.events("topic_dropped")] == ["u"]
     assert sorted(group.mirrored()) == ["t"]
     group.calm()
@@ -152,7 +153,7 @@ def test_f171_a_deleted_topic_that_one_broker_still_tells_stands_until_all_agree
 
 @on_seeds()
 def test_f152_an_absence_that_was_told_by_mistake_is_mended_and_costs_no_offset(seed: int) -> None:
-    """All brokers say for long that there is no such topic, then they know it again, under the same id."""
+    """All brokers say for long that the topic does not exist. Then they know it again, with the same id."""
     group = Group(seed, coordinators=1, topics={"t": 4, "u": 2})
     offsets, topic_id = group.offsets(), group.mirrored()["t"]
     group.delete_topic("t")
@@ -192,9 +193,9 @@ def test_f154_an_id_that_was_replaced_never_returns_however_often_a_broker_tells
     mirrored, before_ms = group.mirrored(), group.world.now_ms
     for step in range(100):
         group.metadata.lag_ms = dict.fromkeys(group.metadata.brokers, group.world.now_ms - long_ago_ms)
-        group.world.run_for(200)  # brokers get on meanwhile: by less than to where the topic was deleted
+        group.world.run_for(200)  # brokers progress meanwhile, but not up to the deletion of the topic
         if step == 50:
-            group.world.crash(group.leader(), exact=True)  # nor does another coordinator believe it
+            group.world.crash(group.leader(), exact=True)  # the next coordinator does not believe it, either
     assert group.mirrored() == mirrored
     assert (group.stops(before_ms), group.mark()["incarnation"]) == ([], 2)
     group.calm()
@@ -218,7 +219,7 @@ def test_f155_while_kafka_is_away_a_group_goes_on_with_the_topics_that_are_known
 
 @on_seeds()
 def test_f145_a_change_is_seen_soon_after_brokers_that_were_away_answer_again(seed: int) -> None:
-    """The question that nobody answered took seconds: that is no reason to ask the less."""
+    """The question without an answer took seconds. The coordinator must not ask less often because of that."""
     group = Group(seed, coordinators=1)
     group.metadata.away = True
     group.world.run_for(2 * SILENT_MS)
@@ -270,7 +271,7 @@ def test_f156_the_brokers_of_another_cluster_change_nothing_and_it_is_told(seed:
 
 @on_seeds()
 def test_f225_one_answer_of_another_cluster_among_this_ones_changes_nothing(seed: int) -> None:
-    """A broker of another cluster is in the bootstrap list: a description names no cluster."""
+    """A broker of another cluster is in the bootstrap list, and a description does not name its cluster."""
     group = Group(seed, coordinators=1)
     before_ms, offsets = group.world.now_ms, group.offsets()
     group.metadata.alike = True
@@ -284,7 +285,7 @@ def test_f225_one_answer_of_another_cluster_among_this_ones_changes_nothing(seed
 
 
 class BesideAnotherCluster(Mirrored):
-    """A new tree in the ZooKeeper of one cluster; the bootstrap servers are of another."""
+    """A new tree in the ZooKeeper of one cluster, with the bootstrap servers of another cluster."""
 
     def begins(self) -> None:
         super().begins()
@@ -324,7 +325,7 @@ def test_f224_a_consumer_whose_brokers_are_of_another_cluster_never_registers(se
 
 @on_seeds()
 def test_f224_a_consumer_that_is_told_late_that_its_brokers_are_of_another_cluster_commits_nothing(seed: int) -> None:
-    """Kafka was away when it began."""
+    """Kafka did not answer when the consumer began."""
     group, told = Group(seed), list[str]()
     group.consumers._in_kafka = {"cluster_id": lambda: told[0] if told else None, "bootstrap_servers": "k9:9092"}
     group.join("stranger")
@@ -344,7 +345,7 @@ def test_f224_a_consumer_that_is_told_late_that_its_brokers_are_of_another_clust
 
 
 def ended(group: Group, name: str) -> BaseException | None:
-    """With what this consumer has ended by itself."""
+    """The error with which this consumer has ended."""
     actor = group.world.processes[name].actor
     assert isinstance(actor, ProductActor)
     group.world.run_until(lambda: actor.loop.fatal is not None, what="it ends")
@@ -353,7 +354,7 @@ def ended(group: Group, name: str) -> BaseException | None:
 
 @on_seeds()
 def test_nothing_is_decided_before_every_topic_was_mirrored(seed: int) -> None:
-    """A tree whose mirror is not there yet, as after a restore: what groups marked is not taken for deleted."""
+    """The tree's mirror is missing, as after a restore. The topics that groups marked are not taken for deleted."""
     group = Group(seed, coordinators=1)
     offsets, before_ms = group.offsets(), group.world.now_ms
     group.metadata.away = True
@@ -378,13 +379,13 @@ def test_a_coordinator_of_another_source_refuses_the_tree_and_says_what_to_do(se
     assert isinstance(fatal, SchemaError)
     assert "this coordinator was started with 'zookeeper'" in str(fatal)
     assert "--topics kafka --bootstrap-servers" in str(fatal)
-    assert "zkcoord migrate topics --to zookeeper --bootstrap-servers HOST:PORT" in str(fatal)  # it needs them, too
+    assert "zkcoord migrate topics --to zookeeper --bootstrap-servers HOST:PORT" in str(fatal)  # it needs servers, too
     group.calm()
 
 
 @on_seeds()
 def test_f157_a_coordinator_without_anything_to_write_ends_when_the_source_is_another(seed: int) -> None:
-    """It had served on behind the switch, unable to write, and nobody else was elected."""
+    """Before the fix, it served on after the switch, could not write, and nobody else was elected."""
     group = Script(seed, QUIET, coordinators=1, consumers=2)
     group.settle()
     group.world.run_for(5_000)

@@ -17,7 +17,7 @@ SOON_MS = 60_000
 
 
 def delete_at_stop(scene: StoreScene, name: str) -> None:
-    """Somebody deletes the node of P0 in the moment in which its reader's application is told to stop it."""
+    """Somebody deletes the node of P0 at the moment at which the reader's application is told to stop P0."""
     application, path = scene.application(name), scene.world.layout.offset("g", P0)
     call, deleted = application.call, list[object]()
 

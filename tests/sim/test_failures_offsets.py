@@ -16,12 +16,12 @@ FATES = [Fate.LATE, Fate.LOST, Fate.REPLY_LOST]
 
 
 def holder(scene: StoreScene, partition: TopicPartition = P0) -> str:
-    """The process that holds a partition."""
+    """The process that holds the partition."""
     return next(name for name in scene.world.processes if name.startswith("c") and partition in held(scene, name))
 
 
 def held(scene: StoreScene, name: str) -> list[TopicPartition]:
-    """What a consumer's process owns."""
+    """The partitions that a consumer's process owns."""
     return scene.owned(name) if name.startswith("consumer") and scene.registered(name) else []
 
 
@@ -32,7 +32,7 @@ def kill(scene: StoreScene, name: str) -> None:
 
 
 def reads_on(scene: StoreScene, partition: TopicPartition = P0) -> None:
-    """More of the partition is committed than was before."""
+    """Wait until more records of the partition are committed."""
     before = scene.ledger.counted(partition) or 0
     scene.world.run_until(lambda: (scene.ledger.counted(partition) or 0) > before + 100, what="commits go on")
 
@@ -150,8 +150,9 @@ def test_f112_a_stranger_behind_is_followed_and_one_ahead_is_written_over(seed: 
 
 @on_seeds(4)
 def test_f112_a_stranger_is_followed_though_its_group_is_moved_before_kafka_has_answered(seed: int) -> None:
-    """The change of the store waits for the commit under way: set before, the node would count, and skip the rewind."""
-    scene = begin_in(seed, "kafka", topics={"t": 3})  # one for each: no other commit takes the fate
+    """The change of the store waits for the commit under way. If the nodes were set before, they would count, and the
+    rewind would be lost."""
+    scene = begin_in(seed, "kafka", topics={"t": 3})  # one for each member: no other commit takes the fate
     world = scene.world
     reads_on(scene)
     begun_ms, back = a_stranger_goes_back(scene)
@@ -165,20 +166,20 @@ def test_f112_a_stranger_is_followed_though_its_group_is_moved_before_kafka_has_
 
 
 def a_stranger_goes_back(scene: StoreScene) -> tuple[int, int]:
-    """Somebody else commits 50 records behind; when that was, and the offset."""
+    """Somebody else commits an offset that is 50 records lower. Returns the time and the offset."""
     begun_ms, back = scene.world.now_ms, (scene.in_kafka(P0) or 0) - 50
     scene.log.stranger_commits(P0, back)
     return begun_ms, back
 
 
 def starts_again(scene: StoreScene, since_ms: int, offset: int) -> None:
-    """Wait for the partition's next start: it is at this offset."""
+    """Wait for the partition's next start, which must be at this offset."""
     scene.world.run_until(lambda: bool(scene.journal("start", P0, since_ms)), what="it starts again")
     assert scene.journal("start", P0, since_ms)[0].start == offset
 
 
 def taken_over(scene: StoreScene, offset: int) -> bool:
-    """True when a consumer has committed this offset to Kafka."""
+    """True when a consumer has committed this offset to Kafka with its tenure."""
     commit = scene.log.commits[P0]
     return commit.offset == offset and commit.stamp is not None
 
@@ -210,7 +211,7 @@ def test_f113_beside_a_consumer_of_kafkas_own_protocol_offsets_go_to_zookeeper_a
 
 
 def switches(transaction: Transaction) -> bool:
-    """An acknowledgement of the change of the store."""
+    """True for an acknowledgement of the change of the store."""
     return "offset-store" in transaction.why
 
 
@@ -224,7 +225,7 @@ def test_f114_a_change_of_the_store_survives_the_loss_of_any_of_its_writes(
     world = scene.world
     reads_on(scene)
     world.strike("consumer0", switches, when)
-    if when == "request_lost":  # somebody sets an offset meanwhile
+    if when == "request_lost":  # somebody sets an offset in between
         world.strike("consumer1", switches, "before")
     scene.move(step[1])
     assert not [strike for strike in world._strikes if strike[0] == "consumer0"]
@@ -245,7 +246,7 @@ def test_f112_a_node_that_somebody_sets_is_where_its_reader_starts_again_though_
     reads_on(scene)
     scene.move("dual")
     before = scene.world.asked.copy()
-    reads_on(scene)  # no watch is left that a commit would fire, but for once
+    reads_on(scene)  # no watch on the node is left that each commit would fire
     reads_on(scene)
     assert [asked[2] for asked in scene.world.asked[len(before) :]].count(path) <= 1
     scene.calm()
@@ -253,7 +254,7 @@ def test_f112_a_node_that_somebody_sets_is_where_its_reader_starts_again_though_
 
 @on_seeds(4)
 def test_f112_a_group_that_was_set_back_in_kafka_while_nobody_read_it_goes_on_there(seed: int) -> None:
-    """As Kafka's own reset tool does it: to Kafka a group without members is empty."""
+    """Kafka's own reset tool does so: for Kafka, a group without members is empty."""
     scene = begin_in(seed, "kafka", topics={"t": 4}, consumers=1)
     world = scene.world
     reads_on(scene)

@@ -1,4 +1,5 @@
-"""F45 (docs/failures.md): a poison partition that breaks every consumer it is given to, and how it is released."""
+"""F45 (docs/failures.md): a poison partition breaks every consumer that it is granted to; its quarantine, and how it
+ends."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ POISON = TopicPartition("t", 2)
 
 
 def cannot_start(application: Application) -> list[frozenset[TopicPartition]]:
-    """Its application raises at every start that names the poison partition; what each of these starts named."""
+    """The application raises at every start that names the poison partition. Returns a list of the partitions of each
+    such start."""
     call = application.call
     broken: list[frozenset[TopicPartition]] = []
 
@@ -34,8 +36,8 @@ def cannot_start(application: Application) -> list[frozenset[TopicPartition]]:
 
 
 def mend(application: Application) -> None:
-    """It raises no more."""
-    for name in ("call", "_raises"):  # the latter only if it was called
+    """The application does not raise any more."""
+    for name in ("call", "_raises"):  # `_raises` exists only if `call` was called
         vars(application).pop(name, None)
 
 
@@ -45,7 +47,8 @@ def poisoned(script: Script) -> list[str]:
 
 
 def poisoned_group(seed: int) -> tuple[Script, list[str]]:
-    """At rest with the poison partition quarantined, perhaps others beside it: the script, and its consumers' names."""
+    """A group at rest with the poison partition quarantined, perhaps with others. Returns the script and the names of
+    its consumers."""
     script = Script(seed, consumers=0)
     world, names = script.world, [f"consumer{number}" for number in range(4)]
     for name in names:
@@ -62,7 +65,8 @@ def poisoned_group(seed: int) -> tuple[Script, list[str]]:
 
 @on_seeds()
 def test_f45_a_partition_that_nobody_can_start_is_quarantined_and_everything_else_is_read(seed: int) -> None:
-    """With it only what broke as many consumers: what stood in the same start, at three of them, as nobody can tell."""
+    """Partitions that stood in the same failed starts at three consumers are quarantined with it, since nobody can tell
+    which one is bad."""
     script = Script(seed, consumers=0)
     world, names = script.world, [f"consumer{number}" for number in range(4)]
     for name in names:
@@ -81,9 +85,9 @@ def test_f45_a_partition_that_nobody_can_start_is_quarantined_and_everything_els
     assert all(strikes[p] >= STRIKES_MAX for p in script.partitions() if str(p) in barred)
     world.run_until(lambda: all((GROUP, p) in script.field.holdings for p in others), 20_000, "the others are read")
     sent = len(script.commands_sent(START, POISON))
-    assert STRIKES_MAX <= sent <= len(names)  # no consumer twice
+    assert STRIKES_MAX <= sent <= len(names)  # never twice to the same consumer
     world.run_for(120_000)
-    assert len(script.commands_sent(START, POISON)) == sent  # nobody is broken by it any more
+    assert len(script.commands_sent(START, POISON)) == sent  # no other consumer is broken by it
     old = script.leader()
     world.crash(old, restart_after_ms=None, exact=True)
     world.run_until(lambda: script.leader() != old, 20_000, "another serves")
@@ -99,11 +103,11 @@ def test_f45_a_partition_that_nobody_can_start_is_quarantined_and_everything_els
 def test_what_a_wished_rebalance_forgave_stays_forgiven_when_the_coordinator_dies_before_the_start_is_obeyed(
     seed: int,
 ) -> None:
-    """The statuses still say what was refused: the next coordinator quarantined the partition again."""
+    """The statuses still name the refusals. Before the fix, the next coordinator quarantined the partition again."""
     script, names = poisoned_group(seed)
     world = script.world
     go_on = []
-    for name in names:  # what was broken is mended
+    for name in names:  # the applications can start again
         mend(script.application(name))
         go_on.append(hold_calls(script.application(name)))
     script.wish("rebalance", run="r1")
@@ -116,21 +120,22 @@ def test_what_a_wished_rebalance_forgave_stays_forgiven_when_the_coordinator_die
     assert poisoned(script) == []
     for go in go_on:
         go()
-    script.settle()  # even shares: what else stood in a start that was refused is forgiven, too
+    script.settle()  # shares are even: partitions that stood in a refused start are forgiven, too
     script.calm()
 
 
 @on_seeds()
 def test_what_a_wish_forgave_stays_forgiven_over_a_failover_when_its_new_owner_goes(seed: int) -> None:
-    """Those who refused it live, and their statuses say so still: with three of them it was quarantined again."""
+    """The consumers that refused it live, and their statuses still say so. Before the fix, three of them were enough
+    for a new quarantine."""
     script, names = poisoned_group(seed)
     world = script.world
-    script.join("another")  # so four have refused it: three remain, whoever is the owner that goes
+    script.join("another")  # so four consumers have refused it, and three remain when its owner goes
     names.append("another")
     cannot_start(script.application("another"))
     world.run_until(lambda: len(script.commands_sent(START, POISON)) == 4, 20_000, "it has its try")
     world.run_until(lambda: str(POISON) in poisoned(script) and not script.outstanding(), 20_000, "it is broken, too")
-    for name in names:  # what was broken is mended
+    for name in names:  # the applications can start again
         mend(script.application(name))
     script.wish("rebalance", run="r1")
     world.run_until(lambda: script.answered("rebalance"), what="the answer")
@@ -148,7 +153,7 @@ def test_what_a_wish_forgave_stays_forgiven_over_a_failover_when_its_new_owner_g
     assert script.generation() == generation + 1
     forgiven = script.state()["forgiven"]
     assert forgiven
-    assert set(forgiven) <= {script.member(name) for name in names if name != owner}  # of who is gone it says nothing
+    assert set(forgiven) <= {script.member(name) for name in names if name != owner}  # not the one that is gone
     script.calm()
 
 
@@ -157,11 +162,12 @@ def test_what_a_wish_forgave_stays_forgiven_over_a_failover_when_its_new_owner_g
 def test_what_a_wished_rebalance_forgives_in_an_eager_group_is_granted_before_the_wish_is_answered(
     seed: int, failover: bool
 ) -> None:
-    """It was answered while everybody was still stopping: the next coordinator found the old refusals, and no wish."""
+    """Before the fix, the wish was answered while members were still stopping. The next coordinator found the old
+    refusals, and no wish."""
     script, names = poisoned_group(seed)
     world = script.world
     script.edit_record(rebalance="eager")
-    for name in names:  # what was broken is mended
+    for name in names:  # the applications can start again
         mend(script.application(name))
     go_on = hold_calls(script.application(next(name for name in names if script.owned(name))))
     script.wish("rebalance", run="r1")
@@ -184,8 +190,9 @@ def test_what_a_wished_rebalance_forgives_in_an_eager_group_is_granted_before_th
 
 @on_seeds(4)
 def test_who_joined_later_keeps_the_partition_that_it_tries(seed: int) -> None:
-    """Once it read, the target gave the partition to who had least; released for that it was for the later one alone
-    again: an eager group raised a generation, and stopped everybody, without end."""
+    """Before the fix, once the partition was read, the target gave it to the member with the fewest partitions. When it
+    was released for that, only the later member could have it again. So an eager group raised its generation and
+    stopped everybody, without end."""
     script = Script(seed, consumers=0, topics={"t": 6})
     world, names = script.world, [f"consumer{number}" for number in range(4)]
     for name in names:

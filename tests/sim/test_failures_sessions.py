@@ -30,7 +30,8 @@ LEASE_MS = SESSION_MS * 2 // 3
 
 @on_seeds()
 def test_f05_a_command_written_while_its_watch_was_lost_in_a_long_outage_is_read(seed: int) -> None:
-    """Three sessions without a quorum; the command comes while the consumer has not reconnected; nothing fires."""
+    """For three session timeouts there is no quorum. The command comes before the consumer has reconnected, and no
+    watch fires."""
     script = Script(seed, consumers=2)
     script.settle()
     world, registrations = script.world, set(script.field.registrations)
@@ -39,7 +40,7 @@ def test_f05_a_command_written_while_its_watch_was_lost_in_a_long_outage_is_read
         store.break_wire("no quorum")
     world.run_for(3 * SESSION_MS)
     assert {entry.process for entry in script.journal("lost")} == {"consumer0", "consumer1"}  # their leases ended
-    script.process("consumer0").cut = True  # it finds no server yet
+    script.process("consumer0").cut = True  # the consumer finds no server yet
     faults.restore(world)
     world.run_until(lambda: script.actor(script.leader()).role._loop.settled, what="the coordinator is back")
     script.grow("t", 8)
@@ -51,7 +52,7 @@ def test_f05_a_command_written_while_its_watch_was_lost_in_a_long_outage_is_read
     reached_ms = world.now_ms
     script.settle()
     assert world.now_ms - reached_ms < 3_000
-    assert set(script.field.registrations) == registrations  # the sessions waited
+    assert set(script.field.registrations) == registrations  # the sessions survived
     assert world.events("evicted") == []
     assert len(script.owned("consumer0")) == 4
     script.calm()
@@ -59,7 +60,7 @@ def test_f05_a_command_written_while_its_watch_was_lost_in_a_long_outage_is_read
 
 @on_seeds()
 def test_f13_a_callback_of_an_earlier_session_is_not_taken_for_the_present_one(seed: int) -> None:
-    """The application answers a question of the lost session while the new session waits for its own answer."""
+    """The application answers a call of the lost session while the new session waits for its own answer."""
     script = Script(seed, consumers=1)
     world = script.world
     application = script.application("consumer0")
@@ -94,7 +95,8 @@ def _waiting(application: Application) -> list[str]:
 @on_seeds()
 @pytest.mark.parametrize("kind", ["black hole", "deaf", "follower cut"])
 def test_f15_a_consumer_stops_reading_before_its_session_can_expire(kind: str, seed: int) -> None:
-    """It hears no error: its link swallows everything, or its server answers reads and pings without a leader."""
+    """The consumer gets no error: its link loses everything, or its server has no leader and answers only reads and
+    pings."""
     followers = 2 if kind == "follower cut" else 0
     script = Script(seed, replace(QUIET, followers=followers, read_ms_max=100), consumers=2)
     script.settle()
@@ -115,10 +117,10 @@ def test_f15_a_consumer_stops_reading_before_its_session_can_expire(kind: str, s
     world.run_until(lambda: bool(script.journal("lost", since_ms=cut_ms)), what="the lease ends")
     lost_ms = script.journal("lost", since_ms=cut_ms)[0].time_ms
     reads = [e.time_ms for e in script.journal("read") if e.client == client]
-    assert cut_ms - 200 < max(reads) <= lost_ms  # it read on as long as it might
+    assert cut_ms - 200 < max(reads) <= lost_ms  # it read on as long as it was allowed to
     assert lost_ms - cut_ms <= LEASE_MS + 50
     assert {e.partition for e in script.journal("lost") if e.client == client} == set(mine)
-    assert (GROUP, consumer) in script.field.registrations  # nobody else could have begun
+    assert (GROUP, consumer) in script.field.registrations  # so nobody else could have started
     if kind == "deaf":
         script.settle("it looks for another server, in its session")
         assert script.member("consumer0") == consumer
@@ -126,7 +128,7 @@ def test_f15_a_consumer_stops_reading_before_its_session_can_expire(kind: str, s
         faults.cut(world, script.process("consumer0"))
         world.run_until(lambda: (GROUP, consumer) not in script.field.registrations, what="the session's end")
         script.settle("the other one reads them")
-        lost_ms = max(e.time_ms for e in script.journal("lost", since_ms=cut_ms) if e.client == client)  # it came back
+        lost_ms = max(e.time_ms for e in script.journal("lost", since_ms=cut_ms) if e.client == client)  # the last loss
         assert script.field.gone[GROUP, consumer].time_ms > lost_ms
         begun_ms = min(e.time_ms for p in mine for e in script.journal("start", p, cut_ms) if e.process == "consumer1")
         later = [e for e in script.journal("read", since_ms=lost_ms + 1) if e.client == client]
@@ -137,7 +139,8 @@ def test_f15_a_consumer_stops_reading_before_its_session_can_expire(kind: str, s
 
 @on_seeds()
 def test_f15_an_answer_that_comes_late_extends_the_lease_from_its_questions_sending_alone(seed: int) -> None:
-    """The server's answers are held up, then what it is asked: it has said nothing of the session since."""
+    """First the server's answers are delayed, then the requests to it. The late answers say nothing about the session
+    since then."""
     script = Script(seed, replace(QUIET, read_ms_max=100), consumers=2)
     script.settle()
     world, wire, client = script.world, script.wire("consumer0"), script.client("consumer0")
@@ -157,7 +160,7 @@ def test_f15_an_answer_that_comes_late_extends_the_lease_from_its_questions_send
 
 @on_seeds()
 def test_f21_a_topics_node_is_deleted_and_made_again_and_the_new_one_is_watched(seed: int) -> None:
-    """A one-shot watch ends with its node: without a look at the missing one nobody would see its return."""
+    """A one-shot watch ends with its node. Unless the missing node is watched, nobody sees that it is created again."""
     script = Script(seed, consumers=2, topics={"t": 4, "u": 2})
     script.settle()
     world, path = script.world, "/brokers/topics/u"
@@ -205,7 +208,7 @@ def test_f21_a_consumer_whose_own_channel_is_deleted_takes_its_session_for_ended
 
 
 def _joining(seed: int) -> tuple[Script, str]:
-    """A group, and the channel of a consumer `slow` that has just made it, and registers only when it may."""
+    """A group, and the channel of a consumer `slow`, which has just created it and must not register yet."""
     script = Script(seed, consumers=1)
     script.settle()
     world = script.world
@@ -238,7 +241,7 @@ def test_f46_a_consumer_whose_channel_was_purged_while_it_was_joining_makes_it_a
     script.actor("slow").role.may_join = lambda: True
     script.settle("it joins all the same")
     refused = [t for t in world.tried if registers(t.transaction) and t.client == "slow#1" and not t.applied]
-    assert {t.result.reason for t in refused} == {"NoNode"}  # its try met no channel, and made no registration
+    assert {t.result.reason for t in refused} == {"NoNode"}  # it found no channel, and made no registration
     assert len(refused) <= 2
     assert DRAFT.channel(GROUP, script.member("slow")) == channel
     script.calm()

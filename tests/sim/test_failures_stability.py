@@ -1,4 +1,4 @@
-"""Failure cases of stability (docs/failures.md): nothing moves, is written or is taken without a cause."""
+"""Failure cases of stability (docs/failures.md): nothing moves, is written, or is taken without a cause."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def flaps(script: Script) -> None:
 
 
 def ended_leases(script: Script) -> None:
-    """A server that hears but does not answer: consumers stop at the end of their leases, and go on."""
+    """A server hears but does not answer. Consumers stop at the ends of their leases, and go on later."""
     for name in ("consumer0", "consumer2"):
         script.wire(name).down = False
     script.world.run_for(SESSION_MS)
@@ -99,7 +99,7 @@ def test_f23_nothing_moves_and_no_command_is_sent_when_nothing_changed(
 
 @on_seeds()
 def test_f24_the_generation_rises_once_for_each_cause(seed: int) -> None:
-    """State writes of a whole life: one to make the node, one for each change of the target, none for anything else."""
+    """State writes of a whole life: one that creates the node, one for each change of the target, and no other."""
     script = Script(seed, coordinators=2, consumers=1)
     script.settle()
     raised = [script.generation()]
@@ -109,7 +109,7 @@ def test_f24_the_generation_rises_once_for_each_cause(seed: int) -> None:
         raised.append(script.generation())
     script.leave("consumer1").add_done_callback(lambda done: done.result())
     script.world.run_until(lambda: not _registered(script, "consumer1"), what="it has left")
-    script.process("consumer1").group = ""  # it runs, and is no member any more
+    script.process("consumer1").group = ""  # it still runs, but is not a member any more
     script.settle()
     raised.append(script.generation())
     script.grow("t", 6)
@@ -132,7 +132,7 @@ def _registered(script: Script, name: str) -> bool:
 
 @on_seeds()
 def test_f24_five_members_that_come_at_once_cost_fewer_generations_than_members(seed: int) -> None:
-    """What arrives during a step goes into the next one; and all of them are settled with it."""
+    """Inputs that arrive during a step are handled in the next one, so all five may be settled together."""
     script = Script(seed, coordinators=1, consumers=0)
     script.world.run_for(500)
     for n in range(5):
@@ -148,7 +148,8 @@ STORM_SEEDS = 20
 
 @pytest.mark.parametrize("seed", seeds(STORM_SEEDS))
 def test_f26_no_write_of_a_whole_storm_replaces_or_removes_what_it_did_not_read(seed: int) -> None:
-    """Every set and delete carries the version it was decided from: those that were refused, too. No exceptions."""
+    """Every set and delete carries the version that it was decided from, even a refused one. There are no
+    exceptions."""
     script = Script(seed, None, topics=TOPICS, consumers=3)  # the seed draws the options
     script.settle()
     script.world.storm(2_500)
@@ -161,7 +162,8 @@ def test_f26_no_write_of_a_whole_storm_replaces_or_removes_what_it_did_not_read(
 
 @on_seeds()
 def test_f26_a_grant_does_not_overwrite_an_owner_that_was_set_meanwhile(seed: int) -> None:
-    """Another's claim comes between the coordinator's look and its grant: refused whole, read again, left alone."""
+    """Another claim comes between the coordinator's read and its grant. The grant is refused as a whole, and the claim
+    is left alone."""
     script = Script(seed, consumers=1)
     script.settle()
     world = script.world
@@ -173,7 +175,7 @@ def test_f26_a_grant_does_not_overwrite_an_owner_that_was_set_meanwhile(seed: in
     ensemble, wire = world.ensemble, script.wire(script.leader())
     script.grow("t", 6)
     world.run_until(lambda: any(a.kind == "commit" and sends("start-fetcher")(a.payload) for a in wire.requests))
-    ensemble.ensure(DRAFT.registration(GROUP, stranger), b"?")  # a member that nobody can parse claims one
+    ensemble.ensure(DRAFT.registration(GROUP, stranger), b"?")  # a member whose registration nobody can parse owns one
     ensemble.ensure(DRAFT.owner(GROUP, claimed), f"{stranger}-0".encode())
     world.run_until(lambda: script.outstanding() == 0 and script.owner(TopicPartition("t", 4)) != "", what="the rest")
     world.run_for(3_000)
@@ -187,7 +189,7 @@ def test_f26_a_grant_does_not_overwrite_an_owner_that_was_set_meanwhile(seed: in
 
 @on_seeds()
 def test_f25_an_owner_stands_at_the_same_path_whoever_owns_it_and_whatever_changes(seed: int) -> None:
-    """Members, generations, coordinators and partitions change: an owner's node is made once and stays."""
+    """Members, generations, coordinators and partitions change. An owner's node is created once and stays."""
     script = Script(seed, consumers=2)
     script.settle()
     world = script.world
@@ -205,7 +207,8 @@ def test_f25_an_owner_stands_at_the_same_path_whoever_owns_it_and_whatever_chang
 
 @on_seeds()
 def test_f35_the_wall_clock_of_a_machine_jumps_and_nothing_notices(seed: int) -> None:
-    """An hour forward, then two back: who joins then is as good a member, the order of joining is ZooKeeper's."""
+    """The clock jumps an hour forward, then two back. Members that join then are normal members: ZooKeeper decides the
+    order of joining."""
     script = Script(seed, consumers=2, topics={"t": 8})
     script.settle()
     generation = script.generation()
@@ -215,7 +218,7 @@ def test_f35_the_wall_clock_of_a_machine_jumps_and_nothing_notices(seed: int) ->
         script.settle("it has its share")
     ids = [script.member(name) for name in ("consumer0", "consumer1", "late0", "late1")]
     assert len(set(ids)) == 4
-    assert script.generation() == generation + 2  # one cause each
+    assert script.generation() == generation + 2  # one for each join
     assert script.world.events("evicted") == []
     script.calm()
 

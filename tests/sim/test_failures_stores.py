@@ -18,17 +18,18 @@ A_WHILE_MS = 6_000
 
 
 def equal(scene: StoreScene) -> bool:
-    """Kafka has all that counts, in the present tenure."""
+    """True when Kafka has all offsets that count, in the present tenure."""
     return not list(scene.ledger._at_rest())
 
 
 def owner(scene: StoreScene, partition: TopicPartition) -> str:
-    """The process that reads it."""
+    """The process that reads the partition."""
     return scene.field.holdings["g", partition].client.partition("#")[0]
 
 
 def kill_owner(scene: StoreScene, partition: TopicPartition) -> int:
-    """End the consumer that reads it for good, and wait until another one does; returns when it was killed."""
+    """End the consumer that reads the partition for good, and wait until another one reads it. Returns the time of the
+    kill."""
     killed_ms = scene.world.now_ms
     scene.world.stop(owner(scene, partition))
     scene.world.run_until(lambda: bool(scene.journal("start", partition, since_ms=killed_ms)), what="a successor")
@@ -82,14 +83,14 @@ def test_f120_a_commit_that_a_former_owner_makes_late_is_never_believed(seed: in
     world.run_for(A_WHILE_MS)
     zombie = owner(scene, P0)
     scene.log.fates += [(zombie, "commit", Fate.LATE)] * 3
-    world.run_for(1_500)  # a commit is on its way
+    world.run_for(1_500)  # a commit is under way
     late = [commits[P0] for _, who, name, commits in scene.log.requests if name == "commit" and P0 in commits][-1]
     world.pause(zombie)
     taken_ms = world.now_ms
     world.run_until(lambda: bool(scene.journal("start", P0, since_ms=taken_ms)), what="a successor")
     world.run_for(20_000)
     world.resume(zombie)
-    scene.log.commit("zombie", {P0: late})  # it arrives last of all
+    scene.log.commit("zombie", {P0: late})  # the late commit lands last
     counts = scene.ledger.counted(P0)
     assert counts == scene.node(P0) and counts >= scene.journal("start", P0, since_ms=taken_ms)[0].start
     scene.settle()
@@ -103,7 +104,7 @@ def test_f121_an_expired_commit_costs_what_came_since_the_checkpoint_and_never_t
     world = scene.world
     world.run_for(2 * CHECKPOINT_MS)
     application = scene.application(owner(scene, P0))
-    application.commits = False  # nothing repairs it
+    application.commits = False  # no later commit repairs it
     world.run_for(TIMEOUT_MS)
     scene.log.expire(scene.partitions())
     checkpoint = scene.node(P0)
@@ -118,7 +119,7 @@ def test_f121_what_does_not_move_is_committed_again_before_it_expires(seed: int)
     scene = begin_in(seed, "kafka")
     world = scene.world
     world.run_for(A_WHILE_MS)
-    world.drain_from_ms = world.now_ms  # no more records
+    world.drain_from_ms = world.now_ms  # no new records
     world.run_for(A_WHILE_MS)
     expired: list[TopicPartition] = []
     scene.log.on_change.append(lambda change: expired.append(change.partition) if change.how == "expired" else None)
@@ -156,7 +157,7 @@ def test_f123_another_programs_commit_is_followed_backwards(seed: int) -> None:
     world = scene.world
     world.run_for(A_WHILE_MS)
     reader = scene.application(owner(scene, P0))
-    reader.commits = False  # what comes between its look and its commit is written over unseen
+    reader.commits = False  # a commit between its look and its own commit would be overwritten unseen
     world.run_for(1_000)
     behind, set_ms = scene.node(P0) // 2, world.now_ms
     scene.log.stranger_commits(P0, behind)
@@ -248,7 +249,7 @@ def test_f125_commits_for_an_earlier_topic_of_that_name_do_not_count(store: str,
     world.run_for(A_WHILE_MS)
     created_ms = world.now_ms
     scene.delete_topic("t")
-    if removed:  # as brokers do; it may take them long
+    if removed:  # brokers remove the commits, perhaps much later
         scene.log.delete_topic("t")
     scene.create_topic("t", 4)
     world.run_until(lambda: bool(scene.journal("start", P0, since_ms=created_ms)), what="the new topic is read")
@@ -296,6 +297,6 @@ def test_a_commit_to_kafka_is_answered_as_soon_as_kafka_answers_though_nothing_e
 
 
 def note(application: Application, partition: TopicPartition, offset: int) -> None:
-    """It has processed one record more."""
+    """The application processes one more record."""
     application._note("read", partition, offset, offset + 1)
     application.positions[partition] = offset + 1

@@ -1,4 +1,4 @@
-"""F225, F266: another cluster answers between two lists, and could not be told apart. F268: nobody names any topic."""
+"""F225, F266: another cluster answers between two lists of this one. F268: brokers name no topic at all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from zkcoord.core.topics import DELETED_MS
 
 @on_seeds()
 def test_f225_what_another_cluster_tells_between_two_lists_of_this_one_is_not_taken_in(seed: int) -> None:
-    """It answers every description: its `t` and `x` are there, with another id, partitions and replicas."""
+    """The other cluster answers every description: it has topics `t` and `x`, with other ids, partitions and
+    replicas."""
     group = Group(seed, coordinators=1)
     before_ms, known = group.world.now_ms, group.mirrored()
     group.metadata.between_rate = 1.0
@@ -45,7 +46,7 @@ def test_f266_a_topic_that_was_replaced_by_mistake_comes_back_when_all_answers_h
 
 @on_seeds()
 def test_f268_while_brokers_name_no_topic_at_all_groups_read_on_and_no_offset_goes(seed: int) -> None:
-    """All of them have started, and their controller has told them of no topic yet."""
+    """All brokers have just restarted, and their controller has not told them of any topic yet."""
     group = Group(seed, coordinators=1)
     world, offsets = group.world, group.offsets()
     since_ms, group.metadata.no_topics = world.now_ms, True

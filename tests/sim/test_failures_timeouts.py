@@ -1,4 +1,5 @@
-"""Failure cases of waiting (docs/failures.md): who never acknowledges, who cannot start, what a failover restarts."""
+"""Failure cases of waiting (docs/failures.md): members that never acknowledge or cannot start, and waits that a
+failover restarts."""
 
 from __future__ import annotations
 
@@ -20,13 +21,14 @@ SLACK_MS = 1_500
 
 
 def hang_for_good(script: Script, name: str) -> str:
-    """From now on this consumer's application answers nothing, in no registration; returns the present one."""
+    """From now on this consumer's application answers nothing, in any registration. Returns the present consumer id."""
     hold_calls(script.application(name))
     return script.member(name)
 
 
 def one_silent(seed: int, **policy: object) -> tuple[Script, str, list[TopicPartition], int]:
-    """Two members share; one goes silent; more partitions come. Its id, what it owned before, and when it was asked."""
+    """Two members share. One goes silent, and partitions are added. Returns its id, its partitions before, and the time
+    of the command."""
     script = Script(seed, consumers=2, rebalance_timeout_ms=REBALANCE_MS)
     script.settle()
     if policy:
@@ -39,7 +41,7 @@ def one_silent(seed: int, **policy: object) -> tuple[Script, str, list[TopicPart
 
 
 def evicted_ms(script: Script, consumer: str) -> int:
-    """When a consumer was evicted."""
+    """Wait for a consumer's eviction, and return its time."""
     script.world.run_until(lambda: (GROUP, consumer) not in script.field.registrations, 20_000, "its eviction")
     gone = script.field.gone[GROUP, consumer]
     assert gone.how == "evicted"
@@ -47,14 +49,14 @@ def evicted_ms(script: Script, consumer: str) -> int:
 
 
 def sent_to(script: Script, consumer: str) -> list[int]:
-    """When starts were sent to a consumer."""
+    """The times at which starts were sent to a consumer."""
     channel = DRAFT.channel(GROUP, consumer)
     return [t.time_ms for t in script.commands_sent(START) if any(w.path == channel for w in t.commands(START))]
 
 
 @on_seeds()
 def test_f12_a_time_out_with_no_change_at_all_is_retried_and_then_ends_in_an_eviction(seed: int) -> None:
-    """Nothing happens in the tree but the silence: the coordinator's own clock must wake it."""
+    """Nothing changes in the tree: the coordinator's own clock must wake it."""
     script, silent, owned, asked_ms = one_silent(seed)
     world = script.world
     generation, sent = script.generation(), len(sent_to(script, silent))
@@ -88,12 +90,12 @@ def test_an_evicted_consumer_comes_back_after_a_growing_wait(seed: int) -> None:
         ended_ms = [told.time_ms for told in world.events("session_lost") if told.client == "consumer0#1"]
         waits.append(world.now_ms - ended_ms[-1])
         silent = script.member("consumer0")
-        assert silent not in names  # one registration, one name
+        assert silent not in names  # each registration has another name
         names.add(silent)
     for wait_ms, least_ms in zip(waits, REJOIN_MS, strict=False):
         assert least_ms <= wait_ms <= least_ms + SLACK_MS
     assert script.client("consumer0") == "consumer0#1"
-    world.crash("consumer0")  # only a new process can help it
+    world.crash("consumer0")  # only a new process helps
     script.settle()
     script.calm()
 
@@ -125,7 +127,7 @@ def test_the_policy_fail_marks_the_group_and_clears_the_mark_when_it_is_over(see
     assert failed["since_generation"] == script.generation()
     written = script.writes_to(DRAFT.state(GROUP))
     world.run_for(60_000)
-    assert script.writes_to(DRAFT.state(GROUP)) == written  # said once
+    assert script.writes_to(DRAFT.state(GROUP)) == written  # it is written once
     assert [told.fields["level"] for told in world.events("rebalance_failed")] == ["warning"]
     assert world.events("evicted") == []
     assert script.member("consumer0") == silent
@@ -139,7 +141,7 @@ def test_the_policy_fail_marks_the_group_and_clears_the_mark_when_it_is_over(see
 
 
 def refuse_starts(application: Application, count: int) -> None:
-    """The application raises at its next so many starts."""
+    """The application raises at its next `count` starts."""
     left = [count]
 
     def raises(name: str) -> bool:
@@ -165,7 +167,7 @@ def test_a_start_that_is_refused_is_tried_again_with_backoff_and_does_not_spin(s
         assert backoff_ms(number) <= gap_ms <= backoff_ms(number) + SLACK_MS
     refusals = [told for told in world.events("start_refused") if first in told.fields["partitions"]]
     assert len(refusals) == 6
-    assert refusals[0].fields["partitions"] == script.partitions()  # one line for all that one reason is about
+    assert refusals[0].fields["partitions"] == script.partitions()  # one line for all partitions with the same reason
     assert "the application cannot start" in refusals[0].fields["why"]
     assert script.generation() == 1
     assert world.events("evicted") == []
@@ -179,7 +181,7 @@ def test_a_start_that_is_refused_delays_nobody_else(seed: int) -> None:
     world = script.world
     world.run_until(lambda: script.registered("consumer0") and script.registered("consumer1"))
     world.run_for(20_000)
-    assert script.owned("consumer1") == script.partitions()  # what one cannot start goes to another
+    assert script.owned("consumer1") == script.partitions()  # partitions that one consumer cannot start go to another
     assert script.owned("consumer0") == []
     assert len(sent_to(script, script.member("consumer0"))) <= 6
     world.crash("consumer0")
@@ -188,7 +190,7 @@ def test_a_start_that_is_refused_delays_nobody_else(seed: int) -> None:
 
 
 def fail_over(script: Script) -> int:
-    """Kill who serves; when the next one is elected."""
+    """Kill the serving coordinator, and return the time of the next election."""
     world, old = script.world, script.leader()
     world.crash(old, restart_after_ms=None, exact=True)
     world.run_until(lambda: script.leader() != old, 10_000, "another is elected")
@@ -196,7 +198,7 @@ def fail_over(script: Script) -> int:
 
 
 def grants(world: ScriptWorld, script: Script, partitions: list[TopicPartition], since_ms: int) -> list[int]:
-    """When these were granted."""
+    """The times at which these partitions were granted."""
     return [t.time_ms for p in partitions for t in script.commands_sent(START, p, since_ms)]
 
 
@@ -213,7 +215,7 @@ def test_f47_a_failover_within_an_evictions_grace_waits_the_whole_grace_again(se
     world.run_until(lambda: all(script.owner(p) not in ("", silent) for p in mine), 10_000, "the grants")
     granted = grants(world, script, mine, at_ms)
     assert len(granted) == len(mine)
-    assert min(granted) - elected_ms >= grace_ms  # whole, from the new one's first sight; not from the eviction
+    assert min(granted) - elected_ms >= grace_ms  # counted from the new coordinator's first look, not from the eviction
     assert max(granted) - elected_ms <= grace_ms + SLACK_MS
     world.run_until(lambda: world.ensemble.stat(DRAFT.channel(GROUP, silent)) is None, what="its channel is purged")
     world.crash("consumer0")
@@ -224,7 +226,7 @@ def test_f47_a_failover_within_an_evictions_grace_waits_the_whole_grace_again(se
 @on_seeds()
 @pytest.mark.parametrize("grace_ms", [0, SESSION_MS // 2])
 def test_a_grace_below_the_evicted_members_session_timeout_lasts_that_timeout(seed: int, grace_ms: int) -> None:
-    """Whatever the record asks for: its lease may hold, and it may read, until then."""
+    """Whatever the record says, the member's lease may hold, and the member may read, until then."""
     script, silent, owned, _ = one_silent(seed, max_rebalance_retries=0, evict_grace_ms=grace_ms)
     at_ms = evicted_ms(script, silent)
     script.world.run_until(lambda: all(script.owner(p) not in ("", silent) for p in owned), 10_000, "the grants")
@@ -236,7 +238,7 @@ def test_a_grace_below_the_evicted_members_session_timeout_lasts_that_timeout(se
 
 @on_seeds()
 def test_f47_a_failover_restarts_the_patience_with_a_silent_member(seed: int) -> None:
-    """First sights are the coordinator's own: the next one gives the whole rebalance timeout again."""
+    """Each coordinator counts from its own first look, so the next one gives the whole rebalance timeout again."""
     script, silent, _, _ = one_silent(seed, max_rebalance_retries=0)
     script.world.crash(script.leader(), restart_after_ms=None, exact=True)
     old = script.leader()
@@ -250,7 +252,7 @@ def test_f47_a_failover_restarts_the_patience_with_a_silent_member(seed: int) ->
 
 @on_seeds(3)
 def test_an_evicted_member_leaves_no_command_behind(seed: int) -> None:
-    """The only member hangs, is evicted, and its process is ended."""
+    """The only member hangs and is evicted, and its process is ended."""
     script = Script(seed, consumers=1, coordinators=1, rebalance_timeout_ms=1_000)
     script.settle()
     world = script.world

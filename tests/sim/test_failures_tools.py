@@ -1,4 +1,5 @@
-"""F27 (docs/failures.md): what the tools say of a group is what stands in ZooKeeper, at every moment of its life."""
+"""F27 (docs/failures.md): the tools' report about a group agrees with ZooKeeper, at every moment of the group's
+life."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ SEEDS = 10
 
 
 class Tree:
-    """The simulated ensemble as the tools read a real one."""
+    """The simulated ensemble, with the interface by which the tools read a real one."""
 
     def __init__(self, ensemble: Ensemble) -> None:
         self._ensemble = ensemble
@@ -39,12 +40,12 @@ class Tree:
 
 
 class Compared:
-    """After each transaction the tools' report is compared with the znodes, which `Field` reads a second time."""
+    """After each transaction the tools' report is compared with the znodes, which `Field` reads by separate code."""
 
     def __init__(self, script: Script) -> None:
         self.phases = Counter[Phase]()
         self._script = script
-        script.world.ensemble.on_applied.append(self._compare)  # behind the field's own
+        script.world.ensemble.on_applied.append(self._compare)  # called after the field's own hook
 
     def _compare(self, _txn: Txn) -> None:
         ensemble, field = self._script.world.ensemble, self._script.field
@@ -61,7 +62,8 @@ class Compared:
         self._judge(report, members)
 
     def _judge(self, report: GroupReport, members: set[str]) -> None:
-        """The STATE by its definition: no member, or nothing outstanding and no partition without an owner."""
+        """The STATE by its definition: Empty without members, Stable without outstanding commands and without unowned
+        partitions."""
         field = self._script.field
         assert (report.phase is Phase.EMPTY) is (not members)
         if report.phase is Phase.STABLE:

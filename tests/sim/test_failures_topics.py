@@ -1,4 +1,4 @@
-"""F20, F32, F41, F50 and deleted topics: whose owners and offsets those are, and what becomes of them."""
+"""F20, F32, F41, F50 and deleted topics: which owners and offsets belong to them, and what happens to these."""
 
 from __future__ import annotations
 
@@ -58,8 +58,9 @@ class Topics(Script):
 def test_f20_among_ten_thousand_topics_a_change_costs_the_topics_that_changed(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One list in one reply, each name matched once; of the topics only those that somebody wants are read."""
-    matched: list[int] = []  # how many names at a time
+    """The names come in one list in one reply, and each name is matched once. Only topics that a group wants are
+    read."""
+    matched: list[int] = []  # the number of names in each call
     original = topic_table.taken
 
     def taken(regex: str, names: Sequence[str], *, black_list: bool) -> list[str]:
@@ -105,7 +106,7 @@ def test_f32_a_topic_that_is_created_again_with_fewer_partitions_starts_anew(see
     assert sorted(group.world.ensemble.names(MARK)) == ["0", "1"]
     assert sorted(group.offsets()) == [TopicPartition("t", 0), TopicPartition("t", 1)]
     assert {p for _, p in group.field.resolved} == set()
-    for number in range(2):  # by the reset policy, once: the offsets of the topic before count for nothing
+    for number in range(2):  # once, by the reset policy: offsets of the earlier topic do not count
         partition = TopicPartition("t", number)
         [reset] = group.journal("reset", partition, before_ms)
         offset = group.offset(number)
@@ -119,7 +120,7 @@ def test_f41_a_topic_created_again_between_two_reads_with_the_same_partitions_is
     group.recreate("t", 4)
     group.settle_on(2)
     group.calm()
-    assert group.generation() == generation  # who reads what is the same, what is read is not
+    assert group.generation() == generation  # the assignment is the same, only the topic is another one
     assert len(group.dropped().fields["offsets"]) == 4
     starts = [
         command
@@ -139,7 +140,7 @@ def test_a_topic_with_an_id_is_known_by_it(seed: int) -> None:
     group.world.run_until(lambda: group.mark().get("incarnation") == 1, what="a mark")
     assert group.mark()["topic_id"] == "J9yFzcT8Sdqog-R1XZ7J1A"
     group.world.run_for(3_000)
-    group.recreate("t", 4, topic_id="J9yFzcT8Sdqog-R1XZ7J1A")  # restored by somebody: the same topic
+    group.recreate("t", 4, topic_id="J9yFzcT8Sdqog-R1XZ7J1A")  # somebody restored it: it is the same topic
     group.world.run_for(3_000)
     assert group.mark()["incarnation"] == 1
     assert group.world.events("topic_dropped") == []
@@ -205,14 +206,15 @@ def test_f41_what_was_begun_for_a_topic_created_again_is_finished_by_whoever_is_
 
 @on_seeds()
 def test_f50_in_a_copied_tree_marks_are_written_anew_and_nothing_is_dropped(seed: int) -> None:
-    """Every czxid differs, /zkcoord's too: as if the ensemble was restored. Here the mark is made to say so."""
+    """Every czxid differs, also /zkcoord's, as after a restore of the ensemble. The test edits the mark to make it
+    so."""
     group = Topics(seed)
     offsets, mark = group.offsets(), group.mark()
     other = {**mark, "czxid": "987654", "root_czxid": "123456"}
     stat = group.world.ensemble.stat(MARK)
     assert stat is not None
     assert not group.world.ensemble.operate(SetNode(MARK, json.dumps(other).encode(), stat.version)).reason
-    group.world.crash(group.leader(), exact=True)  # whoever reads it next
+    group.world.crash(group.leader(), exact=True)  # the next coordinator reads it
     group.world.run_until(lambda: group.mark() == mark, what="the mark is written anew")
     group.calm()
     assert group.world.events("topic_dropped") == []
@@ -294,7 +296,7 @@ def test_a_mark_that_nobody_can_parse_bars_its_topic_until_it_is_mended(seed: in
     group.grow("u", 3)
     group.world.run_for(5_000)
     assert group.owner(TopicPartition("u", 2)) and not group.owner(TopicPartition("t", 2))
-    assert group.owner(TopicPartition("t", 0))  # what is read goes on
+    assert group.owner(TopicPartition("t", 0))  # partitions that are being read go on
     assert not group.world.ensemble.operate(SetNode(MARK, good, stat.version + 1)).reason
     group.settle()
     group.calm()
