@@ -1,1 +1,1 @@
-"""Audits groups from outside, from the tree and Kafka alone; writes nothing (docs/monitoring.md)."""
+"""Audits groups from outside, by the tree and Kafka alone; writes nothing (docs/monitoring.md)."""

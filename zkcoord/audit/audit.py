@@ -1,4 +1,4 @@
-"""The audit over time: a suspicion that lasts is a finding; lag is judged over a window. Pure; one call a reading."""
+"""The audit over time: a suspicion that lasts is a finding; lag is judged over a window. Pure; one call per reading."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ TODO = {
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What is known after some readings. `after` returns the next value."""
+    """The state of the audit after some readings. `after` returns the state after the next one."""
 
     patience_ms: int
     window_ms: int
     readings: int = 0
-    findings: tuple[Suspicion, ...] = ()  # those that lasted
-    undecided: int = 0  # suspicions that have not lasted long enough, partitions whose lag is not judged yet
+    findings: tuple[Suspicion, ...] = ()  # suspicions that have lasted, and partitions whose lag is judged as bad
+    undecided: int = 0  # suspicions that have not lasted long enough, and partitions whose lag is not judged yet
     verdicts: Mapping[Place, Verdict] = field(default_factory=dict)
     lags: Mapping[Place, int] = field(default_factory=dict)
-    _known: Mapping[Key, int] = field(default_factory=dict)  # suspicion -> first reading's time
+    _known: Mapping[Key, int] = field(default_factory=dict)  # suspicion -> time of its first reading
     _readings: Mapping[Place, tuple[LagReading, ...]] = field(default_factory=dict)
 
     def after(self, groups: Sequence[Seen], now_ms: int) -> Audit:
@@ -70,7 +70,7 @@ class Audit:
         )
 
     def _lag_readings(self, groups: Sequence[Seen], now_ms: int) -> dict[Place, tuple[LagReading, ...]]:
-        """Of what somebody owns: nobody has to read the rest now."""
+        """Return the readings of lag, only of partitions with a living owner: no member has to read other ones now."""
         found = {}
         for seen in groups:
             view = seen.report.view

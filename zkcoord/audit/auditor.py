@@ -25,7 +25,7 @@ def no_logs(partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, L
 
 @dataclass(slots=True)
 class Auditor:
-    """Holds the audit's value between readings. `only`: these groups; empty: all."""
+    """Holds the value of the audit between readings. `only`: the groups to read; empty: all groups."""
 
     tree: BlockingTree
     address: str
@@ -33,14 +33,14 @@ class Auditor:
     only: Sequence[str] = ()
     logs: Logs = no_logs
     commits: CommitStore | None = None
-    failed: ZkcoordError | None = None  # why the last reading did not succeed
+    failed: ZkcoordError | None = None  # why the last reading failed; None if it succeeded
     failures: int = 0
-    read_ms: int | None = None  # when one succeeded last
-    seen: Sequence[Seen] = ()  # the groups then
+    read_ms: int | None = None  # when the last successful reading was made
+    seen: Sequence[Seen] = ()  # the groups of the last successful reading
     rest: Callable[[], object] = lambda: None  # called after each group of a reading
 
     def read(self, now_ms: Callable[[], int]) -> None:
-        """Make one reading. Raises what ZooKeeper or Kafka answer; `failed` keeps it."""
+        """Make one reading. An error of ZooKeeper or Kafka is raised, and kept in `failed`."""
         try:
             groups = self._groups()
         except ZkcoordError as error:
@@ -50,7 +50,8 @@ class Auditor:
         self.failed, self.read_ms, self.seen = None, now_ms(), groups
 
     def look(self, group: str) -> tuple[TreeReport, Seen]:
-        """Read one group by itself, which the audit does not count; UsageError if there is none. Any thread."""
+        """Read one group outside of the audit's readings. UsageError if there is no such group. Any thread may call
+        it."""
         above, tree_id = self._above()
         return above, self._one(above, tree_id, group, self._commits([group]).get(group, {}))
 
@@ -71,7 +72,7 @@ class Auditor:
         for group in groups:
             try:
                 found.append(self._one(above, tree_id, group, commits.get(group, {})))
-            except UsageError:  # it was removed meanwhile
+            except UsageError:  # the group was removed meanwhile
                 if group in self.only:
                     raise
             self.rest()
@@ -89,7 +90,7 @@ class Auditor:
         )
 
     def samples(self, now_ms: int) -> Iterator[Sample]:
-        """Look up what holds after the last reading. Any thread."""
+        """Return the values after the last reading. Any thread may call it."""
         audit = self.audit
         found = Counter((f.group, f.check, f.severity.name) for f in audit.findings)
         for labels, number in sorted(found.items()):

@@ -1,4 +1,4 @@
-"""What the audit looks for in one reading of a group: suspicions, each with the time that it may last. Pure."""
+"""The checks of one reading of a group. A check returns suspicions, each with the time that it may last. Pure."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from zkcoord.core.topics import DELETED_MS
 from zkcoord.core.view import START, GroupView
 
 RESTING = (Phase.PAUSED, Phase.DEAD, Phase.OBSERVED, Phase.EMPTY)
-"""In these nobody has to read."""
+"""In these phases no member has to read."""
 
 DROPPED_WITHIN_MS = 2 * DELETED_MS
-"""A coordinator drops what is left of a deleted topic a minute later, once its readers have stopped."""
+"""A coordinator drops the nodes of a deleted topic a minute after the deletion, once the topic's readers have
+stopped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Suspicion:
-    """Something that is wrong if it lasts. The first three fields are its identity from one reading to the next."""
+    """Something that is wrong if it lasts. The first three fields identify it from one reading to the next."""
 
     check: str
     group: str
@@ -29,12 +30,12 @@ class Suspicion:
     what: str
     todo: str
     severity: Severity = Severity.ERR
-    lasts: bool = True  # it may last as long as a hand-over; False: it is wrong if two readings show it
-    longer_ms: int = 0  # than a hand-over it may last
+    lasts: bool = True  # True: it may last as long as a hand-over; False: it is wrong if two readings in a row show it
+    longer_ms: int = 0  # how much longer than a hand-over it may last
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Its identity."""
+        """The identity of the suspicion."""
         return self.check, self.group, self.subject
 
     def document(self) -> dict[str, str | None]:
@@ -50,7 +51,7 @@ class Suspicion:
 
 
 def suspicions(seen: Seen) -> Iterator[Suspicion]:
-    """All that is suspicious about one reading, but for the lag."""
+    """Return all suspicions of one reading, except those about lag."""
     view = seen.report.view
     group = view.group
     if not seen.served:
@@ -86,7 +87,7 @@ def _group(seen: Seen) -> Iterator[Suspicion]:
 
 
 def _owners(seen: Seen) -> Iterator[Suspicion]:
-    """Each wanted partition has an owner; each owner is alive."""
+    """Suspect partitions that should have an owner and have none, and owners that are not registered."""
     report, view = seen.report, seen.report.view
     todo = f"see the NOTEs of `zkcoord group describe {view.group} --members`, and the coordinator's log"
     for partition, owner in sorted(view.owners.items()):
@@ -114,7 +115,7 @@ def _commands(view: GroupView) -> Iterator[Suspicion]:
 
 
 def _readers(view: GroupView) -> Iterator[Suspicion]:
-    """What members say that they read is what they own, and nobody else says so."""
+    """Suspect members that report to read a partition that they do not own, and partitions that two members report."""
     said: dict[TopicPartition, list[str]] = defaultdict(list)
     telling = {c for c, m in view.members.items() if m.speaks_protocol and c in view.channels}
     for consumer in sorted(telling):

@@ -1,7 +1,8 @@
-"""How a partition's reading gets on, in Burrow's words, from readings of its committed offset and of its log's end.
+"""Judges how a partition is read, in Burrow's words, by readings of its committed offset and of its log's end.
 
-The rules are those of Burrow's evaluation, over a window of readings: a lag of zero anywhere in it is OK; no commit
-in it is STOP; commits at the same offset are STALL; commits that advance while the lag never falls are WARN.
+The rules are those of Burrow's evaluation over a window of readings. If the lag is zero anywhere in the window, it is
+OK. If there is no commit in the window, it is STOP. If all commits are at the same offset, it is STALL. If commits
+advance and the lag grows without ever falling, it is WARN.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 
 class Verdict(Enum):
-    """Burrow's words for a partition; ERR is for an offset that is not in its log."""
+    """Burrow's words for a partition. ERR means that the offset is not in the log."""
 
     OK = "OK"
     WARN = "WARN"
@@ -23,7 +24,7 @@ class Verdict(Enum):
 
 
 class LagReading(NamedTuple):
-    """One reading: when it was made, the offset, the log's start and end, and what changes with each commit."""
+    """One reading: its time, the offset, the log's start and end, and a value that changes with each commit."""
 
     at_ms: int
     offset: int
@@ -33,12 +34,12 @@ class LagReading(NamedTuple):
 
     @property
     def lag(self) -> int:
-        """What is left to read."""
+        """The number of offsets that are left to read."""
         return self.end - self.offset
 
 
 def verdict(readings: Sequence[LagReading], window_ms: int) -> Verdict | None:
-    """Judge the readings, oldest first; None while they do not cover the window.
+    """Judge the readings, oldest first. None while they do not cover the window and nothing else decides.
 
     >>> seen = [LagReading(t, 5, 0, 9, (1,)) for t in (0, 30_000, 60_000)]
     >>> verdict(seen, 60_000), verdict(seen[:2], 60_000)
@@ -63,7 +64,7 @@ def verdict(readings: Sequence[LagReading], window_ms: int) -> Verdict | None:
 
 
 def within(readings: Sequence[LagReading], window_ms: int) -> tuple[LagReading, ...]:
-    """The readings that a window needs: those in it, and the last one before it."""
+    """Return the readings that a window needs: those in it, and the last one before it."""
     last_ms = readings[-1].at_ms
     older = [each for each in readings if last_ms - each.at_ms > window_ms]
     return (*older[-1:], *(each for each in readings if last_ms - each.at_ms <= window_ms))

@@ -1,4 +1,4 @@
-"""One reading of one group by the audit: what the tools read of it, its commits in Kafka, its logs."""
+"""One reading of one group by the audit: the report of the group, its commits in Kafka, and its partitions' logs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from zkcoord.tree.topic import topic_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offset:
-    """A partition's offset that counts; `commit` is another value after each commit."""
+    """A partition's valid offset. `commit` has another value after each commit."""
 
     offset: int
     commit: tuple[int, ...]
@@ -36,8 +36,8 @@ class Seen:
     offsets: Mapping[TopicPartition, Offset] = field(default_factory=dict)
     logs: Mapping[TopicPartition, Log] = field(default_factory=dict)
     strays: Mapping[str, str] = field(default_factory=dict)  # path -> what is odd about it
-    dropped: Collection[str] = ()  # those of them that a coordinator drops by itself, a minute after their topic
-    served: bool = True  # a coordinator is elected
+    dropped: Collection[str] = ()  # those that a coordinator removes by itself, a minute after their topic
+    served: bool = True  # True: a coordinator is elected
 
 
 def read_seen(
@@ -47,7 +47,7 @@ def read_seen(
     report = read_group(tree, layout, group)
     try:
         offsets = _counting(read_group_offsets(tree.read, layout, group), commits, tree_id)
-    except CorruptError:  # the report has it as a problem
+    except CorruptError:  # the report lists this problem
         offsets = {}
     known = logs(sorted(offsets)) if offsets else {}
     strays, changed = _strays(tree, layout, report), sorted(report.view.changed)
@@ -71,7 +71,7 @@ def _counting(seen: GroupSeen, commits: Commits, tree_id: str) -> dict[TopicPart
 
 
 def _strays(tree: BlockingTree, layout: Layout, report: GroupReport) -> dict[str, str]:
-    """Nodes below the group that belong to nothing that is there."""
+    """Return the nodes below the group whose topic, partition or member does not exist, and nodes of other programs."""
     group, found = report.view.group, dict[str, str]()
     below, owned, kept, topics = tree.read(
         [
@@ -95,12 +95,13 @@ def _strays(tree: BlockingTree, layout: Layout, report: GroupReport) -> dict[str
 
 
 def _beyond(tree: BlockingTree, layout: Layout, report: GroupReport, existing: Collection[str]) -> dict[str, str]:
-    """Owners and offsets of partitions that their topic does not have; of a topic that changes nobody can tell yet."""
+    """Return owners and offsets of partitions that are not in their topic. A topic that was deleted or created again
+    since it was marked is skipped."""
     view, found = report.view, dict[str, str]()
     having = {partition.topic for partition in report.partitions()}
     topics = sorted(having.intersection(existing) - view.changed.keys())
     for topic, node in zip(topics, tree.read([Read(layout.topic(t)) for t in topics]) if topics else (), strict=True):
-        with suppress(CorruptError):  # the report has it as a problem, or nobody reads the topic
+        with suppress(CorruptError):  # the report lists this problem, or no member reads the topic
             numbers = set(topic_of(topic, node.data).partitions) if node.exists else set[int]()
             gone = [p for p in report.partitions() if p.topic == topic and p.partition not in numbers and numbers]
             what = f"topic {topic} has {count(len(numbers), 'partition')}"

@@ -1,1 +1,1 @@
-"""Metrics and health of coordinators and consumers over HTTP (docs/monitoring.md). Off unless it is asked for."""
+"""Metrics and health of coordinators and consumers over HTTP (docs/monitoring.md). Off by default."""

@@ -1,4 +1,4 @@
-"""Where a program serves metrics or the page, and where it is asked for them: `HOST:PORT`."""
+"""Addresses at which a program serves metrics or the page, and at which others ask for them: `HOST:PORT`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HOST = re.compile(r"\[[^\[\]\s/]+\]|[^\[\]:\s/]*")
 
 
 def spelled(host: str, port: int) -> str:
-    """Return the address as options take it.
+    """Return the address as it is written in options.
 
     >>> spelled("127.0.0.1", 9464), spelled("::1", 9464)
     ('127.0.0.1:9464', '[::1]:9464')
@@ -20,13 +20,16 @@ def spelled(host: str, port: int) -> str:
 
 
 def nobody_can_listen(address: tuple[str, int], purpose: str, error: OSError) -> UsageError:
-    """Return what is said of an address that cannot be listened on: it is taken, or it is not this machine's."""
-    why = str(error.strerror or error).partition(" (while")[0]  # Python adds the address once more
+    """Return the error for an address that cannot be listened on: it is in use, or it is not this machine's."""
+    why = str(error.strerror or error).partition(" (while")[0]  # Python's text goes on with the address
     return UsageError(f"nobody can listen on {spelled(*address)} for {purpose} ({why}): give another address")
 
 
 def parse_address(text: object, what: str = "metrics", *, listens: bool = True) -> tuple[str, int]:
-    """Return host and port. UsageError for what is no address; it says of what. `listens`: else it is asked there.
+    """Return host and port. UsageError for an invalid address; `what` names its use in the message.
+
+    `listens`: this program listens at the address, so host and port may be left open (empty, 0). If not, the address is
+    of another program, and must have both.
 
     >>> parse_address("127.0.0.1:9464"), parse_address("[::1]:0"), parse_address(":9464")
     (('127.0.0.1', 9464), ('::1', 0), ('', 9464))

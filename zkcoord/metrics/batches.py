@@ -34,7 +34,7 @@ class Sums(Protocol):
 
 @contextmanager
 def batch_metrics(address: str | None, group: str, sums: Callable[[], Sums]) -> Iterator[None]:
-    """Show these sums at the endpoint `address` within the block. None: there is no endpoint."""
+    """Show these sums at the endpoint of `address` while the block runs. Do nothing if `address` is None."""
     if address is None:
         yield
         return

@@ -1,7 +1,7 @@
 """`/metrics`, `/healthz`, `/readyz` and `/handovers` over HTTP: read-only, one server for each address of a process.
 
-`/healthz` fails when a restart would help: a loop that has ended, or hangs in one step. `/readyz` fails while the
-program does not do its work, for whatever reason. Both answer with one line for each program part.
+`/healthz` fails when a restart would help: a loop has ended, or hangs in one step. `/readyz` fails while the program
+cannot do its work, for any reason. Both answer with one line for each coordinator and consumer in the process.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from zkcoord.metrics.names import Sample
 from zkcoord.settings import version
 
 REQUEST_SECONDS = 10
-"""A client that sends its request more slowly is not answered."""
+"""The time that a client has to send its request. A slower client gets no answer."""
 
 REQUESTS_MAX = 100
-"""So many are answered at a time."""
+"""The number of requests that are answered at the same time."""
 
 DIGITS_MAX = 9
-"""Of a number in a question: no group has so many hand-overs, and Python converts it at once."""
+"""Digits of a number in a request. No group has more hand-overs, and Python converts such a number quickly."""
 
 Problem = Callable[[], str | None]
-"""Says what is wrong at present; None: nothing."""
+"""Returns the present problem; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +44,15 @@ class Part:
     """One coordinator or consumer of this process."""
 
     name: str
-    sick: Problem  # a restart would help
-    busy: Problem  # why it does not do its work now
+    sick: Problem  # a problem that a restart would solve
+    busy: Problem  # why it cannot do its work now
     handovers: Callable[[str, int | None], Iterable[Mapping[str, Any]] | None] = lambda group, last: None
-    samples: Callable[[], Iterable[Sample]] = lambda: ()  # its metrics, looked up when somebody asks
+    samples: Callable[[], Iterable[Sample]] = lambda: ()  # its metrics, looked up at each request
 
 
 class Endpoint:
-    """One address. It listens from the first `add` to the last `remove`; what was counted is kept in between."""
+    """The server of one address. It listens from the first `add` to the last `remove`. Its counters are kept when it
+    does not listen."""
 
     _known: ClassVar[dict[tuple[str, int], Endpoint]] = {}
     _lock: ClassVar[threading.Lock] = threading.Lock()
@@ -70,10 +71,10 @@ class Endpoint:
 
     @classmethod
     def at(cls, address: str) -> Endpoint:
-        """Return the process's endpoint of this address. UsageError as of `parse_address`."""
+        """Return the process's endpoint for this address. UsageError as `parse_address` raises it."""
         key = parse_address(address)
         with cls._lock:
-            if key[1] == 0:  # any free port: each has its own
+            if key[1] == 0:  # port 0 means any free port: each call makes an endpoint of its own
                 return cls(key)
             if key not in cls._known:
                 cls._known[key] = cls(key)
@@ -81,12 +82,12 @@ class Endpoint:
 
     @property
     def port(self) -> int | None:
-        """Where it listens; None while it does not."""
+        """The port on which it listens; None while it does not listen."""
         server = self._server
         return None if server is None else int(server.server_address[1])
 
     def add(self, part: Part) -> None:
-        """Show a part of the program, which begins. UsageError when nobody can listen at the address."""
+        """Show a coordinator or consumer that begins. UsageError if the address cannot be listened on."""
         with self._lock:
             if self._server is None:
                 self._server = self._listen()
@@ -94,7 +95,7 @@ class Endpoint:
             self.looked_up.sources.append(part.samples)
 
     def remove(self, part: Part) -> None:
-        """Show a part of the program no more: it has ended. With the last one the endpoint stops listening."""
+        """Remove a coordinator or consumer that has ended. Without any the endpoint stops listening."""
         with self._lock:
             self._parts.remove(part)
             self.looked_up.sources.remove(part.samples)
@@ -117,19 +118,19 @@ class Endpoint:
     # the pages
 
     def metrics(self, accept: str) -> tuple[int, str, bytes]:
-        """All samples, in the format that is asked for."""
+        """Return all samples, in the format that the client accepts."""
         encode, content_type = choose_encoder(accept)
         return 200, content_type, encode(self._registry)
 
     def health(self, question: Callable[[Part], str | None]) -> tuple[int, str, bytes]:
-        """One line for each part; 503 if any of them has a problem."""
+        """Return one line for each part; the status is 503 if any part has a problem, and without any part."""
         said = [(part.name, question(part)) for part in list(self._parts)]
         lines = [f"{name}: {'ok' if what is None else what}\n" for name, what in said]
         status = 503 if not said or any(what is not None for _, what in said) else 200
         return status, "text/plain; charset=utf-8", "".join(lines or ["nothing runs here yet\n"]).encode()
 
     def handovers(self, group: str, last: int | None) -> tuple[int, str, bytes]:
-        """The last hand-overs of a group (None: all that are kept), one JSON object a line."""
+        """Return the last `last` hand-overs of a group (None: all that are kept), one JSON object a line."""
         for part in list(self._parts):
             found = part.handovers(group, last)
             if found is not None:
@@ -139,7 +140,8 @@ class Endpoint:
 
 
 class _Server(ThreadingHTTPServer):
-    """A thread for each request, of which there are not too many: it is the coordinator's process."""
+    """Answers each request on a thread. The number of threads is limited, since the coordinator runs in this
+    process."""
 
     daemon_threads = True
 
@@ -148,7 +150,7 @@ class _Server(ThreadingHTTPServer):
         self._free = threading.BoundedSemaphore(REQUESTS_MAX)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Begin to answer, on a thread of its own. One too many is hung up on."""
+        """Answer on a new thread. If there are too many requests, close this connection."""
         if self._free.acquire(blocking=False):
             super().process_request(request, client_address)
         else:
@@ -162,7 +164,7 @@ class _Server(ThreadingHTTPServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of a client that went away in the middle of an answer."""
+        """Log nothing when a client closes its connection in the middle of an answer."""
 
 
 class _Server6(_Server):
@@ -172,7 +174,8 @@ class _Server6(_Server):
 
 
 class _Request(io.RawIOBase):
-    """What a client sends, until `REQUEST_SECONDS` are over. A timeout of the socket begins anew with each byte."""
+    """Reads a client's request for `REQUEST_SECONDS` at most. A timeout of the socket alone would begin again with each
+    byte."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection, self._end = connection, time.monotonic() + REQUEST_SECONDS
@@ -182,7 +185,7 @@ class _Request(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read what is there, or wait for it. TimeoutError when it is late."""
+        """Read what has come, or wait for it. TimeoutError once the time for the request is over."""
         left = self._end - time.monotonic()
         if left <= 0:
             raise TimeoutError
@@ -194,7 +197,7 @@ class _Request(io.RawIOBase):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers GET and HEAD; knows nothing of its own."""
+    """Answers GET and HEAD with the pages of its endpoint (`of`)."""
 
     of: Endpoint
     timeout = REQUEST_SECONDS  # for the answer
@@ -202,7 +205,7 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def setup(self) -> None:
-        """Read the request with a deadline for all of it."""
+        """Set a deadline for reading the whole request."""
         super().setup()
         self.rfile = io.BufferedReader(_Request(self.connection))
 
@@ -235,4 +238,4 @@ class _Handler(BaseHTTPRequestHandler):
         return 404, "text/plain; charset=utf-8", b"here are /metrics, /healthz, /readyz and /handovers?group=G\n"
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: monitoring asks every few seconds."""
+        """Log nothing, since monitoring sends a request every few seconds."""

@@ -1,4 +1,5 @@
-"""Metrics as Prometheus' client library has them: instruments count at once, families are read at each request."""
+"""Metrics as objects of Prometheus' client library. Instruments count when something happens; other metrics are looked
+up at each request."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from zkcoord.metrics.names import COUNTER, HISTOGRAM, Name, Sample
 
 
 class Instruments:
-    """Counters and histograms, made at their first use. Any thread may use them."""
+    """Counters and histograms. `make` makes them before their first use. Any thread may use them."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
@@ -20,7 +21,7 @@ class Instruments:
         self._histograms: dict[str, Histogram] = {}
 
     def make(self, names: Iterable[Name]) -> None:
-        """Make these before anything is counted, so that they are listed from the beginning."""
+        """Make the counters and histograms among these metrics, so that they are listed before anything is counted."""
         for each in names:
             if each.kind == HISTOGRAM:
                 made = Histogram(each.name, each.text, each.labels, buckets=each.buckets, registry=self._registry)
@@ -39,7 +40,7 @@ class Instruments:
         (histogram.labels(*labels) if labels else histogram).observe(seconds)
 
     def forget(self, name: Name, *labels: str) -> None:
-        """Forget all samples whose first labels are these."""
+        """Forget all samples whose first label values are `labels`."""
         known = {**self._counters, **self._histograms}[name.name]
         samples = [sample for metric in known.collect() for sample in metric.samples]
         for values in {tuple(sample.labels.get(each, "") for each in name.labels) for sample in samples}:
@@ -54,7 +55,7 @@ class LookedUp(Collector):
         self.sources: list[Callable[[], Iterable[Sample]]] = []
 
     def collect(self) -> Iterator[Metric]:
-        """Ask all sources; samples of the same labels are added up, as of two consumers in one program."""
+        """Ask all sources. Samples with the same labels are added up: one program may have two consumers."""
         found: dict[Name, dict[tuple[str, ...], float]] = {}
         for source in list(self.sources):
             for name, labels, value in source():

@@ -1,4 +1,4 @@
-"""The metrics of a coordinator's groups: gauges are read at each request, events are counted when they happen."""
+"""The metrics of a coordinator's groups: gauges are computed at each request, events are counted when they happen."""
 
 from __future__ import annotations
 
@@ -19,29 +19,30 @@ from zkcoord.metrics.names import Sample
 from zkcoord.serving.decided import DecidedGroup
 
 HANDOVERS_MAX = 10_000
-"""So many hand-overs of a group are kept for its timeline."""
+"""The number of a group's hand-overs that are kept for its timeline."""
 
 FIRST_RECORD = "first_record"
-"""The stage behind a hand-over: from its acknowledgement until the application is handed a record."""
+"""The stage after a hand-over: from its acknowledgement until the application gets the first record."""
 
 OF_A_GROUP = (names.UNOWNED_TIME, names.HANDOVER, names.STAGE, names.RETRIES, names.EVICTIONS)
 
 
 @dataclass(slots=True)
 class _Group:
-    """What is known of one group."""
+    """The last decision about one group, and its hand-overs."""
 
     last: DecidedGroup
     handovers: KeptHandOvers = field(default_factory=KeptHandOvers)
     done: deque[HandOver] = field(default_factory=lambda: deque(maxlen=HANDOVERS_MAX))  # the last ones, oldest first
     amended: dict[tuple[TopicPartition, int | None], HandOver] = field(default_factory=dict)
-    # of these, by partition and acknowledgement: those whose first record is known since; the last HANDOVERS_MAX
-    unowned: Mapping[TopicPartition, int] = field(default_factory=dict)  # wanted, without a living owner -> since
-    retried: dict[tuple[str, str], int] = field(default_factory=dict)  # outstanding command -> periods counted
+    # by partition and acknowledgement: completed hand-overs whose first record became known later, the last
+    # HANDOVERS_MAX of them
+    unowned: Mapping[TopicPartition, int] = field(default_factory=dict)  # partition without a living owner -> since
+    retried: dict[tuple[str, str], int] = field(default_factory=dict)  # outstanding command -> periods counted so far
 
 
 class GroupMetrics:
-    """Metrics of all groups of a coordinator. The loop calls `decided` and `reset`, any thread `samples`."""
+    """Metrics of all groups of a coordinator. The loop calls `decided` and `reset`; any thread may call `samples`."""
 
     def __init__(self, instruments: Instruments) -> None:
         self._instruments = instruments
@@ -54,7 +55,7 @@ class GroupMetrics:
             self._groups = {}
 
     def keep(self, groups: Collection[str]) -> None:
-        """Forget all other groups, with what was counted of them: they were removed."""
+        """Forget all groups but these, with their counters: the other groups were removed."""
         with self._lock:
             gone = self._groups.keys() - set(groups)
             for group in gone:
@@ -64,7 +65,7 @@ class GroupMetrics:
                 self._instruments.forget(each, group)
 
     def decided(self, of: DecidedGroup) -> None:
-        """Take in one decision."""
+        """Take in the result of one decision about a group."""
         group = of.view.group
         with self._lock:
             known = self._groups.get(group)
@@ -105,7 +106,7 @@ class GroupMetrics:
             self._instruments.observe(names.STAGE, seconds, group, FIRST_RECORD)
 
     def _count_retries(self, group: str, known: _Group, now_ms: int) -> None:
-        """Count each further period of an outstanding command once."""
+        """Count each further period that was given to an outstanding command once."""
         before, known.retried = known.retried, {}
         for key, first_ms in known.last.memory.ack_timeouts.commands.items():
             periods = known.retried[key] = _periods(known.last.view, key[0], now_ms - first_ms)
@@ -113,9 +114,9 @@ class GroupMetrics:
                 self._instruments.count(names.RETRIES, group, by=more)
 
     def handovers(self, group: str, last: int | None = None) -> list[HandOver] | None:
-        """The group's hand-overs: completed ones, then those under way; of all of them the `last` ones (None: all).
+        """Return the last `last` hand-overs of the group (None: all): completed ones, then those under way.
 
-        None when there is no such group here.
+        None if there is no such group here.
         """
         with self._lock:
             known = self._groups.get(group)
@@ -126,7 +127,7 @@ class GroupMetrics:
             return [known.amended.get((each.partition, each.acknowledged_ms), each) for each in newest_first[::-1]]
 
     def samples(self, now_ms: int) -> Iterator[Sample]:
-        """Look up what holds now."""
+        """Return the present values."""
         with self._lock:
             for group, known in self._groups.items():
                 self._count_retries(group, known, now_ms)
@@ -161,7 +162,7 @@ def _of_group(group: str, last: DecidedGroup, unowned: Mapping[TopicPartition, i
 
 
 def _unowned(of: DecidedGroup, before: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-    """Wanted partitions without a living owner, and since when that was seen."""
+    """Return each partition that should have an owner and has no living one -> when that was first seen."""
     lacking = of.memory.difference.value.lacking
     if not lacking or not of.view.members:
         return {}
@@ -174,7 +175,7 @@ def _unowned(of: DecidedGroup, before: Mapping[TopicPartition, int]) -> Mapping[
 
 
 def _periods(view: GroupView, consumer_id: str, age_ms: int) -> int:
-    """How many further periods a member was given for a command of this age."""
+    """Return how many further periods a member was given to obey a command of this age."""
     member = view.members.get(consumer_id)
     if member is None:
         return 0

@@ -1,4 +1,4 @@
-"""The measurement around one loop, for a program that was not asked for metrics: it measures nothing."""
+"""The measurement of one loop in a program without metrics: it measures nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zkcoord.shell.role import Events
 
 
 class Measurement:
-    """Leaves everything as it is; the ones that measure derive from it."""
+    """Measures nothing, and changes nothing. Classes that measure derive from it: their contract stands here."""
 
     def driver(
         self,
@@ -23,19 +23,20 @@ class Measurement:
         *,
         tells: bool = False,
     ) -> Driver:
-        """Make the loop's driver (its arguments); its `events` are counted, its requests and steps measured."""
+        """Make the loop's driver with these arguments. Its `events` are counted; its requests and steps are
+        measured."""
         return Driver(sessions, name, events, journal, calls, tells=tells)
 
     def follow(self, role: Any) -> None:
-        """Read the metrics of this role, which the loop runs, at each request."""
+        """Read the metrics of this role at each request. The loop runs the role."""
 
     def begin(self) -> None:
-        """Show the program, which begins. UsageError when nobody can listen at the address."""
+        """Show the program at the endpoint, since it begins. UsageError if its address cannot be listened on."""
 
     @property
     def port(self) -> int | None:
-        """Where it is shown; None before `begin`."""
+        """The endpoint's port; None before `begin`."""
         return None
 
     def end(self) -> None:
-        """Show the program no more: it has ended. Idempotent."""
+        """Remove the program from the endpoint, since it has ended. Idempotent."""

@@ -1,4 +1,4 @@
-"""All metrics that there are: the only place that spells a name. Units are base units, as Prometheus wants them."""
+"""All metrics: the only place that spells their names. Units are base units, as Prometheus recommends."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from dataclasses import dataclass
 COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 
 FAST = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Buckets in seconds, for durations that depend on machines only."""
+"""Buckets in seconds for durations that depend on machines only."""
 
 SLOW = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 150.0, 300.0, 600.0)
-"""Buckets in seconds, for durations that depend on applications, too."""
+"""Buckets in seconds for durations that also depend on applications."""
 
 AGES_SECONDS = (1, 10, 60, 300)
-"""Outstanding commands are counted by these least ages."""
+"""For each of these ages the outstanding commands that are at least as old are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """One metric. A counter's samples end in `_total`, as the client library adds."""
+    """One metric. The client library appends `_total` to the name of a counter's samples."""
 
     name: str
     kind: str
     text: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
-    looked_up: bool = False  # of a counter: its number is kept elsewhere and read at each request, as every gauge's is
+    looked_up: bool = False  # for a counter: another object counts, and the value is read at each request, as of gauges
 
     @property
     def samples(self) -> tuple[str, ...]:
-        """The names under which its samples are found."""
+        """The names of its samples."""
         if self.kind == HISTOGRAM:
             return tuple(f"{self.name}_{end}" for end in ("bucket", "count", "sum"))
         return (f"{self.name}_total" if self.kind == COUNTER else self.name,)
 
 
 Sample = tuple[Name, tuple[str, ...], float]
-"""A metric, the values of its labels, its value now."""
+"""A metric, the values of its labels, and its present value."""
 
 # of every program
 BUILD = Name("zkcoord_build_info", GAUGE, "Always 1; the version of zkcoord.", ("version",))

@@ -24,20 +24,20 @@ from zkcoord.shell.role import Events
 COORDINATOR, CONSUMER = "coordinator", "consumer"
 
 STUCK_MS = 30_000
-"""A step that takes longer hangs: the longest ones of groups with 100,000 partitions take some seconds."""
+"""A step that takes longer than this hangs. With groups of 100,000 partitions the longest steps take some seconds."""
 
 
 Followed = TypeVar("Followed", CoordinatorRole, MembershipRole)
 
 
 class _Measured(Measurement, Generic[Followed]):
-    """Events, sessions and steps of one loop, as coordinators and consumers have them."""
+    """Measures the events, sessions and steps of one loop, of a coordinator or a consumer."""
 
     def __init__(self, endpoint: Endpoint, kind: str, name: str) -> None:
         self._endpoint, self._kind, self._name = endpoint, kind, name
         self._instruments = endpoint.instruments
         self._sessions: MeasuredSessions | None = None
-        self._began_ms: int | None = None  # the step under way
+        self._began_ms: int | None = None  # when the present step began; None between two steps
         self._driver: Driver | None = None
         self._part: Part | None = None
         self._role: Followed | None = None
@@ -78,28 +78,29 @@ class _Measured(Measurement, Generic[Followed]):
         *,
         tells: bool = False,
     ) -> Driver:
-        """Make the loop's driver (its arguments); its `events` are counted, its requests and steps measured."""
+        """Make the loop's driver with these arguments. Its `events` are counted; its requests and steps are
+        measured."""
         self._sessions = MeasuredSessions(sessions, self._instruments, self._kind)
         self._driver = super().driver(self._sessions, name, self._counted(events), journal, calls, tells=tells)
         self._driver.measured_by(self._measured)
         return self._driver
 
     def follow(self, role: Followed) -> None:
-        """Read the metrics of this role, which the loop runs, at each request."""
+        """Read the metrics of this role at each request. The loop runs the role."""
         self._role = role
 
     def begin(self) -> None:
-        """Show the program, which begins. UsageError when nobody can listen at the address."""
+        """Show the program at the endpoint, since it begins. UsageError if its address cannot be listened on."""
         self._part = Part(self._name, self._sick, self._busy, self._handovers, self._samples)
         self._endpoint.add(self._part)
 
     @property
     def port(self) -> int | None:
-        """Where it is shown; None before `begin`."""
+        """The endpoint's port; None before `begin`."""
         return self._endpoint.port
 
     def end(self) -> None:
-        """Show the program no more: it has ended. Idempotent."""
+        """Remove the program from the endpoint, since it has ended. Idempotent."""
         part, self._part = self._part, None
         if part is not None:
             self._endpoint.remove(part)
@@ -127,12 +128,12 @@ class _Measured(Measurement, Generic[Followed]):
 
 
 class MeasuredCoordinator(_Measured[CoordinatorRole]):
-    """A coordinator: what it decides on its groups."""
+    """Measures a coordinator: its term, and its decisions about groups."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         super().__init__(endpoint, COORDINATOR, COORDINATOR)
         self._groups = GroupMetrics(self._instruments)
-        self._known = False  # it knows that it serves, or that another one does
+        self._known = False  # True once it knows that it serves or that another one does
 
     def _take_event(self, name: str, fields: Mapping[str, Any]) -> None:
         if name == "elected":
@@ -168,7 +169,7 @@ class MeasuredCoordinator(_Measured[CoordinatorRole]):
 
 
 class MeasuredConsumer(_Measured[MembershipRole]):
-    """A consumer: its membership."""
+    """Measures a consumer: its membership."""
 
     def __init__(self, endpoint: Endpoint, group: str) -> None:
         super().__init__(endpoint, CONSUMER, f"consumer of group {group}")

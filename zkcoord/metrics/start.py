@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def coordinator_metrics(address: str | None) -> Measurement:
-    """Return the measurement of a coordinator's loop. UsageError as of `endpoint_at`."""
+    """Return the measurement of a coordinator's loop. UsageError as `endpoint_at` raises it."""
     if address is None:
         return Measurement()
     endpoint = endpoint_at(address)
@@ -23,7 +23,7 @@ def coordinator_metrics(address: str | None) -> Measurement:
 
 
 def consumer_metrics(address: str | None, group: str) -> Measurement:
-    """Return the measurement of a consumer's loop. UsageError as of `endpoint_at`."""
+    """Return the measurement of a consumer's loop. UsageError as `endpoint_at` raises it."""
     if address is None:
         return Measurement()
     endpoint = endpoint_at(address)
@@ -33,7 +33,8 @@ def consumer_metrics(address: str | None, group: str) -> Measurement:
 
 
 def endpoint_at(address: str) -> Endpoint:
-    """Return the process's endpoint of this address. UsageError for an impossible one, and without the library."""
+    """Return the process's endpoint for this address. UsageError for an invalid address, and without Prometheus' client
+    library."""
     parse_address(address)
     try:
         import prometheus_client  # noqa: F401

@@ -1,4 +1,4 @@
-"""Measures the requests of ZooKeeper sessions: stands between a loop and its sessions."""
+"""Measures the requests of ZooKeeper sessions. It stands between a loop and its sessions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class MeasuredSessions:
 
     def __init__(self, sessions: StoreFactory, instruments: Instruments, role: str) -> None:
         self._sessions, self._instruments, self._role = sessions, instruments, role
-        self.connected = False  # the session that was opened last
+        self.connected = False  # True while the session that was opened last is connected
 
     def __call__(self, sink: Callable[[StoreInput], None]) -> TreeStore:
         """Open a session; returns at once."""
@@ -51,7 +51,7 @@ class MeasuredSessions:
 
 
 class _MeasuredStore:
-    """One session. Notes when each request is sent."""
+    """One session. It notes when each request is sent."""
 
     def __init__(self, store: TreeStore, sent: dict[int, int]) -> None:
         self._store, self._sent = store, sent

@@ -17,25 +17,28 @@ from zkcoord.serving.role import CoordinatorRole
 from zkcoord.shell.journal.replay import Played, replay
 
 SHIFTS = 100
-"""So many steps tell how far the wall clock is from the monotonic one. A line has the wall clock of its step's end, and
-the monotonic one of its step's beginning, so the smallest difference of them is the nearest."""
+"""The number of steps from which the difference of the wall clock and the monotonic clock is taken. A journal's line
+has the wall clock at its step's end, and the monotonic clock at its step's beginning. So the smallest difference of the
+last steps is nearest to the true one."""
 
 FIRST, FIRST_BYTES = re.compile(rb'\{"time_ms": ?([0-9]{1,15}),'), 64
-"""How a file's first line begins."""
+"""The beginning of a file's first line, and how many bytes are read to find it."""
 
 
 class Journaled(NamedTuple):
-    """What journals hold: hand-overs of one group as JSON has them, the oldest first; all groups decided on."""
+    """The result of reading journals: the hand-overs of one group as JSON objects, oldest first, and the names of all
+    groups in the journals."""
 
     handovers: list[dict[str, Any]]
     groups: frozenset[str]
 
 
 def journaled(files: Iterable[Path], group: str, problem: Callable[[str], None]) -> Journaled:
-    """Play the files again, and return what they hold of the group.
+    """Replay the files, and return the hand-overs of the group.
 
-    Give the files of one coordinator in their order: a hand-over that is under way at the end of one goes on in the
-    next. `problem` is told why a file, or the rest of it, is left out. CorruptError when none of them can be read.
+    Give the files of one coordinator in their order: a hand-over that is under way at the end of one file goes on in
+    the next. `problem` is called with the reason when a file, or the rest of it, is left out. CorruptError if none of
+    the files can be read.
     """
     player = _Player(group)
     errors: list[CorruptError] = []
@@ -58,9 +61,9 @@ def journaled(files: Iterable[Path], group: str, problem: Callable[[str], None])
 
 
 def files_within(files: Sequence[Path], since_ms: int | None, until_ms: int | None) -> list[Path]:
-    """Leave out the files that end before this time, or begin after it: a full journal takes minutes.
+    """Leave out the files that end before `since_ms` or begin after `until_ms`, since a full journal takes minutes.
 
-    A file ends where the next one of its folder begins.
+    A file ends when the next file of its folder begins.
     """
     begun_ms = [_begun_ms(file) for file in files]
     kept = []
@@ -74,21 +77,21 @@ def files_within(files: Sequence[Path], since_ms: int | None, until_ms: int | No
 
 
 def _begun_ms(file: Path) -> int | None:
-    """When the file's first line was written; None if it does not say."""
+    """Return when the file's first line was written; None if that line has no time."""
     with file.open("rb") as journal:
         found = FIRST.match(journal.read(FIRST_BYTES))
     return None if found is None else int(found[1])
 
 
 class _Player:
-    """Follows the steps of one file after the other."""
+    """Takes in the steps of the files, one file after the other."""
 
     def __init__(self, group: str) -> None:
         self.found: list[dict[str, Any]] = []
         self.groups: set[str] = set()
-        self.steps = 0  # taken
+        self.steps = 0  # how many steps were taken in
         self._group, self._last = group, 0
-        self._told: dict[tuple[TopicPartition, int | None], dict[str, Any]] = {}  # of this run, by acknowledgement
+        self._told: dict[tuple[TopicPartition, int | None], dict[str, Any]] = {}  # in this run
         self._kept, self._shifts_ms = ServedHandOvers(), deque[int](maxlen=SHIFTS)
 
     def take(self, file: Path, played: Played) -> None:
@@ -104,7 +107,7 @@ class _Player:
         self._amend(self._kept.amended)
 
     def run_ends(self) -> None:
-        """Nothing follows the last step: what is under way remains so."""
+        """End the present run of a coordinator: hand-overs that are under way are added as they are."""
         self._add(self._kept.under_way)
         self._kept = ServedHandOvers()
         self._told.clear()
@@ -118,7 +121,8 @@ class _Player:
                 self._told[each.partition, each.acknowledged_ms] = told
 
     def _amend(self, handovers: Iterable[tuple[str, HandOver]]) -> None:
-        """Take in first records that are known since: by the distance of clocks with which the rest was told."""
+        """Add the times of first records that became known after their hand-overs were added. They are computed with
+        the difference of the clocks with which the hand-over was added."""
         for name, each in handovers:
             told = self._told.get((each.partition, each.acknowledged_ms)) if name == self._group else None
             if told is not None and each.first_record_ms is not None and each.acknowledged_ms is not None:

@@ -18,21 +18,21 @@ EXPORTERS, PROTOCOLS = "OTEL_TRACES_EXPORTER", ("OTEL_EXPORTER_OTLP_TRACES_PROTO
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 OTLP, NONE = "otlp", "none"
 OTLP_BY_PROTOCOL = {"": "otlp_proto_http", "http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
-PLUGINS = "opentelemetry_traces_exporter"  # where OpenTelemetry's packages name their exporters
+PLUGINS = "opentelemetry_traces_exporter"  # the entry point group in which packages name their exporters
 
 
 def trace_handovers(driver: Driver, role: CoordinatorRole) -> None:
-    """Trace this coordinator's hand-overs, if somebody asks for that. Once, before its loop runs."""
+    """Trace this coordinator's hand-overs if the environment asks for traces. Call it once, before the loop runs."""
     traces = handover_traces()
     if traces is not None:
         traces.follow(driver, role)
 
 
 def handover_traces(environ: Mapping[str, str] = os.environ) -> HandOverTraces | None:
-    """Return what makes traces of a coordinator's hand-overs; None when nobody asks for them.
+    """Return the object that makes traces of a coordinator's hand-overs; None if the environment asks for no traces.
 
-    Also None, with the event `tracing_off`, when they cannot be exported as the variables say: a coordinator serves
-    without traces rather than not at all.
+    Also return None, with the event `tracing_off`, if the exporters in the environment cannot be made. The coordinator
+    then serves without traces, which is better than not to serve.
     """
     names = exporters_asked_for(environ)
     if not names:
@@ -43,14 +43,14 @@ def handover_traces(environ: Mapping[str, str] = os.environ) -> HandOverTraces |
         return HandOverTraces([_exporter(name, environ) for name in names])
     except ImportError as error:
         why = f"{error}: pip install 'zkcoord[otel]', or the package of the exporter that is asked for"
-    except Exception as error:  # what exporters raise for wrong settings
+    except Exception as error:  # for wrong settings exporters raise different exceptions
         why = f"{error}: check the variables OTEL_…"
     emit("tracing_off", why=why, level="warning")
     return None
 
 
 def exporters_asked_for(environ: Mapping[str, str]) -> Sequence[str]:
-    """Return the names of exporters by OpenTelemetry's environment variables.
+    """Return the names of the exporters that OpenTelemetry's environment variables ask for.
 
     >>> exporters_asked_for({}), exporters_asked_for({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"})
     ([], ['otlp'])
@@ -66,7 +66,7 @@ def exporters_asked_for(environ: Mapping[str, str]) -> Sequence[str]:
 
 
 def _exporter(name: str, environ: Mapping[str, str]) -> Any:
-    """Make an exporter, which reads its own variables."""
+    """Make the exporter of this name. It reads its further settings from the environment itself."""
     if name == OTLP:
         protocol = next((environ[each].strip() for each in PROTOCOLS if environ.get(each)), "")
         name = OTLP_BY_PROTOCOL.get(protocol, f"otlp_{protocol}")

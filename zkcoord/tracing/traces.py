@@ -29,24 +29,25 @@ from zkcoord.shell.journal.recorder import Step
 from zkcoord.shell.ports import Input
 
 SERVICE = "zkcoord-coordinator"
-"""The service's name, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES say another."""
+"""The service's name, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES set another."""
 
 WAITING_MAX = 10_000
-"""Hand-overs that wait to be exported: some megabytes. Further ones have no trace."""
+"""The number of hand-overs that may wait for the export: some megabytes. Further hand-overs get no trace."""
 
 FLUSH_EVERY = 100
-"""After so many hand-overs their spans are exported, before the exporter's own queue (2,048 spans) could be full."""
+"""The number of hand-overs after which their spans are exported, before the exporter's queue (2,048 spans) can be
+full."""
 
 ENDING_SECONDS = 2.0
 """How long the coordinator's end waits for the last traces."""
 
 NS_PER_MS = 1_000_000
 Item = tuple[str, HandOver, int]
-"""A group, a completed hand-over, and what makes its times those of the wall clock, in ms."""
+"""A group, a completed hand-over, and the ms to add to its monotonic times for times of the wall clock."""
 
 
 class HandOverTraces:
-    """Follows one coordinator."""
+    """Makes the traces of one coordinator's hand-overs."""
 
     def __init__(self, exporters: Sequence[SpanExporter], waiting_max: int = WAITING_MAX) -> None:
         resource = Resource.create()
@@ -58,11 +59,12 @@ class HandOverTraces:
         self._tracer = self._provider.get_tracer("zkcoord", version())
         self._handovers = ServedHandOvers()
         self._waiting: Queue[Item | None] = Queue(waiting_max)
-        self._dropped, self._told = 0, 0  # hand-overs without a trace; those told of
+        self._dropped, self._told = 0, 0  # hand-overs without a trace; how many of them were reported
         self._thread = threading.Thread(target=self._run, name="zkcoord-traces", daemon=True)
 
     def follow(self, driver: Driver, role: CoordinatorRole) -> None:
-        """Trace what this role hands over, from its loop's first step to its end. Once, before the loop runs."""
+        """Trace the hand-overs of this role from its loop's first step to the loop's end. Call it once, before the loop
+        runs."""
 
         def around(step: Step) -> Step:
             def traced(inputs: Sequence[Input], now_ms: int) -> int | None:
@@ -77,11 +79,11 @@ class HandOverTraces:
         self.start()
 
     def start(self) -> None:
-        """Begin to make traces of what `after_step` takes in."""
+        """Start the thread that makes traces of the hand-overs that `after_step` takes in."""
         self._thread.start()
 
     def after_step(self, role: CoordinatorRole) -> None:
-        """Take in what a step decided. Never waits."""
+        """Take in the hand-overs that a step completed. It never waits."""
         completed = self._handovers.after_step(role)
         shift_ms = time.time_ns() // NS_PER_MS - mono_ms() if completed else 0
         for group, done in completed:
@@ -92,11 +94,11 @@ class HandOverTraces:
 
     @property
     def alive(self) -> bool:
-        """True while it makes traces, or exports the last ones."""
+        """True while its thread makes traces or exports the last ones."""
         return self._thread.is_alive()
 
     def end(self) -> None:
-        """Export what is left, for ENDING_SECONDS at most."""
+        """Export the traces that are left, and wait ENDING_SECONDS at most for that."""
         try:
             self._waiting.put_nowait(None)
         except Full:
@@ -124,7 +126,9 @@ class HandOverTraces:
             emit("traces_dropped", handovers=dropped, why=why, level="warning")
 
     def _make(self, group: str, of: HandOver, shift_ms: int) -> None:
-        """Make the trace: the whole hand-over, with a span for each stage, and below it one for each part."""
+        """Make the trace: a span for the whole hand-over, below it a span for each stage, and below that one for each
+        part.
+        """
         if of.acknowledged_ms is None:
             return
         about: dict[str, str | int] = {
