@@ -1,1 +1,1 @@
-"""Looks at a deployment before and after zkcoord comes in, and says what does not fit; writes nothing."""
+"""Examines a deployment before and after zkcoord is installed, and reports what does not fit; writes nothing."""

@@ -1,4 +1,4 @@
-"""Asks ZooKeeper's servers, the tree and Kafka what the doctor judges; writes nothing."""
+"""Asks ZooKeeper's servers, the tree and Kafka for the facts that the doctor judges; writes nothing."""
 
 from __future__ import annotations
 
@@ -30,28 +30,31 @@ if TYPE_CHECKING:
 WORD_SECONDS, ANSWER_BYTES_MAX = 5.0, 1 << 20
 READS_TIMED = 20
 WRITES_SECONDS, LOOK_SECONDS = 10.0, 0.5
-"""A KRaft controller that moves brokers writes within the former, every second or two; it is looked at that often."""
+"""A KRaft controller that moves brokers writes to ZooKeeper every second or two. The first value is how long such a
+write is waited for, the second is the pause between two looks."""
 REFUSED = "is not executed because it is not in the whitelist"
-NOT_SERVING = "is not currently serving requests"  # as a server says that has no quorum
+NOT_SERVING = "is not currently serving requests"  # the answer of a server without a quorum
 
 SERVERS_AT_ONCE = 16
 WORDS: Mapping[str, str] = {"srvr": ": ", "mntr": "\t", "conf": "=", "dirs": ": ", "cons": ""}
-"""Four-letter words, and what stands between key and value in their answers (`cons` has lines of its own)."""
+"""Four-letter word -> the text between key and value in its answer (the answer to `cons` has other lines)."""
 
 LENGTH_BYTES = 4
-"""Before each name in a list."""
+"""Bytes of the length that comes before each name in a list."""
 
 _SESSION = re.compile(r"sid=0x([0-9a-f]+),.*?\bto=(\d+)")
 
 
 def ask_servers(hosts: Sequence[tuple[str, int]], tls: ssl.SSLContext | None = None) -> list[ServerFacts]:
-    """Ask all servers at once, so that those that are silent are waited for together. In the order of `hosts`."""
+    """Ask all servers in parallel, so that several silent servers cost the time of one. The facts are in the order of
+    `hosts`."""
     with ThreadPoolExecutor(SERVERS_AT_ONCE) as pool:
         return list(pool.map(lambda each: ask_server(each[0], each[1], tls), hosts))
 
 
 def ask_server(host: str, port: int, tls: ssl.SSLContext | None = None) -> ServerFacts:
-    """Ask one server, encrypted if `tls` is given; never raises."""
+    """Ask one server, over TLS if `tls` is given. A server that does not answer raises nothing: `unreachable` says
+    it."""
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     answers: dict[str, Mapping[str, str]] = {}
     sessions: dict[int, int] = {}
@@ -75,7 +78,7 @@ def ask_server(host: str, port: int, tls: ssl.SSLContext | None = None) -> Serve
 
 
 class _SilenceError(Exception):
-    """A server did not answer a word."""
+    """A server did not answer a four-letter word."""
 
     def __init__(self, silence: Silence, why: str) -> None:
         super().__init__(why)
@@ -83,7 +86,8 @@ class _SilenceError(Exception):
 
 
 def _word(host: str, port: int, word: str, tls: ssl.SSLContext | None) -> str:
-    """What one server answers, at least a character. Every server of 3.4 or newer answers each word somehow."""
+    """Return a server's answer to a four-letter word, which is never empty: every server of 3.4 or newer answers each
+    word, if only with a refusal. _SilenceError if there is no answer."""
     with ExitStack() as stack:
         try:
             connection = stack.enter_context(socket.create_connection((host, port), timeout=WORD_SECONDS))
@@ -98,7 +102,7 @@ def _word(host: str, port: int, word: str, tls: ssl.SSLContext | None) -> str:
             if tls is not None:
                 connection = stack.enter_context(tls.wrap_socket(connection, server_hostname=host))
             connection.sendall(word.encode("ascii"))
-            with suppress(ssl.SSLEOFError):  # the server ends the connection without a word
+            with suppress(ssl.SSLEOFError):  # the server closes the connection without TLS' closing message
                 while len(answer) < ANSWER_BYTES_MAX and (read := connection.recv(65_536)):
                     answer += read
         except TimeoutError as error:
@@ -111,12 +115,12 @@ def _word(host: str, port: int, word: str, tls: ssl.SSLContext | None) -> str:
 
 
 def _why(error: OSError) -> str:
-    """What the system says of it, without its number."""
+    """Return the system's text for the error, without the error number."""
     return error.strerror or str(error)
 
 
 def _pairs(text: str, between: str) -> dict[str, str]:
-    """Keys and values of an answer.
+    """Return the keys and values of an answer.
 
     >>> _pairs("tickTime=2000\\nno pair", "=")
     {'tickTime': '2000'}
@@ -126,7 +130,8 @@ def _pairs(text: str, between: str) -> dict[str, str]:
 
 
 def ask_tree(tree: BlockingTree, *, logs_in: bool = False, wait_s: float = WRITES_SECONDS) -> TreeFacts:
-    """Read what stands in ZooKeeper, but for who may write it. `wait_s`: for controllers that move Kafka's brokers."""
+    """Read the facts in ZooKeeper, except who may write there. `wait_s`: how long to wait for a write of the
+    controllers that move Kafka's brokers."""
     read_ms = []
     for _ in range(READS_TIMED):
         begun_ns = time.monotonic_ns()
@@ -161,7 +166,7 @@ def ask_tree(tree: BlockingTree, *, logs_in: bool = False, wait_s: float = WRITE
 
 
 def _written_again(tree: BlockingTree, migration: Node, wait_s: float) -> bool:
-    """Wait until the controllers that move brokers have told ZooKeeper more; False: they did not in that time."""
+    """Wait until the controllers that move brokers have written to ZooKeeper again; False: they did not in `wait_s`."""
     deadline, seen = time.monotonic() + wait_s, written(None, migration, 0)
     while written(seen, tree.read([Read(MIGRATION)])[0], 0) is seen:
         if time.monotonic() >= deadline:
@@ -171,9 +176,10 @@ def _written_again(tree: BlockingTree, migration: Node, wait_s: float) -> bool:
 
 
 def _ahead_ms(said: Mapping[str, object], written_ms: int) -> int | None:
-    """How much later than its node was written a coordinator's clock says that its process began; None: it was not.
+    """Return how far a coordinator's clock is ahead of ZooKeeper's, at least: the time at which its process began, by
+    its own clock, minus the time at which its node was written. None if that is not positive.
 
-    A process begins before it stands, maybe long before: a clock that is behind looks the same.
+    A process begins before it writes its node, maybe long before. So a clock that is behind cannot be recognised.
     """
     with suppress(ValueError):
         since_ms = int(datetime.fromisoformat(str(said.get("since"))).timestamp() * 1000)
@@ -182,14 +188,14 @@ def _ahead_ms(said: Mapping[str, object], written_ms: int) -> int | None:
 
 
 def ask_groups(tree: BlockingTree, users: Callable[[str], Collection[str]]) -> list[GroupFacts]:
-    """Read all groups; `users(group)` asks Kafka for the consumers of its own protocol in this group id."""
+    """Read all groups. `users(group)` asks Kafka for consumers of Kafka's own protocol with this group id."""
     if current(tree) is None:
         return []
     layout = read_tree(tree, "this address").layout
     found = []
     for name in group_names(tree, layout):
         if may_name_a_group(name):
-            with suppress(UsageError):  # it was removed meanwhile
+            with suppress(UsageError):  # the group was removed meanwhile
                 found.append(_group(tree, layout, name, tuple(users(name))))
     return found
 

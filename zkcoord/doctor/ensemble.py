@@ -1,4 +1,4 @@
-"""Judges ZooKeeper's servers together: who serves, who is away and why, and whether there is a quorum. Pure."""
+"""Judges ZooKeeper's servers together: which serve, which are away and why, and whether there is a quorum. Pure."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ MENDS: dict[Silence, tuple[str, str, str]] = {
         " --zookeeper-config if the port wants TLS, and leave it out if not; else raise maxClientCnxns",
     ),
 }
-"""What is said of a server by how it is silent: what it does, who must act, and how."""
+"""For each kind of silence of a server: what the server does, who must act, and what they must do."""
 
 
 def judge(servers: Sequence[ServerFacts]) -> Iterator[Finding]:
-    """All findings about who serves. `servers`: those that were named, at least one."""
+    """Return all findings about the servers together. `servers`: those that the user named, at least one."""
     leaders = [each for each in servers if each.mode == LEADS]
     in_step = _all_in_step(leaders, len(servers))
     for each in servers:
@@ -62,12 +62,13 @@ def judge(servers: Sequence[ServerFacts]) -> Iterator[Finding]:
 
 
 def serve_nobody(servers: Sequence[ServerFacts]) -> bool:
-    """True if no server can serve a client, by what all of them told: no session can be had."""
+    """True if, by their answers, no server can serve a client. Then no session can be opened."""
     return all(each.unreachable is not None or each.serves is False for each in servers)
 
 
 def _all_in_step(leaders: Sequence[ServerFacts], servers: int) -> bool:
-    """True if the leader has all other servers in step: one that does not answer here runs all the same."""
+    """True if all other servers are in sync with the leader. A server that does not answer this program runs then,
+    too."""
     return len(leaders) == 1 and number(leaders[0].mntr.get("zk_synced_followers")) == servers - 1
 
 
@@ -106,7 +107,7 @@ def _state(server: ServerFacts) -> str:
 
 
 def _whole(servers: Sequence[ServerFacts]) -> Iterator[Finding]:
-    """What the servers that serve are together."""
+    """Judge the servers that serve: their number, and whether the loss of one more ends the quorum."""
     serving = [each for each in servers if each.serves]
     unknown = [each for each in servers if each.unreachable is None and each.serves is None]
     said = ", ".join(f"{each.address} {each.mode}" for each in serving)

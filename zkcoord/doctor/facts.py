@@ -1,4 +1,4 @@
-"""What the doctor has found out, as values; None is what nobody told."""
+"""The facts that the doctor judges, as values; None where a fact is not known."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zkcoord.core.severity import Severity
 from zkcoord.core.view import Member
 from zkcoord.tree.brokers_move import BrokersMove
 
-READ_ONLY = "read-only"  # the mode of a server without a quorum that answers reads
+READ_ONLY = "read-only"  # the mode of a server that has no quorum and still answers reads
 CALLER = "the caller"
 ACTS = {
     "zookeeper": "whoever runs ZooKeeper",
@@ -19,41 +19,41 @@ ACTS = {
     "fleet": "whoever runs the coordinators",
     "groups": "whoever runs the group's consumers",
 }
-"""Area -> who must act, where a finding names nobody else."""
+"""Area -> who must act, unless a finding names somebody else."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     severity: Severity
     area: str  # zookeeper, kafka, fleet, groups
     what: str
     evidence: str
     remedy: str = ""
-    who: str = ""  # must act, if it is somebody else than the area says
+    who: str = ""  # who must act, if ACTS names another for this area
 
     @property
     def acts(self) -> str:
-        """Who must act; nobody ("") where there is nothing to do."""
+        """Who must act; "" if there is nothing to do."""
         return (self.who or ACTS[self.area]) if self.remedy else ""
 
 
 class Silence(Enum):
-    """How far a server was reached that did not answer."""
+    """How far the connection to a server came that did not answer."""
 
     NO_NAME = auto()  # its name has no address
     NO_ROUTE = auto()  # nothing comes back from its address
     REFUSED = auto()  # its machine answers that nobody listens on the port
-    HANGS = auto()  # it takes the connection, and says nothing
-    CLOSES = auto()  # it takes the connection, and ends it without a word
+    HANGS = auto()  # it accepts the connection, and answers nothing
+    CLOSES = auto()  # it accepts the connection, and ends it without an answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerFacts:
-    """One ZooKeeper server: its answers to four-letter words, by word; a word that it refuses is missing.
+    """One ZooKeeper server: its answers to four-letter words. The answer to a word that it refuses is empty.
 
-    `unreachable`: why nothing was answered at all; `silence`: how far it was reached then.
+    `unreachable`: why it did not answer, or None; `silence`: how far the connection came then.
     """
 
     address: str
@@ -61,9 +61,9 @@ class ServerFacts:
     mntr: Mapping[str, str] = field(default_factory=dict)
     conf: Mapping[str, str] = field(default_factory=dict)
     dirs: Mapping[str, str] = field(default_factory=dict)
-    sessions: Mapping[int, int] = field(default_factory=dict)  # of its clients, by `cons`: id -> timeout, ms
+    sessions: Mapping[int, int] = field(default_factory=dict)  # its clients' sessions, by `cons`: id -> timeout, ms
     refused: tuple[str, ...] = ()
-    without_quorum: bool = False  # as it says
+    without_quorum: bool = False  # the server says so
     unreachable: str | None = None
     silence: Silence = Silence.NO_ROUTE
 
@@ -74,7 +74,7 @@ class ServerFacts:
 
     @property
     def serves(self) -> bool | None:
-        """True if it serves clients, with a quorum behind it where there are several; None: it did not tell."""
+        """True if it serves clients, in an ensemble as a part of the quorum. None: it did not tell."""
         if self.without_quorum or self.mode == READ_ONLY:
             return False
         return None if self.mode is None else True
@@ -82,15 +82,15 @@ class ServerFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeFacts:
-    """What stands in ZooKeeper of Kafka and of zkcoord's programs."""
+    """The facts in ZooKeeper about Kafka and about zkcoord's programs."""
 
     read_ms: Sequence[int] = ()  # how long single reads took
     writes_anybody: Sequence[str] = ()  # nodes on which everybody may do everything
-    logs_in: bool = False  # this program has credentials
-    brokers: int | None = None  # registered ones; None: there is no such node
+    logs_in: bool = False  # this program has credentials for ZooKeeper
+    brokers: int | None = None  # how many are registered; None: there is no node for brokers
     topics: int | None = None
     move: BrokersMove | None = None  # of the brokers from ZooKeeper to KRaft; None: none has begun
-    controllers_write: bool | None = None  # KRaft's, to ZooKeeper; None: no brokers move
+    controllers_write: bool | None = None  # KRaft's controllers still write to ZooKeeper; None: no brokers move
     cluster_id: str | None = None
     from_kafka: bool = False  # the tree's topics come from Kafka's metadata, not from its nodes
     revision: str | None = None  # None: no zkcoord tree
@@ -99,8 +99,8 @@ class TreeFacts:
     candidates: Sequence[Mapping[str, object]] = ()
     candidate_sessions: Sequence[int] = ()  # the ids of their sessions
     candidates_ahead_ms: Mapping[str, int] = field(default_factory=dict)
-    """Candidate -> how much later than ZooKeeper wrote its node its own clock says that it had begun before."""
-    listing_bytes: Mapping[str, int] = field(default_factory=dict)  # path -> what the list of its children takes
+    """Candidate -> how far its clock is ahead of ZooKeeper's, at least (`_ahead_ms` in `asking.py`)."""
+    listing_bytes: Mapping[str, int] = field(default_factory=dict)  # path -> size of the list of its children
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,21 +113,21 @@ class GroupFacts:
     mode: str
     policy: Policy
     members: Sequence[Member] = ()
-    clock_ahead_ms: Mapping[str, int] = field(default_factory=dict)  # consumer -> its wall clock, against ZooKeeper's
+    clock_ahead_ms: Mapping[str, int] = field(default_factory=dict)  # consumer -> its wall clock minus ZooKeeper's
     problems: int = 0
     failed: bool = False
     quarantined: int = 0
     users: Sequence[str] = ()  # consumers of Kafka's own protocol in this group id
-    left_to_kafka: bool = False  # it was handed over to them
+    left_to_kafka: bool = False  # the group was handed over to them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaFacts:
-    """What the brokers say. `unreachable`: why nothing was answered."""
+    """The facts that the brokers tell. `unreachable`: why none of them answered, or None."""
 
     brokers: int = 0
     cluster_id: str | None = None
     config: Mapping[str, str] = field(default_factory=dict)  # of one broker
-    gone: Sequence[int] = ()  # brokers that should have replicas, and that the others do not see
+    gone: Sequence[int] = ()  # brokers that should have replicas, but are not in the answer of the other brokers
     leaderless: Sequence[str] = ()  # partitions without a leader, as topic-number
     unreachable: str | None = None

@@ -1,4 +1,4 @@
-"""Judges zkcoord's own programs: the tree's revision, coordinators, groups, and times that do not fit. Pure."""
+"""Judges zkcoord's own programs: the tree's revision, coordinators, groups, and timeouts that do not fit. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SKEW_MS = 60_000
 
 
 def judge(tree: TreeFacts, groups: Sequence[GroupFacts], version: str) -> Iterator[Finding]:
-    """All findings about zkcoord. `version`: this program's."""
+    """Return all findings about zkcoord. `version`: the version of this program."""
     yield from _tree(tree)
     if tree.revision is not None:
         yield from _coordinators(tree, version)
@@ -137,7 +137,8 @@ def _coordinators_clocks(tree: TreeFacts) -> Iterator[Finding]:
 
 
 def _mixed(group: GroupFacts) -> Iterator[Finding]:
-    """Registrations name no release: protocols tell releases apart that differ in what they can do."""
+    """Judge whether a group has consumers of different releases. A registration names no release, but the protocols
+    that the consumer speaks; these differ between releases with different abilities."""
     protocols: dict[tuple[int, int], list[str]] = {}
     for member in group.members:
         if member.speaks_protocol:

@@ -1,4 +1,5 @@
-"""Judges Kafka: whether its topics are in ZooKeeper, how long it keeps offsets, whether it is this cluster. Pure."""
+"""Judges Kafka: whether its topics are in ZooKeeper, how long it keeps offsets, and whether ZooKeeper is of the same
+cluster. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from zkcoord.tree.paths import CONTROLLER, MIGRATION
 
 AREA = "kafka"
 RETENTION_CONFIG, VERSION_CONFIG = "offsets.retention.minutes", "inter.broker.protocol.version"
-CHECKPOINT_MINUTES = 60  # commits in Kafka are made again when they are so old
+CHECKPOINT_MINUTES = 60  # the age at which a commit in Kafka is made again
 DAY_MINUTES = 24 * 60
 MOVES = {
     BrokersMove.MOVING: (
@@ -25,7 +26,7 @@ MOVES = {
 
 
 def judge(tree: TreeFacts | None, kafka: KafkaFacts | None, groups: Sequence[GroupFacts]) -> Iterator[Finding]:
-    """All findings about Kafka. `tree` None: ZooKeeper could not be read; `kafka` None: nobody said where it is."""
+    """Return all findings about Kafka. `tree` None: ZooKeeper could not be read. `kafka` None: no address was given."""
     if tree is not None:
         yield from _in_zookeeper(tree)
         yield from _controllers(tree)
@@ -40,7 +41,8 @@ def judge(tree: TreeFacts | None, kafka: KafkaFacts | None, groups: Sequence[Gro
 
 
 def _silent(tree: TreeFacts | None, why: str) -> Finding:
-    """Brokers that are registered hold a session: then it is the way to them that is cut, or the address is wrong."""
+    """Judge brokers that do not answer. If brokers are registered in ZooKeeper, they hold sessions, so they run: the
+    network to them is cut, or the address is wrong."""
     what = "the brokers do not answer"
     if tree is None or tree.from_kafka or not tree.brokers:
         who = f"{ACTS[AREA]}, or {CALLER}"

@@ -1,4 +1,6 @@
-"""Judges what ZooKeeper's servers allow and hold: session timeouts, their disks, the size of an answer. Pure."""
+"""Judges the limits of ZooKeeper's servers: session timeouts, the size of snapshots and logs, the size of an answer.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,15 @@ from zkcoord.doctor.facts import Finding, ServerFacts, TreeFacts
 
 AREA = "zookeeper"
 FOLDER_BYTES_MANY = 4 << 30
-"""ZooKeeper keeps all snapshots and logs unless it is told to purge them: more than a disk should wait for."""
+"""Bytes of snapshots or logs above which there is a warning: ZooKeeper keeps all of them unless it is told to purge
+them, until the disk is full."""
 
 ANSWER_BYTES_MAX = 1 << 20
-"""Of one request or answer, where nobody has set `jute.maxbuffer` (0xfffff)."""
+"""Bytes of one request or answer with the default of `jute.maxbuffer` (0xfffff)."""
 
 
 def judge(servers: Sequence[ServerFacts], tree: TreeFacts, session_timeouts_ms: Sequence[int]) -> Iterator[Finding]:
-    """All findings about limits. `session_timeouts_ms`: those of members and coordinators, as far as they are known."""
+    """Return all findings about limits. `session_timeouts_ms`: the known timeouts of members and coordinators."""
     for each in servers:
         yield from _folders(each)
     yield from _sessions(servers, session_timeouts_ms)
@@ -26,12 +29,12 @@ def judge(servers: Sequence[ServerFacts], tree: TreeFacts, session_timeouts_ms: 
 
 
 def number(text: str | None) -> int | None:
-    """The number that a server told; None where it is none."""
+    """Return the number in a server's answer; None if the text is no number."""
     return int(text) if text is not None and re.fullmatch(r"\d+", text) else None
 
 
 def _folders(server: ServerFacts) -> Iterator[Finding]:
-    """The word `dirs`, or the same in `conf`."""
+    """Judge the size of snapshots and logs: from the answer to `dirs`, or to `conf`, which has the same values."""
     said = {
         "snapshots": number(server.dirs.get("datadir_size", server.conf.get("dataDirSize"))),
         "logs": number(server.dirs.get("logdir_size", server.conf.get("dataLogSize"))),
@@ -79,7 +82,8 @@ def _limits(conf: Mapping[str, str]) -> tuple[int, int] | None:
 
 
 def _answers(tree: TreeFacts) -> Iterator[Finding]:
-    """No four-letter word tells `jute.maxbuffer`: what can be told is whether an answer comes near its default."""
+    """Judge whether an answer is near the default of `jute.maxbuffer`. The value of the servers is not known: no
+    four-letter word shows it."""
     if not tree.listing_bytes:
         return
     path, size = max(tree.listing_bytes.items(), key=lambda each: (each[1], each[0]))

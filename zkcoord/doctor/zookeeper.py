@@ -1,4 +1,4 @@
-"""Judges ZooKeeper: what each server tells, its latency, its limits, who may write. Pure."""
+"""Judges ZooKeeper: the answers of each server, the latency, the limits, and the rights to write. Pure."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ MULTI_SINCE, MAINTAINED_SINCE = (3, 4), (3, 8)
 SLOW_MS, VERY_SLOW_MS = 20, 200
 DATA_BYTES_MANY = 512 * 1024 * 1024
 FILES_FEW = 100
-TICKS = 5  # that a session timeout should have at least
+TICKS = 5  # a session timeout should have this many ticks at least
 
 
 def judge(servers: Sequence[ServerFacts], tree: TreeFacts, session_timeouts_ms: Sequence[int]) -> Iterator[Finding]:
-    """All findings about ZooKeeper. `session_timeouts_ms`: those that members and coordinators have."""
+    """Return all findings about ZooKeeper. `session_timeouts_ms`: the timeouts of members and coordinators."""
     for each in servers:
         yield from _server(each, session_timeouts_ms)
     yield from limits.judge(servers, tree, session_timeouts_ms)
@@ -35,7 +35,7 @@ def judge(servers: Sequence[ServerFacts], tree: TreeFacts, session_timeouts_ms: 
 
 
 def version_of(srvr: Mapping[str, str]) -> tuple[int, ...] | None:
-    """The server's version.
+    """Return the server's version, from its answer to `srvr`.
 
     >>> version_of({"Zookeeper version": "3.9.3-c26634f, built on 2024-10-17"})
     (3, 9, 3)

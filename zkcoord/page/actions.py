@@ -1,7 +1,8 @@
-"""Actions on groups, for who has the token: first the plan is shown, then it is confirmed and carried out.
+"""Actions on groups, for users with the token: the page shows the plan; the user confirms it; then it is carried out.
 
-An action is a POST that carries the token itself: a browser adds nothing by which it could be recognised, so another
-page cannot ask in somebody's name. What is written are the requests of `zkcoord group hold`, `pause` and so on.
+An action is a POST that has the token in itself. The browser adds nothing that identifies the user (no cookie), so
+another site cannot send an action in the user's name. An action writes the same requests as `zkcoord group hold`,
+`pause` and so on.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ Form = Mapping[str, str]
 
 
 class Actions:
-    """The addresses of actions. `open_tree` opens a session for one action, `open_kafka` a client."""
+    """The routes of actions. `open_tree` opens a ZooKeeper session for one action, `open_kafka` a Kafka client."""
 
     def __init__(
         self,
@@ -60,12 +61,12 @@ class Actions:
         self._page, self._gate, self._tree, self._kafka = page, gate, open_tree, open_kafka
 
     def routes(self) -> list[Route]:
-        """One address an action: GET shows the plan, POST carries it out."""
+        """Return the routes: for each action GET shows the plan, and POST carries it out."""
         path = "/groups/{name}/{action}"
         return [Route(path, self.ask, methods=["GET"]), Route(path, self.act, methods=["POST"])]
 
     def ask(self, request: Request) -> Response:
-        """Show what would be done, with the form that confirms it."""
+        """Show the plan, with the form that confirms it."""
         if request.path_params["action"] not in ACTIONS:
             return self._refused(request, 404, "There is no such page.")
         if not self._gate.open:
@@ -73,7 +74,7 @@ class Actions:
         return self._confirm(request, request.query_params)
 
     async def act(self, request: Request) -> Response:
-        """Carry it out, if the token is right and the plan is still the one that was shown."""
+        """Carry the action out, if the token is right and the plan is still the one that was shown."""
         if not from_here(request.headers):
             return PlainTextResponse("an action must be asked for by this page itself\n", 403)
         try:
@@ -104,7 +105,7 @@ class Actions:
         except ZkcoordError as error:
             return self._refused(request, 503, str(error))
         self._page.reader.read_again()
-        with suppress(ZkcoordError):  # its page, which is looked at next, shows what was done
+        with suppress(ZkcoordError):  # so that the group's page, which the user opens next, shows the result
             self._page.reader.look(name, age_ms=0)
         title = f"{ACTIONS[action].verb} group {name}"
         body = self._page.render("done.html", {"title": title, "name": name, "text": text})
@@ -170,7 +171,7 @@ class Actions:
 
 
 async def _body(request: Request) -> bytes:
-    """What was sent with the request, or its beginning if that is too large already."""
+    """Return the body of the request; if it is larger than BODY_MAX, only a beginning that is too large, too."""
     body = b""
     async for part in request.stream():
         body += part
@@ -180,7 +181,7 @@ async def _body(request: Request) -> bytes:
 
 
 def _goal(form: Form) -> tuple[Any, tuple[str, ...]]:
-    """Return the goal of a reset, and to which topics it is limited; UsageError for what cannot be meant."""
+    """Return the goal of a reset, and the topics that it is limited to; UsageError for invalid fields of the form."""
     given, text = form.get("goal", ""), form.get("value", "").strip()
     found = next((where for where in Where if where.value == given and where is not Where.FILE), None)
     if found is None:

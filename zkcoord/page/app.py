@@ -1,4 +1,5 @@
-"""The page's addresses: which view each shows, and its changes live. Reads only; `actions.py` changes groups."""
+"""The page's routes: each shows a view, or sends the changes of a view live. They only read; `actions.py` changes
+groups."""
 
 from __future__ import annotations
 
@@ -30,11 +31,11 @@ HERE = Path(__file__).parent
 STREAMS_MAX = 50
 TURN_SECONDS = 1.0
 FIRST_SECONDS = 5.0
-"""So long a request waits for the first reading of all groups; then the page says that it is under way."""
+"""How long a request waits for the first reading of all groups. After that the page says that the reading goes on."""
 NUMBER_DIGITS = 6
 
 View = Callable[[Request], tuple[str, dict[str, Any]]]
-"""Returns the name of a template and what it shows."""
+"""Returns the name of a template and the values that it shows."""
 
 
 class NotReadyError(Exception):
@@ -42,7 +43,7 @@ class NotReadyError(Exception):
 
 
 class Page:
-    """Renders views, whole or as the part that changes."""
+    """Renders views: the whole page, or only the part that changes."""
 
     def __init__(self, reader: Reader, *, actions: bool, prefix: str = "") -> None:
         self.reader, self._actions, self.prefix = reader, actions, prefix
@@ -59,7 +60,7 @@ class Page:
         self._templates.globals["root"] = Markup(prefix)
         self.streams = 0
 
-    # what each address shows
+    # views
 
     def overview(self, request: Request) -> tuple[str, dict[str, Any]]:
         """All groups."""
@@ -67,7 +68,7 @@ class Page:
         return "overview.html", {"title": "Groups", **show.overview(self._reading(), order, _number(request, "page"))}
 
     def group(self, request: Request) -> tuple[str, dict[str, Any]]:
-        """One group. While ZooKeeper does not answer, as it was when somebody looked at it last."""
+        """One group. While ZooKeeper does not answer, show the group as it was at its last look."""
         name = request.path_params["name"]
         reader, reading, stale = self.reader, self.reader.reading, None
         try:
@@ -90,7 +91,7 @@ class Page:
         }
 
     def coordinators(self, request: Request) -> tuple[str, dict[str, Any]]:
-        """Who stands for election, and who serves."""
+        """The coordinators that stand for election, and the one that serves."""
         reading = self._reading()
         values = {"rows": reading.coordinators, "above": reading.above, "serving": show.serving(reading.above)}
         return "coordinators.html", {
@@ -100,12 +101,12 @@ class Page:
         }
 
     def commands(self, request: Request) -> tuple[str, dict[str, Any]]:
-        """Commands outstanding."""
+        """All outstanding commands."""
         part = show.part_of(show.commands(self._reading()), _number(request, "page"))
         return "commands.html", {"title": "Commands", **part}
 
     def problems(self, request: Request) -> tuple[str, dict[str, Any]]:
-        """What is wrong, and what to do."""
+        """All problems, each with what to do."""
         part = show.part_of(show.problems(self._reading()), _number(request, "page"))
         return "problems.html", {"title": "Problems", **part}
 
@@ -116,10 +117,10 @@ class Page:
             raise NotReadyError
         return self.reader.reading
 
-    # how it is shown
+    # rendering
 
     def body(self, view: View, request: Request) -> tuple[str, str, int]:
-        """The part of a view that changes, its title, and the status."""
+        """Return the part of a view that changes, its title, and the HTTP status."""
         try:
             template, values = view(request)
             status = 200
@@ -133,20 +134,20 @@ class Page:
         return self.render(template, values), str(values["title"]), status
 
     def render(self, template: str, values: dict[str, Any]) -> str:
-        """A template with these values, all of them escaped."""
+        """Render a template with these values; all of them are escaped."""
         return self._templates.get_template(template).render(values)
 
     def whole(self, body: str, title: str, *, live: str | None = None) -> str:
-        """A whole page around the part that changes; `live`: where its changes are told."""
+        """Return a whole page around the part that changes. `live`: the path of its server-sent events."""
         return self.render("base.html", {"title": title, "body": Markup(body), "live": live, **self._read()})
 
     def _read(self) -> dict[str, Any]:
-        """When all groups were read last, and why not since then."""
+        """Return when all groups were last read, and why reading them has failed since then."""
         reading = self.reader.reading
         return {"failed": self.reader.failed, "read": None if reading is None else show.moment(reading.at_ms)}
 
     def answer(self, view: View) -> Callable[[Request], Response]:
-        """The endpoint of a view."""
+        """Return the endpoint of a view."""
 
         def endpoint(request: Request) -> Response:
             body, title, status = self.body(view, request)
@@ -157,7 +158,7 @@ class Page:
         return endpoint
 
     def changes(self, view: View) -> Callable[[Request], Any]:
-        """The endpoint that tells the changes of a view, as server-sent events."""
+        """Return the endpoint that sends the changes of a view, as server-sent events."""
 
         async def endpoint(request: Request) -> Response:
             if self.streams >= STREAMS_MAX:
@@ -181,7 +182,7 @@ class Page:
             self.streams -= 1
 
     def routes(self) -> list[Route]:
-        """Each view, whole and live."""
+        """Return two routes for each view: the whole page, and its changes."""
         views: tuple[tuple[str, View], ...] = (
             ("/", self.overview),
             ("/groups/{name}", self.group),
@@ -208,8 +209,8 @@ def _choice(request: Request, name: str, choices: tuple[str, ...]) -> str:
 
 
 class Guarded:
-    """Stands before everything: refuses names that the page does not answer to, puts its headers on each answer, and
-    takes requests below the prefix, whether the proxy left that in the path or not."""
+    """Wraps the whole application. It refuses host names that the page does not answer to, sets HEADERS on each answer,
+    and accepts paths with and without the prefix, since a proxy may remove it."""
 
     def __init__(self, app: ASGIApp, names: frozenset[str], prefix: str = "") -> None:
         self._app, self._names, self._prefix = app, names, prefix
@@ -233,16 +234,16 @@ class Guarded:
             return
         path = scope["path"].removeprefix(self._prefix) if self._is_below(scope["path"]) else scope["path"]
         below = {**scope, "root_path": self._prefix, "path": f"{self._prefix}{path or '/'}"}
-        with suppress(ConnectionError):  # who asked has gone
+        with suppress(ConnectionError):  # the client has closed the connection
             await self._app(below, receive, with_headers)
 
     def _is_below(self, path: str) -> bool:
-        """False when the proxy has taken the prefix off, or there is none."""
+        """True when the path begins with the prefix: the proxy has not removed it."""
         return path == self._prefix or path.startswith(f"{self._prefix}/")
 
 
 def make_app(page: Page, names: frozenset[str], more: list[Route] | None = None) -> ASGIApp:
-    """All of it: views, files, what goes wrong."""
+    """Make the whole application: views, the routes in `more`, static files, and pages for errors."""
 
     def wrong(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500

@@ -1,6 +1,7 @@
-"""Runs the page beside a coordinator, as a process of its own: what it reads and renders takes no time of the loop's.
+"""Runs the page beside a coordinator, as a process of its own, so that its work takes no time of the coordinator's
+loop.
 
-This file is imported by programs without the extra packages of the page.
+Programs without the extra packages of the page import this file, too.
 """
 
 from __future__ import annotations
@@ -18,22 +19,23 @@ from zkcoord.errors import UsageError
 from zkcoord.logs import emit
 
 SOCKET = "ZKCOORD_PAGE_SOCKET"
-"""The environment variable that tells the page which of its file descriptors listens: it runs beside a coordinator."""
+"""The environment variable with the number of the page's listening file descriptor. It is set if the page runs beside a
+coordinator."""
 PACKAGES = ("starlette", "uvicorn", "jinja2")
 TURN_SECONDS = 0.1
 PAUSE_SECONDS = (1.0, 60.0)
-"""Before a page that has ended is started again; twice as long each time."""
+"""The pause before a page that has ended is started again: the first, and the longest. It doubles each time."""
 END_SECONDS = 5.0
 
 
 def check_packages() -> None:
-    """UsageError without the packages that the page needs."""
+    """Raise UsageError unless the packages that the page needs are installed."""
     if not all(map(find_spec, PACKAGES)):
         raise UsageError("the page needs extra packages: pip install 'zkcoord[web]'")
 
 
 class PageBeside:
-    """Keeps the page's process running. `arguments` are those of `zkcoord page`; `metrics_port` is known once the
+    """Keeps the page's process running. `arguments` are those of `zkcoord page`. `metrics_port` returns None until the
     coordinator runs."""
 
     def __init__(
@@ -45,11 +47,11 @@ class PageBeside:
         self._thread = threading.Thread(target=self._run, name="zkcoord-page", daemon=True)
 
     def start(self) -> None:
-        """Begin, on a thread of its own."""
+        """Start the thread that runs the page."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End the page's process: its standard input ends."""
+        """End the page's process, by the end of its standard input."""
         self._ended.set()
         self._thread.join()
         self._listening.close()
@@ -71,7 +73,7 @@ class PageBeside:
         fd = self._listening.fileno()
         command = [sys.executable, "-m", "zkcoord_command", "page", *self._arguments]
         command += ["--from", f"127.0.0.1:{port}"]
-        # a session of its own: Ctrl-C in the terminal is meant for the coordinator, which ends the page
+        # a session of its own: Ctrl-C in the terminal ends only the coordinator, which then ends the page
         process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -92,14 +94,14 @@ class PageBeside:
 
 
 def _others(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment without zkcoord's settings: the coordinator's page is what its own options say, and no token
-    for `zkcoord page` makes it another one."""
+    """Return the environment without zkcoord's settings. Only the coordinator's options decide about its page: a token
+    that is set for `zkcoord page` must not change it."""
     return {name: value for name, value in environment.items() if not name.startswith("ZKCOORD_")}
 
 
 @contextmanager
 def page_beside(page: PageBeside | None) -> Iterator[None]:
-    """The page runs within the block; None: there is none."""
+    """Run the page while the block runs; do nothing if `page` is None."""
     if page is None:
         yield
         return

@@ -1,4 +1,5 @@
-"""Who may ask the page for what: names it answers to, the token, how often it is tried; and the headers of answers."""
+"""Protects the page: the host names that it answers to, the token, the limit on wrong tokens, the headers of
+answers."""
 
 from __future__ import annotations
 
@@ -17,10 +18,11 @@ from zkcoord.errors import UsageError
 TOKEN_LEAST = 16
 WINDOW_MS = 60_000
 WRONG_MAX = 5
-"""Wrong tokens of one address within the window; then none of its tokens is looked at until the window is over."""
+"""Wrong tokens that an address may send within the window. After that no token of this address is checked until the
+window is over."""
 WRONG_MAX_ALL = 60
 ACTIONS_MAX = 30
-"""Actions of all who have the token within the window."""
+"""Actions of all users with the token within the window."""
 ADDRESSES_MAX = 1_000
 OTHERS_BITS = 0o077
 PREFIX = re.compile(r"(/[A-Za-z0-9_-][A-Za-z0-9._~-]*)*")
@@ -39,7 +41,7 @@ HEADERS: Mapping[str, str] = {
 
 
 def check_prefix(prefix: str) -> str:
-    """Return the prefix of all paths as links have it. UsageError for what is none, and for a path of the page's own.
+    """Return the prefix of all paths as it stands in links. UsageError for an invalid one, and for a path of the page.
 
     >>> check_prefix("/zkcoord/"), check_prefix("/")
     ('/zkcoord', '')
@@ -57,7 +59,7 @@ def check_prefix(prefix: str) -> str:
 
 
 def host_of(header: str) -> str | None:
-    """Return the host of a `Host` header in small letters, None for what is none.
+    """Return the host of a `Host` header in small letters; None for an invalid header.
 
     >>> host_of("Localhost:8080"), host_of("[::1]:8080"), host_of("a@b")
     ('localhost', '::1', None)
@@ -66,7 +68,7 @@ def host_of(header: str) -> str | None:
         parts = urlsplit(f"//{header}")
         if parts.netloc != header or parts.username is not None or parts.path or parts.query:
             return None
-        _ = parts.port  # ValueError for what is no port
+        _ = parts.port  # ValueError for an invalid port
     except ValueError:
         return None
     return parts.hostname
@@ -75,8 +77,8 @@ def host_of(header: str) -> str | None:
 def answers_to(header: str, names: Collection[str]) -> bool:
     """True when the page answers to this `Host`: an address, localhost, or one of `names`.
 
-    A page of somebody else, whose name was made to lead here, asks with that name (DNS rebinding): addresses cannot be
-    made to lead elsewhere.
+    This prevents DNS rebinding: an attacker can make a name of theirs point to this address, but the browser then sends
+    that name as `Host`. With an address as `Host` the attack is not possible.
     """
     host = host_of(header)
     if host is None:
@@ -99,7 +101,8 @@ def from_here(headers: Mapping[str, str]) -> bool:
 
 
 def read_token(file: str) -> str:
-    """Return the token in a file: its only line. UsageError for one that everybody can read, or that is short."""
+    """Return the token in a file: its only line. UsageError if others than its owner may read or write the file, and
+    for a short or invalid token."""
     try:
         path = Path(file)
         if path.stat().st_mode & OTHERS_BITS:
@@ -118,42 +121,43 @@ def read_token(file: str) -> str:
 
 @dataclass(slots=True)
 class Tries:
-    """Counts within a window that moves. Time is an argument."""
+    """Counts tries within a window that moves with the time, which is an argument."""
 
     most: int
     window_ms: int = WINDOW_MS
     _times: dict[str, deque[int]] = field(default_factory=dict)
 
     def over(self, whose: str, now_ms: int) -> bool:
-        """True when this one has used up its tries."""
+        """True when `whose` has used up its tries within the window."""
         times = self._times.get(whose)
         while times and now_ms - times[0] >= self.window_ms:
             times.popleft()
         return times is not None and len(times) >= self.most
 
     def note(self, whose: str, now_ms: int) -> None:
-        """Count one more. Of too many addresses the oldest is forgotten; a limit on all of them still holds."""
+        """Count one more try. If there are too many addresses, the oldest is forgotten; the limit on all addresses
+        together still holds."""
         self._times.setdefault(whose, deque(maxlen=self.most)).append(now_ms)
         while len(self._times) > ADDRESSES_MAX:
             del self._times[next(iter(self._times))]
 
 
 class Gate:
-    """Lets in who has the token. Not thread-safe: the server's loop asks it."""
+    """Lets requests with the token pass. Not thread-safe: only the server's loop calls it."""
 
     def __init__(self, token: str | None) -> None:
         self._token = None if token is None else _digest(token)
         self._wrong, self._wrong_all = Tries(WRONG_MAX), Tries(WRONG_MAX_ALL)
         self._done = Tries(ACTIONS_MAX)
-        self._known: dict[str, None] = {}  # addresses that had the token: strangers cannot lock them out
+        self._known: dict[str, None] = {}  # addresses that have sent the token: other addresses cannot lock them out
 
     @property
     def open(self) -> bool:
-        """True when there is a token, and with it actions."""
+        """True when there is a token. Without a token there are no actions."""
         return self._token is not None
 
     def refusal(self, token: str, client: str, now_ms: int) -> tuple[int, str] | None:
-        """Return status and reason when this may not be done; None: it may, and counts as an action."""
+        """Return status and reason if the action is refused. None: it is allowed, and counts as an action."""
         if self._token is None:
             return 403, "this page is read-only: it was started without a token (--http-token-file)"
         if self._wrong.over(client, now_ms) or (client not in self._known and self._wrong_all.over("", now_ms)):
@@ -170,5 +174,5 @@ class Gate:
 
 
 def _digest(token: str) -> bytes:
-    """Of one length, so that comparing takes one time."""
+    """Return a digest, which always has the same length, so that a comparison always takes the same time."""
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()

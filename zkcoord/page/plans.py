@@ -1,4 +1,5 @@
-"""What an action on a group would do: shown before it is confirmed, and compared when it is. Pure."""
+"""The plan of an action on a group. It is shown before it is confirmed, and compared again when it is confirmed.
+Pure."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ ACTIONS: dict[str, Action] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What would change: rows of a table, of many the first ones. `stamp` differs when the plan does."""
+    """The changes of an action: the first rows of a table, and the number of all. Another plan has another `stamp`."""
 
     title: str
     columns: Sequence[str]
@@ -65,7 +66,7 @@ class Plan:
 
 
 def plan_of(action: str, report: GroupReport) -> Plan:
-    """The plan of every action but a reset."""
+    """Return the plan of an action other than a reset."""
     if action == PAUSE:
         return _stops(report)
     if action == RESUME:
@@ -96,8 +97,8 @@ def _plan(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], not
 
 
 def plan_of_reset(asked: Sequence[str], changed: Sequence[Move], found: Targets) -> Plan:
-    """The plan of a reset. Logs and offsets move all the time: it is another one when other partitions are named, or
-    something else was asked for."""
+    """Return the plan of a reset. Logs and offsets change all the time, so they do not change the stamp: it depends
+    only on the form's fields and on the partitions."""
     rows = [(change.partition, change.before, change.after) for change in changed]
     return Plan(
         title="Which offsets change",

@@ -1,7 +1,7 @@
-"""Reads all groups again and again for the page, and one group at once for whoever looks at it.
+"""Reads all groups again and again for the page, and reads one group immediately when a user opens it.
 
-The page is a process of its own, and reads ZooKeeper and Kafka as every tool does: what it reads and renders takes no
-time of a coordinator's. It rests after each group, so that it uses a fifth of one core at most.
+The page is a process of its own, and reads ZooKeeper and Kafka as every tool does, so its work takes no time of a
+coordinator. It rests after each group, so that it uses a fifth of one core at most.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ from zkcoord.shell.zk.blocking import LastingTree, Tree
 LOG = logging.getLogger("zkcoord.page")
 INTERVAL_MS = 5_000
 REST = 4
-"""After each group nothing is read for so many times as long as reading it took; likewise after judging all of them."""
+"""After each group nothing is read for REST times the time that reading the group took. The same holds after judging
+all groups."""
 PATIENCE_MS, WINDOW_MS = 60_000, 60_000
-"""As of `zkcoord audit`: so long a hand-over may take; lag is judged over this."""
+"""How long a hand-over may take, and the window over which lag is judged, as in `zkcoord audit`."""
 LAGS_MAX = 720
-"""Of a group: an hour of readings, if each takes less than a second."""
+"""The number of lags that are kept for a group: an hour of readings, if each takes less than a second."""
 LOOK_MS = 1_000
-"""All who look at a group within this share one reading of it."""
+"""All users who look at a group within this time share one reading of it."""
 LOOKS_MAX = 200
-"""So many groups are kept as they were looked at; each may hold a hundred thousand partitions."""
+"""The number of groups whose last look is kept; a group may have a hundred thousand partitions."""
 HANDOVERS_LAST = 200
 ANSWER_SECONDS = 2.0
 KAFKA_WAIT_MS = 5_000
@@ -63,7 +64,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """One group at one moment: `at_ms` by the wall clock, `mono_ms` by the monotonic one. `took_ms`: the reading."""
+    """One group at one moment: `at_ms` by the wall clock, `mono_ms` by the monotonic one. Reading it took `took_ms`."""
 
     above: TreeReport
     seen: Seen
@@ -74,7 +75,8 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class HandOvers:
-    """The last hand-overs of a group, as `zkcoord group timeline` has them; `why` they are not known."""
+    """The last hand-overs of a group, as `zkcoord group timeline` shows them. `why`: the reason if they are not
+    known."""
 
     found: Sequence[Mapping[str, Any]]
     why: str | None
@@ -82,8 +84,9 @@ class HandOvers:
 
 
 class Reader:
-    """Holds the last reading. `open_tree` opens a session; `client` None: nobody said where Kafka is; `timelines` are
-    addresses of coordinators' metrics."""
+    """Makes readings, and holds the last one. `open_tree` opens a session. `client` None: no address of Kafka was
+    given.
+    `timelines` are addresses of coordinators' metrics."""
 
     def __init__(
         self,
@@ -101,28 +104,28 @@ class Reader:
             self._auditor.logs = known_logs(client, timeout_ms=KAFKA_WAIT_MS)
             self._auditor.commits = KafkaCommits(client)
         self._auditor.rest = self._rest
-        self._worked_ms = 0  # since when it has not rested
+        self._worked_ms = 0  # when the last rest ended
         self._kafka = KafkaSide(client, KAFKA_WAIT_MS, tell=LOG.debug)
         self.address = address
         self.reading: Reading | None = None
-        self.failed: str | None = None  # why the last reading did not succeed
-        self.first = threading.Event()  # a reading has ended, one way or the other
+        self.failed: str | None = None  # why the last reading failed; None if it succeeded
+        self.first = threading.Event()  # set once the first reading has ended, even if it failed
         self._lags: dict[str, deque[tuple[int, int]]] = {}
         self._looks: dict[str, Look] = {}
         self._handovers: dict[str, HandOvers] = {}
-        self._silence: tuple[int, str] | None = None  # when ZooKeeper did not answer a look last, and what was said
-        self._locks = [threading.Lock() for _ in range(LOCKS)]  # of groups, by hash
+        self._silence: tuple[int, str] | None = None  # when ZooKeeper last did not answer a look, and the error
+        self._locks = [threading.Lock() for _ in range(LOCKS)]  # a group's lock is chosen by its hash
         self._keeping = threading.Lock()
-        self._asked = threading.Event()  # to read at once
+        self._asked = threading.Event()  # set when all groups shall be read at once
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="zkcoord-page", daemon=True)
 
     def start(self) -> None:
-        """Begin to read, on a thread of its own."""
+        """Start the thread that reads."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End it, and the session. Idempotent."""
+        """End the thread and the session. Idempotent."""
         self._ended.set()
         self._asked.set()
         if self._thread.ident is not None:
@@ -138,7 +141,8 @@ class Reader:
             self._asked.wait(max(self._interval_ms, REST * (mono_ms() - self._worked_ms)) / 1000)
 
     def _rest(self) -> None:
-        """Let others have ZooKeeper and the processor. Not in the first reading, nor when somebody waits for one."""
+        """Rest, so that other programs can use ZooKeeper and the processor. There is no rest in the first reading, and
+        none when a reading was asked for."""
         if self.reading is not None:
             self._asked.wait(REST * (mono_ms() - self._worked_ms) / 1000)
         self._worked_ms = mono_ms()
@@ -152,7 +156,7 @@ class Reader:
         except ZkcoordError as error:
             self.failed = str(error)
             return
-        except Exception as error:  # the page shows what it knows, and that it is of no new moment
+        except Exception as error:  # the page goes on with its last reading, and shows that this is old
             LOG.exception("the page cannot read all groups")
             self.failed = f"a bug in zkcoord: {error!r}; please report it with the page's log"
             return
@@ -179,20 +183,22 @@ class Reader:
             if lag is not None:
                 self._lags.setdefault(group, deque(maxlen=LAGS_MAX)).append((reading.at_ms, lag))
 
-    # for requests, on any thread
+    # called by requests, on any thread
 
     def read_again(self) -> None:
-        """Somebody changed something: read all groups now."""
+        """Read all groups now, since something was changed."""
         self._asked.set()
 
     def lags(self, group: str) -> list[tuple[int, int]]:
-        """The group's lag over time: wall clock in milliseconds, records."""
+        """Return the group's lag over time: pairs of wall clock in ms and records."""
         return list(self._lags.get(group, ()))
 
     def look(self, group: str, age_ms: int = LOOK_MS) -> Look:
-        """The group as it was at most `age_ms` ago, a large one somewhat longer (`REST`); 0: as it is now.
+        """Return the group as it was at most `age_ms` ago; for a large group this may be longer (`REST`). 0: as it is
+        now.
 
-        UsageError if there is none, UnavailableError without ZooKeeper: all who wait for it then are told at once.
+        UsageError if there is no such group. UnavailableError if ZooKeeper does not answer: all calls that wait for the
+        group at that moment get this error together.
         """
         asked_ms = mono_ms()
         with self._locks[hash(group) % LOCKS]:
@@ -218,11 +224,11 @@ class Reader:
         return Look(above=above, seen=seen, at_ms=at_ms, mono_ms=now_ms, took_ms=now_ms - began_ms)
 
     def last_look(self, group: str) -> Look | None:
-        """The group as somebody looked at it last."""
+        """Return the group's last look; None if there was none."""
         return self._looks.get(group)
 
     def handovers(self, group: str) -> HandOvers:
-        """The group's last hand-overs, at most two seconds old, as the coordinators tell that the page was told of."""
+        """Return the group's last hand-overs, at most two seconds old, as the coordinators in `timelines` tell them."""
         if not self._timelines:
             return HandOvers((), "the page was told of no coordinator that keeps it (--from HOST:PORT)", 0)
         with self._locks[hash(group) % LOCKS]:
@@ -238,7 +244,7 @@ class Reader:
             return found
 
     def _keep(self, kept: dict[str, T], group: str, value: T) -> None:
-        """Keep the value; of too many the oldest goes."""
+        """Keep the value. If there are more than LOOKS_MAX, remove the oldest."""
         with self._keeping:
             kept.pop(group, None)
             kept[group] = value
@@ -257,7 +263,8 @@ def command_keys(groups: Iterable[Seen]) -> list[tuple[str, str, str]]:
 
 
 def lag_of(seen: Seen) -> int | None:
-    """Return the group's lag: by Kafka as far as it was asked, else as its members told it; None: nobody knows."""
+    """Return the group's lag: by Kafka's logs, for the partitions whose logs are known; if none is, as the members
+    report it. None: the lag is not known."""
     known = [max(0, seen.logs[p].end - offset.offset) for p, offset in seen.offsets.items() if p in seen.logs]
     if known:
         return sum(known)

@@ -1,4 +1,6 @@
-"""Runs the page's server until it is told to stop. `zkcoord page` calls it; a coordinator runs that as its child."""
+"""Runs the page's server until it is told to stop. `zkcoord page` calls it; a coordinator runs `zkcoord page` as its
+child.
+"""
 
 from __future__ import annotations
 
@@ -31,15 +33,16 @@ from zkcoord.signals import stopping
 CONNECTIONS_MAX = 200
 KEEP_ALIVE_SECONDS = 30
 REQUEST_SECONDS = 10
-"""A client that sends its request more slowly is not answered: it would keep one of the connections."""
+"""The time that a client has to send its request. A slower client gets no answer, since it would occupy a
+connection."""
 END_SECONDS = 1
 NICE = 10
-"""The coordinator beside which the page runs goes first."""
+"""The page's niceness beside a coordinator, which has the higher priority so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """What is served, and where from. `kafka` None: nobody said where Kafka is."""
+    """The settings of the page: its sources, its token, its names. `kafka` None: no address of Kafka was given."""
 
     address: str
     open_tree: Callable[[], Tree]
@@ -47,11 +50,12 @@ class Served:
     timelines: Sequence[str] = ()
     token: str | None = None
     names: frozenset[str] = frozenset()
-    prefix: str = ""  # of all paths, where a proxy has more than this page
+    prefix: str = ""  # of all paths, if a proxy serves more than this page
 
 
 def serve(served: Served, listening: socket.socket, *, beside: bool, ready: Callable[[], None]) -> None:
-    """Serve until SIGTERM or SIGINT, or (`beside` a coordinator) until standard input ends, as it does with that."""
+    """Serve until SIGTERM or SIGINT. `beside` a coordinator: also until standard input ends, which happens when the
+    coordinator ends."""
     if beside:
         os.nice(NICE)
     with ExitStack() as stack:
@@ -84,17 +88,17 @@ def serve(served: Served, listening: socket.socket, *, beside: bool, ready: Call
 
 
 class Prompt(H11Protocol):
-    """Ends a connection whose next request is not there in time. The head of a request is limited (64 KiB) by h11."""
+    """Ends a connection if its next request does not come in time. h11 limits the head of a request (64 KiB)."""
 
     _late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Somebody has connected."""
+        """Start the time for the first request: a client has connected."""
         super().connection_made(transport)
         self._late = self.loop.call_later(REQUEST_SECONDS, transport.close)
 
     def data_received(self, data: bytes) -> None:
-        """A part of a request, or all of it."""
+        """Take in data. The time stops while a request is answered, and starts for the next request."""
         super().data_received(data)
         answering = self.cycle is not None and not self.cycle.response_complete
         if self._late is not None and answering:
@@ -104,27 +108,27 @@ class Prompt(H11Protocol):
             self._late = self.loop.call_later(REQUEST_SECONDS, self.transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is over."""
+        """Stop the time: the connection has ended."""
         super().connection_lost(exc)
         if self._late is not None:
             self._late.cancel()
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to the program, which ends with exit code 0 when it is told to."""
+    """Leaves signals to the program, which then ends with exit code 0."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Put no handlers up."""
+        """Install no signal handlers."""
         yield
 
     def end(self) -> None:
-        """End soon. Any thread."""
+        """Ask the server to end soon. Any thread may call it."""
         self.should_exit = True
 
 
 def app_of(served: Served, reader: Reader) -> ASGIApp:
-    """The application: views, and actions where there is a token."""
+    """Return the application: views, and actions if there is a token."""
     gate = Gate(served.token)
     page = Page(reader, actions=gate.open, prefix=served.prefix)
     kafka = served.kafka or _no_kafka
@@ -132,7 +136,7 @@ def app_of(served: Served, reader: Reader) -> ASGIApp:
 
 
 def listen(address: tuple[str, int]) -> socket.socket:
-    """Listen there; UsageError when nobody can."""
+    """Listen at this address; UsageError if that is not possible."""
     host, port = address
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -151,7 +155,8 @@ def _no_kafka() -> AbstractContextManager[KafkaClient]:
 
 
 def _end_with_input(server: _Server) -> None:
-    """The coordinator's end of the pipe is closed when it ends, however that happens."""
+    """End the server when standard input ends. It is a pipe from the coordinator, whose end of it closes when the
+    coordinator ends in any way."""
     with suppress(OSError, ValueError):
         sys.stdin.buffer.read()
     server.end()

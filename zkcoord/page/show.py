@@ -1,4 +1,5 @@
-"""What the page's templates show: values made of readings. Pure; what commands show as well comes from them."""
+"""Makes the values that the page's templates show, from readings. Pure. It uses the commands' functions for values that
+commands show, too."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from zkcoord.operating.words import at, cell, printable
 from zkcoord.page.reading import HandOvers, Look, Reading, lag_of
 
 ROWS = 200
-"""Rows of one page of a table."""
+"""Rows on one page of a table."""
 SHOWN_MAX = 50
 PICTURE = (600, 80)
 QUIET = (Phase.STABLE.value, Phase.EMPTY.value, Phase.DEAD.value)
@@ -35,7 +36,7 @@ PARTITION_ORDERS = ("topic", "lag")
 
 
 def shown(value: Any) -> Any:
-    """Make a value safe to look at, as the command line does. Templates escape it then.
+    """Make a value safe to display, as the command line does. The templates then escape it.
 
     >>> shown(None), shown("a\\tb"), shown(7)
     ('-', 'a\\\\tb', '7')
@@ -44,7 +45,7 @@ def shown(value: Any) -> Any:
 
 
 def segment(name: str) -> str:
-    """The name as a part of a path.
+    """Return the name as a part of a URL's path.
 
     >>> segment("a/b c")
     'a%2Fb%20c'
@@ -53,20 +54,20 @@ def segment(name: str) -> str:
 
 
 def moment(wall_ms: int | None) -> str | None:
-    """A moment of the wall clock, in the time zone of the page's machine."""
+    """Return a time of the wall clock as text, in the time zone of the page's machine."""
     return None if wall_ms is None else at(wall_ms)
 
 
 def part_of(rows: Sequence[Any], page: int) -> dict[str, Any]:
-    """Return the rows of this page (from 1 on; of a later one than there are the last one's) and its number, the
-    numbers of all pages, and that of all rows."""
+    """Return the rows of a page and its number, the numbers of all pages, and the number of all rows. Pages count from
+    1; a number that is too large means the last page."""
     pages = list(range(1, max(1, -(-len(rows) // ROWS)) + 1))
     number = min(max(page, 1), pages[-1])
     return {"rows": rows[(number - 1) * ROWS : number * ROWS], "page": number, "pages": pages, "number": len(rows)}
 
 
 def overview(reading: Reading, order: str, page: int) -> dict[str, Any]:
-    """All groups, one row each."""
+    """Return the values of the overview: one row for each group, and sums."""
     wrong = Counter(finding.group for finding in reading.findings)
     rows = [_group_row(reading.above, seen, wrong[name]) for name, seen in reading.groups.items()]
     if order == "lag":
@@ -103,12 +104,14 @@ def _group_row(above: TreeReport, seen: Seen, wrong: int) -> dict[str, Any]:
 
 
 def serving(above: TreeReport) -> str:
-    """Say who serves."""
+    """Say which coordinator serves."""
     return "no coordinator is elected" if above.coordinator is None else f"coordinator {above.coordinator} serves"
 
 
 def group(look: Look, findings: Sequence[Suspicion], lags: Sequence[tuple[int, int]], order: str, page: int) -> Any:
-    """One group: state, problems, members, a page of its partitions, its lag over time, what would move."""
+    """Return the values of one group: state, problems, members, a page of its partitions, its lag over time, and its
+    moves.
+    """
     report, above = look.seen.report, look.above
     ends = {partition: log.end for partition, log in look.seen.logs.items()}
     partitions = partitions_of(report, ends)
@@ -134,7 +137,7 @@ def group(look: Look, findings: Sequence[Suspicion], lags: Sequence[tuple[int, i
 
 
 def _members(above: TreeReport, report: GroupReport, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The members, with their lag by Kafka, or else as they told it."""
+    """Return the members. Their lag is by Kafka; if that is not known, as they report it."""
     told = {name: channel.lag for name, channel in report.view.channels.items()}
     return [
         {**each, "lag": told.get(each["consumer"]) if each["lag"] is None else each["lag"]}
@@ -143,7 +146,8 @@ def _members(above: TreeReport, report: GroupReport, rows: Sequence[Mapping[str,
 
 
 def timeline(name: str, found: HandOvers) -> dict[str, Any]:
-    """The last hand-overs: a picture, and the last ones as a table; `why` there are none."""
+    """Return the last hand-overs as a picture, and the newest of them as rows of a table. `why`: the reason if there
+    are none."""
     rows = [dict(zip(TIMELINE_COLUMNS, timeline_row(each), strict=True)) for each in found.found]
     drawn = spans(found.found)
     return {
@@ -157,7 +161,8 @@ def timeline(name: str, found: HandOvers) -> dict[str, Any]:
 
 
 def lag_picture(lags: Sequence[tuple[int, int]]) -> dict[str, Any] | None:
-    """The lag over time as points of a line, with what it says in words; None while there are less than two."""
+    """Return the lag over time as points of a line, with its figures for a description; None for fewer than two
+    points."""
     if len(lags) < 2:
         return None
     width, height = PICTURE
@@ -179,7 +184,7 @@ def lag_picture(lags: Sequence[tuple[int, int]]) -> dict[str, Any] | None:
 
 
 def commands(reading: Reading) -> list[dict[str, Any]]:
-    """All outstanding commands, the longest known first."""
+    """Return all outstanding commands, those that have been known for the longest time first."""
     found = []
     for (name, consumer, sequence), since_ms in reading.commands.items():
         channel = reading.groups[name].report.view.channels[consumer]
@@ -201,14 +206,15 @@ def commands(reading: Reading) -> list[dict[str, Any]]:
 
 
 def some(partitions: Mapping[TopicPartition, str] | Iterable[TopicPartition] | None) -> str:
-    """Name partitions, of many the first ones; None: all that its receiver holds."""
+    """Name the partitions; if there are many, only the first ones. None means all partitions of the command's
+    receiver."""
     if partitions is None:
         return "all"
     return words.some(sorted(partitions))
 
 
 def problems(reading: Reading) -> list[dict[str, Any]]:
-    """All that is wrong, the worst first."""
+    """Return all findings, the worst first."""
 
     def place(each: Suspicion) -> tuple[bool, str, str, str]:
         return each.severity is not Severity.ERR, each.group, each.check, each.subject
