@@ -1,4 +1,5 @@
-"""A node that its reader may not read: told once, what needs it waits, everything else goes on; a right heals it."""
+"""A node that its reader has no right to read: one line reports it, work that needs it waits, and everything else goes
+on. Once the right is granted, all is well."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from zkcoord.tree.writes import ANY_VERSION, CreateNode, DeleteNode
 
 
 def owning(script: TwoGroups) -> set[str]:
-    """The members of the first group that own something."""
+    """The members of the first group that own a partition."""
     return {consumer_of(owner) for (group, _), owner in script.field.owners.items() if group == GROUP and owner}
 
 
@@ -79,17 +80,18 @@ def test_a_consumer_that_may_not_read_waits_says_so_and_joins_when_it_may(seed: 
 
 @on_seeds()
 def test_a_consumer_that_may_not_read_its_commands_stops_when_its_registration_is_gone(seed: int) -> None:
-    """It waited for the command that it could not read, and read on, with a lease, in a session without a member."""
+    """Before the fix, it waited for the command that it could not read. It read on, with a lease, in a session without
+    a registration."""
     script = Script(seed, consumers=2, topics={"t": 6})
     script.settle()
     world, name = script.world, "consumer0"
     member = script.member(name)
     world.ensemble.closed.update(f"{DRAFT.channel(GROUP, member)}/{number:010d}" for number in range(20))
-    script.join("late")  # something is to be stopped
+    script.join("late")  # so a partition must be stopped
     world.run_until(lambda: script.outstanding(name) > 0, what="a command that it cannot read")
     world.run_for(1_000)
     mark = CreateNode(f"{DRAFT.channel(GROUP, member)}/{EVICTED_MARK}", str(SESSION_MS).encode())
-    world.ensemble.operate(DeleteNode(DRAFT.registration(GROUP, member), ANY_VERSION), mark)  # as an eviction does
+    world.ensemble.operate(DeleteNode(DRAFT.registration(GROUP, member), ANY_VERSION), mark)  # as an eviction does it
     world.run_for(1_000)
     assert script.application(name).positions == {}
     world.ensemble.closed.clear()
@@ -100,7 +102,7 @@ def test_a_consumer_that_may_not_read_its_commands_stops_when_its_registration_i
 def test_a_consumer_that_may_not_read_its_registration_gives_its_session_up_when_the_mark_of_its_eviction_stands(
     seed: int,
 ) -> None:
-    """At once: nobody is kept from its partitions by a session without a registration."""
+    """It does so at once, so that a session without a registration does not delay other members."""
     script = Script(seed, consumers=2, topics={"t": 6})
     script.settle()
     world, member = script.world, script.member("consumer0")
@@ -117,7 +119,8 @@ def test_a_consumer_that_may_not_read_its_registration_gives_its_session_up_when
 
 @on_seeds()
 def test_what_a_deleted_topic_left_goes_when_the_list_of_topics_may_be_read_at_last(seed: int) -> None:
-    """Nothing else happens in the group: it was decided on before the list came, and never again."""
+    """Nothing else happens in the group. Before the fix, the group was decided on before the list came, and never
+    again."""
     script = Script(seed, consumers=2, topics={"t": 2, "u": 2})
     script.settle()
     world = script.world

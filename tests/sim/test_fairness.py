@@ -1,7 +1,8 @@
-"""Fairness (F10): a group of two waits for no more than a step of a crowd that shares its coordinator.
+"""Fairness (F10): a small group and a crowd share one coordinator. The small group waits for at most one step of the
+crowd.
 
-What the coordinator sends is looked at, step by step: whether something went out for the crowd while something of the
-small group stayed behind, and how much of the crowd's stood before it at the server.
+The tests look at each step of the coordinator: did it send something for the crowd while it kept back something of the
+small group, and how many requests for the crowd were before it at the server?
 """
 
 from __future__ import annotations
@@ -35,15 +36,13 @@ REQUESTS = 10
 
 
 class Line:
-    """What one coordinator sends for a crowd and for the small group, from now on."""
+    """Watches, from now on, what one coordinator sends for a crowd and for the small group."""
 
     def __init__(self, script: Script, crowd: str) -> None:
-        self.longest = (
-            0  # steps in a row in which something went out for the crowd, and of the small group something stayed
-        )
-        self.ahead = 0  # the most reads that were under way when something was sent for the small group
-        self.stops = 0  # multis of the small group that make a command
-        self.waited = 0  # reads of the crowd that were not sent yet when the first of those was
+        self.longest = 0  # steps in a row that sent something for the crowd, and kept back something of the small group
+        self.ahead = 0  # the most reads under way when something was sent for the small group
+        self.stops = 0  # multis that create a command for the small group
+        self.waited = 0  # reads for the crowd that were not sent yet at the first of those multis
         self._crowd, self._row, self._sent = crowd, 0, False
         self._actor = script.actor("coordinator0")
         store = script.process("coordinator0").stores[-1]
@@ -52,7 +51,7 @@ class Line:
         self._commit, store.commit = store.commit, self._commits  # type: ignore[method-assign]
 
     def waiting(self, group: str) -> int:
-        """How many nodes of a group are to be read, and are not asked for yet."""
+        """How many nodes of a group must be read and are not asked for yet."""
         known = self._tracker()
         return sum(known._wants[key].scope == group for key in known._dirty - known._reading.keys())
 
@@ -60,7 +59,7 @@ class Line:
         return self._actor.loop.tracker
 
     def _stays(self) -> bool:
-        """True when something of the small group could go, and was not sent."""
+        """True when something of the small group could have been sent, and was not."""
         clean = all(map(self._tracker().clean, ("", GROUP, TOPICS, f"{TOPICS}/t")))
         undecided = GROUP in self._actor.role._pending and clean
         return undecided or any(path.startswith(NEEDED) for path in self._queued())
@@ -95,7 +94,7 @@ class Line:
 
 
 def join_at_once(script: Script, group: str, topic: str, size: int) -> None:
-    """Members that obey nothing: what is looked at is the coordinator."""
+    """Members join that obey nothing: the test looks at the coordinator only."""
     ensemble, registration = script.world.ensemble, Registration(subscription={topic: 1}, coordination=MARKER)
     data = encode_registration(replace(registration, assignors=("sticky",)))
     for path in (DRAFT.ids(group), DRAFT.channels_of(group)):
@@ -106,7 +105,7 @@ def join_at_once(script: Script, group: str, topic: str, size: int) -> None:
 
 
 def while_it_is_read(script: Script, crowd: str, size: int) -> Line:
-    """The crowd has come, and hardly any of it has been read, when a second member joins the small group."""
+    """The crowd has joined, and hardly any of its nodes have been read, when a second member joins the small group."""
     line = Line(script, crowd)
     join_at_once(script, crowd, "big", size)
     many = REQUESTS * tracker.READS_PER_REQUEST_MAX if size == CROWD else size
@@ -116,7 +115,7 @@ def while_it_is_read(script: Script, crowd: str, size: int) -> Line:
 
 
 def while_it_is_assigned(script: Script, crowd: str, size: int) -> Line:
-    """Each of the crowd is about to be sent a command when a second member joins the small group."""
+    """Each member of the crowd is about to get a command when a second member joins the small group."""
     line = Line(script, crowd)
     join_at_once(script, crowd, "big", size)
     script.world.run_until(lambda: script.world.ensemble.stat(DRAFT.mark(crowd, "big")) is not None, 100_000, "a mark")
@@ -125,13 +124,13 @@ def while_it_is_assigned(script: Script, crowd: str, size: int) -> Line:
 
 
 def after_a_failover(script: Script, crowd: str, size: int) -> Line:
-    """The crowd has its commands, and there is no coordinator when a second member joins the small group."""
+    """The crowd has its commands, and no coordinator runs, when a second member joins the small group."""
     world = script.world
     join_at_once(script, crowd, "big", size)
     without = [DRAFT.channel(crowd, name) for name in world.ensemble.names(DRAFT.channels_of(crowd))]
 
     def all_have_commands() -> bool:
-        while without and world.ensemble.names(without[-1]):  # of which none is obeyed
+        while without and world.ensemble.names(without[-1]):  # nobody obeys these
             without.pop()
         return not without
 
@@ -148,7 +147,8 @@ MOMENTS: tuple[Moment, ...] = (while_it_is_read, while_it_is_assigned, after_a_f
 
 
 def play(seed: int, crowd: str, moment: Moment, size: int) -> None:
-    """A group of one, a crowd, and a second member of the group: the two share, and waited for a step at most."""
+    """A second member joins a group of one beside a crowd. The two share the group, and have waited for one step at
+    most."""
     script = Script(seed, consumers=0, coordinators=1, topics={"t": len(PARTITIONS), "big": size})
     script.consumers = ConsumerFactory(script.logs, {"t": 1}, rebalance_timeout_ms=60_000)
     world = script.world
@@ -169,7 +169,7 @@ def play(seed: int, crowd: str, moment: Moment, size: int) -> None:
 def test_f10_a_crowd_delays_another_group_by_no_more_than_a_step(
     seed: int, crowd: str, moment: Moment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever is done for the crowd at that moment, and whichever of the two comes first by name."""
+    """This holds at every moment of the crowd, and whichever of the two groups comes first by name."""
     monkeypatch.setattr(tracker, "READS_PER_REQUEST_MAX", READS_MAX)
     play(seed, crowd, moment, CROWD)
 

@@ -1,5 +1,5 @@
-"""What groups can in the layout `draft` they can in coordinated groups of the layout `legacy`, by the same code: the
-same scenes, with claims."""
+"""Coordinated groups of the layout `legacy` have the features of groups in the layout `draft`, by the same code. These
+tests play the same scenes with claims."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ PLAYS = [pytest.param(play, id=f"{name} {n}") for name, plays in FEATURES.items(
 
 @pytest.fixture
 def claims(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scripted scenes are of the layout legacy, and so are the paths that they name."""
+    """Scripted scenes, and the paths that they name, are of the layout legacy."""
     monkeypatch.setattr(Script.__init__, "__kwdefaults__", {**(Script.__init__.__kwdefaults__ or {}), "layout": LEGACY})
     for name in [name for name in sys.modules if name.startswith("tests.sim.test_")]:
         monkeypatch.setattr(sys.modules[name], "DRAFT", LEGACY, raising=False)
@@ -101,5 +101,6 @@ def test_a_coordinated_group_with_claims_can_what_one_of_the_layout_draft_can(pl
 @pytest.mark.usefixtures("claims")
 @pytest.mark.parametrize("seed", seeds(6))
 def test_f134_a_member_that_leaves_is_sent_no_stop_for_what_it_has_given_up(seed: int) -> None:
-    """Its claims go with its registration: deleted before, they would seem to be taken from a member that reads on."""
+    """Claims are deleted with the registration. If they were deleted before, it would look as if somebody took them
+    from a member that reads on."""
     restart(seed=seed, clean=True)

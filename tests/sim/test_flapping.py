@@ -1,6 +1,6 @@
 """Storms in which links break again and again, while programs that obey nothing read on and are evicted (F55, F56).
 
-A wait for an answer is short here, and nobody is asked twice: so evictions, reconnections and breaks come together.
+Members have a short time to answer, and get no second one. So evictions, reconnections and breaks come together.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ FAULTS = {"flap": 3, "hang": 1, "black_hole": 2, "pause": 1}
 HUNG_MS_MAX = 40_000
 
 
-FLAPS_MAX = 60  # of one link after an eviction
+FLAPS_MAX = 60  # breaks of one link after an eviction
 
 
 class Reached(NamedTuple):
-    """What a storm has come to."""
+    """The result of a storm."""
 
     evicted: int
     left_a_server: int  # consumers and coordinators that left a silent server
-    lost: int  # leases that ended with something running
+    lost: int  # leases that ended while a partition was read
 
 
 class Flapping(Churn):
-    """What else may happen to a group: a program obeys nothing any more, and reads on for long."""
+    """The acts of `Churn`, and programs that obey nothing any more and read on for long."""
 
     def hang(self) -> None:
-        """One of those that hold something."""
+        """A program that holds a partition hangs."""
         world = self.world
         holding = {held.client for held in self.scene.field.holdings.values()}
         names = [name for name in self._live("consumer") if world.processes[name].client in holding]
@@ -52,7 +52,7 @@ class Flapping(Churn):
 
 
 def break_at_evictions(world: ScriptWorld) -> None:
-    """While the storm blows the link of most consumers breaks when they are evicted, and again and again after that."""
+    """During the storm the link of most evicted consumers breaks at their eviction, and then again and again."""
     rng = Random(f"evictions {world.seed}")
 
     def applied(txn: Txn) -> None:

@@ -1,4 +1,5 @@
-"""A deletion sees every node go, whoever else removes it, and what was listed for it is not believed afterwards."""
+"""A deletion sees every node disappear, whoever removes it. A later deletion does not trust what an earlier one
+listed."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ def test_a_group_with_static_members_is_deleted_with_what_is_remembered_of_them(
 @on_seeds(8)
 @pytest.mark.parametrize("early_ms", [-4, 8, 20, 32])
 def test_a_group_is_deleted_at_the_moment_at_which_a_topic_that_is_gone_is_dropped(seed: int, early_ms: int) -> None:
-    """The drop's end forgot the topic's nodes, of which the deletion had listed some: it deleted them for ever."""
+    """Before the fix, the end of the drop forgot the topic's nodes, and the deletion, which had listed some of them,
+    deleted them again and again."""
     options = replace(QUIET, torn_rate=0.7, time_rate=0.1)
     script = Script(seed, options, consumers=1, coordinators=1, topics={"t": 4, "u": 2})
     script.settle()
@@ -46,11 +48,11 @@ def test_a_group_is_deleted_at_the_moment_at_which_a_topic_that_is_gone_is_dropp
 
 @on_seeds()
 def test_what_was_listed_for_one_deletion_is_not_believed_at_the_next(seed: int) -> None:
-    """Somebody joins while a group that has no offsets is deleted; when it has left, its offsets are seen."""
+    """A member joins while a group without offsets is being deleted. When it has left, its offsets are seen."""
     script = Script(seed, coordinators=1, consumers=0)
     world = script.world
     world.run_until(lambda: script.field.epoch_session is not None, what="the election")
-    for path in (f"{FOLDER}/ids", f"{DRAFT.channels_of(GROUP)}/somebody"):  # who joins keeps the deletion waiting
+    for path in (f"{FOLDER}/ids", f"{DRAFT.channels_of(GROUP)}/somebody"):  # a joining member delays the deletion
         world.ensemble.ensure(path, b"")
     world.run_until(lambda: world.ensemble.stat(STATE) is not None, what="its first sight")
     script.wish("delete", run="r1")
@@ -71,7 +73,8 @@ def test_what_was_listed_for_one_deletion_is_not_believed_at_the_next(seed: int)
 
 @on_seeds()
 def test_numbers_of_marks_outlive_a_deletion_that_was_taken_back_in_the_middle(seed: int) -> None:
-    """The marks were removed with the rest of the folder; the topics of the group that stays were marked 1 again."""
+    """Before the fix, the marks were removed with the rest of the folder, and the topics of the group, which stays,
+    were marked 1 again."""
     script = emptied(seed, consumers=2)
     world = script.world
     world.strike(script.leader(), deletes(RECORD), "before", None)
@@ -91,7 +94,8 @@ def test_numbers_of_marks_outlive_a_deletion_that_was_taken_back_in_the_middle(s
 def test_a_group_whose_offsets_were_kept_counts_as_deleted_until_somebody_joins(
     seed: int, when: str | None, hold_ms: int | None
 ) -> None:
-    """The coordinator may die with the multi that ends the deletion. A static member that returns raises nothing."""
+    """The coordinator may die at the multi that ends the deletion. The return of a static member raises no
+    generation."""
     script = emptied(seed, consumers=2, hold_ms=hold_ms)
     world, old = script.world, script.leader()
     assert "deleted" not in state_of(script.field, GROUP)

@@ -20,7 +20,7 @@ STATE, RECORD = DRAFT.state(GROUP), DRAFT.record(GROUP)
 
 
 def emptied(seed: int, **size: Any) -> Script:
-    """A group whose members have gone, and left their offsets."""
+    """A group whose members are gone, and whose offsets are still there."""
     script = Script(seed, **size)
     script.settle()
     for name in [name for name in script.world.processes if name.startswith("consumer")]:
@@ -38,7 +38,7 @@ def below(script: Script, path: str) -> list[str]:
 
 
 def deletes(path: str) -> Chosen:
-    """A coordinator's transaction that deletes something there or below."""
+    """True for a coordinator's transaction that deletes a node at or below the path."""
     return lambda transaction: any(isinstance(w, DeleteNode) and w.path.startswith(path) for w in transaction.writes)
 
 
@@ -101,7 +101,7 @@ def test_a_deletion_without_the_offsets_may_be_followed_by_one_with_them(seed: i
 def test_a_group_with_members_is_not_deleted_and_reads_on(seed: int) -> None:
     script = Script(seed, consumers=2)
     script.settle()
-    since_ms = script.world.now_ms + 1  # in this very millisecond the last of it may have been granted
+    since_ms = script.world.now_ms + 1  # some partition may have been granted in this very millisecond
     script.wish("delete", run="r1", offsets=True)
     script.world.run_until(lambda: script.answered("delete"), what="the answer")
     assert script.record()["done"]["delete"] == {
@@ -132,7 +132,7 @@ def test_who_joins_in_the_middle_of_a_deletion_is_a_member_of_the_next_group(see
 
 @on_seeds(4)
 def test_who_joins_while_a_deletion_waits_for_another_joiner_stays_a_member(seed: int) -> None:
-    """A channel that was never registered with is left alone for a minute; the deletion waits for it."""
+    """A channel without a registration is left alone for a minute, and the deletion waits for it."""
     script = emptied(seed, consumers=2)
     world = script.world
     world.ensemble.ensure(f"{DRAFT.channels_of(GROUP)}/somebody", b"")
@@ -185,7 +185,7 @@ def test_a_group_with_offsets_is_not_forgotten(seed: int) -> None:
 
 
 def remove(script: Script, path: str) -> None:
-    """An old tool removes a node with all that is below it, one after the other, whoever lives."""
+    """An old tool removes a node with all nodes below it, one after the other, even of living members."""
     for found in reversed(below(script, path)):
         script.world.ensemble.operate(DeleteNode(found, ANY_VERSION))
 
@@ -200,7 +200,7 @@ def test_f44_a_whole_group_removed_under_its_members_comes_back(seed: int) -> No
     world.run_until(lambda: len(script.field.registrations) == 3, what="all register afresh")
     assert members.isdisjoint(consumer for _, consumer in script.field.registrations)
     script.settle()
-    assert script.generation() > generation  # the record and the state outlive it
+    assert script.generation() > generation  # the record and the state survive
     assert world.events("write_refused") == []
     script.calm()
 
@@ -279,7 +279,7 @@ def test_a_coordinator_that_resigns_is_replaced_without_any_detection_time(seed:
     ]
     assert stood == []
     world.run_for(2 * SESSION_MS)
-    assert len(world.ensemble.names("/zkcoord/coordinators")) == 2  # it stands by
+    assert len(world.ensemble.names("/zkcoord/coordinators")) == 2  # it stands by again
     script.calm()
 
 

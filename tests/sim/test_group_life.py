@@ -1,4 +1,4 @@
-"""A group's life in the simulated world: hold, pause, resume, rebalance, its phases."""
+"""A group's life in the simulated world: hold, pause, resume, rebalance, and its phases."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def answered(script: Script, name: str, state: str | None) -> None:
 
 
 def answers(transaction: Transaction) -> bool:
-    """A coordinator's transaction that writes into the record."""
+    """True for a coordinator's transaction that writes into the record."""
     return any(isinstance(w, SetNode) and w.path == f"/zkcoord/groups/{GROUP}" for w in transaction.writes)
 
 
@@ -58,7 +58,7 @@ def test_a_paused_group_stands_still_through_joins_deaths_and_a_failover(seed: i
     world, old, generation = script.world, script.leader(), script.generation()
     script.wish("pause")
     answered(script, "pause", "paused")
-    since_ms = world.now_ms + 1  # in this very millisecond somebody may have read before it released
+    since_ms = world.now_ms + 1  # a member may have read in this very millisecond, before its release
     assert [p for p in script.partitions() if script.owner(p)] == []
     script.join("consumer3")
     world.crash("consumer0", restart_after_ms=None)
@@ -83,7 +83,7 @@ def test_what_a_pause_interrupts_goes_on_after_it(seed: int) -> None:
     world.run_until(lambda: script.outstanding() > 0, what="a stop")
     script.wish("pause")
     world.run_for(2_000)
-    assert script.record()["done"] == {}  # they have not stopped yet
+    assert script.record()["done"] == {}  # the members have not stopped yet
     script.resume()
     for go_on in slow:
         go_on()
@@ -213,7 +213,7 @@ def test_after_a_failover_with_work_to_do_nobody_is_told_that_the_group_is_stabl
 
 
 class Journal:
-    """A coordinator's journal in memory; the phases of the group that it tells, with their causes."""
+    """A coordinator's journal in memory. It collects the phases of the group, with their causes."""
 
     def __init__(self) -> None:
         self.turn = True
@@ -230,7 +230,7 @@ class Journal:
 
 @on_seeds()
 def test_every_state_of_a_group_stands_in_the_journal_with_its_cause(seed: int) -> None:
-    """Empty, PreparingRebalance, AwaitingSync, Stable and Dead, where each lasts until it was seen."""
+    """Empty, PreparingRebalance, AwaitingSync, Stable and Dead are played; each lasts until the test has seen it."""
     script, journal = Script(seed, coordinators=0, consumers=0), Journal()
     world = script.world
     world.spawn("coordinator0", partial(coordinator, pages=journal))
@@ -238,7 +238,7 @@ def test_every_state_of_a_group_stands_in_the_journal_with_its_cause(seed: int) 
     stable = ("Stable", "every partition has a reader, and no command is outstanding")
 
     def until(told: tuple[str, str]) -> list[tuple[str, str]]:
-        """What was told meanwhile, up to this."""
+        """The phases in the journal so far, up to this one."""
         world.run_until(lambda: told in journal.told, what=f"{told} among {journal.told}")
         found = journal.told.copy()
         journal.told.clear()

@@ -1,4 +1,5 @@
-"""The guided search: a course is the world that it was varied from up to its turn; what is new is kept, and varied."""
+"""The guided search: up to its turn a course is the world from which it was varied. Courses with something new are kept
+and varied."""
 
 from __future__ import annotations
 
@@ -34,11 +35,11 @@ TICKS, TICK_MS, BUDGET = 16, 10, 1_000
 
 
 class FaultError(Exception):
-    """Somebody came through all doors."""
+    """The world came through all doors."""
 
 
 def doors(seed: int, features: dict[Feature, Sight] | None = None) -> int:
-    """How many doors this course has come through at most."""
+    """The highest number of doors that this course comes through."""
     passed = [0]
 
     def look(world: World) -> None:
@@ -66,7 +67,7 @@ def plays(courses: Iterable[Course]) -> Iterable[Played]:
 def test_the_guided_search_finds_a_planted_fault_that_as_many_plain_seeds_do_not_come_near() -> None:
     found = [played.course for played, _ in search(Search(0), BUDGET, plays) if played.failed]
     assert found
-    assert doors(course(told(found[0]))) >= DOORS  # as its line repeats it
+    assert doors(course(told(found[0]))) >= DOORS  # as the printed line repeats it
     assert max(doors(seed) for seed in range(BUDGET)) < DOORS - 1
 
 
@@ -83,13 +84,13 @@ def test_a_course_is_kept_exactly_when_it_has_seen_something_new() -> None:
     assert found.take(Played(Course(1), {("a", 1): Sight(10)}))
     assert not found.take(Played(Course(2), {("a", 1): Sight(3)}))
     assert found.take(Played(Course(3), {("a", 1): Sight(3), ("b", 1): Sight(20, "c0")}))
-    assert not found.take(Played(Course(4), {("c", 1): Sight(5)}, failed=True))  # it is a finding
+    assert not found.take(Played(Course(4), {("c", 1): Sight(5)}, failed=True))  # a failure is a finding
     kept = [(int(kept.course), kept.sight) for kepts in found.kept.values() for kept in kepts]
     assert kept == [(1, Sight(10)), (3, Sight(20, "c0"))]
 
 
 def moments(seed: int, count: int) -> list[tuple[int, float]]:
-    """Where a storm of the product's stands after each of so many steps."""
+    """The states of a product's storm after each of `count` steps."""
     world = World(seed, Options.drawn(Random(3), fault_rate=0.02))
     Scene(world)
     world.stormy = True
@@ -127,7 +128,7 @@ def test_a_strike_is_one_more_fault_of_its_kind_at_its_process_and_changes_nothi
 
 
 def test_courses_are_varied_where_something_rare_was_seen_and_mostly_at_the_process_that_showed_it() -> None:
-    """They turn, they are struck, an event is moved or left out, two are spliced; what is before stays."""
+    """Courses turn, get strikes, lose or move an event, or are spliced. Everything before that point stays."""
     found, old = Search(1), Strike(500, "flap", "c1", 1)
     found.take(Played(Course(1, [old]), {("a", 1): Sight(1_000, "c2")}))
     found.take(Played(Course(2, [old._replace(step=995, name="c3")]), {("a", 2): Sight(1_000, "c2")}))
@@ -266,7 +267,7 @@ def test_the_same_search_on_one_and_on_two_workers_plays_and_keeps_the_same(tmp_
 
     told, kept = played(1)
     assert told.startswith(f"{COURSES} courses from seed 3 on ")
-    assert "!" in kept  # some of them were struck
+    assert "!" in kept  # some courses have strikes
     assert played(2) == (told, kept)
 
 

@@ -24,7 +24,7 @@ WRITES_MAX = 20
 
 
 def begun() -> StoreScene:
-    """A group in `kafka` that reads, of which Kafka has lost one commit."""
+    """A group in the store `kafka` that reads; Kafka has lost one of its commits."""
     scene = begin_in(1, "kafka", topics={"t": 2}, consumers=2)
     scene.world.run_for(3_000)
     scene.log.forget([T0])
@@ -48,13 +48,14 @@ def hand_over(scene: StoreScene, way: HandOver) -> None:
 
 
 def equal(scene: StoreScene, way: HandOver) -> None:
-    """What both commands begin with."""
+    """The first part of both commands: pause, and make the stores equal."""
     way.pause()
     scene.world.run_until(lambda: way.equal(scene.world.now_ms) is not None, what="both stores are equal")
 
 
 def broken_off(scene: StoreScene, act: Callable[[StoreScene, HandOver], None], dies_at: int, behind: bool) -> bool:
-    """Carry it out with a tool that dies there, and with a second one; False when the first came to its end."""
+    """Run `act` with a tool that dies at that write, and then with a second tool. False when the first one came to its
+    end."""
     try:
         act(scene, tool(scene, ToolTree(scene.world.ensemble, dies_at, behind=behind)))
     except ToolDiedError:
@@ -65,7 +66,7 @@ def broken_off(scene: StoreScene, act: Callable[[StoreScene, HandOver], None], d
 
 
 def offsets(scene: StoreScene) -> list[tuple[int, int | None, int | None]]:
-    """Of each partition: the node, the commit in Kafka, and what counts."""
+    """For each partition: the node, the commit in Kafka, and the offset that counts."""
     return [(scene.node(p), scene.in_kafka(p), scene.ledger.counted(p)) for p in (T0, T1)]
 
 
@@ -77,7 +78,7 @@ def test_f160_a_group_is_handed_over_with_each_offset_in_kafka_wherever_the_tool
         found = offsets(scene)
         assert [node for node, _, _ in found] == [commit for _, commit, _ in found] == [c for _, _, c in found]
         scene.world.run_for(5_000)
-        assert offsets(scene) == found  # nobody reads
+        assert offsets(scene) == found  # nobody reads on
         if not died:
             break
     assert 2 < dies_at < WRITES_MAX - 1
@@ -97,7 +98,7 @@ def test_f160_a_group_that_is_taken_back_goes_on_where_kafkas_consumers_were_whe
         assert offsets(scene) == [(ahead,) * 3, (back,) * 3]
         if not died:
             break
-    assert 1 < dies_at < WRITES_MAX - 1  # the record says already that it is paused
+    assert 1 < dies_at < WRITES_MAX - 1  # the last write already says in the record that the group is paused
     way = tool(scene)
     way.pause()
     way.resume()
@@ -117,7 +118,8 @@ def test_f161_kafkas_consumers_that_are_there_prevent_both() -> None:
 def test_f160_a_strangers_commit_ahead_is_followed_by_neither_when_a_hand_over_broke_off(
     act: Callable[[StoreScene, HandOver], None],
 ) -> None:
-    """It was there before Kafka's consumers: following it would skip what nobody has processed."""
+    """The commit was there before Kafka's consumers were. If it were followed, records that nobody has processed would
+    be skipped."""
     scene = begun()
     tool(scene).pause()
     scene.world.run_until(lambda: scene.answered("pause"), what="it is paused")

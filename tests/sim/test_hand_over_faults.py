@@ -1,4 +1,4 @@
-"""What happens to a group while Kafka's consumers have it: other tools, other runs, topics that are created again."""
+"""Events while Kafka's consumers have a group: other tools, other runs, topics that are created again."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ TURN_MS = 300
 
 
 def handed_over() -> StoreScene:
-    """A group that Kafka's consumers may read."""
+    """A group that has been handed over to Kafka's consumers."""
     scene = begun()
     hand_over(scene, tool(scene))
     return scene
 
 
 def take(scene: StoreScene) -> None:
-    """Take the group back, as somebody who runs it once."""
+    """Take the group back, like a person who runs the command once."""
     way = tool(scene)
     equal(scene, way)
     way.resume()
@@ -97,7 +97,7 @@ def test_f192_a_run_that_slept_while_the_group_went_back_and_over_again_does_not
 
 
 def test_f192_stores_that_grew_apart_again_before_the_end_are_not_taken_for_equal() -> None:
-    """A commit of a former owner lands late, behind the look that found this partition equal."""
+    """A late commit of a former owner lands after the partition was found equal."""
     scene = begun()
     late = scene.log.commits[T1]
     way = tool(scene)
@@ -105,7 +105,7 @@ def test_f192_stores_that_grew_apart_again_before_the_end_are_not_taken_for_equa
     scene.world.run_until(lambda: scene.answered("pause"), what="it is paused")
     while T1 in {each.partition for each in way.left} or not way.left:
         assert way.equal(scene.world.now_ms) is None
-        scene.log.forget([T0])  # so that it cannot end yet
+        scene.log.forget([T0])  # so that the hand-over cannot end yet
     scene.log.commit("consumer0-1", {T1: late})
     scene.world.run_until(lambda: way.equal(scene.world.now_ms) is not None, what="both stores are equal")
     found = offsets(scene)
@@ -124,7 +124,8 @@ def test_f193_a_take_back_by_force_that_broke_off_is_gone_on_with_though_the_nex
 
 
 class Disturbed(ToolTree):
-    """Somebody else acts right before the first write of an offset; or the answer to each second write is lost."""
+    """Somebody else acts right before the first write of an offset; or, with `loses`, every second write gets no
+    answer."""
 
     def __init__(self, scene: StoreScene, between: Callable[[], object] | None = None, *, loses: bool = False) -> None:
         super().__init__(scene.world.ensemble)
@@ -145,7 +146,7 @@ def test_f192_no_offset_is_written_for_a_pause_that_was_ended_in_the_same_moment
     way = tool(scene, Disturbed(scene, lambda: scene.edit_record(wish={})))
     way.pause()
     scene.world.run_until(lambda: scene.answered("pause"), what="it is paused")
-    stopped = scene.writes_to(DRAFT.offset(GROUP, T0))  # by its owner
+    stopped = scene.writes_to(DRAFT.offset(GROUP, T0))  # by the owner that was stopped
     assert stopped > before
     assert way.equal(scene.world.now_ms) is None
     assert scene.writes_to(DRAFT.offset(GROUP, T0)) == stopped
@@ -239,7 +240,8 @@ def test_f161_a_consumer_that_slept_through_the_hand_over_reads_and_commits_noth
 def test_f194_commits_of_a_topic_that_was_created_again_meanwhile_outlive_the_return(
     members: str, later_ms: int
 ) -> None:
-    """What the earlier topic left goes by itself. If the tool set its nodes, the new offsets would go with them."""
+    """The offsets of the earlier topic are removed by themselves. If the tool set the topic's nodes, the new offsets
+    would be removed with them."""
     scene = handed_over()
     if members == "leave":
         for name in ("consumer0", "consumer1"):
@@ -264,7 +266,7 @@ def test_f194_commits_of_a_topic_that_was_created_again_meanwhile_outlive_the_re
 
 
 def starts(scene: StoreScene, since_ms: int) -> dict[TopicPartition, int]:
-    """Where each partition was started last."""
+    """The offset at which each partition was started last."""
     return {entry.partition: entry.start for entry in scene.journal("start", since_ms=since_ms)}
 
 
@@ -293,13 +295,13 @@ def test_f195_offsets_matter_though_the_broker_that_was_asked_does_not_know_its_
 
 
 def test_f195_what_is_left_of_a_topic_that_is_gone_prevents_no_hand_over() -> None:
-    """Nobody reads it, and Kafka takes no commit of it."""
+    """Nobody reads such a topic, and Kafka takes no commits for it."""
     scene = begun()
     gone, new = TopicPartition("gone", 0), TopicPartition("new", 0)
     scene.world.ensemble.ensure(DRAFT.offset(GROUP, gone), b"7")
     mark = Mark(incarnation=1, topic_id="old", czxid=5, root_czxid=1)
     scene.world.ensemble.ensure(DRAFT.mark(GROUP, "gone"), encode_mark(mark))
-    scene.log.stranger_commits(new, 3)  # a topic that Kafka knows, and the tree does not yet
+    scene.log.stranger_commits(new, 3)  # Kafka knows this topic, the tree does not yet
     way = tool(scene)
     way.existing = standing(ToolTree(scene.world.ensemble).read, DRAFT, [new])
     assert way.existing == {T0, T1, new}
@@ -312,7 +314,7 @@ def test_f195_what_is_left_of_a_topic_that_is_gone_prevents_no_hand_over() -> No
 
 
 class Runs:
-    """People who hand a group over and take it back, again and again; a run may die at any of its writes."""
+    """People hand a group over and take it back, again and again. A run may die at any of its writes."""
 
     def __init__(self, scene: StoreScene, seed: int) -> None:
         self._scene, self._drawn = scene, Random(f"hand-over {seed}")
@@ -339,7 +341,7 @@ class Runs:
             dies_at = drawn.choice((None, None, 1, 2, 3, 4, 5)) if world.stormy else None
             tree = ToolTree(world.ensemble, dies_at, behind=drawn.random() < 0.5)
             self._way = tool(self._scene, tree)
-            self._theirs = self._way.record().left_to_kafka  # the last run may have died behind its last write
+            self._theirs = self._way.record().left_to_kafka  # the last run may have died after its last write
             self._way.pause()
             if self._theirs:
                 self._read()
@@ -362,7 +364,7 @@ class Runs:
         self._way = None
 
     def _read(self) -> None:
-        """Kafka's consumers read some, or jump back; then they are gone."""
+        """Kafka's consumers read some records, or jump back. Then they leave."""
         for partition in self._scene.partitions():
             commit = self._scene.in_kafka(partition)
             if commit is not None and self._drawn.random() < 0.7:
@@ -372,7 +374,7 @@ class Runs:
 
 
 def handing_over_storm(seed: int) -> StoreScene:
-    """One seed. Of Kafka's faults a commit that lands late is left out: nobody fences it until its consumers come."""
+    """One seed. Kafka's late commits are left out: nobody fences them until Kafka's consumers come."""
     scene = begin_in(seed, "kafka", None, topics={"t": 4})
     world, runs = scene.world, Runs(scene, seed)
     scene.log.faults = LogFaults(lost_rate=0.1, reply_lost_rate=0.1, absences=2)

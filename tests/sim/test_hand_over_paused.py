@@ -15,7 +15,7 @@ PEOPLES = {"who": "ann@ops", "when": "2026-11-29T08:00:00+00:00", "run": "people
 @pytest.mark.parametrize("loses", [False, True])
 @pytest.mark.parametrize("again", [False, True])
 def test_f303_a_pause_of_people_stands_again_behind_the_return(loses: bool, again: bool) -> None:
-    """`again`: both tools are run once more, as ones that broke off behind their first write."""
+    """`again`: both tools are run twice, as if the first runs broke off after their first write."""
     scene = begun()
     scene.edit_record(wish={**scene.record().get("wish", {}), PAUSE: PEOPLES})
     scene.world.run_until(lambda: scene.answered(PAUSE), what="it is paused")

@@ -1,4 +1,5 @@
-"""The moments of hand-overs: in their order, whatever fails; and what a stop's time went into, where nothing does."""
+"""The moments of a hand-over are in their order, whatever fails. Without failures they show how long each part of a
+stop took."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ TOLD = ("sent_ms", "seen_ms", "stopped_ms", "committed_ms")
 
 
 class Seen:
-    """The hand-overs that coordinators complete, and those of which they learn the first record."""
+    """The hand-overs that coordinators have completed, and those that later got their first record."""
 
     def __init__(self) -> None:
         self.completed: list[HandOver] = []
@@ -43,7 +44,7 @@ class Seen:
         return actor
 
     def moved(self, partition: TopicPartition | None = None) -> list[HandOver]:
-        """Those with a stop."""
+        """The completed hand-overs that had a stop."""
         return [each for each in self.completed if each.giver and partition in (None, each.partition)]
 
 
@@ -75,7 +76,7 @@ def test_these_storms_reach_handovers_with_all_moments_and_some_without() -> Non
 
 
 def moving(seed: int) -> tuple[Script, Seen]:
-    """A group of one consumer that has all, before a second one joins."""
+    """A group of one consumer with all partitions, before a second one joins."""
     seen = Seen()
     script = Script(seed, coordinators=1, consumers=1, topics={"t": 4}, coordinates=seen)
     script.settle()
@@ -123,7 +124,7 @@ def test_the_first_record_becomes_known_some_seconds_behind_the_start(seed: int)
 
 
 def tells_first_records(transaction: Transaction) -> bool:
-    """A consumer's commit that writes its status, too."""
+    """True for a consumer's commit that also writes its status."""
     status = [w for w in transaction.writes if isinstance(w, SetNode) and CHANNEL.search(w.path)]
     return bool(status) and transaction.why == "commit"
 
@@ -157,7 +158,7 @@ def test_f211_a_status_that_somebody_changes_under_a_commit_refuses_it_once(seed
     edited: list[int] = []
 
     def edits_first(transaction: Transaction) -> bool:
-        """Right before the commit is executed somebody writes the status as it is."""
+        """Right before the commit is executed, somebody writes the status again, unchanged."""
         if not edited and tells_first_records(transaction):
             path = DRAFT.channel(GROUP, script.member("consumer1"))
             ensemble = script.world.ensemble

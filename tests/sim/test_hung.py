@@ -1,7 +1,8 @@
-"""Storms with programs that hang while their sessions live (F6, F16): nothing that waits for them grows without end.
+"""Storms with programs that hang while their sessions live (F6, F16). The calls that wait for them must not grow
+without end.
 
-One that hangs answers no callback and reads nothing; its consumer's loop lives on, and repeats at each probe what the
-program last reported. Sooner or later it goes on, or somebody ends it.
+A program that hangs answers no callback and reads nothing. Its consumer's loop lives on, and repeats the program's last
+report at each probe. Sooner or later the program goes on, or somebody ends it.
 """
 
 from __future__ import annotations
@@ -24,29 +25,29 @@ KINDS_HUNG = (*KINDS, "rules", "wish", "probe", "hang", "hang", "hang")
 
 
 class Reached(NamedTuple):
-    """What a storm has come to."""
+    """The result of a storm."""
 
-    hung: int  # programs
-    dead_inside: int  # evictions, by probes
-    overdue: int  # evictions, by commands that nobody obeyed
-    waiting_max: int  # calls to one program
+    hung: int  # programs that hung
+    dead_inside: int  # evictions because of probes
+    overdue: int  # evictions because of commands that were not obeyed
+    waiting_max: int  # the most calls that waited for one program
 
 
 class Hung(Churn):
-    """What else may happen to a group: programs hang."""
+    """The acts of `Churn`, and programs that hang."""
 
     def __init__(self, world: ScriptWorld, scene: Scene) -> None:
         super().__init__(world, scene, KINDS_HUNG)
         self.hung = 0
 
     def probe(self) -> None:
-        """An operator lets members be probed."""
+        """An operator turns probes on."""
         policy = self.scene.record().get("policy", {})
         probes = {"probe_interval_ms": self._pick([1_000, 1_000, 3_000]), "max_probes": self._pick([2, 3])}
         self.scene.edit_record(policy={**policy, **probes})
 
     def hang(self) -> None:
-        """A program hangs; it lags, and what it reported last is all that its consumer can say."""
+        """A program hangs. It lags, and its consumer can only repeat its last report."""
         world = self.world
         names = [name for name in self._live("consumer") if self._application(name) is not None]
         if not names:
@@ -65,26 +66,26 @@ class Hung(Churn):
             world.at(end_ms, lambda: self.end(name, application))
 
     def go_on(self, name: str, application: Application) -> None:
-        """It works again, if it is still the same."""
+        """The program works again, if it is still the same one."""
         actor = self.world.processes[name].actor
         if application.hung and self._application(name, hung=True) is application and isinstance(actor, ProductActor):
             application.go_on()
             actor.role.said = None
 
     def end(self, name: str, application: Application) -> None:
-        """Somebody ends it, and it is started again."""
+        """Somebody ends the program, and it is started again."""
         if application.hung and self._application(name, hung=True) is application:
             self.world.crash(name)
 
     def all_go_on(self) -> None:
-        """Nobody hangs any more."""
+        """All programs work again."""
         for name in self.world.processes:
             application = self._application(name, hung=True)
             if application is not None:
                 self.go_on(name, application)
 
     def _application(self, name: str, *, hung: bool = False) -> Application | None:
-        """The application of a running consumer that hangs, or does not."""
+        """The application of a running consumer, if it hangs (`hung`) or does not; else None."""
         process = self.world.processes[name]
         application = process.application if process.running else None
         return application if isinstance(application, Application) and application.hung is hung else None

@@ -1,4 +1,4 @@
-"""A member whose steps are about the lease only decides nothing again."""
+"""A member decides nothing in steps that are only about the lease."""
 
 from __future__ import annotations
 

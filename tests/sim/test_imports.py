@@ -1,4 +1,4 @@
-"""`zkcoord offsets import` in the simulated world: a group goes on where the file says, in whichever store."""
+"""`zkcoord offsets import` in the simulated world: a group goes on at the offsets of the file, in every store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zkcoord.operating.importing import Import
 def test_f246_an_import_counts_over_what_another_program_committed_to_kafka_before_it(
     store: str, offset: int, seed: int
 ) -> None:
-    """While the group is paused: its consumers stay registered, and look at Kafka as soon as they have started."""
+    """The group is paused, so its consumers stay registered. They look at Kafka as soon as they have started."""
     scene = begin_in(seed, store, topics={"t": 4}, hold_ms=0)
     world, rewinds = scene.world, Rewinds(scene)
     world.run_for(5_000)

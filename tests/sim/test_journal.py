@@ -1,4 +1,5 @@
-"""A coordinator's journal, played again, does the same: at every step, from every checkpoint, in every storm."""
+"""A coordinator's journal that is played again gives the same decisions: at every step, from every checkpoint, in every
+storm."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ PAGE_LINES = 10
 
 
 class MemoryPages:
-    """Pages in memory, turned after PAGE_LINES lines."""
+    """Journal pages in memory. A new page begins after PAGE_LINES lines."""
 
     def __init__(self) -> None:
         self.pages: list[list[str]] = []
@@ -38,7 +39,7 @@ class MemoryPages:
 
 
 def journals_of_a_storm(seed: int) -> list[MemoryPages]:
-    """A storm in which both coordinators keep a journal, each incarnation its own."""
+    """A storm in which each incarnation of both coordinators keeps a journal of its own."""
     journals: list[MemoryPages] = []
 
     def keeps_a_journal(process: Any) -> Any:
@@ -56,7 +57,7 @@ def journals_of_a_storm(seed: int) -> list[MemoryPages]:
 
 
 def journaled(seed: int) -> None:
-    """One seed of a storm whose journals are played again, page by page."""
+    """One seed of a storm. All pages of its journals are played again."""
     journals = journals_of_a_storm(seed)
     pages = [page for journal in journals for page in journal.pages]
     played = [list(replay(page)) for page in pages]
@@ -72,7 +73,7 @@ def test_every_page_of_a_storm_played_again_puts_out_the_same(seed: int) -> None
 
 def test_a_coordinator_that_decides_otherwise_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     pages = [page for journal in journals_of_a_storm(1) for page in journal.pages]
-    monkeypatch.setattr(AckTimeouts, "start_backs_off", lambda *_: True)  # grants nothing
+    monkeypatch.setattr(AckTimeouts, "start_backs_off", lambda *_: True)  # so nothing is granted
     differences = [played.difference for page in pages for played in replay(page) if played.difference]
     written = [output for difference in differences for output in difference.was if output not in difference.now]
     assert any(output.get("event") == "start_sent" for output in written)

@@ -1,4 +1,4 @@
-"""A commit that was decided before a loss is not carried out after the partition was started again."""
+"""A commit that was decided before a loss must not be carried out after the partition was started again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SEEDS = 10
 
 
 class LateApplication(Application):
-    """Each partition's commits are asked for late, one after the other, by a thread of each of its starts."""
+    """Commits of a partition are requested late, one after the other, by a thread for each start of the partition."""
 
     def _commit_positions(self) -> None:
         moved = {
@@ -53,20 +53,20 @@ class LateApplication(Application):
 
     @cached_property
     def _under_way(self) -> dict[TopicPartition, int]:
-        """By which start a commit is under way."""
+        """Partition -> the start whose commit is under way."""
         return {}
 
 
 class LateScene(Scene):
-    """A group of such applications."""
+    """A group with such applications."""
 
     def begins(self) -> None:
-        """Who starts has such an application."""
+        """All consumers have such an application."""
         self.consumers.run(LateApplication)
 
 
 def late_storm(seed: int) -> World:
-    """One seed: commits come late while leases end and partitions move, and the calm after it."""
+    """One seed: commits come late while leases end and partitions move. Then the calm."""
     options = Options.drawn(Random(f"late {int(seed)}"), fault_rate=0.02, read_ms_max=300, time_step_ms_max=100)
     world = World(seed, replace(options, faults={"cut": 3, "pause": 2, "black_hole": 1}, fault_sessions_max=1.5))
     scene = LateScene(world)
@@ -84,7 +84,8 @@ def test_a_storm_of_late_commits_ends_in_a_calm(seed: int) -> None:
 
 
 def cut_off_behind_an_acknowledgement(seed: int) -> Script:
-    """A consumer that waits for the answer to an acknowledgement, without a link: its commits wait behind it."""
+    """A consumer without a link waits for the answer to an acknowledgement, and its commits wait for the same
+    answer."""
     script = Script(seed, replace(QUIET, call_ms_max=0, read_ms_max=200), consumers=1, coordinators=1)
     script.settle()
     world, name = script.world, "consumer0"
@@ -97,7 +98,8 @@ def cut_off_behind_an_acknowledgement(seed: int) -> Script:
 
 
 def start_again(script: Script) -> None:
-    """The link comes back when the lease has ended: what is held is started again, before commits are looked at."""
+    """The link comes back after the lease has ended. Held partitions are started again before the commits are looked
+    at."""
     world, name = script.world, "consumer0"
     role = script.actor(name).role
     script.grow("t", 6)
@@ -125,7 +127,8 @@ def test_a_commit_of_an_earlier_tenure_is_refused(seed: int) -> None:
 
 @on_seeds(4)
 def test_a_commit_that_waits_when_the_lease_ends_is_answered_then(seed: int) -> None:
-    """Its program is told at once that the partitions are lost, however long there is no link."""
+    """When the lease ends, the program is told at once that the partitions are lost, even if the link stays down for
+    long."""
     script = cut_off_behind_an_acknowledgement(seed)
     world, application, began_ms = script.world, script.application("consumer0"), script.world.now_ms
     application.commits = False
@@ -143,7 +146,7 @@ def test_a_commit_that_waits_when_the_lease_ends_is_answered_then(seed: int) -> 
 @pytest.mark.parametrize("late", ["after the loss", "before it starts again", "after it was told to start"])
 @on_seeds(12)
 def test_a_commit_of_an_earlier_tenure_is_refused_however_late_it_is_asked_for(seed: int, late: str) -> None:
-    """Another thread decided on it before the loss, and comes to ask for it later."""
+    """Another thread decided on the commit before the loss, and requests it later."""
     script = cut_off_behind_an_acknowledgement(seed)
     world, name = script.world, "consumer0"
     application, began_ms = script.application(name), world.now_ms

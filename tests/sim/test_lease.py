@@ -1,4 +1,4 @@
-"""Each server has limits of its own for a session's timeout: what a session was given at first may become less."""
+"""Each server has its own limits for session timeouts, so a session's timeout can become shorter later."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ LONG_MS, SHORT_MS = 40_000, 4_000
 
 @on_seeds(3)
 def test_a_lease_ends_before_a_session_that_goes_on_with_a_shorter_timeout(seed: int) -> None:
-    """It comes to a server with a lower `maxSessionTimeout`, and is cut off: it must not read longer than it lasts."""
+    """The consumer reconnects to a server with a lower `maxSessionTimeout`, and is then cut off. It must not read
+    longer than its session lasts."""
     script = Script(seed, replace(QUIET, session_timeout_ms=LONG_MS), consumers=2, topics={"t": 2})
     script.settle()
     world, ensemble = script.world, script.world.ensemble
     ensemble.timeout_max_ms = SHORT_MS
     (store,) = script.process("consumer0").stores
     store.break_wire("another server")
-    world.run_for(2 * LONG_MS)  # it keeps its lease by more syncs
+    world.run_for(2 * LONG_MS)  # further syncs extend its lease
     assert script.journal("lost") == []
     gone, cut_ms = script.member("consumer0"), world.now_ms
     faults.cut(world, script.process("consumer0"))
@@ -39,7 +40,8 @@ def test_a_lease_ends_before_a_session_that_goes_on_with_a_shorter_timeout(seed:
 
 @on_seeds()
 def test_an_outcome_that_no_server_gave_extends_no_lease(seed: int) -> None:
-    """An unknown one, and a refusal of the client itself: also while the registration is seen to stand."""
+    """Unknown outcomes and refusals by the client itself extend no lease, even while the registration is seen to
+    exist."""
     script = Script(seed, consumers=1)
     script.settle()
     role, now_ms = script.actor("consumer0").role, script.process("consumer0").clock.now_ms()
@@ -53,7 +55,8 @@ def test_an_outcome_that_no_server_gave_extends_no_lease(seed: int) -> None:
 
 @on_seeds()
 def test_nothing_extends_a_lease_once_something_says_that_the_registration_changed(seed: int) -> None:
-    """Its watch has fired, or an own write was refused by the fence: until it was read again."""
+    """The watch of the registration fired, or the fence refused a write of its own. Nothing extends the lease until the
+    registration is read again."""
     script = Script(seed, consumers=1)
     script.settle()
     loop, role, clock = (
@@ -84,7 +87,7 @@ def test_nothing_may_be_read_beyond_the_lease_though_its_loop_comes_late(seed: i
 
 @on_seeds()
 def test_what_rests_may_not_be_read_though_the_lease_is_back(seed: int) -> None:
-    """Its application was told that all is lost, and has not come to start it again."""
+    """The application was told that all partitions are lost, and has not started them again yet."""
     script = Script(seed, consumers=1)
     script.settle()
     world, role, mine = script.world, script.actor("consumer0").role, script.owned("consumer0")
@@ -100,7 +103,7 @@ def test_what_rests_may_not_be_read_though_the_lease_is_back(seed: int) -> None:
 
 @on_seeds()
 def test_what_a_decision_has_seen_is_not_compared_again(seed: int) -> None:
-    """Each step would compare all that is held."""
+    """Otherwise each step would compare all partitions that are held."""
     script = Script(seed, consumers=1)
     script.settle()
     script.world.run_for(1_000)

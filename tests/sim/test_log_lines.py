@@ -1,5 +1,5 @@
-"""Every event that storms bring about is a line of less than 200 characters for people, whatever names are in it; a
-warning has its reason whole beside that."""
+"""Each event of a storm is a line for people of less than 200 characters, however long its names are. A warning adds
+its whole reason."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HIDDEN = ("level", "mono_ms")
 
 @pytest.fixture(params=seeds(2))
 def told(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Mapping[str, Any]]]:
-    """Events and their fields, of two storms."""
+    """The events of two storms, with their fields."""
     found: list[tuple[str, Mapping[str, Any]]] = []
     trace = World.trace
 
@@ -41,7 +41,7 @@ def told(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> lis
 
 
 def stretched(value: Any) -> Any:
-    """The value with long names and sentences in the place of short ones."""
+    """The value with long names and sentences instead of short ones."""
     if isinstance(value, TopicPartition):
         return TopicPartition(LONG, value.partition)
     if isinstance(value, Mapping):
@@ -52,7 +52,7 @@ def stretched(value: Any) -> Any:
 
 
 def line(event: str, fields: Mapping[str, Any], level: int = NOTICE) -> str:
-    """As it is told at this level."""
+    """The line of the event at this level."""
     record = logging.LogRecord("zkcoord.events", level, "", 0, event, None, None)
     record.__dict__.update(zkcoord_event=event, zkcoord_fields={k: v for k, v in fields.items() if k != "level"})
     return Text().format(record)

@@ -1,5 +1,5 @@
-"""A coordinator logs each member that joins, leaves or dies, as an event of its own; a failover repeats nothing, and
-says of the groups that it finds at rest how many they are."""
+"""A coordinator logs each member that joins, leaves or dies, as an event of its own. A failover repeats no such event.
+The groups that a new coordinator finds at rest are only counted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAMES = ("member_joined", "member_left", "member_died")
 
 
 def told(script: Script, since_ms: int) -> list[tuple[str, str]]:
-    """Event and consumer, in their order."""
+    """The events and their consumers, in order."""
     found = [each for each in script.world.told if each.name in NAMES and each.time_ms >= since_ms]
     invariant(all(each.fields["group"] == GROUP for each in found), "of this group")
     return [(each.name, each.fields["consumer"]) for each in found]
@@ -54,7 +54,7 @@ def test_a_coordinator_that_takes_over_tells_nothing_of_the_members_that_it_find
 
 
 def crowd(seed: int, groups: int) -> Script:
-    """So many groups without members beside the usual one, which is Stable; all at rest."""
+    """A usual group, which is Stable, and `groups` groups without members, all at rest."""
     script = Script(seed, consumers=2, topics={"t": 4})
     script.settle()
     for n in range(groups):
@@ -67,7 +67,7 @@ def crowd(seed: int, groups: int) -> Script:
 
 
 def lines(script: Script, since_ms: int) -> list[Told]:
-    """What a log at its usual level has of the coordinators."""
+    """The coordinators' lines in a log at its usual level."""
     return [
         each
         for each in script.world.told

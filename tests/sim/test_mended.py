@@ -1,4 +1,4 @@
-"""A node that a person is asked to edit is watched until it is mended; a wished rebalance reads everything again."""
+"""A node that a person is asked to edit is watched until it is mended. A wished rebalance reads everything again."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from zkcoord.tree.writes import ANY_VERSION, CreateNode, DeleteNode, SetNode
 T0 = TopicPartition("t", 0)
 STRANGER = "g_stranger-1-00000000"
 REGISTRATION = b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1"}'
-SHORT_MS = 2_000  # nothing but the watch of the node itself can have told in this time
+SHORT_MS = 2_000  # within this time only a watch of the node itself can tell the change
 
 
 def role_of(script: Script) -> CoordinatorRole:
-    """The role that serves."""
+    """The role of the serving coordinator."""
     role = script.actor(script.leader()).role
     assert isinstance(role, CoordinatorRole)
     return role
 
 
 def take_over(script: Script) -> None:
-    """Another coordinator comes to serve: it reads everything afresh."""
+    """Another coordinator takes over, and reads everything again."""
     old = script.leader()
     script.world.crash(old, restart_after_ms=None, exact=True)
     script.world.run_until(lambda: script.leader() != old, 20_000, "another serves")
@@ -87,13 +87,14 @@ def test_f68_a_node_that_nobody_can_parse_is_watched_until_it_is_mended(seed: in
 
 @on_seeds()
 def test_f68_a_wished_rebalance_finds_what_somebody_edited_behind_the_coordinators_back(seed: int) -> None:
-    """Owners are not watched while they can be read: a settled group's coordinator sees no edit of one."""
+    """Owners that can be read are not watched, so the coordinator of a settled group does not see when somebody edits
+    one."""
     script = Script(seed)
     script.settle()
     world, path = script.world, DRAFT.owner(GROUP, T0)
     world.ensemble.operate(SetNode(path, b"xx yy", ANY_VERSION))
     world.run_for(SHORT_MS)
-    world.ensemble.operate(SetNode(path, b"", ANY_VERSION))  # as the tools ask
+    world.ensemble.operate(SetNode(path, b"", ANY_VERSION))  # as the tools ask people to do
     world.run_for(60_000)
     assert script.owner(T0) == ""
 
@@ -124,7 +125,7 @@ def test_f68_an_owner_overwritten_behind_the_coordinators_back_is_told_by_a_wish
 def test_f82_an_owner_overwritten_behind_a_settled_coordinators_back_is_found_within_a_round(
     seed: int, data: bytes
 ) -> None:
-    """Only a wished rebalance found it, or whoever wrote it next, perhaps never."""
+    """Before the fix, only a wished rebalance found it, or the next write to the node, perhaps never."""
     script = TwoGroups(seed)
     world, path = script.world, DRAFT.owner(GROUP, T0)
     script.write(SetNode(path, data, ANY_VERSION))

@@ -1,4 +1,5 @@
-"""`zkcoord offsets migrate` in a group that old members join: it needs all members to be ours, at each of its turns."""
+"""`zkcoord offsets migrate` in a group that old members join. At each of its turns the tool needs all members to be
+ours."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ STEPS_TAKEN = {"begun": 0, "dual": 1, "kafka": 2}
 
 
 class MovedBeside(MixedScene):
-    """Two consumers of ours, all alone; their offsets can be moved. Old members know of ZooKeeper only."""
+    """Two consumers of ours are alone, and their offsets can be moved. Old members use only ZooKeeper."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -31,11 +32,11 @@ class MovedBeside(MixedScene):
         self.world.run_until(lambda: self.mode() is Mode.COORDINATED, what="it is coordinated")
 
     def record(self) -> GroupRecord:
-        """What people have decided."""
+        """The group's record."""
         return decode_record(self.world.ensemble.data(RECORD) or b"")
 
     def migration(self, goal: str, run: str) -> Migration:
-        """One run of the tool, which takes no turn by itself."""
+        """One run of the tool; it takes turns only when it is told to."""
         tree = ToolTree(self.world.ensemble)
         schema = current(tree)
         assert schema is not None
@@ -49,7 +50,7 @@ class MovedBeside(MixedScene):
         return Migration(places=places, group=GROUP, goal=goal, run={"who": "ann", "when": "now", "run": run})
 
     def turns(self, migration: Migration, until_step: int | None = None) -> Turn:
-        """Let the run take turns until it is over, or has begun and come to this step; as the command does."""
+        """Let the run take turns, as the command does, until it is over, or has begun and reached this step."""
         while True:
             turn = migration.turn(self.world.now_ms)
             if turn.stage is Stage.REFUSED:
@@ -65,7 +66,7 @@ class MovedBeside(MixedScene):
 def test_f216_an_old_member_that_joins_in_the_middle_of_a_migration_ends_it_and_all_is_read_on(
     seed: int, taken: str
 ) -> None:
-    """The run leaves the store where it is: each old member finds every offset in its node."""
+    """The run leaves the store as it is at that moment. Every old member finds every offset in its node."""
     scene = MovedBeside(seed)
     migration = scene.migration("kafka", "r1")
     scene.turns(migration, STEPS_TAKEN[taken])

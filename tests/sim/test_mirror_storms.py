@@ -1,4 +1,4 @@
-"""Storms over topics from Kafka's metadata: brokers that lag, are silent, tell parts; topics that come, grow and go."""
+"""Storms with topics from Kafka's metadata: brokers lag, are silent, or tell only a part; topics come, grow and go."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ SEEDS = 25
 
 @cache
 def mirrored_storm(seed: int) -> Mirrored:
-    """One seed: no offset is lost, no partition has two readers, whatever brokers tell of topics; then all agree."""
+    """One seed: no offset is lost and no partition has two readers, whatever brokers tell about topics. At the end all
+    agree."""
     drawn, between = Random(f"mirror {int(seed)}"), Random(f"between {int(seed)}")
     layout = layout_named(LEGACY.name, "kafka") if drawn.random() < 0.25 else MIRRORED
     scene = Mirrored(seed, None, layout=layout, coordinators=2, consumers=3, topics={"t": 5, "u": 3})
     world, metadata = scene.world, scene.metadata
-    scene.name_cluster()  # else a new tree takes the first answer's, a stranger's as well
+    scene.name_cluster()  # otherwise a new tree takes the cluster of the first answer, even a stranger's
     if drawn.random() < 0.5:
         scene.share()
     metadata.answer_ms_max, metadata.list_ms = drawn.choice((5, 200, 2_000)), drawn.choice((0, 0, 700))
@@ -78,7 +79,8 @@ def test_a_storm_over_mirrored_topics_ends_in_a_calm(seed: int) -> None:
 
 @on_seeds()
 def test_f226_where_a_list_takes_long_a_change_of_a_topic_that_a_group_names_is_seen_within_a_second(seed: int) -> None:
-    """Lists are asked for with long pauses there: 700 ms each means that 2.8 s pass to the next one."""
+    """Where lists take long, the coordinator asks for them with long pauses: with 700 ms for each, the next one comes
+    2.8 s later."""
     scene = Mirrored(seed, coordinators=1, consumers=2, topics={"t": 4, "u": 3})
     scene.settle()
     world, scene.metadata.list_ms = scene.world, 700
@@ -88,7 +90,7 @@ def test_f226_where_a_list_takes_long_a_change_of_a_topic_that_a_group_names_is_
         scene.grow("t", partitions)
         grown = partial(len, scene.field.holdings)
         world.run_until(lambda grown=grown, count=partitions + 3: grown() == count, what="the new partition is read")  # type: ignore[misc]
-        assert world.now_ms - since_ms < 700 + INTERVAL_MS + 300  # a list may be under way
+        assert world.now_ms - since_ms < 700 + INTERVAL_MS + 300  # a list may be under way at that time
         world.run_for(3_333)
     asked = [question.kind for time_ms, question in scene.metadata.asked if time_ms > world.now_ms - 10_000]
     assert 2 <= asked.count(Kind.LIST) <= 4

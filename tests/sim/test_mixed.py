@@ -1,5 +1,5 @@
-"""Storms of members that announce what they process, in strange conditions, while brokers and replicas change racks and
-topics are deleted and created again."""
+"""Storms of members that announce ranges, in strange conditions. Brokers and replicas change racks, and topics are
+deleted and created again."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ KINDS = (*OFTEN, "recreate", "recreate", *SELDOM)
 
 
 class Mixed(Strange):
-    """What else may happen: to brokers, and to replicas."""
+    """The acts of `Strange`, and acts on brokers and replicas."""
 
     def begin(self) -> None:
-        """Brokers in racks, replicas on them, and members in racks."""
-        self.scene.consumers.reset = "earliest"  # else hardly anything would be read of a topic that was created again
+        """Start with brokers in racks, replicas on them, and members in racks."""
+        self.scene.consumers.reset = "earliest"  # otherwise hardly anything of a new topic is read
         for number in BROKER_IDS:
             self._register(f"{BROKERS}/{number}", RACKS[number % 2])
         for topic in ("t", "u"):
@@ -41,7 +41,7 @@ class Mixed(Strange):
             self.scene.join(f"consumer{n}")
 
     def broker(self) -> None:
-        """A broker starts, stops, or comes back in another rack; seldom nobody understands what it says."""
+        """A broker starts, stops, or comes back in another rack; seldom nobody can parse its registration."""
         ensemble, path = self.world.ensemble, f"{BROKERS}/{self._pick(BROKER_IDS)}"
         if ensemble.stat(path) is not None and self.world.rng.random() < 0.5:
             self.world.trace("broker stops", path)
@@ -50,18 +50,18 @@ class Mixed(Strange):
             self._register(path, self._pick((*RACKS, None)), readable=self.world.rng.random() > 0.05)
 
     def recreate(self) -> None:
-        """Delete a topic and, mostly soon, create it again: what was announced of the first is not of the second."""
+        """Delete a topic and, mostly soon, create it again. Ranges of the first topic are not valid for the second."""
         topic, gap_ms = self._pick(["t", "u"]), int(self.world.rng.random() ** 6 * 2 * DELETED_MS)
         partitions = 1 + int(self.world.rng.random() * 9)
         self.scene.delete_topic(topic)
         self.world.at(self.world.now_ms + gap_ms, lambda: self.scene.create_topic(topic, partitions))
 
     def place(self) -> None:
-        """The replicas of a topic are elsewhere now."""
+        """Move the replicas of a topic to other brokers."""
         self._place(self._pick(["t", "u"]))
 
     def join_in_a_rack(self) -> None:
-        """A consumer says its rack; who starts after it says the same."""
+        """A consumer joins with a rack; consumers that start later have the same rack."""
         self.scene.consumers.registers(rack=self._pick(RACKS))
         self.join()
 
@@ -88,11 +88,11 @@ class Mixed(Strange):
 
 
 class Reached(NamedTuple):
-    """What a storm has come to."""
+    """The result of a storm."""
 
-    again: int  # ranges that were processed more than once
-    racks: bool  # the last target was made with brokers' racks
-    incarnations: int  # the most of one partition of which something was processed
+    again: int  # ranges that were processed again
+    racks: bool  # the last target used brokers' racks
+    incarnations: int  # the most incarnations of one partition of which records were processed
 
 
 @cache
@@ -108,7 +108,7 @@ def test_a_sink_is_exact_in_a_storm_of_everything(seed: int) -> None:
 
 
 def test_such_storms_replay_ranges_know_racks_and_process_topics_that_were_created_again() -> None:
-    """Else the test above would show nothing of the three."""
+    """Otherwise the test above would prove nothing about these three."""
     reached = [mixed(seed) for seed in range(2 * SEEDS)]
     assert sum(each.again for each in reached) >= 3
     assert sum(each.racks for each in reached) >= SEEDS

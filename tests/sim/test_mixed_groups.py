@@ -131,7 +131,7 @@ def test_a_consumer_of_ours_keeps_what_it_has_while_a_registration_cannot_be_rea
 
 @pytest.mark.parametrize("store", ["kafka", "dual"])
 def test_no_consumer_of_ours_that_knows_no_brokers_registers_where_offsets_are_kept_in_kafka(store: str) -> None:
-    """It would find none in ZooKeeper, and begin by its reset policy."""
+    """It would find no offset in ZooKeeper, and begin by its reset policy."""
     adoption = replace(ADOPTION, offsets="kafka", dual_commit=store == "dual")
     scene = MixedScene(0, adoption=adoption)
     scene.start("old0")
@@ -165,11 +165,11 @@ def test_f108_who_needs_longer_to_stop_than_old_members_wait_registers_when_they
     else:
         scene.leave("old0")
         scene.await_shared("consumer0", "consumer1")
-        assert hasty.stop_within_ms == 1_500  # they may come again
+        assert hasty.stop_within_ms == 1_500  # they may come back
 
 
 class OursOnly(Sink):
-    """A sink of the consumers of ours: old ones write to none."""
+    """A sink of the consumers of ours: old members do not write to it."""
 
     def _take(self, entry: Entry) -> None:
         if entry.client.startswith("consumer"):
@@ -177,8 +177,8 @@ class OursOnly(Sink):
 
 
 def batches_across_a_kill(seed: int) -> OursOnly:
-    """Two consumers of ours that announce their batches, and an old one; one of ours dies, and its partitions go to
-    the other."""
+    """Two consumers of ours announce their batches beside an old member. One of ours dies, and its partitions go to the
+    other."""
     scene = MixedScene(seed, coordinators=seed % 2)
     scene.ours.announce(BatchApplication)
     sink = OursOnly(scene.world, lambda group, topic: 0)
@@ -199,5 +199,5 @@ def batches_across_a_kill(seed: int) -> OursOnly:
 
 
 def test_a_batch_that_a_killed_consumer_announced_is_done_again_as_it_was_by_who_claims_its_partition() -> None:
-    """Processed in other ranges, it would be twice in a sink."""
+    """If it were processed in other ranges, it would be in a sink twice."""
     assert sum(batches_across_a_kill(seed).again for seed in range(12)) > 0

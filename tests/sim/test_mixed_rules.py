@@ -1,4 +1,4 @@
-"""Rules of groups beside old members that no storm would miss: a scene for each."""
+"""Rules of groups with old members that storms do not cover: each has a scene here."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MARKED = b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1
 
 
 def coordinated(seed: int) -> MixedScene:
-    """Two consumers of ours, alone."""
+    """A group of only two consumers of ours."""
     scene = MixedScene(seed)
     scene.start_ours("consumer0", "consumer1")
     scene.await_shared("consumer0", "consumer1")
@@ -40,7 +40,7 @@ def coordinated(seed: int) -> MixedScene:
 
 
 def beside(seed: int, *ours: str) -> MixedScene:
-    """An old member and some of ours."""
+    """A group of an old member and some consumers of ours."""
     scene = MixedScene(seed)
     scene.start("old0")
     scene.start_ours(*ours)
@@ -50,14 +50,15 @@ def beside(seed: int, *ours: str) -> MixedScene:
 
 
 def modes_seen(scene: MixedScene) -> list[Mode | None]:
-    """Filled with every mode that is noted from now on."""
+    """A list that gets every mode that is noted from now on."""
     seen = [scene.mode()]
     scene.world.ensemble.on_applied.append(lambda txn: seen.append(scene.mode()) if scene.mode() != seen[-1] else None)
     return seen
 
 
 def keeps_everything(scene: MixedScene, name: str) -> None:
-    """From now on this process releases nothing, as a faulty one; its later registrations are sound."""
+    """From now on this registration of the process releases nothing, as a faulty program. Its later registrations work
+    correctly."""
     original = sharing.follow_plan
     faulty = next(c for c, session in scene.rules.registered.items() if session.process == name)
 
@@ -74,7 +75,7 @@ def keeps_everything(scene: MixedScene, name: str) -> None:
 def test_f94_who_keeps_what_the_plan_gives_to_an_old_member_is_evicted_and_the_old_one_is_poked(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decide.sharing, "follow_plan", sharing.follow_plan)  # put back at the end
+    monkeypatch.setattr(decide.sharing, "follow_plan", sharing.follow_plan)  # so that it is restored at the end
     scene = beside(seed, "consumer0")
     faulty = next(c for c, session in scene.rules.registered.items() if session.process == "consumer0")
     keeps_everything(scene, "consumer0")
@@ -103,7 +104,7 @@ def test_f99_claims_of_an_evicted_consumer_that_stand_on_beside_old_members_are_
     evicted_ms = scene.world.now_ms
     scene.world.run_until(lambda: kept not in scene.rules.claims, what="its claims go")
     scene.end("consumer0")
-    if not ensemble.operate(CreateNode(path, thread)).reason:  # as if its session went on
+    if not ensemble.operate(CreateNode(path, thread)).reason:  # as if its session lived
         scene.world.run_until(lambda: bool(scene.world.events("claims_deleted")), what="they are deleted")
         assert scene.world.now_ms - evicted_ms >= SESSION_MS
     scene.world.run_for(SESSION_MS + TICK_MS)
@@ -113,7 +114,7 @@ def test_f99_claims_of_an_evicted_consumer_that_stand_on_beside_old_members_are_
 
 @on_seeds(3)
 def test_a_claim_is_not_acknowledged_by_a_record_that_has_changed_since_it_was_read(seed: int) -> None:
-    """The record names the store from which a partition starts, and no command does."""
+    """The store in which a partition starts is named in the record, and not in a command."""
     scene = MixedScene(seed, coordinators=0)
     scene.start("old0")
     scene.world.run_until(lambda: scene.shared("old0"), what="the old one has all")
@@ -221,7 +222,8 @@ def test_a_name_as_one_of_ours_alone_is_an_old_members(seed: int, monkeypatch: p
 
 
 def reads_owners_within_ms(scene: MixedScene, partition: TopicPartition) -> int:
-    """A stranger claims a partition that is in nobody's share: how long consumer0 takes to read the list of owners."""
+    """A stranger claims a partition that is in nobody's share. Returns how long consumer0 takes to read the list of
+    owners."""
     world, owners = scene.world, LEGACY.topic_owners(GROUP, partition.topic)
     world.run_for(3_000)
     began_ms, known = world.now_ms, len(world.asked)
@@ -249,7 +251,7 @@ def test_a_member_reads_lists_of_owners_at_once_exactly_while_it_waits_for_parti
 
 
 class OfOurs(Sink):
-    """A sink of what consumers of ours process of topic `t`, which no old member takes."""
+    """A sink of the ranges of topic `t`, which only consumers of ours process."""
 
     def _take(self, entry: Entry) -> None:
         if entry.partition.topic == "t" and not is_old(entry.process):
@@ -259,8 +261,9 @@ class OfOurs(Sink):
 def claimed_by_one_that_died(
     seed: int, store: str, coordinators: int, back_ms: int, *, held_before: bool = False
 ) -> tuple[MixedScene, Sink]:
-    """A consumer has died in an announced batch, and the next one when it had claimed a partition of it. That one is
-    back after `back_ms`; old0 is there all the time. `held_before`: that one had had this partition at first."""
+    """One consumer dies in an announced batch. The next one dies when it has claimed a partition of the batch, and
+    comes back after `back_ms`. old0 is there all the time. `held_before`: the next one had held this partition before
+    the first one did."""
     adoption = ADOPTION if store == "zookeeper" else replace(ADOPTION, offsets="kafka", dual_commit=store == "dual")
     scene = MixedScene(seed, {"t": 2, "u": 3}, coordinators=coordinators, adoption=adoption)
     if store != "zookeeper":
@@ -291,7 +294,7 @@ def claimed_by_one_that_died(
 
 
 def over(scene: MixedScene) -> bool:
-    """True when nothing is left of what the dead announced."""
+    """True when nothing is left of the ranges that the dead consumers announced."""
     return len(scene.world.ensemble.names(LEGACY.channels_of(GROUP))) == 1
 
 
@@ -301,7 +304,7 @@ def over(scene: MixedScene) -> bool:
 def test_f217_a_range_is_done_as_it_was_announced_though_who_claimed_it_next_died_before_it_had_taken_it_over(
     seed: int, store: str, coordinators: int
 ) -> None:
-    """The dead consumer's channel stands until then: the coordinator had removed it at the claim."""
+    """The dead consumer's channel stays until then. Before the fix, the coordinator removed it at the claim."""
     scene, sink = claimed_by_one_that_died(seed, store, coordinators, back_ms=1_000)
     scene.await_shared("old0", "consumer1")
     scene.world.run_until(lambda: sink.again > 0, what="the range is processed again, as it was announced")
@@ -314,7 +317,7 @@ def test_f217_a_range_is_done_as_it_was_announced_though_who_claimed_it_next_die
 def test_f325_a_range_is_done_as_it_was_announced_though_who_claimed_it_and_died_had_had_the_partition_before(
     seed: int, store: str
 ) -> None:
-    """The coordinator knew its status of then, which said that it held the partition."""
+    """Before the fix, the coordinator used the new owner's old status, which said that it held the partition."""
     scene, sink = claimed_by_one_that_died(seed, store, coordinators=1, back_ms=1_000, held_before=True)
     scene.await_shared("old0", "consumer1")
     scene.calm()
@@ -327,7 +330,8 @@ def test_f325_a_range_is_done_as_it_was_announced_though_who_claimed_it_and_died
 def test_f235_a_range_is_done_as_it_was_announced_though_the_old_members_went_before_it_was_taken_over(
     seed: int, store: str
 ) -> None:
-    """The group is coordinated then, while the claim of the second dead one stands: that had counted as a grant's."""
+    """By then the group is coordinated, and the claim of the second dead consumer still exists. Before the fix, it
+    counted as the claim of a grant."""
     scene, sink = claimed_by_one_that_died(seed, store, coordinators=1, back_ms=5 * SESSION_MS)
     scene.leave("old0")
     scene.world.run_until(lambda: scene.mode() is Mode.COORDINATED, what="it is coordinated")

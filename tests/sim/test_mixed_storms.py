@@ -1,7 +1,7 @@
-"""Storms of mixed groups, which change their mode: one reader, no offset lost, and rest in the calm.
+"""Storms of mixed groups that change their mode. There must be one reader, no lost offset, and rest in the calm.
 
-The rules are those of groups of old members (`tests/sim/old_rules.py`): what old code does against them is excused by
-name, what ours does never is.
+The rules are those of groups of old members (`tests/sim/old_rules.py`): violations by old code are excused by name,
+violations by our code never are.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ STEPS = 6_000
 
 @cache
 def mixed_storm(seed: int) -> MixedScene:
-    """One seed: old members and ours, with two coordinators or none, and a topic that grows."""
+    """One seed: old members and members of ours, with two coordinators or none, and a topic that grows."""
     drawn = Random(f"mixed {int(seed)}")
     scene = MixedScene(seed, {"t": 6, "u": 3}, coordinators=drawn.choice((0, 2)), options=None)
-    scene.all |= {TopicPartition("t", n) for n in range(8)}  # once it has grown
+    scene.all |= {TopicPartition("t", n) for n in range(8)}  # after it has grown
     topics = {"t": 1, "u": 1}
 
     def start_old(name: str) -> None:
@@ -43,8 +43,8 @@ def mixed_storm(seed: int) -> MixedScene:
 def storm_over(
     scene: MixedScene, drawn: Random, steps: int, start_old: Callable[[str], object], *more: Callable[[], object]
 ) -> None:
-    """Two of each kind in a storm, while one of each joins and one of each leaves, and what `more` there is happens;
-    then the calm, a poke, and calm again."""
+    """A storm with two members of each kind. One of each kind joins, one of each kind leaves, and the actions of `more`
+    happen. Then come the calm, a poke, and calm again."""
     world = scene.world
     for n in range(2):
         start_old(f"old{n}")
@@ -69,8 +69,8 @@ def storm_over(
 
 
 def unread(scene: MixedScene) -> list[str]:
-    """What is not read by its owner, where anybody is there who could read all, but for what waits for the end of an
-    old member that forgot an owner node."""
+    """The partitions that their owner does not read although somebody could read all. Partitions that wait for the end
+    of an old member that forgot an owner node are left out."""
     anybody = scene.rules.registered
     served = scene.world.ensemble.stat(LEGACY.coordinator) is not None
     if not anybody or not (served or any("old" in consumer for consumer in anybody)):
@@ -86,7 +86,7 @@ def unread(scene: MixedScene) -> list[str]:
 
 
 def leave_if_there(scene: MixedScene, name: str) -> None:
-    """An old member is asked to leave, if it has started."""
+    """An old member is asked to leave, if it was started."""
     if name in scene.world.processes:
         scene.ask_to_leave(name)
 
@@ -97,7 +97,8 @@ def test_a_mixed_storm_keeps_one_reader_and_comes_to_rest_with_everything_read(s
 
 
 def test_such_storms_see_all_modes_and_what_old_members_do_against_the_rules() -> None:
-    """Else the test above would show nothing: groups that end coordinated and mixed, claims that are lost to others."""
+    """Otherwise the test above would prove nothing: groups must end coordinated and mixed, and claims must be lost to
+    others."""
     modes, events = Counter[Mode | None](), Counter[str]()
     for seed in range(SEEDS):
         scene = mixed_storm(seed)

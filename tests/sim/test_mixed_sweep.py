@@ -1,7 +1,7 @@
-"""Crash-point sweep beside old members: each role of ours dies at, and loses the reply of, each of its writes.
+"""Crash-point sweep beside old members: each role of ours dies at each of its writes, and loses the reply of each.
 
-Old members run undisturbed: their own deaths are in the storms. One that joins while a dead consumer's claims stand
-gives up, as old code does, and is poked once; everything must be read then.
+Old members run undisturbed: their deaths are tested in the storms. An old member that joins while a dead consumer's
+claims still exist gives up, as old code does. It is poked once, and then everything must be read.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def scene_of(world: World, coordinators: int = 1, **settings: object) -> MixedSc
 
 
 def come_to(scene: MixedScene, *names: str) -> None:
-    """Run until these have everything, by their claims."""
+    """Run until these members own everything by their claims."""
 
     def given_up() -> bool:
         return any(scene.member(name).gave_up for name in names if name.startswith("old"))
@@ -51,7 +51,7 @@ def come_to(scene: MixedScene, *names: str) -> None:
 
 
 def at_rest(scene: MixedScene) -> None:
-    """Everything comes to rest, and soon: no crash costs more than the time-outs that detect it."""
+    """Everything comes to rest, and soon: a crash costs no more than the time-outs that detect it."""
     began_ms = scene.world.now_ms
     scene.calm()
     assert scene.world.now_ms - began_ms <= BUDGET_MS
@@ -61,13 +61,13 @@ def at_rest(scene: MixedScene) -> None:
 
 
 def coordinated(scene: MixedScene) -> None:
-    """Two consumers of ours are alone in the group."""
+    """Two consumers of ours are the group's only members."""
     scene.start_ours("consumer0", "consumer1")
     scene.await_shared("consumer0", "consumer1")
 
 
 def ours_joins(world: World, coordinators: int) -> None:
-    """One of ours joins an old member."""
+    """A consumer of ours joins an old member."""
     scene = scene_of(world, coordinators)
     scene.start("old0")
     come_to(scene, "old0")
@@ -77,7 +77,7 @@ def ours_joins(world: World, coordinators: int) -> None:
 
 
 def old_joins(world: World, coordinators: int) -> None:
-    """An old member joins a group that was coordinated; its coordinator may have gone since."""
+    """An old member joins a coordinated group, whose coordinator may be gone by then."""
     scene = scene_of(world)
     coordinated(scene)
     if not coordinators:
@@ -88,7 +88,8 @@ def old_joins(world: World, coordinators: int) -> None:
 
 
 def last_old_leaves(world: World, coordinators: int) -> None:
-    """The last old member leaves two of ours. Without a coordinator what it had is not read until there is one."""
+    """The last old member leaves two consumers of ours. Without a coordinator, nobody reads its partitions until there
+    is one."""
     scene = scene_of(world, coordinators)
     scene.start("old0")
     scene.start_ours("consumer0", "consumer1")
@@ -104,7 +105,7 @@ def last_old_leaves(world: World, coordinators: int) -> None:
 
 
 def ours_leaves(world: World, coordinators: int) -> None:
-    """One of ours leaves another one and an old member."""
+    """A consumer of ours leaves another one and an old member."""
     scene = scene_of(world, coordinators)
     scene.start("old0")
     scene.start_ours("consumer0", "consumer1")
@@ -115,7 +116,7 @@ def ours_leaves(world: World, coordinators: int) -> None:
 
 
 class OursAlone(Sink):
-    """A sink of what consumers of ours process of topic `t`, which no old member takes."""
+    """A sink of the ranges of topic `t`, which only consumers of ours process."""
 
     def _take(self, entry: Entry) -> None:
         if entry.partition.topic == "t" and not entry.process.startswith("old"):
@@ -123,7 +124,8 @@ class OursAlone(Sink):
 
 
 def announced(world: World, coordinators: int) -> None:
-    """One of ours dies in a batch that it has announced: another one does it again as it was, beside an old member."""
+    """A consumer of ours dies in a batch that it has announced. Another one repeats the batch as it was, beside an old
+    member."""
     scene = scene_of(world, coordinators, topics={"t": 2, "u": 3})
     scene.ours.announce(BatchApplication)
     world.rest_checks.append(OursAlone(world, lambda group, topic: 0).complete)
@@ -146,7 +148,8 @@ def _in_a_batch(scene: MixedScene, name: str) -> bool:
 
 
 def adopted(world: World, coordinators: int, dies_at: int | None = None, behind: bool = False) -> bool:
-    """The real tool adopts a group of an old member, while one of ours waits for that; True if the tool died."""
+    """The real tool adopts a group with an old member, while a consumer of ours waits for the adoption. True if the
+    tool died."""
     scene = scene_of(world, coordinators, adoption=None)
     guard = NotAdopted(scene)
     scene.start("old0", commit_interval_ms=1_000)
@@ -168,7 +171,8 @@ def adopted(world: World, coordinators: int, dies_at: int | None = None, behind:
 
 
 def released(world: World, coordinators: int, dies_at: int | None = None, behind: bool = False) -> bool:
-    """The real tool releases a group of an old member and one of ours, which is asked to leave; True if it died."""
+    """The real tool releases a group of an old member and a consumer of ours, which is asked to leave. True if the tool
+    died."""
     scene = scene_of(world, coordinators)
     guard = NotAdopted(scene)
     scene.start("old0")
@@ -183,7 +187,7 @@ def released(world: World, coordinators: int, dies_at: int | None = None, behind
     assert left_of_ours(scene) == []
     assert guard.closed == 1
     come_to(scene, "old0")
-    scene.start_ours("consumer1")  # it waits for an adoption
+    scene.start_ours("consumer1")  # it waits until the group is adopted
     world.run_for(5_000)
     assert left_of_ours(scene) == []
     at_rest(scene)
@@ -207,7 +211,7 @@ SHORT = ("ours-joins", "ours-joins-alone", "released")
 
 
 def points(name: str) -> int:
-    """Play the scene, cut off at each write of ours; how many points that were."""
+    """Play the scene, cut off at each write of our roles. Returns the number of crash points."""
     swept = CONSUMERS if name.endswith("-alone") else ("coordinator0", *CONSUMERS)
     return len(crash_points(PLAYED[name], 0, OPTIONS, processes=swept, make=ScriptWorld))
 

@@ -1,4 +1,4 @@
-"""Layout legacy: a coordinator beside old members that are only seen as registrations, and the way back."""
+"""Layout legacy: a coordinator beside old members, which it knows only by their registrations, and the way back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def noted(scene: OldGroup) -> Mode | None:
 
 
 def await_mode(scene: OldGroup, mode: Mode) -> None:
-    """Run until the coordinator has noted it."""
+    """Run until the coordinator has noted this mode."""
     scene.world.run_until(lambda: noted(scene) is mode, what=f"the mode {mode.value}")
 
 

@@ -19,7 +19,8 @@ SEEDS = 6
 
 @cache
 def moving_storm(seed: int) -> tuple[TwoTrees, list[MoveTool]]:
-    """One seed: consumers, coordinators and tools die in the middle of moves; then the last run comes to its tree."""
+    """One seed: consumers, coordinators and tools die during moves. In the end the last run moves the group to its
+    goal."""
     drawn = Random(f"moves {int(seed)}")
     scene = begin_in(seed, drawn.choice(STORES), None, topics={"t": 6}, hold_ms=drawn.choice((0, 0, 8_000)))
     world = scene.world
@@ -32,7 +33,7 @@ def moving_storm(seed: int) -> tuple[TwoTrees, list[MoveTool]]:
     world.storm(STORM_STEPS)
     scene.calm()
     ways = (AWAY, BACK) if drawn.random() < 0.7 else (BACK, AWAY)
-    last = [MoveTool(trees, way, f"last {way}").finish(60_000) for way in ways]  # the first one ends what was begun
+    last = [MoveTool(trees, way, f"last {way}").finish(60_000) for way in ways]  # the first ends a move that was begun
     scene.calm()
     here = ways[-1] == BACK
     assert (trees.is_here, trees.is_there) == (here, not here), last

@@ -1,4 +1,4 @@
-"""A mutation that proves nothing is told apart from one that is caught."""
+"""A mutation that shows nothing is distinguished from a mutation that is caught."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from zkcoord.errors import InvariantError
 
 
 class Product:
-    """One rule, and what its callers do with it."""
+    """A rule, and its callers."""
 
     def rule(self, value: int, *, strict: bool = False) -> int:
-        """Refuses what is negative."""
+        """The rule: refuse negative values."""
         return max(value, 0)
 
     @property
     def ready(self) -> bool:
-        """Of no rule."""
+        """A property without a rule."""
         return True
 
 
 def play(seed: int) -> None:
-    """A scene that misses the rule in the third seed."""
+    """A scene that fails without the rule, in the third seed."""
     assert Product().rule(-1 if seed == 2 else 1) >= 0
 
 
 def counted(plays: list[int], seed: int) -> None:
-    """The same, and which seeds are played."""
+    """The same scene; it also notes which seeds are played."""
     plays.append(seed)
     play(seed)
 
 
 def caught(seed: int) -> None:
-    """A product that goes on whatever its rule raises, and then is not at rest."""
+    """A product that catches the rule's error and goes on; then it is not at rest."""
     try:
         Product().rule(1)
     except Exception:
@@ -97,7 +97,7 @@ def test_a_mutation_that_an_assertion_catches_is_missed_within_its_seeds() -> No
     with pytest.raises(pytest.fail.Exception, match="not missed within 2 seeds: Every value is taken"):
         must_be_missed(without_the_rule, play, 2)
     must_be_missed(without_the_rule, partial(counted, plays := []), 9, first=2)
-    assert plays == [2, 2]  # with the mutation, and without
+    assert plays == [2, 2]  # once with the mutation, and once without
     must_be_missed(without_the_rule, partial(counted, plays := []), 5, first=3)
     assert plays == [3, 4, 0, 1, 2, 2]
 

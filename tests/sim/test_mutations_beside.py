@@ -1,4 +1,4 @@
-"""What each rule about groups beside old members is worth: without it a scene of one breaks."""
+"""Each rule about groups with old members is taken away, and a scene of such a group must fail."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ MAY_READ = claims.test_f89_an_evicted_consumers_claims_stand_while_its_applicati
 
 
 def patched(play: Callable[..., object], seed: int) -> None:
-    """A scene that patches by itself."""
+    """A scene that makes its own patches."""
     with pytest.MonkeyPatch.context() as patch:
         play(seed, patch)
 

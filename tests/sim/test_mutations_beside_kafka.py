@@ -1,4 +1,4 @@
-"""What each rule about groups whose old members read Kafka is worth: without it a scene of one breaks."""
+"""Each rule about groups whose old members read Kafka is taken away, and a scene of such a group must fail."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ replaced = partial(REPLACED, begin=lambda seed, **size: KafkaScene(seed, "kafka"
 
 
 def without_brokers(seed: int) -> None:
-    """One of ours that knows none."""
+    """A consumer of ours that knows no brokers."""
     scene = KafkaScene(seed, "kafka")
     scene.start("old0")
     scene.world.run_until(lambda: scene.shared("old0"), what="the old one has all")

@@ -1,4 +1,4 @@
-"""The simulator can fail: each rule of a coordinator, taken away, is missed within a stated number of seeds."""
+"""The simulator can fail: if a rule of a coordinator is taken away, one of a stated number of seeds fails."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from zkcoord.tree.writes import ANY_VERSION, CheckNode, DeleteNode, SetNode, Tra
 
 
 def _planned(patch: Patch, change: Callable[[Write], Write | None]) -> None:
-    """Change every write of the coordinator; None drops it."""
+    """Change each write of the coordinator; None drops the write."""
     original = planning._Planner.transactions
 
     def transactions(self: Any, decision: Any) -> Iterator[Transaction]:
@@ -247,7 +247,8 @@ def test_a_rule_that_is_taken_away_is_missed(case: Case) -> None:
 
 
 def unsorted_fingerprint(seed: int) -> tuple[int, int, int, int]:
-    """A storm with decisions in the order of a set of texts: the same within a process, another in the next."""
+    """A storm whose decisions come in the order of a set of texts: the same within a process, another one in the next
+    process."""
     original = coordinating.plan
 
     def plan(decisions: Any, *rest: Any) -> list[Transaction]:

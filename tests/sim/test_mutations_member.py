@@ -1,4 +1,4 @@
-"""The simulator can fail: each rule of a consumer, taken away, is missed within a stated number of seeds."""
+"""The simulator can fail: if a rule of a consumer is taken away, one of a stated number of seeds fails."""
 
 from __future__ import annotations
 

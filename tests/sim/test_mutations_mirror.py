@@ -1,6 +1,6 @@
-"""The simulator can fail: each rule of the mirror of Kafka's topics, taken away, is missed by a storm or a scene.
+"""The simulator can fail: if a rule of the mirror of Kafka's topics is taken away, a storm or a scene fails.
 
-Only what checkers and assertions say counts: a mutated product that merely stops working proves no rule.
+Only failures of checkers and assertions count: a mutated product that merely stops working proves no rule.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Taken = tuple[Memory, tuple[Change, ...]]
 
 
 def _judged(patch: Patch, judge: Callable[[Any, str, Topic, Told], Change | None]) -> None:
-    """Judge a mirrored topic by this first; None: by the product's own rule."""
+    """Judge a mirrored topic first by this function; if it returns None, by the product's own rule."""
     original = topic_mirror._Judge.changed
 
     def changed(self: Any, name: str, known: Topic, told: Told) -> Change | None:
@@ -121,7 +121,7 @@ def _items(answer: Described) -> list[tuple[str, Told]]:
 
 
 def _answers(patch: Patch, change: Callable[[Answer], Answer]) -> None:
-    """Have the answers taken in as this function returns them."""
+    """Replace the function that takes answers in."""
     original = serving.take
 
     def take(mirror: Mirror, memory: Memory, answer: Answer, now_ms: int) -> Taken:
@@ -131,7 +131,7 @@ def _answers(patch: Patch, change: Callable[[Answer], Answer]) -> None:
 
 
 def _mirrors(patch: Patch, change: Callable[[Mirror, Answer], Mirror]) -> None:
-    """Have answers compared with the mirror as this function returns it."""
+    """Replace the function that compares answers with the mirror."""
     original = serving.take
 
     def take(mirror: Mirror, memory: Memory, answer: Answer, now_ms: int) -> Taken:
@@ -141,12 +141,13 @@ def _mirrors(patch: Patch, change: Callable[[Mirror, Answer], Mirror]) -> None:
 
 
 def judged(play: Play) -> Play:
-    """The same, where every exception but an assertion's fails the test: it says nothing about the rule."""
+    """The same scene, but every exception except an assertion's fails the test, since it says nothing about the
+    rule."""
 
     def played(seed: int) -> None:
         try:
             play(seed)
-        except AssertionError:  # a checker's is one, too
+        except AssertionError:  # a checker's error is an assertion, too
             raise
         except Exception as error:
             pytest.fail(f"the mutated product broke by itself: {error!r}")

@@ -1,4 +1,4 @@
-"""What each rule about mixed groups is worth: without it a scene of one breaks."""
+"""Each rule about mixed groups is taken away, and a scene of such a group must fail."""
 
 from __future__ import annotations
 
@@ -118,12 +118,12 @@ released = test_adoption.test_f92_a_release_between_the_steps_of_a_join_keeps_th
 
 
 def late(seed: int) -> None:
-    """An old member that hung commits what the coordinator has given to others."""
+    """An old member that hung commits offsets of partitions that the coordinator has granted to others."""
     assert old_commits.hung_until_coordinated(seed).world.events("foreign_offset") == []
 
 
 def alone(seed: int) -> None:
-    """Without a coordinator."""
+    """The group has no coordinator."""
     scenes.test_a_consumer_of_ours_joins_old_ones_and_leaves_them_and_all_is_read_by_one_each_time(seed, 0)
 
 

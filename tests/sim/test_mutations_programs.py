@@ -1,5 +1,5 @@
-"""The storms of programs can fail: each rule of the product's threads, taken away, is missed within a stated number of
-seeds (as in `test_mutations.py`, whose mutations are of the loops)."""
+"""The storms of programs can fail: if a rule of the product's threads is taken away, one of a stated number of seeds
+fails. (The mutations of `test_mutations.py` and its neighbours are about the loops.)"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The storms of resets can fail: each rule of a reset, taken away, is missed within a stated number of seeds."""
+"""The storms of resets can fail: if a rule of a reset is taken away, one of a stated number of seeds fails."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def a_reset_leaves_commits_of_other_programs(patch: Patch) -> None:
     patch.setattr(resetting._Wanted, "to_kafka", lambda self, offsets: None)
 
 
-storm = resetting_storm.__wrapped__  # each is played anew
+storm = resetting_storm.__wrapped__  # uncached: each one is played again
 
 CASES = (
     Case(a_reset_is_answered_while_somebody_reads, storm, 10),

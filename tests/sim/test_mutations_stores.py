@@ -1,5 +1,5 @@
-"""The simulator can fail: each rule of a member that keeps offsets in Kafka, taken away, is missed within a stated
-number of seeds."""
+"""The simulator can fail: if a rule of a member that keeps offsets in Kafka is taken away, one of a stated number of
+seeds fails."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ released = offsets.test_f110_what_was_released_stands_in_its_node_when_kafka_for
 strangers = offsets.test_f112_a_stranger_behind_is_followed_and_one_ahead_is_written_over
 lost = offsets.test_f110_what_kafka_has_lost_costs_repeats_since_the_last_checkpoint_only
 
-programs = in_programs.__wrapped__  # each is played anew
+programs = in_programs.__wrapped__  # uncached: each one is played again
 
 CASES = (
     Case(a_start_sets_no_node, partial(dead, store="kafka"), 10, first=3),

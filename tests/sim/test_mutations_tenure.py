@@ -1,4 +1,5 @@
-"""What each clause of the rule of the tenure is worth, and of the steps between stores: without it a scene breaks."""
+"""Each clause of the rule of the tenure, and each rule of the steps between stores, is taken away, and a scene must
+fail."""
 
 from __future__ import annotations
 
@@ -91,7 +92,7 @@ def leaves_dual_at_once(patch: Patch) -> None:
 
 
 def without_a_seed(play: Callable[[], object]) -> Callable[[int], object]:
-    """A test that draws nothing."""
+    """Play a test that draws nothing."""
     return lambda seed: play()
 
 

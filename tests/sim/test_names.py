@@ -1,4 +1,4 @@
-"""No name is registered twice: not even when nobody knows whether it was registered, and an operator removed it."""
+"""No name is registered twice, even if it is unknown whether it was registered, and an operator removed it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from zkcoord.tree.writes import DeleteNode
 
 @on_seeds(3)
 def test_a_registration_that_was_removed_before_its_consumer_saw_it_is_made_under_another_name(seed: int) -> None:
-    """Its former name was given partitions, of which it knows nothing: they name it, and it would never read them."""
+    """Partitions were granted to its former name, and their owners still name it. Under the same name it would never
+    read them."""
     script = Script(seed, replace(QUIET, reconnect_ms_max=2_000), consumers=0, coordinators=1, topics={"t": 2})
     world = script.world
     world.strike("late", lambda transaction: transaction.why == "join", "reply_lost")
@@ -29,7 +30,7 @@ def test_a_registration_that_was_removed_before_its_consumer_saw_it_is_made_unde
 
 @on_seeds(3)
 def test_a_name_that_another_session_has_registered_is_nobody_elses(seed: int) -> None:
-    """Two programs chose one name, as copies of one machine may: the second one takes another."""
+    """Two programs choose the same name, as copies of one machine may do. The second one takes another name."""
     script = Script(seed, QUIET, consumers=1, coordinators=1, topics={"t": 2})
     script.settle()
     taken = script.member("consumer0")

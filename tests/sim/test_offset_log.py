@@ -1,4 +1,4 @@
-"""The simulated offset log: what becomes of requests, who else writes there, and what its checkers see."""
+"""The simulated offset log: the fates of requests, other programs that commit, and what its checkers see."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def stamped(offset: int, mzxid: int = 1) -> KafkaCommit:
 
 
 class Listener:
-    """A process that only takes answers."""
+    """A process that only collects its answers."""
 
     def __init__(self) -> None:
         self.answers: list[Any] = []
@@ -178,7 +178,7 @@ def test_planned_trouble_happens_and_ends() -> None:
 
 
 def kept() -> tuple[Scene, Session, OffsetLog, Ledger]:
-    """The scene of the checkers, with a log: `a` reads partition 0 from offset 5."""
+    """The scene of the checkers, with an offset log: `a` reads partition 0 from offset 5."""
     scene, a = started()
     log = OffsetLog(scene.world)
     ledger = Ledger(scene.world, scene.known, log)
@@ -188,19 +188,19 @@ def kept() -> tuple[Scene, Session, OffsetLog, Ledger]:
 
 
 def write(scene: Scene, session: Session, offset: int) -> None:
-    """The member sets the node: a new tenure."""
+    """The member sets the node, which begins a new tenure."""
     scene.submit(session, CheckNode(f"{GROUP}/ids/{session.process}", -1), scene.offset(offset))
 
 
 def commit(scene: Scene, log: OffsetLog, offset: int, client: str = "a#1", tenure: int | None = None) -> None:
-    """A commit lands, of the present tenure unless another one is given."""
+    """A commit lands, in the present tenure unless `tenure` is given."""
     stat = scene.ensemble.stat(f"{GROUP}/offsets/t/0")
     assert stat is not None
     log.commit(client, {P0: stamped(offset, stat.mzxid if tenure is None else tenure)})
 
 
 def acknowledge(log: OffsetLog, offset: int) -> None:
-    """`a` is told that its last commit happened."""
+    """`a` is told that its last commit is done."""
     assert log.commits[P0].offset == offset
     log.told_done("a#1", dict(log.commits), CommitOutcome(done=frozenset({P0})))
 
@@ -217,8 +217,8 @@ def test_a_lawful_life_in_kafka_is_no_violation() -> None:
         commit(scene, log, offset)
         acknowledge(log, offset)
         assert ledger.counted(P0) == offset
-    write(scene, a, 12)  # a checkpoint
-    commit(scene, log, 14)  # its answer is lost, so the node is set
+    write(scene, a, 12)  # the member sets a checkpoint
+    commit(scene, log, 14)  # the answer to this commit is lost, so the member sets the node
     write(scene, a, 14)
     scene.note("a", "start", 14)
 
@@ -325,7 +325,7 @@ def test_an_operator_may_set_the_node_to_anything() -> None:
 
 
 def repaired(scene: Scene, ledger: Ledger) -> None:
-    """The log ends at 3, so the reset policy says that reading goes on there."""
+    """The log ends at 3, and the reset policy says that reading goes on there."""
     scene.known.covered["g", P0] = 3
     scene.known.may_go_back.add(("g", P0))
     ledger.reset(P0, 3)
@@ -336,10 +336,10 @@ def test_what_was_committed_beyond_a_logs_end_may_be_written_again_until_somethi
     commit(scene, log, 12)
     acknowledge(log, 12)
     repaired(scene, ledger)
-    write(scene, a, 12)  # a release
-    write(scene, a, 12)  # the start behind it
+    write(scene, a, 12)  # the member releases the partition
+    write(scene, a, 12)  # the next start sets the node
     commit(scene, log, 12)
-    repaired(scene, ledger)  # its position as well
+    repaired(scene, ledger)  # now for the position as well
     scene.note("a", "read", 3, 8)
     write(scene, a, 8)
     with pytest.raises(SimulationError, match="beyond what was processed"):
@@ -352,7 +352,7 @@ def test_what_a_member_was_told_beyond_a_logs_end_may_be_written_though_kafka_ha
     acknowledge(log, 12)
     log.forget([P0])
     repaired(scene, ledger)
-    write(scene, a, 12)  # a release: its last acknowledged commit
+    write(scene, a, 12)  # a release, with its last acknowledged commit
     with pytest.raises(SimulationError, match="beyond what was processed"):
         write(scene, a, 13)
 

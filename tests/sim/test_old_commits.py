@@ -1,4 +1,4 @@
-"""Offsets that somebody else sets under a member of ours: late commits of old members, and resets by people."""
+"""Somebody else sets offsets while a member of ours reads: late commits of old members, and resets by people."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from zkcoord.core.mode import Mode
 from zkcoord.core.model import TopicPartition
 from zkcoord.tree.writes import ANY_VERSION, SetNode
 
-LONG_MS = 100_000  # more than an old member's commits can be late
+LONG_MS = 100_000  # later than any late commit of an old member
 P2 = TopicPartition("t", 2)
 
 
 def hung_until_coordinated(seed: int) -> BesideScene:
-    """The only old member hangs beyond its session; it commits when the group is coordinated."""
+    """The only old member hangs beyond its session, and commits after the group became coordinated."""
     scene = BesideScene(ScriptWorld(seed), {"t": 6})
     scene.start_old("olda", commit_interval_ms=2_000)
     scene.enter("consumer0", "consumer1")
@@ -47,7 +47,7 @@ def test_f132_an_old_members_late_commit_is_written_over_also_when_the_group_has
 
 
 def shares(scene: BesideScene, who: str) -> None:
-    """Let it run until others than the one that hangs have everything, this one among them."""
+    """Run until other members than the hung one own everything, and `who` owns a part of it."""
 
     def shared() -> bool:
         owners = scene.owners()
@@ -58,7 +58,8 @@ def shares(scene: BesideScene, who: str) -> None:
 
 
 def test_f132_who_joins_a_mixed_group_writes_over_the_late_commit_of_whoever_had_it_before_its_own_time() -> None:
-    """It has it from one of ours, who took it over when the old member hung: no plan that it saw says so."""
+    """It has the partition from a member of ours, which took it over when the old member hung. No plan that it saw says
+    so."""
     found = 0
     for seed in seeds(8):
         scene = BesideScene(ScriptWorld(seed), {"t": 6})
@@ -100,7 +101,7 @@ def test_f133_a_reset_of_what_no_old_member_had_is_adopted_however_soon_after_th
     assert isinstance(application, Application)
     application.commits = False
     application._read = lambda *_args, **_named: None  # type: ignore[method-assign]
-    reader.stores[-1].break_wire("a flap", server_side=False)  # all that is held is read again
+    reader.stores[-1].break_wire("a flap", server_side=False)  # after this, all held partitions are read again
     scene.world.ensemble.operate(SetNode(f"/consumers/{GROUP}/offsets/t/2", b"1", ANY_VERSION))
     scene.world.run_until(lambda: bool(scene.world.events("foreign_offset", began_ms)), what="it is told")
     (told,) = scene.world.events("foreign_offset")

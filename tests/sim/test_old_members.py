@@ -1,4 +1,5 @@
-"""The scripted old member does what the real ones were measured to do (tests/legacy, the real jars), habit by habit.
+"""The scripted old member has the measured habits of the real ones (tests/legacy, the real jars). Each test shows one
+habit.
 
 Kafka's defaults: four tries, two seconds after each, a session of six.
 """
@@ -27,17 +28,18 @@ each_version = pytest.mark.parametrize("version", VERSIONS)
 
 
 def scene_of(partitions: int = 4, *, seed: int = 0, brokers: int = 1) -> OldScene:
-    """One topic, and nobody yet."""
+    """One topic, and no member yet."""
     return OldScene(ScriptWorld(seed), {"t": partitions}, brokers=brokers)
 
 
 def shares(*names: str) -> dict[str, str]:
-    """Partition by partition, from 0 on, the process that owns it."""
+    """`topic-partition` -> owner: the owners of the partitions from 0 on."""
     return {f"t-{n}": name for n, name in enumerate(names)}
 
 
 def blocked(scene: OldScene, release_after_ms: int | None, *, retries: int = 4) -> OldMember:
-    """`old1` joins while somebody else owns all partitions, and gives half of them up so late (None: never)."""
+    """`old1` joins while somebody else owns all partitions. That owner gives half of them up after this time (None:
+    never)."""
     world = scene.world
     world.ensemble.operate(CreateNode(f"{IDS}/{GROUP}_0-1-z0000000", SAME))
     world.ensemble.ensure(f"{OWNERS}/t")
@@ -102,7 +104,7 @@ def test_a_killed_member_s_share_is_taken_over_when_its_session_ends() -> None:
 def test_a_member_that_hung_beyond_its_session_reads_on_and_then_takes_its_share_again(version: str) -> None:
     scene = scene_of()
     scene.join("old0", "old1", version=version, auto_commit=False)
-    scene.world.processes["old1"].cut = True  # its program goes on, and its client only learns of nothing
+    scene.world.processes["old1"].cut = True  # its program goes on; only its client is cut off
     wire = next(store.wire for store in scene.world.processes["old1"].stores if store.wire is not None)
     wire.up = wire.down = False
     scene.world.processes["old1"].refresh()
@@ -220,7 +222,7 @@ def test_an_owner_node_of_another_session_with_equal_data_counts_as_claimed() ->
     assert stat.ephemeral_owner == 0
 
 
-# -- what makes it rebalance
+# -- causes of a rebalance
 
 
 def test_a_member_without_brokers_owns_nothing_and_rebalances_when_one_comes() -> None:
@@ -282,7 +284,7 @@ def test_a_registration_reads_as_the_real_one_and_1_1_escapes_a_wildcard_twice(v
     scene.world.run_until(lambda: member.rebalances > 0 and member.settled, what="a rebalance")
     text = (scene.world.ensemble.data(f"{IDS}/{member.consumer_id}") or b"").decode()
     assert text.startswith(f'{{"version":1,"subscription":{{"{stored}":1}},"pattern":"white_list","timestamp":"')
-    assert set(scene.owners()) == (set() if version == V11 else {"foo.bar-0"})  # 1.1 reads back another regex
+    assert set(scene.owners()) == (set() if version == V11 else {"foo.bar-0"})  # 1.1 reads another regex back
     plain = scene.start("old1", version=version)
     scene.world.run_until(lambda: scene.registered(), what="registered")
     assert json.loads(scene.world.ensemble.data(f"{IDS}/{plain.consumer_id}") or b"")["subscription"] == {"t": 1}
@@ -318,7 +320,7 @@ def test_a_registration_created_empty_and_set_soon_costs_one_failed_try() -> Non
     scene.world.run_for(300)
     ensemble.operate(DeleteNode(path, ANY_VERSION))
     scene.world.run_for(5_000)
-    assert (member.tries - before, member.gave_up) == (3, False)  # failed, made again, and once more for the deletion
+    assert (member.tries - before, member.gave_up) == (3, False)  # the failed one, another, one for the deletion
     assert len(scene.owners()) == 4
 
 
@@ -335,7 +337,7 @@ def test_a_late_commit_moves_the_offset_of_a_partition_that_was_lost_backwards(s
     scene.world.run_until(lambda: scene.owners() == shares(*["old0"] * 4), what="old0 owns all")
     scene.world.run_for(10_000)
     before = scene.offset(T3) or 0
-    scene.member("old1").commit()  # its timer was due meanwhile
+    scene.member("old1").commit()  # its timer ran out during the pause
     scene.world.resume("old1")
     scene.world.run_until(lambda: (scene.offset(T3) or 0) < before, what="the offset is moved back")
     assert scene.rules.excused[LATE_COMMIT] > 0

@@ -1,7 +1,8 @@
-"""Storms of groups of old members alone: whatever happens, they do only what the real ones do, and a poke heals it.
+"""Storms of groups of old members alone. Whatever happens, they do only what the real ones do, and a poke mends the
+group.
 
-What they do against the rules of one reader and of offsets is counted by name (`tests/sim/old_rules.py`): the ground
-that storms of mixed groups stand on.
+Their violations of the rules of one reader and of offsets are counted by name (`tests/sim/old_rules.py`). The storms of
+mixed groups rely on this.
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ STEPS = 6_000
 
 
 class Reached(NamedTuple):
-    """What a storm of old members has come to, and the scene after its end."""
+    """The result of a storm of old members, and the scene after its end."""
 
     scene: OldScene
-    left_over: dict[TopicPartition, str]  # before the poke
+    left_over: dict[TopicPartition, str]  # partitions that were unsettled before the poke
     gave_up: int
 
 
 @cache
 def old_storm(seed: int) -> Reached:
-    """One seed: three old members (of one version, or of any if all compute range) in a storm, while one joins, one
-    leaves, a topic grows, brokers go and come; then the calm, a poke, and calm again."""
+    """One seed: three old members in a storm (of one version, or of any versions if all use range). One joins, one
+    leaves, a topic grows, brokers go and come. Then come the calm, a poke, and calm again."""
     drawn = Random(f"old {int(seed)}")
     world = ScriptWorld(seed, None)
     scene = OldScene(world, TOPICS)
@@ -83,7 +84,7 @@ def old_storm(seed: int) -> Reached:
 
 
 def old_fingerprint(seed: int) -> tuple[int, int, int, int]:
-    """Tells two runs of one seed apart."""
+    """Values by which two runs of one seed are compared."""
     return old_storm(seed).scene.world.random_fingerprint()
 
 
@@ -93,13 +94,14 @@ def test_a_poke_heals_whatever_a_storm_left_of_a_group_of_old_members(seed: int)
 
 
 def test_such_storms_see_all_that_old_members_do_against_the_rules_and_what_they_leave() -> None:
-    """Else the test above would show nothing: each exception is met, members give up, and partitions stay unread."""
+    """Otherwise the test above would prove nothing: each exception must occur, members must give up, and partitions
+    must stay unread."""
     excused, left = Counter[str](), Counter[str]()
     for seed in range(SEEDS):
         reached = old_storm(seed)
         excused += reached.scene.rules.excused
         left.update(why.split(" ", 1)[1] for why in reached.left_over.values())
-    assert excused.keys() == set(EXCEPTIONS) - {EQUAL_DATA}  # no session makes a node in another one's name
+    assert excused.keys() == set(EXCEPTIONS) - {EQUAL_DATA}  # no session makes a node under another member's name
     assert {"gave up", "does not notice that its owner node is gone"} <= left.keys()
 
 

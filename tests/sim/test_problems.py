@@ -1,4 +1,4 @@
-"""What is known of a node, or was wrong with it, is forgotten with it: programs and topics come and go for years."""
+"""Knowledge about a node, and its problems, are forgotten with the node: programs and topics come and go for years."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def test_a_coordinator_remembers_nothing_of_registrations_and_commands_that_nobo
         world.run_for(1_000)
         assert not ensemble.operate(DeleteNode(path, ANY_VERSION)).reason
         world.run_for(1_000)
-    world.run_for(JOINING_MS)  # a channel that was never registered with stays so long
-    assert len(world.events("unreadable")) == 3 * TIMES  # each was told
+    world.run_for(JOINING_MS)  # a channel without a registration stays this long
+    assert len(world.events("unreadable")) == 3 * TIMES  # each problem was reported
     assert role._groups[GROUP].nodes.problems == {}
     assert role._report._of_groups[GROUP] == {}
     assert role._report._problems == {}
@@ -74,7 +74,8 @@ def test_what_is_wrong_again_is_told_again(seed: int) -> None:
 
 @on_seeds()
 def test_a_member_that_waits_for_a_coordinator_says_so_once_and_once_when_one_serves(seed: int) -> None:
-    """It printed nothing, as if all were well. Who reads is not told: it misses nothing."""
+    """Before the fix, it printed nothing, as if all were well. A member that reads gets no such line, since it misses
+    nothing."""
     script = Script(seed, coordinators=1, consumers=1)
     script.settle()
     world = script.world

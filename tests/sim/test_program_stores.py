@@ -27,14 +27,14 @@ from tests.sim.world import Entry
 
 SEEDS = 8
 SERVERS = "kafka:9092"
-REBALANCE_MS = 9_000  # Kafka has a third of it to answer
+REBALANCE_MS = 9_000  # Kafka has a third of this time to answer
 
 
 class StoredPrograms(Steps, ProgramScene):
     """Programs that can keep offsets in Kafka."""
 
     def begins(self) -> None:
-        """Kafka is there from the beginning."""
+        """Kafka exists from the beginning."""
         super().begins()
         self.log = OffsetLog(self.world)
         self.ledger = Ledger(self.world, self.field, self.log)
@@ -45,18 +45,18 @@ class StoredPrograms(Steps, ProgramScene):
             self.ledger.reset(entry.partition, self.logs.end(entry.partition))
 
     def delete_topic(self, topic: str) -> None:
-        """Its commits go with it."""
+        """The topic's commits are deleted with it."""
         super().delete_topic(topic)
         self.log.delete_topic(topic)
 
 
 class Played(NamedTuple):
-    """What a storm has come to."""
+    """The result of a storm."""
 
     records: Records
     log: OffsetLog
-    store: str  # at the end
-    events: Counter[str]  # how often members have told each
+    store: str  # the store at the end
+    events: Counter[str]  # event -> how often members reported it
 
     def sent(self, name: str) -> int:
         """How many requests of this kind have arrived in Kafka."""
@@ -64,10 +64,11 @@ class Played(NamedTuple):
 
 
 def play(seed: int, store: str, kind: Callable[..., Program], **settings: Any) -> Played:
-    """One seed of a group of programs that keeps its offsets there, in a storm over ZooKeeper and Kafka, and the calm.
+    """One seed of a group of programs that keeps its offsets in this store: a storm of ZooKeeper and Kafka, and the
+    calm.
 
-    Beside an exact sink no stranger commits and Kafka loses nothing, since then other ranges are cut. They may be cut
-    anew once a commit of an owner of before has taken the place of another.
+    With an exact sink no stranger commits and Kafka loses nothing, since both would lead to other ranges. Ranges may be
+    cut anew once a former owner's commit has replaced a newer one.
     """
     world = ProgramWorld(seed, None)
     told = {"hang_rate": (0.0, 0.02)[seed // 2 % 2], "rebalance_timeout_ms": REBALANCE_MS}
@@ -83,7 +84,7 @@ def play(seed: int, store: str, kind: Callable[..., Program], **settings: Any) -
         scene.move(*{"dual": ("dual",), "kafka": ("dual", "kafka")}[store])
         faults = LogFaults.drawn(seed)
         scene.log.faults = replace(faults, strangers=0, expiries=0) if settings.get("exact") else faults
-        stay = [p for p in scene.partitions() if p.topic == "t"]  # of a new topic strangers' commits would be skips
+        stay = [p for p in scene.partitions() if p.topic == "t"]  # in a new topic a stranger would skip records
         scene.log.trouble(world.now_ms, world.now_ms + STORM_MS, stay)
         for action in (
             lambda: scene.join("late"),
@@ -100,7 +101,7 @@ def play(seed: int, store: str, kind: Callable[..., Program], **settings: Any) -
 
 
 def kind_of(seed: int) -> tuple[Callable[..., Program], dict[str, Any]]:
-    """Each kind of program in turn, with what its scene needs."""
+    """A kind of program, each in turn, with the settings that its scene needs."""
     plain = {"ms_per_record": MS_PER_RECORD, "bootstrap_servers": SERVERS}
     kinds: tuple[tuple[Callable[..., Program], dict[str, Any]], ...] = (
         (PlainProgram, plain),
@@ -147,5 +148,5 @@ def test_storms_of_programs_reach_commits_that_kafka_does_not_take_and_takes_aga
 
 
 def test_storms_of_programs_in_kafka_reach_what_strangers_have_set_back() -> None:
-    reached = (in_kafka(seed) for seed in range(10 * SEEDS))  # rare: any line of the product moves it elsewhere
+    reached = (in_kafka(seed) for seed in range(10 * SEEDS))  # rare; it depends on each line of the product
     assert any(each.events["foreign_offset"] > 0 for each in reached)

@@ -34,14 +34,14 @@ GROWTHS, GROW_MS = 14, 3_000
 
 
 class ProgramWorld(ScriptWorld):
-    """Programs need no time but what they wait: none passes while one can go on."""
+    """Programs take no time except their waits: no time passes while one of them can go on."""
 
     def _behind(self) -> bool:
         return super()._behind() or any(p.inbox.items and not p.paused for p in self.processes.values())
 
 
 class ProgramScene(Scene):
-    """A group of programs, the checkers of records attached."""
+    """A group of programs, with the checkers of records."""
 
     def __init__(
         self,
@@ -115,31 +115,31 @@ def play(
 
 @cache
 def plain(seed: int) -> Records:
-    """Members by `zkcoord.Consumer`."""
+    """Members that use `zkcoord.Consumer`."""
     return play(seed, PlainProgram)
 
 
 @cache
 def polling(seed: int) -> Records:
-    """Members by `zkcoord.kafka.KafkaConsumer`."""
+    """Members that use `zkcoord.kafka.KafkaConsumer`."""
     return play(seed, PollProgram, ms_per_record=MS_PER_MESSAGE)
 
 
 @cache
 def sparkling(seed: int) -> Records:
-    """Members by `SparkConsumer`, whose sink is keyed by ranges."""
+    """Members that use `SparkConsumer`, with a sink keyed by ranges."""
     return play(seed, SparkProgram, exact=True)
 
 
 @cache
 def streaming(seed: int) -> Records:
-    """Members by `format("zkcoord")`, whose sink is keyed by ranges."""
+    """Members that use `format("zkcoord")`, with a sink keyed by ranges."""
     return play(seed, StreamProgram, exact=True)
 
 
 @cache
 def away(seed: int) -> Records:
-    """Long batches, while brokers hardly answer, the topic grows, and links break for about as long as leases last."""
+    """Long batches while brokers hardly answer, the topic grows, and links break for about as long as a lease."""
     kind = (PollProgram, SparkProgram, SparkProgram)[seed % 3]
     timeout_ms = (4_000, 6_000)[seed // 3 % 2]
     options = Options.drawn(Random(f"away {seed}"), session_timeout_ms=timeout_ms, fault_rate=0.02)
@@ -149,7 +149,7 @@ def away(seed: int) -> Records:
 
 
 def plain_fingerprint(seed: int) -> tuple[int, int, int, int]:
-    """What tells two runs of one seed apart."""
+    """Values by which two runs of one seed are compared."""
     return plain(seed)._world.random_fingerprint()
 
 
@@ -166,7 +166,7 @@ def test_a_seed_of_programs_is_the_same_world_under_every_hash_seed() -> None:
 def test_storms_of_programs_reach_work_that_was_told_to_end_and_programs_that_hang() -> None:
     reached = [plain(seed) for seed in range(SEEDS)]
     assert sum(each.handed > 100 for each in reached) >= SEEDS // 2
-    more = (plain(seed) for seed in range(SEEDS, 10 * SEEDS))  # rare: any line of the product moves it elsewhere
+    more = (plain(seed) for seed in range(SEEDS, 10 * SEEDS))  # rare; it depends on each line of the product
     assert any(each.overlaps > 0 for each in chain(reached, more))
 
 
@@ -188,7 +188,7 @@ def test_a_storm_of_spark_programs_ends_in_a_calm(seed: int) -> None:
 
 def test_storms_of_spark_programs_reach_jobs_that_end_late_and_ranges_that_are_read_again() -> None:
     reached = [sparkling(seed) for seed in range(SEEDS)]
-    assert sum(each.overlaps > 0 for each in reached) >= 1  # a few as a rule: each new line deals them out anew
+    assert sum(each.overlaps > 0 for each in reached) >= 1  # a few; it depends on each line of the product
     assert sum(each.sink is not None and each.sink.again > 0 for each in reached) >= 5
     assert sum(each.handed > 100 for each in reached) >= SEEDS // 2
 

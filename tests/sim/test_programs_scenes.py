@@ -1,4 +1,4 @@
-"""Scenes of whole programs: one moment each, struck on purpose."""
+"""Scenes of whole programs. Each one produces one moment on purpose."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class LongProgram(SparkProgram):
 
 
 def loss_while_kafka_is_asked(seed: int, patch: pytest.MonkeyPatch) -> int:
-    """A long batch runs, Kafka does not answer where a new partition starts, and the link breaks for good: how long the
-    batch runs on after the lease's end."""
+    """A long batch runs, Kafka does not answer where a new partition starts, and the link breaks for good. Returns how
+    long the batch runs on after the lease's end."""
     world = ProgramWorld(seed, replace(QUIET, session_timeout_ms=4_000))
     scene = ProgramScene(world, LongProgram, rebalance_timeout_ms=90_000)
     assert scene.programs is not None
@@ -90,13 +90,13 @@ def test_the_scene_of_a_loss_sees_one_that_waits_behind_the_question(monkeypatch
 
 
 class ClosedProgram(PollProgram):
-    """Another thread closes it."""
+    """A program that another thread closes."""
 
     outside = True
 
 
 def close_while_they_start(seed: int) -> None:
-    """Programs that are closed by another thread in the milliseconds in which they start: none stays a member."""
+    """Programs are closed by another thread in the milliseconds in which they start. None may stay a member."""
     world = ProgramWorld(seed)
     scene = ProgramScene(world, ClosedProgram, ms_per_record=MS_PER_MESSAGE)
     assert scene.programs is not None
@@ -119,16 +119,16 @@ def test_programs_that_are_closed_while_they_start_find_one_that_joins_for_good(
 ) -> None:
     a_closed_poll_consumer_joins(Patch(monkeypatch))
     with pytest.raises(SimulationError, match="has left, and is a member"):
-        for seed in range(300):  # one in 40 shows it
+        for seed in range(300):  # one of 40 seeds shows it
             close_while_they_start(seed)
 
 
 class LateCommits(PollProgram):
-    """The thread that commits is left alone by its machine behind the decision what to commit, while `held` is set."""
+    """While `held` is set, the thread that commits stops for long after it has decided what to commit."""
 
     held = False
-    waiting = 0  # commits of something that wait for that to end
-    refused = 0  # commits that were
+    waiting = 0  # commits that wait for `held` to end
+    refused = 0  # commits that were refused
 
     def _membership(self, *args: Any, **fields: Any) -> Consumer:
         member = super()._membership(*args, **fields)
@@ -149,8 +149,8 @@ class LateCommits(PollProgram):
 
 
 def late_commit_of_polled_messages(seed: int) -> None:
-    """A consumer's commit is under way for so long that its registration is lost, another consumer reads on and commits
-    and leaves, and the first is started again where that one has committed."""
+    """A consumer's commit takes so long that its registration is lost. Another consumer reads on, commits and leaves.
+    Then the first one is started again at the other's offset."""
     world = ProgramWorld(seed, replace(QUIET, session_timeout_ms=4_000))
     scene = ProgramScene(world, LateCommits, ms_per_record=MS_PER_MESSAGE)
     assert scene.programs is not None
@@ -187,7 +187,7 @@ def test_the_scene_of_a_late_commit_finds_one_that_names_no_starts() -> None:
 
 
 def _pure(path: Path) -> bool:
-    """It holds values and functions only."""
+    """True if the module has only values and functions."""
     room = path.relative_to(PACKAGE).parts[0]
     return room in ("core", "tree") or (path.parent == PACKAGE and path.name != "consumer.py")
 
@@ -217,28 +217,29 @@ def test_threads_may_lose_the_baton_in_all_code_that_a_worker_shares_with_others
 
 
 class TellingHandover(StreamHandover):
-    """Spark asks again in the moment in which a batch is withdrawn."""
+    """A handover that lets Spark ask again at the moment when a batch is withdrawn."""
 
     def cancel(self, tag: str) -> None:
-        """The loop's thread and Spark's may both go on now."""
+        """After this, both the loop's thread and Spark's thread may go on."""
         super().cancel(tag)
         assert isinstance(self._program, LateProgram)
         self._program.asks.set()
 
 
 class LateProgram(StreamProgram):
-    """A query whose Kafka answers too late. Of the first one, Spark asks again when the batch on offer is withdrawn."""
+    """A query whose Kafka answers too late. In the first such program, Spark asks again when the batch on offer is
+    withdrawn."""
 
     handover = TellingHandover
 
     def run(self) -> None:
-        """As ever."""
+        """Run the query."""
         self.asks = SimEvent()
         self.late = False
         super().run()
 
     def rest(self) -> None:
-        """Between two triggers."""
+        """Wait between two triggers."""
         self.crew.sleep(SLOW_SECONDS)
         if not self.late and self.process.name == "consumer0" and self.source._handover._offered is not None:
             self.late = True
@@ -249,8 +250,8 @@ class LateProgram(StreamProgram):
 
 
 def withdrawn_while_spark_asks(seed: int, patch: pytest.MonkeyPatch) -> None:
-    """A batch is on offer, a stop that waited for it withdraws it, and in this moment Spark asks for one. Then another
-    member reads these partitions."""
+    """A batch is on offer, and a stop has waited for it and withdraws it. At this moment Spark asks for a batch. Then
+    another member reads these partitions."""
 
     def slowly(self: SimKafka) -> bool:
         self.process.crew.sleep(SLOW_SECONDS)

@@ -1,4 +1,4 @@
-"""Rolling upgrades: the lowest protocol among members and coordinators decides what is sent (issue 4, "Janitor")."""
+"""Rolling upgrades: the lowest protocol of all members and coordinators decides what is sent (issue 4, "Janitor")."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from zkcoord.tree.writes import CreateNode, DeleteNode
 
 
 def describe(script: Script, number: int, data: bytes) -> None:
-    """A coordinator of another version stands for election: its node, as it would be."""
+    """Create the candidate's node of a coordinator of another version."""
     assert not script.world.ensemble.operate(CreateNode(f"{CANDIDATES}/{number}", data)).reason
 
 
 def said(script: Script, path: str) -> list[str]:
-    """What the coordinators said of a node, each text once."""
+    """The different texts that coordinators reported about a node."""
     return sorted({told.fields["why"] for told in script.world.events("unreadable") if told.fields["path"] == path})
 
 
@@ -31,7 +31,7 @@ def upgraded(low: int, high: int) -> bytes:
 
 @on_seeds()
 def test_a_standby_of_the_old_protocol_keeps_the_new_one_out_until_it_is_gone(seed: int) -> None:
-    """Both coordinators are upgraded to 1-2, one after the other; then members that speak only 2 may come."""
+    """Both coordinators are upgraded to 1-2, one after the other. Then members that speak only 2 may join."""
     script = Script(seed, coordinators=0, consumers=0)
     world = script.world
     world.spawn("coordinator0", partial(coordinator, description=upgraded(1, 2)))
@@ -72,7 +72,8 @@ def test_who_stands_and_says_nothing_readable_speaks_the_first_protocol(seed: in
 
 @on_seeds()
 def test_a_coordinator_that_stood_before_and_shares_no_protocol_is_waited_for_and_told(seed: int) -> None:
-    """Nobody takes over from one whose members it would send away; the operator is told by both."""
+    """Nobody takes over from a coordinator whose members it would have to send away. Both coordinators tell the
+    operator."""
     script = Script(seed, coordinators=1, consumers=1)
     world = script.world
     script.settle()
@@ -84,7 +85,7 @@ def test_a_coordinator_that_stood_before_and_shares_no_protocol_is_waited_for_an
     )
     script.join("consumer1")
     script.settle()  # the group goes on
-    world.crash("coordinator0", restart_after_ms=1_000)  # now the other one stands before it
+    world.crash("coordinator0", restart_after_ms=1_000)  # now the other coordinator stands first
     world.run_until(lambda: bool(said(script, CANDIDATES)), 20_000, "it waits and tells")
     assert said(script, CANDIDATES) == [
         "coordinator 9 speaks the protocol 2, the others 1: waiting until it is gone; stop one of the two"

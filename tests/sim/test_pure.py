@@ -1,4 +1,4 @@
-"""A step of a coordinator or of a member changes nothing that it is handed: in storms, whatever they come to."""
+"""A step of a coordinator or of a member never changes its arguments, whatever happens in a storm."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from zkcoord.serving import role as coordinating
 
 
 def checked(step: Callable[..., Any], made: Counter[str]) -> Callable[..., Any]:
-    """The step; it must leave its view and memory as they are, and answer the same a second time. `made` counts its
-    decisions by their kind."""
+    """Wrap a step: it must leave its view and memory unchanged, and give the same answer a second time. `made` counts
+    the decisions by kind."""
 
     def twice(view: Any, memory: Any, *given: Any) -> Any:
         before = pickle.dumps((view, memory))

@@ -1,4 +1,5 @@
-"""Brokers' racks: partitions go where a replica is; no broker's coming or going moves one, another rack does."""
+"""Brokers' racks: partitions go to members in the rack of a replica. No partition moves when a broker comes or goes,
+but another rack moves some."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ EVEN, ODD = [0, 2, 4, 6], [1, 3, 5, 7]
 
 
 class Racks(Script):
-    """Broker 1 in rack a, broker 2 in rack b; the topic's even partitions are on 1, its odd ones on 2."""
+    """Broker 1 is in rack a, broker 2 in rack b. The topic's even partitions are on broker 1, its odd ones on broker
+    2."""
 
     def __init__(self, seed: int, racks: Mapping[str, str | None] = MEMBERS) -> None:
         super().__init__(seed, consumers=0, topics={"t": 8})
@@ -41,7 +43,7 @@ class Racks(Script):
         self.world.ensemble.operate(DeleteNode(f"{BROKERS}/{broker}", ANY_VERSION))
 
     def place(self, replicas: Mapping[int, list[int]]) -> None:
-        """The partitions' replicas are there now."""
+        """Move the partitions' replicas to these brokers."""
         text = {"version": 1, "partitions": {str(n): ids for n, ids in replicas.items()}}
         self.world.ensemble.operate(SetNode(f"{TOPICS}/t", json.dumps(text).encode(), ANY_VERSION))
 
@@ -50,13 +52,14 @@ class Racks(Script):
         return [p.partition for p in self.owned(name)]
 
     def settle_on(self, of_a: list[int], of_b: list[int]) -> None:
-        """Run until consumer inA has these partitions, and inB those."""
+        """Run until consumer inA owns the partitions `of_a`, and inB the partitions `of_b`."""
         self.world.run_until(
             lambda: self.all_held() and (self.has("inA"), self.has("inB")) == (of_a, of_b), 10_000, f"{of_a}, {of_b}"
         )
 
     def read_brokers(self, since_ms: int = 0) -> list[str]:
-        """What coordinators read of the brokers but whether Kafka is there at all."""
+        """The nodes of brokers that coordinators read. (The list of brokers, by which they see whether Kafka is there,
+        does not count.)"""
         return [
             path
             for at_ms, who, path in self.world.asked
@@ -83,7 +86,7 @@ def test_a_broker_that_restarts_moves_nothing_even_over_a_failover(seed: int) ->
     generation, began_ms = group.generation(), group.world.now_ms
     group.stop_broker(1)
     group.world.run_for(5_000)
-    group.world.crash(group.leader(), exact=True)  # the next one never sees it
+    group.world.crash(group.leader(), exact=True)  # so the next coordinator never sees that broker
     group.world.run_for(15_000)
     group.register(1, "a")
     group.world.run_for(5_000)
@@ -158,7 +161,7 @@ def test_while_no_member_has_a_rack_no_broker_is_read(seed: int) -> None:
     group.register(3, "c")
     group.world.run_for(5_000)
     assert group.read_brokers() == []
-    group.consumers.registers(rack="a")  # the first one with a rack
+    group.consumers.registers(rack="a")  # the first member with a rack
     group.join("inA")
     group.settle()
     assert set(group.read_brokers()) == {f"{BROKERS}/{n}" for n in (1, 2, 3)}

@@ -1,4 +1,4 @@
-"""The checkers of records complain: one that has never complained proves nothing."""
+"""The checkers of records can complain: a checker that has never complained proves nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zkcoord.member.lease import Lease
 
 @pytest.fixture
 def scene() -> Iterator[ProgramScene]:
-    """Two programs, each of which holds its share and reads."""
+    """Two programs that hold a share each, and read."""
     world = ProgramWorld(1, QUIET)
     scene = ProgramScene(world, PlainProgram, rebalance_timeout_ms=3_000)
     assert scene.programs is not None
@@ -30,7 +30,7 @@ def scene() -> Iterator[ProgramScene]:
 
 
 def held_by(scene: ProgramScene, name: str) -> TopicPartition:
-    """A partition that a program holds, of which nothing is in work."""
+    """A partition that a program holds and of which no record is in work."""
     client = scene.world.processes[name].client
     held = [p for (g, p), holding in scene.field.holdings.items() if holding.client == client]
     scene.world.run_until(lambda: any(not scene.records.work.get(("g", p)) for p in held))
@@ -38,7 +38,7 @@ def held_by(scene: ProgramScene, name: str) -> TopicPartition:
 
 
 def hand(scene: ProgramScene, name: str, partition: TopicPartition, ahead: int = 0) -> None:
-    """Let a program say that it was handed a record."""
+    """Note that a program was handed a record."""
     start = scene.field.covered["g", partition] + ahead
     scene.world.note(scene.world.processes[name], "handed", partition, start, start + 1)
 
@@ -124,7 +124,7 @@ def test_records_that_nobody_has_processed_are_told_of_at_rest(scene: ProgramSce
 def test_a_lease_that_never_ends_lets_an_evicted_program_read_on(
     scene: ProgramScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The product without one of its rules, not a forged line."""
+    """This is the product without one of its rules, and not a forged line."""
     monkeypatch.setattr(Lease, "holds", lambda self, now_ms: True)
     process = scene.world.processes["consumer0"]
     for store in process.stores:

@@ -1,4 +1,5 @@
-"""What is refused again and again is sent ever more seldom, whatever it is and whoever wishes a rebalance meanwhile."""
+"""Refused commands are sent more and more rarely, whatever their kind is, and even if somebody wishes a rebalance
+meanwhile."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ SENT_MAX = 8
 
 
 def too_old_for(option: str) -> Callable[[bytes], Command]:
-    """What a consumer makes of commands that does not know this option."""
+    """The command decoder of a consumer that does not know this option."""
 
     def understands(data: bytes) -> Command:
         command = decode_command(data)
@@ -37,7 +38,7 @@ def too_old_for(option: str) -> Callable[[bytes], Command]:
 def test_a_command_that_its_consumer_never_understands_is_sent_ever_more_seldom(
     seed: int, option: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its program is too old; once it is mended everything goes on."""
+    """The consumer's program is too old. Once it is replaced, everything goes on."""
     script = Script(seed, consumers=1, topics={"t": 2})
     script.settle()
     world = script.world
@@ -79,7 +80,7 @@ def test_while_a_wished_rebalance_waits_for_a_grace_what_fails_is_tried_as_seldo
     script.wish("rebalance")
     assert world.ensemble.data(DRAFT.record(GROUP))
     world.run_for(WHILE_MS)
-    assert (script.record().get("wish") or {}).get("rebalance")  # it still waits
+    assert (script.record().get("wish") or {}).get("rebalance")  # the wish still waits
     assert 2 <= len(script.commands_sent(START, POISON, since_ms=began_ms)) <= 2 * SENT_MAX
 
 
@@ -87,7 +88,8 @@ def test_while_a_wished_rebalance_waits_for_a_grace_what_fails_is_tried_as_seldo
 def test_a_stop_that_its_consumers_do_not_understand_releases_nothing(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In an eager group it names, as the next reader, who reads now: that was taken for what a refused start leaves."""
+    """In an eager group the stop names the present reader as the next reader, too. Before the fix, this looked like the
+    rest of a refused start."""
     script = Script(seed, consumers=2)
     script.settle()
     world = script.world

@@ -1,4 +1,4 @@
-"""Who is to be replaced by somebody who cannot be given work reads on."""
+"""A consumer reads on if the one that is to replace it cannot be given partitions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.sim.script import Script, on_seeds
 
 @on_seeds(3)
 def test_nothing_of_a_consumer_is_stopped_for_one_that_replaces_it_and_is_sent_away(seed: int) -> None:
-    """It offers nothing that the group can use, leaves, and tries again."""
+    """The new consumer offers nothing that the group can use. It leaves, and tries again."""
     script = Script(seed, consumers=1, topics={"t": 2})
     script.settle()
     world = script.world

@@ -1,4 +1,5 @@
-"""Announced ranges: what a member wrote down before it processed it goes to whoever reads the partition next."""
+"""Announced ranges: a member writes down its ranges before it processes them; the next reader of the partition gets
+them."""
 
 from __future__ import annotations
 
@@ -24,11 +25,11 @@ from zkcoord.tree.status import Status, decode_status
 from zkcoord.tree.writes import Transaction
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
-SLOW = replace(QUIET, read_ms_max=10_000_000)  # nobody reads or commits by himself
+SLOW = replace(QUIET, read_ms_max=10_000_000)  # nobody reads or commits unless the test says so
 
 
 def scene(seed: int, consumers: int = 2, partitions: int = 2) -> Script:
-    """A settled group whose members take announced ranges, and commit only when told."""
+    """A settled group whose members take announced ranges, and commit only when the test says so."""
     script = Script(seed, SLOW, consumers=0, topics={"t": partitions})
     script.consumers.registers(offers=frozenset({"ping", "replay"}))
     for n in range(consumers):
@@ -38,7 +39,7 @@ def scene(seed: int, consumers: int = 2, partitions: int = 2) -> Script:
 
 
 def ask(script: Script, name: str, what: str, values: dict[TopicPartition, Any]) -> Future[None]:
-    """A program announces or commits; the answer is there when this returns."""
+    """A program announces or commits. Returns when the answer is there."""
     application, future = script.application(name), Future[None]()
     wanted = application.wanted(values)
     argument = AnnounceRequest(values, wanted.starts) if what == "announce" else wanted
@@ -53,12 +54,12 @@ def process(script: Script, name: str, partition: TopicPartition, start: int, en
 
 
 def status(script: Script, member: str) -> Status:
-    """What stands in a member's channel."""
+    """The status in a member's channel."""
     return decode_status(script.world.ensemble.data(DRAFT.channel(GROUP, member)) or b"")
 
 
 def position(script: Script, partition: TopicPartition) -> int:
-    """The committed offset."""
+    """The committed offset of a partition."""
     return int(script.world.ensemble.data(DRAFT.offset(GROUP, partition)) or b"-1")
 
 
@@ -69,7 +70,7 @@ def test_an_announcement_is_one_write_and_a_commit_ends_it_without_another(seed:
     script.application("consumer0").positions.clear()
     writes = script.world.write_counts["consumer0"]
     ask(script, "consumer0", "announce", {P0: (at0, at0 + 9), P1: (at1, at1 + 5)}).result()
-    of = (script.generation(), 1)  # and the topic's incarnation
+    of = (script.generation(), 1)  # then the topic's incarnation
     both = {P0: (at0, at0 + 9, *of), P1: (at1, at1 + 5, *of)}
     assert status(script, member).batch == both
     process(script, "consumer0", P0, at0, at0 + 9)
@@ -77,7 +78,7 @@ def test_an_announcement_is_one_write_and_a_commit_ends_it_without_another(seed:
     ask(script, "consumer0", "commit", {P0: at0 + 9}).result()
     assert status(script, member).batch == both
     assert script.world.write_counts["consumer0"] == writes + 2
-    ask(script, "consumer0", "announce", {P0: (at0 + 9, at0 + 20)}).result()  # what is not committed stays
+    ask(script, "consumer0", "announce", {P0: (at0 + 9, at0 + 20)}).result()  # ranges that are not committed stay
     assert status(script, member).batch == {**both, P0: (at0 + 9, at0 + 20, *of)}
     ask(script, "consumer0", "commit", {P1: at1 + 5}).result()
     ask(script, "consumer0", "announce", {P0: (at0 + 9, at0 + 20)}).result()
@@ -109,7 +110,7 @@ def test_an_announcement_whose_reply_was_lost_is_made_again(seed: int, when: str
     assert (found[0], found[1][:2]) == (mine, (at, at + 9))
 
 
-# -- the coordinator hands it on
+# -- the coordinator hands a range on
 
 
 def announced(script: Script, name: str = "consumer0") -> tuple[TopicPartition, tuple[int, int]]:
@@ -121,12 +122,12 @@ def announced(script: Script, name: str = "consumer0") -> tuple[TopicPartition, 
 
 
 def told(script: Script, partition: TopicPartition) -> list[tuple[str, tuple[int, int]]]:
-    """Who was told to process which announced range of a partition, in order."""
+    """Which process was told which announced range of the partition, in order."""
     return [(entry.process, (entry.start, entry.end)) for entry in script.journal("replay", partition)]
 
 
 def another_reads(script: Script, partition: TopicPartition, *former: str) -> str:
-    """Run until somebody else reads the partition; his name."""
+    """Run until another member reads the partition. Returns its name."""
     world = script.world
 
     def reader() -> list[str]:
@@ -139,7 +140,8 @@ def another_reads(script: Script, partition: TopicPartition, *former: str) -> st
 
 
 def finish(script: Script, name: str, partition: TopicPartition, announced_range: tuple[int, int]) -> None:
-    """The receiver processes the range and commits; then nothing of it is handed on any more, and all is at rest."""
+    """The receiver processes the range and commits. After that nothing of it is handed on any more, and everything
+    comes to rest."""
     start, end = announced_range
     assert told(script, partition)[-1] == (name, announced_range)
     process(script, name, partition, start, end)
@@ -175,7 +177,7 @@ def test_what_a_dead_member_announced_goes_to_the_next_reader_exactly(seed: int,
 
 @on_seeds()
 def test_what_the_last_member_announced_waits_for_whoever_comes(seed: int) -> None:
-    """Its channel stays, over a failover, too: nobody is there to be granted anything."""
+    """The last member's channel stays, even over a failover, since there is nobody to grant its partition to."""
     script = scene(seed, consumers=1, partitions=1)
     mine, its_range = announced(script)
     member = script.member("consumer0")
@@ -196,7 +198,7 @@ def test_what_the_last_member_announced_waits_for_whoever_comes(seed: int) -> No
 @pytest.mark.parametrize("failover", [False, True])
 @pytest.mark.parametrize("when", ["before", "after_applied_reply_lost", "after"])
 def test_f49_a_second_death_before_the_receiver_announced_loses_no_range(seed: int, when: str, failover: bool) -> None:
-    """The receiver dies before, with, and after its acknowledgement, and has announced nothing itself."""
+    """The receiver dies before, with, or after its acknowledgement, and has announced nothing by itself."""
     script = scene(seed, consumers=4, partitions=4)
     mine, its_range = announced(script)
     dead: list[str] = []
@@ -212,7 +214,7 @@ def test_f49_a_second_death_before_the_receiver_announced_loses_no_range(seed: i
     if failover:
         script.world.crash(script.leader(), restart_after_ms=2_000, exact=True)
     gone = [n for n, p in script.world.processes.items() if p.group and not p.running]
-    if len(gone) < 2:  # it dies when it has taken the answer
+    if len(gone) < 2:  # the receiver dies when it has taken the answer
         script.world.run_until(
             lambda: sum(not p.running for p in script.world.processes.values() if p.group) == 2, what="it is dead"
         )
@@ -240,7 +242,7 @@ def test_a_receiver_that_cannot_start_hands_the_range_on(seed: int) -> None:
     assert refused
     assert refused != [name]
     refuser = status(script, script.member(refused[0]))
-    assert dict(refuser.batch)[mine][:2] == its_range  # in its status, since it refused it
+    assert dict(refuser.batch)[mine][:2] == its_range  # the refused range is in the refuser's status
     finish(script, name, mine, its_range)
 
 
@@ -292,7 +294,7 @@ def test_a_member_whose_lease_ended_is_told_its_own_range_when_it_reads_again(se
 
 @on_seeds()
 def test_a_start_that_was_refused_as_a_whole_leaves_its_range_in_the_state_until_it_is_handed_on(seed: int) -> None:
-    """The coordinator that sent it was of a newer program, and was replaced in between."""
+    """A coordinator of a newer program sent the start, and was replaced before the refusal."""
     script = scene(seed, consumers=3, partitions=3)
     mine, its_range = announced(script)
     with pytest.MonkeyPatch.context() as patch:
@@ -313,7 +315,7 @@ def test_a_start_that_was_refused_as_a_whole_leaves_its_range_in_the_state_until
 
 @cache
 def again(seed: int) -> int:
-    """How many ranges are processed once more in the storm of this seed."""
+    """How many ranges are processed again in this seed's storm."""
     return announcing_storm(seed).sink.again
 
 
@@ -323,5 +325,5 @@ def test_a_sink_keyed_by_ranges_is_exact_whoever_dies_in_a_storm(seed: int) -> N
 
 
 def test_in_storms_ranges_are_processed_again() -> None:
-    """Else the test above would show nothing."""
+    """Otherwise the test above would prove nothing."""
     assert sum(again(seed) for seed in range(10)) >= 5

@@ -25,7 +25,7 @@ TRIES = 5
 
 
 class Reached(NamedTuple):
-    """What a storm has come to."""
+    """The result of a storm."""
 
     scene: StoreScene
     runs: list[ResetTool]
@@ -36,7 +36,8 @@ class Reached(NamedTuple):
 def resetting_storm(seed: int) -> Reached:
     """Coordinators, consumers and tools of both kinds die; Kafka answers late, in part or not at all; strangers commit.
 
-    Then one run of either tool comes to its end, and the group goes on."""
+    At the end one run of each tool ends, and the group goes on.
+    """
     drawn = Random(f"resets {int(seed)}")
     scene = begin_in(seed, drawn.choice(STORES), None, topics={"t": 6})
     world, rewinds = scene.world, Rewinds(scene)
@@ -82,7 +83,7 @@ def test_storms_reach_resets_that_are_done_that_die_and_that_are_taken_over_and_
 @pytest.mark.parametrize("store", STORES)
 @on_seeds()
 def test_f241_a_reset_counts_over_what_another_program_committed_to_kafka_before_it(store: str, seed: int) -> None:
-    """A person sets the group back with Kafka's own tool while nobody reads, and then forwards with ours."""
+    """While nobody reads, a person sets the group back with Kafka's own tool, and then forward with ours."""
     scene = begin_in(seed, store, topics={"t": 4}, hold_ms=0)
     world, rewinds = scene.world, Rewinds(scene)
     world.run_for(5_000)

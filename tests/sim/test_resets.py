@@ -1,4 +1,5 @@
-"""A tool resets the offsets of a group that runs: it has everything stopped, writes, and lets the group go on."""
+"""A tool resets the offsets of a running group: it stops all partitions, writes the offsets, and lets the group go
+on."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ RECORD = DRAFT.record(GROUP)
 
 
 def write(script: Script, offset: int, version: int) -> str:
-    """A tool sets an offset if the record is still at this version; why it was refused, else ""."""
+    """A tool sets an offset if the record still has this version. Returns the reason of a refusal, else ""."""
     ensemble = script.world.ensemble
     stat = ensemble.stat(DRAFT.offset(GROUP, T0))
     assert stat is not None
@@ -28,7 +29,7 @@ def record_version(script: Script) -> int:
 
 
 def stopped(seed: int, *, expiry_ms: int = 600_000) -> Script:
-    """A group of two that has read, and was stopped for a reset."""
+    """A group of two members that has read some records, and was stopped for a reset."""
     script = Script(seed, consumers=2, topics={"t": 4})
     script.settle()
     script.world.run_for(5_000)
@@ -69,7 +70,8 @@ def test_a_reset_outlives_its_coordinator(seed: int) -> None:
 
 @on_seeds()
 def test_f104_a_tool_that_dies_in_a_reset_leaves_a_paused_group_and_its_late_write_is_refused(seed: int) -> None:
-    """Nobody knows whether it has written all offsets: a group that read on by itself might skip or repeat."""
+    """Nobody knows whether the tool has written all offsets. If the group read on by itself, it might skip or repeat
+    records."""
     script = stopped(seed, expiry_ms=30_000)
     world, version = script.world, record_version(script)
     world.run_until(lambda: not script.stopped("r1"), 60_000, "the run expires")

@@ -1,4 +1,4 @@
-"""The checker of a world at rest complains of what is left, and of nothing that must stay."""
+"""The checker of a world at rest complains about nodes that are left over, and not about nodes that must stay."""
 
 from __future__ import annotations
 

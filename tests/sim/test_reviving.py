@@ -1,5 +1,5 @@
-"""What is held starts again when the lease is back: the answer to an earlier start does not count, and what was looked
-up does not count once a stop takes its partitions."""
+"""Held partitions start again when the lease is back. The answer to an earlier start does not count. Offsets and owners
+that were read for the restart do not count once a stop takes the partitions."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ PATH, OTHER = "/brokers/topics/t", "/brokers/topics/u"
 
 
 def commits(transaction: Transaction) -> bool:
-    """True for a commit of offsets."""
+    """True for a transaction that commits offsets."""
     return transaction.why == "commit"
 
 
 def obeys_a_stop(transaction: Transaction) -> bool:
-    """True for the acknowledgement of a stop, with its release."""
+    """True for a transaction that acknowledges a stop and releases its partitions."""
     return "acknowledge stop" in transaction.why
 
 
 def _stop_during_a_revival(script: Script) -> None:
-    """Its lease ends; meanwhile all of it is to be stopped, by two commands, of which the second is not read with the
-    list; it is back, starts again what it holds, and loses the link."""
+    """The consumer's lease ends. Meanwhile all its partitions are to be stopped, by two commands, of which the second
+    is not read together with the list. The lease comes back, the consumer starts its partitions again, and loses the
+    link."""
     world, name = script.world, "consumer0"
     faults.cut(world, script.process(name))
     world.run_until(lambda: bool(script.journal("lost")), what="the lease ends")
@@ -55,8 +56,9 @@ def _stop_during_a_revival(script: Script) -> None:
 
 
 def _back_after_a_revival(seed: int) -> Script:
-    """A group whose topic was deleted and is back, after a stop that came while its only consumer revived."""
-    one_by_one = replace(QUIET, burst_rate=0.0)  # what comes together is looked up before anybody sees it
+    """A group whose topic was deleted and is back; the stop came while the only consumer started its partitions
+    again."""
+    one_by_one = replace(QUIET, burst_rate=0.0)  # else inputs are handled before the test sees them
     script = Script(seed, one_by_one, consumers=1, coordinators=1, topics={"t": 2, "u": 1})
     script.settle()
     world = script.world
@@ -80,7 +82,7 @@ def test_an_unknown_commit_after_a_revival_that_a_stop_ended_loses_nothing(how: 
 
 @on_seeds(6)
 def test_an_unknown_release_after_a_revival_that_a_stop_ended_is_made_again(seed: int) -> None:
-    """The stop is acknowledged without the release: the coordinator stops it again and again."""
+    """Before the fix, the stop was acknowledged without the release, and the coordinator sent stops again and again."""
     script = _back_after_a_revival(seed)
     world = script.world
     world.strike("consumer0", obeys_a_stop, "request_lost")
@@ -95,7 +97,7 @@ def test_an_unknown_release_after_a_revival_that_a_stop_ended_is_made_again(seed
 
 @on_seeds(6)
 def test_what_strays_after_a_revival_that_a_stop_ended_is_started_again(seed: int) -> None:
-    """It is read anew who owns it: what that revival had read of its owner was of an earlier grant."""
+    """The owner must be read again: the restart had read the owner node of an earlier grant."""
     script = _back_after_a_revival(seed)
     world, partition = script.world, TopicPartition("t", 0)
     world.run_for(1_000)
@@ -112,7 +114,7 @@ def _calls(application: Application) -> list[str]:
 
 
 def _lose_lease(script: Script, name: str) -> None:
-    """Its link is deaf until its lease ends; then it is back in the same session."""
+    """The consumer hears nothing until its lease ends. Then it is back in the same session."""
     world, application = script.world, script.application(name)
     wire, before, member = script.wire(name), _calls(application).count("lost"), script.member(name)
     wire.down = False
@@ -124,9 +126,10 @@ def _lose_lease(script: Script, name: str) -> None:
 
 @on_seeds(4)
 def test_the_answer_to_an_abandoned_revival_does_not_count_for_the_next(seed: int) -> None:
-    """on_start is slow (or its worker is busy); the lease ends, comes back, ends, comes back; then on_start returns.
+    """on_start is slow (or its worker is busy). The lease ends, comes back, ends, and comes back. Then on_start
+    returns.
 
-    Black box: only the checkers of invariants complain.
+    This is a black-box test: only the checkers of invariants complain.
     """
     script = Script(seed, replace(QUIET, read_ms_max=60, call_ms_max=0), consumers=1, coordinators=1)
     script.settle()
@@ -136,9 +139,9 @@ def test_the_answer_to_an_abandoned_revival_does_not_count_for_the_next(seed: in
     _lose_lease(script, "consumer0")
     _lose_lease(script, "consumer0")
     assert _calls(application) == ["lost", "start", "lost", "start"]
-    application._answer()  # lost
-    application._answer()  # the first start, whose partitions were lost again meanwhile
-    world.run_for(1_000)  # the queued on_lost waits for its turn: the worker is slow
+    application._answer()  # the answer to `lost`
+    application._answer()  # the answer to the first start, whose partitions were lost again by then
+    world.run_for(1_000)  # the second on_lost still waits: the worker is slow
     application._answer()
     del application._next_call
     application._answer()
@@ -149,8 +152,8 @@ def test_the_answer_to_an_abandoned_revival_does_not_count_for_the_next(seed: in
 
 @on_seeds()
 def test_f66_an_offset_that_a_commit_finds_overwritten_during_a_stop_stays_and_nothing_revives_it(seed: int) -> None:
-    """Somebody set an offset while the program is at the stop: the partition is lost to it. What it then answers as
-    its final offset was decided before."""
+    """Somebody sets an offset while the program is in its stop, so the program loses the partition. Its final offset
+    was decided before that."""
     script = scene(seed, consumers=1, partitions=4)
     world, application = script.world, script.application("consumer0")
     hold_calls(application)
@@ -175,7 +178,7 @@ def test_f66_an_offset_that_a_commit_finds_overwritten_during_a_stop_stays_and_n
 
 @on_seeds()
 def test_an_offset_that_a_tool_sets_while_the_link_is_broken_is_told_and_started_from(seed: int) -> None:
-    """All that is held is read again behind a broken link: no commit need meet it."""
+    """After a broken link all held partitions are read again, so the new offset is found even without a commit."""
     script = Script(seed, QUIET, consumers=1, coordinators=1)
     script.settle()
     world, application, partition = script.world, script.application("consumer0"), TopicPartition("t", 0)
@@ -197,7 +200,7 @@ def test_an_offset_that_a_tool_sets_while_the_link_is_broken_is_told_and_started
 
 @on_seeds(4)
 def test_f85_an_offset_that_somebody_sets_under_a_start_again_is_where_it_starts(seed: int) -> None:
-    """on_start is slow; the link breaks meanwhile, so what is held is read again."""
+    """on_start is slow. The link breaks meanwhile, so the held partitions are read again."""
     script = scene(seed, consumers=1)
     world, application = script.world, script.application("consumer0")
     hold_calls(application)

@@ -1,4 +1,5 @@
-"""More announced ranges than one status, or the state, has room for: they wait, and nobody is evicted over them."""
+"""More announced ranges than one status, or the state, has room for. Some ranges wait, and nobody is evicted because of
+them."""
 
 from __future__ import annotations
 
@@ -31,24 +32,24 @@ LONG_MS = 120_000
 
 
 def announce_all(script: Script, name: str) -> dict[TopicPartition, tuple[int, int]]:
-    """A member announces a range of all that it owns."""
+    """A member announces a range of each partition that it owns."""
     ranges = {p: (at, at + 9) for p in script.owned(name) for at in [position(script, p)]}
     ask(script, name, "announce", ranges).result()
     return ranges
 
 
 def replays_beyond(script: Script, count: int) -> bool:
-    """True once more ranges than these were handed over."""
+    """True once more than `count` ranges were handed over."""
     return len(script.journal("replay")) > count
 
 
 def await_told(script: Script, holds: Callable[[], object]) -> None:
-    """Run until a member is told what it is handed."""
+    """Run until the condition holds: a member is told its ranges."""
     script.world.run_until(lambda: bool(holds()), 20_000, "it is told")
 
 
 def finish_one_by_one(script: Script, name: str, ranges: dict[TopicPartition, tuple[int, int]]) -> None:
-    """It is handed one range, takes its time, commits, and is handed the next."""
+    """The member is handed one range, takes its time, commits, and is handed the next one."""
     left = dict(ranges)
     before = len(script.journal("replay"))
     for number in range(len(ranges)):
@@ -66,7 +67,7 @@ def finish_one_by_one(script: Script, name: str, ranges: dict[TopicPartition, tu
 
 
 def commands(script: Script, name: str) -> list[Command]:
-    """What stands in a member's channel."""
+    """The commands in a member's channel."""
     return list(script.field.commands.get((GROUP, script.member(name)), {}).values())  # type: ignore[arg-type]
 
 
@@ -104,7 +105,7 @@ def test_what_is_left_over_in_a_status_and_long_over_takes_no_room(seed: int, mo
 
 
 def newer(encode: Callable[[Command], bytes]) -> Callable[[Command], bytes]:
-    """A coordinator of a program whose starts with ranges nobody here understands."""
+    """Make the coordinator send starts with ranges in a newer version, which no consumer understands."""
     return lambda command: encode(command).replace(b'"version":1', b'"version":%d' % (1 + bool(command.replay)))
 
 
@@ -134,7 +135,7 @@ def test_a_refused_start_stands_until_the_state_has_room_for_its_ranges(
 
 
 def narrow(seed: int) -> Scene:
-    """One seed of a storm of members that announce, with room for one range."""
+    """One seed of a storm of members that announce ranges, with room for only one range."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(room, "UNDER_WAY_BYTES_MAX", 1)
         patch.setattr(replay, "KEPT_BYTES_MAX", 1)
@@ -145,10 +146,11 @@ def narrow(seed: int) -> Scene:
 def test_unfinished_ranges_that_others_have_by_now_leave_their_room_to_the_next_announcement(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A batch was broken off by a stop, and its ranges fill the status: it was told to announce fewer, for ever."""
+    """A stop broke a batch off, and its ranges filled the status. Before the fix, the member was told to announce fewer
+    ranges, for ever."""
     script = scene(seed, consumers=1, partitions=4)
     ranges = announce_all(script, "consumer0")
-    room_now = len(encode_status(replace(decode_status(status_of(script, "consumer0")), timing=())))  # times need none
+    room_now = len(encode_status(replace(decode_status(status_of(script, "consumer0")), timing=())))  # without `timing`
     monkeypatch.setattr(announcing, "ANNOUNCED_BYTES_MAX", room_now)
     script.consumers.registers(offers=frozenset({"ping", "replay"}))
     script.join("other")
@@ -156,12 +158,12 @@ def test_unfinished_ranges_that_others_have_by_now_leave_their_room_to_the_next_
     mine, gone = script.owned("consumer0"), script.owned("other")
     process(script, "consumer0", mine[0], *ranges[mine[0]])
     ask(script, "consumer0", "commit", {mine[0]: ranges[mine[0]][1]}).result()
-    end = 10**17  # so many digits have no room beside the others
+    end = 10**17  # this many digits find no room beside the other ranges
     fresh = {mine[0]: (position(script, mine[0]), end)}
     with pytest.raises(UnavailableError, match=r"1 of partitions held here, which .* and 2 that it left"):
         ask(script, "consumer0", "announce", fresh).result()
     with pytest.MonkeyPatch.context() as smaller, pytest.raises(UsageError, match="announce fewer partitions"):
-        smaller.setattr(announcing, "ANNOUNCED_BYTES_MAX", 100)  # less than a status with one range takes
+        smaller.setattr(announcing, "ANNOUNCED_BYTES_MAX", 100)  # less than one range needs
         ask(script, "consumer0", "announce", fresh).result()
     script.world.run_until(lambda: announced(script, fresh), 20_000, "there is room")
     assert status(script, script.member("consumer0")).batch.keys() == set(mine)
@@ -170,7 +172,7 @@ def test_unfinished_ranges_that_others_have_by_now_leave_their_room_to_the_next_
 
 
 def announced(script: Script, ranges: dict[TopicPartition, tuple[int, int]]) -> bool:
-    """True when there was room for these."""
+    """True when there was room for these ranges."""
     try:
         ask(script, "consumer0", "announce", ranges).result()
     except UnavailableError:
@@ -179,12 +181,13 @@ def announced(script: Script, ranges: dict[TopicPartition, tuple[int, int]]) -> 
 
 
 def status_of(script: Script, name: str) -> bytes:
-    """A member's channel as it stands."""
+    """The data of a member's channel."""
     return script.world.ensemble.data(DRAFT.channel(GROUP, script.member(name))) or b""
 
 
 def from_another_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One range with each start, and no bound for all; three ranges are more than a member's status takes."""
+    """A coordinator sends one range with each start, without a limit for all together. Three ranges are more than fit
+    into a member's status."""
     monkeypatch.setattr(room, "UNDER_WAY_BYTES_MAX", 1)
     monkeypatch.setattr(room, "HELD_BYTES_MAX", 10**9)
     monkeypatch.setattr(weighing, "range_bytes", lambda partition, announced: 300_000)
@@ -196,7 +199,7 @@ def from_another_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_who_is_handed_more_than_a_status_takes_obeys_when_there_is_room_and_stays_a_member(
     seed: int, wait_ms: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The multi that the server would not take ended its session, or its program."""
+    """Before the fix, the server refused the large multi, which ended the member's session or its program."""
     script = scene(seed, consumers=1, partitions=4)
     script.set_policy(max_rebalance_retries=0)
     ranges = announce_all(script, "consumer0")
@@ -241,7 +244,8 @@ def test_a_sink_is_exact_in_a_storm_in_which_hardly_a_range_has_room(seed: int) 
 def test_who_was_paused_with_a_full_status_reads_on_when_the_group_is_resumed(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was stopped in the middle of its own batch, and of what it had been handed: nobody else may have these."""
+    """The member was stopped in the middle of its own batch and of ranges that it had been handed. No other member may
+    have these."""
     script = scene(seed, partitions=4)
     ranges = announce_all(script, "consumer0") | announce_all(script, "consumer1")
     world = script.world

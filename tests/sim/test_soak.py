@@ -1,4 +1,4 @@
-"""The soak's verdicts: each kind of failure has its exit code, and a line that plays the seed again."""
+"""The verdicts of `scripts/simulate`: each kind of failure has its exit code and a line that plays the seed again."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_world_that_was_played_does_not_stay(monkeypatch: pytest.MonkeyPatch) 
         begin(world, *arguments, **more)
 
     monkeypatch.setattr(World, "__init__", begun)
-    for scene in ("hung", "old"):  # tests keep what they have played of these
+    for scene in ("hung", "old"):  # tests cache the played seeds of these scenes
         assert soak.play((scene, 3)).kind == 0
     gc.collect()
     assert [world() for world in made] == [None, None]
@@ -99,7 +99,7 @@ def test_it_plays_until_told_to_stop() -> None:
     with subprocess.Popen(command, cwd=ROOT, start_new_session=True, **pipes) as running:
         assert running.stderr is not None
         assert " a second, up to seed " in running.stderr.readline()
-        for _ in range(2):  # as `timeout` does: to the program, then to all of its group
+        for _ in range(2):  # as `timeout` does: first the program, then its whole group
             os.killpg(running.pid, signal.SIGTERM)
         out, told = running.communicate(timeout=60)
     assert running.returncode == 0

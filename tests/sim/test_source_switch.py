@@ -1,4 +1,5 @@
-"""The source of topics is changed under a running group, wherever the tool dies, and again and again in a storm."""
+"""The source of topics is changed under a running group: the tool may die at any write, and a storm changes it again
+and again."""
 
 from __future__ import annotations
 
@@ -20,11 +21,11 @@ from zkcoord.tree.writes import CreateNode, Transaction
 
 WRITES_MAX = 10
 OTHER = {"zookeeper": "kafka", "kafka": "zookeeper"}
-SHORT = (("kafka", 2, True), ("kafka", 3, False), ("zookeeper", 2, False))  # goal, write, dies behind it
+SHORT = (("kafka", 2, True), ("kafka", 3, False), ("zookeeper", 2, False))  # goal, write, dies after it
 
 
 def begun(goal: str, seed: int = 0) -> Switched:
-    """A group that reads, of the source other than the goal."""
+    """A group that reads topics from the other source."""
     scene = Switched(seed, source=OTHER[goal], coordinators=2, consumers=2)
     scene.settle()
     scene.world.run_for(3_000)
@@ -32,7 +33,7 @@ def begun(goal: str, seed: int = 0) -> Switched:
 
 
 def judged(scene: Switched, goal: str, since_ms: int) -> None:
-    """It has the goal: nothing was dropped, nobody stopped, and it follows the topics there."""
+    """Check the switch: no topic was dropped, nobody was stopped, and the group follows topics of the new source."""
     scene.settled(goal)
     world = scene.world
     assert (world.events("stop_sent", since_ms), world.events("topic_dropped")) == ([], [])
@@ -41,11 +42,11 @@ def judged(scene: Switched, goal: str, since_ms: int) -> None:
     if goal == "kafka":
         scene.calm()
     else:
-        super(Mirrored, scene).calm()  # the mirror is not followed
+        super(Mirrored, scene).calm()  # without the checks of the mirror
 
 
 def dies(goal: str, dies_at: int, *, behind: bool, ends: str) -> bool:
-    """Kill the tool there, and let another run end in `ends`; False: it came to its end before."""
+    """Kill the tool at that write, and let another run end in `ends`. False if the tool came to its end first."""
     scene = begun(goal)
     since_ms = scene.world.now_ms
     died = False
@@ -94,7 +95,8 @@ def test_f157_a_run_that_loses_an_answer_goes_on_by_what_it_reads(loses_at: int)
 
 @pytest.mark.parametrize("again", [False, True])
 def test_f207_an_answer_that_lacks_topics_and_is_accepted_drops_nothing_while_no_other_one_comes(again: bool) -> None:
-    """The broker had just started, and knew no topic; then none answers for minutes. `again`: a mirror is there."""
+    """The broker had just started and knew no topic. Then no broker answers for minutes. `again`: the tree has a mirror
+    already."""
     scene = begun("kafka")
     world = scene.world
     if again:
@@ -118,7 +120,7 @@ def elects(transaction: Transaction) -> bool:
 def test_f157_a_coordinator_that_was_elected_when_the_switch_began_serves_neither_under_it_nor_by_its_epoch(
     seed: int,
 ) -> None:
-    """It did not hear of its election before the switch raised the epoch: the epoch that it reads is not its own."""
+    """It did not hear of its election before the switch raised the epoch. So the epoch that it reads is not its own."""
     scene = begun("kafka", seed)
     world, ensemble = scene.world, scene.world.ensemble
     standby = scene.standby()

@@ -1,4 +1,4 @@
-"""Starts that wait one behind the other, and starts of a coordinator that does not tell its owners' versions."""
+"""Starts that wait one behind the other, and starts of a coordinator that does not name the versions of owners."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ START = "start-fetcher"
 
 
 def deleted(script: Script) -> list[int]:
-    """How many commands each acknowledgement that was applied deleted."""
+    """How many commands each applied acknowledgement deleted."""
     applied = [t.transaction for t in script.world.tried if t.applied and acknowledges(t.transaction)]
     return [sum(isinstance(w, DeleteNode) and "/channel/" in w.path for w in t.writes) for t in applied]
 
 
 @on_seeds(4)
 def test_starts_that_wait_are_obeyed_as_one(seed: int) -> None:
-    """The topic grows twice while the consumer hears nothing; it finds two starts, and answers both in one multi."""
+    """The topic grows twice while the consumer hears nothing. It finds two starts, and acknowledges both in one
+    multi."""
     script = Script(seed, QUIET, consumers=1, coordinators=1)
     script.settle()
     world = script.world
@@ -49,13 +50,13 @@ def test_starts_that_wait_are_obeyed_as_one(seed: int) -> None:
     assert deleted(script) == [1, 2]
     world.run_until(lambda: len(world.events("fetch_started")) == 3, what="it has heard of all")
     told = [(e.fields["generation"], len(e.fields["partitions"])) for e in world.events("fetch_started")]
-    assert told == [(1, 4), (2, 4), (3, 4)]  # each with the generation of its own command
+    assert told == [(1, 4), (2, 4), (3, 4)]  # each start has the generation of its own command
     script.calm()
 
 
 def starts_while_one_is_obeyed(seed: int, counts: Sequence[int]) -> Script:
-    """A topic grows to each of these numbers of partitions while the application of its only consumer is told to start
-    something: one start waits for each. It has all of them in the end."""
+    """The topic grows to each of these numbers of partitions while the only consumer's application is still starting.
+    One start waits for each number. In the end the consumer has all partitions."""
     script = Script(seed, replace(QUIET, session_timeout_ms=40_000), consumers=1, coordinators=1)
     script.settle()
     go_on = hold_calls(script.application("consumer0"))
@@ -103,8 +104,8 @@ def test_a_start_behind_a_stop_is_not_obeyed_with_the_starts_before_it() -> None
 
 @on_seeds(4)
 def test_a_command_is_read_together_with_the_list_that_shows_it(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its number is known before, so that one round serves both."""
-    asked: list[list[str]] = []  # by each request of consumers
+    """The command's number is known before, so the consumer reads the list and the command in one round."""
+    asked: list[list[str]] = []  # the paths of each request of consumer0
     original = SimStore.read
 
     def read(self: SimStore, token: int, reads: Sequence[Read]) -> None:
@@ -126,7 +127,8 @@ def test_a_command_is_read_together_with_the_list_that_shows_it(seed: int, monke
 
 @on_seeds(4)
 def test_a_start_without_owner_versions_is_obeyed(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An older coordinator's: the consumer reads the owners, and releases by the versions that it read."""
+    """An older coordinator sends such a start. The consumer reads the owners, and releases them by the versions that it
+    read."""
     original = planning._Planner._command
 
     def untold(self: Any, consumer_id: str, option: Any, partitions: Any, *_versions: Any) -> CreateNode:
@@ -145,7 +147,8 @@ def test_a_start_without_owner_versions_is_obeyed(seed: int, monkeypatch: pytest
 
 @on_seeds(4)
 def test_owners_are_released_by_the_versions_that_the_start_told(seed: int) -> None:
-    """Each owner is created at 0, released by 0, granted anew at 2: no consumer reads an owner for that."""
+    """Each owner is created at version 0, released by version 0, and granted again at version 2. No consumer reads an
+    owner for that."""
     script = Script(seed, consumers=1, coordinators=1)
     script.settle()
     script.join("late")
@@ -161,13 +164,13 @@ def test_owners_are_released_by_the_versions_that_the_start_told(seed: int) -> N
 
 
 def versions(write: CreateNode) -> dict[TopicPartition, int]:
-    """What a start tells of its owners."""
+    """The versions of owners that a start names."""
     return dict(decode_command(write.data).owner_versions)
 
 
 @on_seeds(4)
 def test_an_offset_written_during_a_start_becomes_the_position(seed: int) -> None:
-    """An operator imports offsets while the first consumer starts; the application was told the log's end."""
+    """An operator imports offsets while the first consumer starts; before that, the application got the log's end."""
     script = Script(seed, replace(QUIET, call_ms_max=0), consumers=1, coordinators=1, topics={"t": 1})
     world, application = script.world, script.application("consumer0")
     (partition,) = script.partitions()
@@ -190,7 +193,8 @@ def test_an_offset_written_during_a_start_becomes_the_position(seed: int) -> Non
 def test_an_offset_deleted_or_spoiled_behind_an_acknowledgement_without_an_answer_loses_no_partition(
     seed: int, left: bytes | None
 ) -> None:
-    """Who looks what came of it owns the partition, and has no position: nobody would send it another start."""
+    """When the consumer looks for the outcome, it owns the partition but has no position. Nobody would send it another
+    start."""
     script = Script(seed, consumers=1, coordinators=1, topics={"t": 1})
     script.settle()
     world = script.world
@@ -217,7 +221,8 @@ def test_an_offset_deleted_or_spoiled_behind_an_acknowledgement_without_an_answe
 
 @on_seeds()
 def test_a_refused_start_whose_owner_was_edited_is_acknowledged_without_it(seed: int) -> None:
-    """The command tells the owner's version. Once the acknowledgement was refused by it, the owner itself is read."""
+    """The command names the owner's version. Once the acknowledgement was refused because of it, the consumer reads the
+    owner itself."""
     script = Script(seed, QUIET, consumers=1, coordinators=1)
     script.settle()
     world, new = script.world, TopicPartition("t", 4)
@@ -243,7 +248,7 @@ def test_a_refused_start_whose_owner_was_edited_is_acknowledged_without_it(seed:
 
 @on_seeds(4)
 def test_f70_without_a_lease_nothing_is_told_to_start_and_lost_again_and_again(seed: int) -> None:
-    """The link is whole, and the lease is over, since the registration is still to be read behind a reconnection."""
+    """The link works, but the lease is over: the registration must still be read after a reconnection."""
     script = Script(seed, replace(QUIET, call_ms_max=0), consumers=1, coordinators=1)
     script.settle()
     world, application, new = script.world, script.application("consumer0"), TopicPartition("t", 4)
@@ -264,7 +269,8 @@ def test_f70_without_a_lease_nothing_is_told_to_start_and_lost_again_and_again(s
 
 @on_seeds()
 def test_what_is_taken_away_while_it_is_started_is_lost_to_the_application_and_started_anew(seed: int) -> None:
-    """Its owner was emptied, and its acknowledgement refused: else it would be read, and never be started again."""
+    """Somebody emptied the owner, and the acknowledgement was refused. Otherwise the application would read the
+    partition, and nobody would ever start it again."""
     script = Script(seed, consumers=1, coordinators=1, topics={"t": 1})
     script.settle()
     world, partition = script.world, TopicPartition("t", 0)

@@ -1,4 +1,4 @@
-"""Announced ranges where offsets stand in Kafka, too: the receiver compares them with the offset that counts."""
+"""Announced ranges in groups with offsets in Kafka: the receiver compares the ranges with the offset that counts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from tests.sim.test_failures_offsets import P0, holder, kill, reads_on
 @pytest.mark.parametrize("seed", seeds(6))
 @pytest.mark.parametrize("store", ["dual", "kafka"])
 def test_a_sink_is_exact_in_a_storm_whatever_store_its_offsets_are_in(seed: int, store: str) -> None:
-    """Everybody may die anywhere. No stranger commits and Kafka loses nothing, since then other ranges are cut."""
+    """Every program may die anywhere. No stranger commits and Kafka loses nothing, since both would lead to other
+    ranges."""
     drawn = Random(f"batches {int(seed)}")
     scene = begin_in(seed, store, None, topics={"t": 5}, hold_ms=drawn.choice((0, 8_000)), batches=True)
     world = scene.world

@@ -1,4 +1,4 @@
-"""Storms over groups whose offsets stand in ZooKeeper, in both stores, and in Kafka, and while they are moved."""
+"""Storms of groups with offsets in ZooKeeper, in both stores, and in Kafka, and of groups that change their store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tool moves a group between offset stores while its consumers read, and people, programs and consumers fail."""
+"""A tool changes a group's offset store while its consumers read, and while people, programs and consumers fail."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ WAYS = [("zookeeper", "dual"), ("dual", "kafka"), ("kafka", "dual"), ("dual", "z
 
 
 def settled(scene: StoreScene, store: str) -> None:
-    """Everybody uses this store, and the group comes to rest there."""
+    """Every member uses this store, and the group comes to rest."""
     scene.settle()
     assert scene.store()[0] == store
     assert scene.told()
-    assert scene.record()["offsets"].keys() == {"store", "step"}  # nobody's run stands
+    assert scene.record()["offsets"].keys() == {"store", "step"}  # no run is noted in the record
     scene.calm()
 
 
@@ -62,7 +62,7 @@ def test_f115_a_migration_whose_tool_died_at_any_write_is_gone_on_with(
     step = scene.store()[1]
     tool = StoreTool(scene, goal, dies_at=at, behind=behind)
     tool.finish()
-    assert tool.died  # its three writes: begin, step, end
+    assert tool.died  # the tool has three writes: begin, step, end
     last = StoreTool(scene, goal, "r2").finish()
     assert last is not None
     assert (last.stage, last.store) == (Stage.DONE, goal)
@@ -122,7 +122,7 @@ def test_f116_a_tool_takes_no_step_once_another_one_or_a_request_has_come_since_
     second, kafka = StoreTool(scene, "zookeeper", "r2"), first.migration.places.kafka
 
     def meanwhile(group: str) -> list[str]:
-        """It asks Kafka: the last question before it writes."""
+        """Asking for the users is the last question before the tool writes."""
         if what == "another run":
             second.migration.turn(scene.world.now_ms)
         else:
@@ -189,7 +189,7 @@ def test_f42_f117_whoever_dies_before_or_behind_any_of_its_writes_the_step_is_ta
         for number in range(before.get(name, 0) + 1, last + 1)
         for when in ("before", "after_applied_reply_lost")
     ]
-    assert len(points) >= 8  # each consumer is told, and obeys
+    assert len(points) >= 8  # each consumer gets the command, and obeys it
     for point in points:
         scene = begin_in(1, store, consumers=2, topics={"t": 3})
         scene.world.plan(point)
@@ -235,7 +235,7 @@ def test_a_group_without_members_is_moved_the_whole_way_and_keeps_its_offsets(se
 
 
 def everybody_left(seed: int) -> StoreScene:
-    """A group that has read, and has no member any more."""
+    """A group that has read records, and has no members any more."""
     scene = begin_in(seed, "zookeeper")
     scene.world.run_for(3_000)
     for n in range(3):
@@ -247,7 +247,8 @@ def everybody_left(seed: int) -> StoreScene:
 @pytest.mark.parametrize("at", range(1, 6))
 @pytest.mark.parametrize("behind", [False, True])
 def test_f115_a_tool_that_died_while_it_made_offsets_equal_has_moved_none_of_them(at: int, behind: bool) -> None:
-    """Its five writes: begin, step, the nodes that nobody holds, step, end. Behind the third Kafka was not told yet."""
+    """The tool has five writes: begin, step, the nodes of partitions that nobody holds, step, end. After the third one,
+    Kafka does not have the offsets yet."""
     scene = everybody_left(1)
     counted = {p: scene.ledger.counted(p) for p in scene.partitions()}
     tool = StoreTool(scene, "kafka", dies_at=at, behind=behind)
@@ -275,7 +276,7 @@ def test_a_kafka_that_is_away_is_waited_for() -> None:
 
 @on_seeds()
 def test_a_group_that_was_deleted_keeps_its_store_with_its_offsets(seed: int) -> None:
-    """Who joins again would find an old offset in ZooKeeper, or none at all."""
+    """Otherwise a member that joins later would find an old offset in ZooKeeper, or none at all."""
     scene = begin_in(seed, "dual")
     scene.world.run_for(3_000)
     for n in range(3):
@@ -306,7 +307,7 @@ def test_a_consumer_of_kafkas_own_protocol_in_the_group_id_is_named_and_nothing_
 
 
 def test_a_group_of_a_tree_without_an_id_is_not_moved_nor_one_that_goes_to_another_tree() -> None:
-    """The id that such a tree gets later would end every tenure at once."""
+    """When such a tree got its id later, all tenures would end at once."""
     scene = begin_in(1, "zookeeper")
     tool = StoreTool(scene, "dual")
     places, tool.migration.places = tool.migration.places, replace(tool.migration.places, tree_id="")
@@ -334,7 +335,7 @@ def test_a_group_that_is_being_reset_or_deleted_is_not_moved(wish: str, why: str
 
 
 def test_a_step_that_is_not_done_is_waited_for_before_the_next_and_the_way_back_is_open_at_once() -> None:
-    """A consumer that hangs holds up the way on, and is named; back from where it stands needs nothing of it."""
+    """A consumer that hangs delays the next step, and is named. The way back does not need this consumer."""
     scene = begin_in(1, "zookeeper")
     scene.process("consumer0").pause()
     slow = scene.member("consumer0")
@@ -344,7 +345,7 @@ def test_a_step_that_is_not_done_is_waited_for_before_the_next_and_the_way_back_
     assert (tool.turns[-1].store, tool.turns[-1].why) == ("dual", f"{slow} has not obeyed yet (dual, step 1)")
     back = StoreTool(scene, "zookeeper", "r2")
     scene.world.run_until(lambda: scene.store() == ("zookeeper", 2), what="the way back")
-    assert (GROUP, slow) in scene.field.registrations  # it hangs on, and was not waited for
+    assert (GROUP, slow) in scene.field.registrations  # it still hangs, and nobody waited for it
     scene.process("consumer0").resume()
     last = back.finish()
     assert last is not None

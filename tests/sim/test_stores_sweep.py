@@ -1,6 +1,7 @@
-"""Crash-point sweep of groups that keep offsets in Kafka: a role dies at, and loses the reply of, each of its writes.
+"""Crash-point sweep of groups that keep offsets in Kafka: a role dies at each of its writes, and loses the reply of
+each.
 
-The scenarios are those of `test_sweep`; the checkers of both stores look on.
+The scenarios are those of `test_sweep`; the checkers of both stores are attached.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ MORE = ("join", "hard-death-failover", "reset", "eager-join", "eviction", "failo
 
 
 def in_store(store: str, scenario: Callable[[World], None], world: World) -> None:
-    """The scenario, of a group whose offsets stand there from its beginning."""
+    """Play the scenario with a group whose offsets are in this store from the beginning."""
 
     def begins(scene: Scene) -> None:
         log = OffsetLog(world)

@@ -43,10 +43,10 @@ MEMBERS_MAX = 7
 
 
 class Strange(Churn):
-    """What else may happen to a group."""
+    """The acts of `Churn`, and acts in strange conditions."""
 
     def close(self) -> None:
-        """Some node may not be read for a while."""
+        """For a while nobody may read some node."""
         world, roots = self.world, (f"{DRAFT.group(GROUP)}/", "/zkcoord/groups", "/brokers")
         path = self._pick(sorted(path for path in world.ensemble.leader.nodes if path.startswith(roots)))
         world.trace("nobody may read", path)
@@ -54,7 +54,7 @@ class Strange(Churn):
         world.at(world.now_ms + int(world.rng.random() * 15_000), lambda: world.ensemble.closed.discard(path))
 
     def nonsense(self) -> None:
-        """Somebody sends a command that nobody understands."""
+        """Somebody sends a command that nobody can parse."""
         channels = DRAFT.channels_of(GROUP)
         names = self.world.ensemble.names(channels) if self.world.ensemble.stat(channels) else ()
         if names:
@@ -62,7 +62,7 @@ class Strange(Churn):
             self.world.ensemble.operate(CreateNode(f"{channels}/{self._pick(names)}", data, sequential=True))
 
     def change_subscription(self) -> None:
-        """A program registers a second time, with another subscription; its first registration leaves later."""
+        """A program registers a second time, with another subscription. Its first registration ends later."""
         world, ids = self.world, DRAFT.ids(GROUP)
         present = world.ensemble.names(ids) if world.ensemble.stat(ids) else ()
         names = [name for name in self._live("consumer") if world.processes[name].running]
@@ -80,7 +80,7 @@ class Strange(Churn):
         world.at(later_ms, lambda: process.inbox.put(Request("stop", None, Future())) if process.running else None)
 
     def odd_rules(self) -> None:
-        """An operator chooses what is seldom chosen."""
+        """An operator chooses rare values of the policy."""
         pick, path = self._pick, DRAFT.record(GROUP)
         record = parse_json(self.world.ensemble.data(path) or b"")
         if record:
@@ -95,7 +95,7 @@ class Strange(Churn):
         self.scene.wish("rebalance")
 
     def join_odd(self) -> None:
-        """A consumer with a rack, a capacity, an instance's name that others have, or without pings."""
+        """A consumer joins with a rack, with a capacity, with an instance name that others have, or without pings."""
         if len(self._live("consumer")) < MEMBERS_MAX:
             subscription = self._pick([{"t": 1, "u": 1}, {"t": 3}, {"u": 2}])
             assignors = self._pick([("sticky", "range", "mad"), ("roundrobin-1.0", "sticky")])
@@ -110,12 +110,12 @@ class Strange(Churn):
         self.next_consumer += 1
 
     def begin(self) -> None:
-        """The first members."""
+        """Start the first members."""
         for n in range(4):
             self.scene.join(f"consumer{n}")
 
     def ordinary_rules(self) -> None:
-        """Rules under which a group comes to rest."""
+        """Set a policy under which a group comes to rest."""
         self.no_more_probes()
         self.world.ensemble.closed.clear()
         policy = self.scene.record().get("policy", {})
@@ -137,7 +137,7 @@ def mad(rng: Random, given: AssignorInput) -> dict[TopicPartition, str]:
 
 @contextmanager
 def small_limits(rng: Random) -> Iterator[None]:
-    """Bounds that no world of this size would meet are met."""
+    """Lower the product's limits, so that a world of this size reaches them."""
     before = [(module, name, getattr(module, name)) for module, name, _ in LIMITS]
     for module, name, values in LIMITS:
         setattr(module, name, rng.choice(values))
@@ -149,7 +149,7 @@ def small_limits(rng: Random) -> Iterator[None]:
 
 
 def odd_scene(seed: int, acts: type[Strange], kinds: Sequence[str], *, batches: bool = False) -> Scene:
-    """One seed of a storm with such acts under small limits, and the calm after it."""
+    """One seed of a storm with such acts and small limits, and the calm after it."""
     rng = Random(f"strange {seed}")
     world = World(seed, Options.drawn(rng, time_step_ms_max=rng.choice((5, 50))))
     assignors = {**ASSIGNORS, "mad": partial(mad, world.rng)}

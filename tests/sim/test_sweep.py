@@ -1,8 +1,9 @@
-"""Crash-point sweep: in each scenario every role is killed at, and loses the reply of, each of its writes in turn.
+"""Crash-point sweep: in each scenario every role is killed at each of its writes, and loses the reply of each.
 
-Every moment of every write, also of scenarios in whose middle who serves is killed. Most scenarios begin alike, with
-the writes by which a group comes to be: some are swept with these (`WHOLE`), the others from there on. The marker
-`long` sweeps all with these, and adds other interleavings, and ensembles with followers.
+Every moment of every write is played, also in scenarios in whose middle the serving coordinator is killed. Most
+scenarios begin alike, with the writes by which a group forms. Some scenarios are swept with these writes (`WHOLE`), the
+others from there on. The marker `long` sweeps all scenarios with these writes, and adds other interleavings, and
+ensembles with followers.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ from zkcoord.tree.writes import SetNode
 
 
 def cold_start(world: World, middle: Middle = undisturbed) -> None:
-    """An empty tree, and everybody comes."""
+    """Everybody starts with an empty tree."""
     played = scene(world)
     middle(played, lambda: settled(played, 2))
     at_rest(played)
 
 
 def join(world: World, middle: Middle = undisturbed) -> None:
-    """One more comes."""
+    """One more consumer joins."""
     played = scene(world)
     settle(played, 2)
     played.join("late")
@@ -63,7 +64,7 @@ def join(world: World, middle: Middle = undisturbed) -> None:
 
 
 def leave(world: World, middle: Middle = undisturbed) -> None:
-    """One leaves cleanly (unless it is killed first, and comes back)."""
+    """A consumer leaves cleanly (unless it is killed first, and comes back)."""
     played = scene(world, consumers=3)
     settle(played, 3)
     began_ms = world.now_ms
@@ -74,7 +75,7 @@ def leave(world: World, middle: Middle = undisturbed) -> None:
 
 
 def hard_death(world: World, middle: Middle = undisturbed) -> None:
-    """One is killed, and does not come back."""
+    """A consumer is killed, and does not come back."""
     played = scene(world, consumers=3)
     settle(played, 3)
     world.run_until(lambda: world.processes["consumer1"].running, SETTLE_STEPS, "it lives")
@@ -86,7 +87,7 @@ def hard_death(world: World, middle: Middle = undisturbed) -> None:
 
 
 def failover(world: World) -> None:
-    """Who serves is killed while a member joins and another dies."""
+    """The serving coordinator is killed while a member joins and another one dies."""
     played = scene(world)
     settle(played, 2)
     session = played.field.epoch_session
@@ -103,7 +104,7 @@ def failover(world: World) -> None:
 
 
 def eviction(world: World, middle: Middle = undisturbed) -> None:
-    """More partitions come, one is silent, is evicted, and what it owned waits for the grace."""
+    """Partitions are added. A silent member is evicted, and its partitions wait for the grace."""
     played = scene(world)
     settle(played, 2)
     _no_retries(world)
@@ -128,7 +129,7 @@ def eviction(world: World, middle: Middle = undisturbed) -> None:
 
 
 def eager_join(world: World, middle: Middle = undisturbed) -> None:
-    """One more comes to an eager group: everybody stops, then everybody starts."""
+    """One more consumer joins an eager group: all members stop, and then all start."""
     played = scene(world)
     settle(played, 2)
     played.edit_record(rebalance="eager")
@@ -143,7 +144,7 @@ def eager_join(world: World, middle: Middle = undisturbed) -> None:
 
 
 def switch(world: World, middle: Middle = undisturbed) -> None:
-    """A group becomes eager while one joins, and cooperative again in the middle of the stops."""
+    """A group becomes eager while a consumer joins, and cooperative again in the middle of the stops."""
     played = scene(world)
     settle(played, 2)
     played.edit_record(rebalance="eager")
@@ -175,7 +176,7 @@ def pause(world: World, middle: Middle = undisturbed) -> None:
 
 
 def reset(world: World, middle: Middle = undisturbed) -> None:
-    """A tool has everything stopped, sets an offset back, and lets the group go on from there."""
+    """A tool stops all partitions, sets an offset back, and lets the group go on from there."""
     played = scene(world)
     settle(played, 2)
     partition = played.held()[0]
@@ -193,7 +194,7 @@ def reset(world: World, middle: Middle = undisturbed) -> None:
 
 
 def hold(world: World) -> None:
-    """A held group keeps what is owned while one joins and one dies; then it is resumed."""
+    """A held group keeps its owners while a consumer joins and another one dies. Then it is resumed."""
     played = scene(world, consumers=3)
     settle(played, 3)
     played.wish("hold")
@@ -208,7 +209,7 @@ def hold(world: World) -> None:
 
 
 def recreated_topic(world: World, middle: Middle = undisturbed) -> None:
-    """A topic is deleted and created again, with fewer partitions, under its readers."""
+    """A topic is deleted and created again with fewer partitions, while it is read."""
     played = scene(world)
     settle(played, 2)
     played.delete_topic("t")
@@ -232,7 +233,7 @@ def static_restart(world: World) -> None:
 
 
 def announced(world: World) -> None:
-    """One that has announced a batch is killed in the middle of it, and its successor again."""
+    """A consumer that has announced a batch is killed in the middle of it, and so is its successor."""
     played = Scene(world, consumers=3, topics=SMALL, rebalance_timeout_ms=REBALANCE_MS, batches=True)
     settle(played, 3)
     for name in ("consumer1", "consumer2"):
@@ -246,12 +247,12 @@ def announced(world: World) -> None:
         world.stop(name)
         world.run_until(lambda name=name: _members(played, name) == 0, SETTLE_STEPS, "its session ends")  # type: ignore[misc]
     settle(played, 1)
-    played.calm()  # a batch takes three looks of a drained application: no budget of time
+    played.calm()  # a batch takes three rounds of a draining application, so there is no limit of time
     assert settled(played)
 
 
 def deletion(world: World, middle: Middle = undisturbed) -> None:
-    """A group whose members have gone is deleted, offsets included."""
+    """A group whose members are gone is deleted with its offsets."""
     played = _deserted(world)
     played.wish("delete", offsets=True)
     middle(played, lambda: "done" not in played.record() or bool(played.record()["done"]))
@@ -261,7 +262,7 @@ def deletion(world: World, middle: Middle = undisturbed) -> None:
 
 
 def deletion_without_offsets(world: World, middle: Middle = undisturbed) -> None:
-    """A group whose members have gone is deleted, its offsets are kept; then somebody joins it."""
+    """A group whose members are gone is deleted without its offsets. Then a consumer joins it."""
     played = _deserted(world)
     played.wish("delete")
     middle(played, lambda: not played.record().get("wish") or bool(played.record()["done"]))
@@ -276,7 +277,7 @@ def deletion_without_offsets(world: World, middle: Middle = undisturbed) -> None
 
 
 def _deserted(world: World) -> Scene:
-    """A group whose members have gone."""
+    """A group whose members are gone."""
     played = scene(world)
     settle(played, 2)
     for name in ("consumer0", "consumer1"):
@@ -326,8 +327,8 @@ SCENARIOS: Mapping[str, Callable[[World], None]] = {
     **{f"{name}-failover": partial(scenario, middle=failover_in_between) for name, scenario in WITH_A_MIDDLE.items()},
 }
 MOMENTS = KILLS + LOSSES
-POINTS_MIN = 15 * len(MOMENTS)  # writes of the shortest scenario
-OWN_POINTS_MIN = 6 * len(MOMENTS)  # without those of the group's coming to be
+POINTS_MIN = 15 * len(MOMENTS)  # for the writes of the shortest scenario
+OWN_POINTS_MIN = 6 * len(MOMENTS)  # without the writes by which its group forms
 WHOLE = ("cold-start", "cold-start-failover", "hard-death", "static-restart", "announced")
 """Two consumers, three, static ones, those that announce batches: every other scenario begins as one of these does."""
 LONG = [
@@ -345,9 +346,9 @@ def test_every_role_may_die_or_lose_a_reply_at_each_of_its_writes(name: str) -> 
 
 
 def points_of(name: str, seed: int, options: Options, *, own: bool = False) -> int:
-    """How many crash points a scenario has: every write of every role, at every moment."""
+    """The number of a scenario's crash points: every write of every role, at every moment."""
     world = World(seed, options)
-    before: list[str] = []  # its group has settled
+    before: list[str] = []  # writes before its group has settled
 
     def at_write(process: str, number: int) -> None:
         if not world.settled:
@@ -360,14 +361,15 @@ def points_of(name: str, seed: int, options: Options, *, own: bool = False) -> i
 
 @pytest.mark.parametrize("name", [name for name in SCENARIOS if name.endswith("-failover")])
 def test_in_the_middle_of_a_scenario_another_coordinator_is_elected(name: str) -> None:
-    """Else the half of the sweep would show nothing: the first is killed while its scenario still has commands."""
+    """Otherwise half of the sweep would prove nothing: the first one is killed while its scenario still has commands to
+    send."""
     world = World(0, OPTIONS)
     SCENARIOS[name](world)
     assert int(world.ensemble.data(EPOCH) or b"0") == 2
 
 
 def test_the_guide_tells_how_many_cases_there_are() -> None:
-    """Rounded down: in the short tier; with the long one beside it."""
+    """CONTRIBUTING.md has two numbers, rounded down: of the short tier, and of the short and the long tier together."""
     text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text("utf-8")
     said = re.search(r"([\d,]+) such\s+cases \(over\s+([\d,]+) with `long`\)", text)
     assert said

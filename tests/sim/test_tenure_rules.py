@@ -1,4 +1,4 @@
-"""Where a group starts that nobody has read for a while: a scene for each clause of the rule of the tenure."""
+"""The start offsets of a group that nobody has read for a while. Each clause of the rule of the tenure has a scene."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from zkcoord.core.tenure import KafkaCommit, Stamp, Tenure
 from zkcoord.tree.writes import ANY_VERSION, DeleteNode
 
 P0 = TopicPartition("t", 0)
-BACK = 50  # offsets by which a commit is behind
+BACK = 50  # how many offsets a commit is behind
 
 
 def left(seed: int, store: str) -> StoreScene:
-    """A group that has read, keeps its offsets there, and has no member any more."""
+    """A group that has read records, keeps its offsets in this store, and has no members any more."""
     scene = begin_in(seed, store, topics={"t": 4}, consumers=1)
     scene.consumers.reset = "earliest"
     scene.world.run_until(lambda: (scene.ledger.counted(P0) or 0) > 2 * BACK, what="it has read")
     scene.leave("consumer0")
     scene.world.run_until(lambda: not scene.field.registrations and not scene.field.channels, what="it has left")
-    scene.world.run_for(1_000)  # what was on its way to Kafka has landed
+    scene.world.run_for(1_000)  # commits on their way to Kafka have landed
     return scene
 
 
 def commit(scene: StoreScene, offset: int, tree: str | None = None) -> None:
-    """Somebody commits in the tenure of the node as it stands, in this tree or in another one of the same history."""
+    """Somebody commits in the node's present tenure, in this tree or in another one with the same history."""
     stat = scene.world.ensemble.stat(scene.world.layout.offset(GROUP, P0))
     assert stat is not None
     stamp = Stamp(tenure=Tenure(tree or tree_id(scene), stat.mzxid))
@@ -36,7 +36,7 @@ def commit(scene: StoreScene, offset: int, tree: str | None = None) -> None:
 
 
 def first_start(scene: StoreScene) -> int:
-    """Where the next consumer begins."""
+    """The offset at which the next consumer begins."""
     began_ms = scene.world.now_ms
     scene.join("again")
     scene.world.run_until(lambda: bool(scene.journal("start", P0, began_ms)), what="it is read again")

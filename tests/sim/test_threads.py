@@ -1,4 +1,5 @@
-"""The simulated threads: one runs at a time, waiting takes virtual time, a seed decides the order, a kill ends them."""
+"""The simulated threads: one runs at a time, waits take virtual time, the seed decides the order, and a kill ends
+them."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ class Alone:
         self.crews.append(self.crew)
 
     def play(self, *targets: Callable[[], object], until: Callable[[], bool] = lambda: False) -> None:
-        """Run these on a thread each, to their ends or `until`."""
+        """Run each of these on a thread of its own, to their ends or until `until()`."""
         with simulated(self.crews):
             for number, target in enumerate(targets):
                 self.crew.spawn(target, f"t{number}")
@@ -80,7 +81,7 @@ def test_what_is_put_is_taken_in_its_order_and_a_queue_without_anything_is_empty
 
 
 def lost_updates(seed: int, locked: bool) -> int:
-    """How many of the steps of two threads that count together were lost."""
+    """Two threads count together. Returns how many of their steps were lost."""
     alone, count, lock = Alone(seed, lines_max=10), [0], []
 
     def add() -> None:
@@ -123,7 +124,7 @@ def test_a_kill_ends_every_thread_where_it_waits_and_nothing_of_the_program_goes
             told.append("killed")
             raise
         finally:
-            with THREADING.Condition() as taken:  # as a clean-up does; nobody can be waited for any more
+            with THREADING.Condition() as taken:  # as a clean-up does, when nobody can be waited for any more
                 told.append(taken)
             TIME.sleep(1)
             told.append("went on")
@@ -159,7 +160,7 @@ def test_whoever_is_no_simulated_thread_is_given_the_real_things() -> None:
 
 
 def test_a_process_that_is_stopped_stops_where_its_threads_wait() -> None:
-    """Else time would pass between a question ("may I read?") and the act that depends on it, in any program."""
+    """Otherwise, in any program, time could pass between a question ("may I read?") and the act that depends on it."""
     alone, steps = Alone(3, lines_max=1), []
 
     def work() -> None:

@@ -1,4 +1,4 @@
-"""What somebody wrote makes a transaction larger than servers take: it is not sent, and holds up nobody else."""
+"""Somebody's data makes a transaction larger than servers allow. It is not sent, and delays nobody else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A topic's name that no command can hold: one command with it would take all others that it names with it."""
+"""No command can name a topic with such a name: a command with it would also fail for all other topics that it
+names."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ PATH = "/brokers/topics/two words"
 
 @on_seeds(3)
 def test_a_topic_whose_name_kafka_does_not_allow_is_given_to_nobody_and_stops_nothing(seed: int) -> None:
-    """A wildcard takes it; then members come and go, and the group is paused."""
+    """A wildcard matches the topic. Then members come and go, and the group is paused."""
     script = Script(seed, consumers=0, topics={"t": 4})
     world = script.world
     assert not world.ensemble.ensure(PATH, topic_json(4))

@@ -1,4 +1,4 @@
-"""Wildcards: which topics a group reads follows from the list of topics, and a change costs the groups it concerns."""
+"""Wildcards: a group's topics follow from the list of topics, and a change concerns only the groups that it touches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T0 = TopicPartition("t", 0)
 
 
 class WildcardGroup(Script):
-    """A group of two consumers with one wildcard; the topics are made by hand."""
+    """A group of two consumers with one wildcard. The test creates the topics."""
 
     def __init__(self, seed: int, regex: str, *, pattern: str = "white_list", topics: dict[str, int]) -> None:
         super().__init__(seed, consumers=0, topics=topics)
@@ -33,7 +33,8 @@ class WildcardGroup(Script):
         self.world.run_until(lambda: self.topics_owned() == sorted(topics) and not self.outstanding(), what=str(topics))
 
     def share(self) -> None:
-        """Until both are members that own something: who joins later has the group rebalanced once more."""
+        """Run until both are members and own a partition: the group is rebalanced once more when the second one
+        joins."""
         names = ("consumer0", "consumer1")
         self.world.run_until(
             lambda: all(self.registered(name) and self.owned(name) for name in names) and not self.outstanding(),

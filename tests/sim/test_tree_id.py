@@ -1,4 +1,4 @@
-"""The tree gets its id, or another one, while groups are at work: commits in Kafka name it (docs/offsets.md)."""
+"""The tree gets its id, or another id, while groups are at work. Commits in Kafka name this id (docs/offsets.md)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zkcoord.tree.writes import ANY_VERSION, SetNode
 
 
 def name_tree(scene: StoreScene, tree_id: str) -> None:
-    """The tree has this id from now on, as by a migration."""
+    """From now on the tree has this id, as after a migration."""
     ensemble = scene.world.ensemble
     schema = json.loads(ensemble.data(SCHEMA) or b"")
     ensemble.operate(SetNode(SCHEMA, json.dumps({**schema, "tree_id": tree_id}).encode(), ANY_VERSION))

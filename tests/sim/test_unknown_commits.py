@@ -1,4 +1,4 @@
-"""A commit whose outcome is unknown: its offsets are read before this consumer writes anything else."""
+"""A commit has an unknown outcome: the consumer reads its offsets before it writes anything else."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def test_a_commit_without_an_answer_is_written_once(seed: int, how: str) -> None
     ask(script, "consumer0", "commit", {P0: at + 9}).result()
     assert script.world.struck
     assert (position(script, P0), version(script, P0)) == (at + 9, before + 1)
-    ask(script, "consumer0", "commit", {P0: at + 9}).result()  # it stands there: nothing is to be written
+    ask(script, "consumer0", "commit", {P0: at + 9}).result()  # it is committed already: nothing must be written
     assert version(script, P0) == before + 1
 
 
 @on_seeds(4)
 @pytest.mark.parametrize("how", LOST)
 def test_a_stop_behind_a_commit_without_an_answer_releases_at_the_final_offset(seed: int, how: str) -> None:
-    """The program has stopped beyond it meanwhile: the own commit is not taken for somebody else's."""
+    """The program has stopped at a higher offset meanwhile. Its own commit must not be taken for somebody else's."""
     script = scene(seed, consumers=1)
     world, application = script.world, script.application("consumer0")
     go_on = hold_calls(application)

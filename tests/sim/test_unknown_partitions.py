@@ -1,4 +1,5 @@
-"""A partition that ZooKeeper names and Kafka does not know (yet): tried again, and a fault only if it stays unknown."""
+"""ZooKeeper names a partition that Kafka does not know (yet). Its start is tried again, and counts as a fault only if
+the partition stays unknown."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ LATE = NEW[3]
 
 
 def grown(seed: int, *ignorant: str, consumers: int = 3) -> Script:
-    """The topic has four partitions more; the brokers of these consumers do not know of the last one."""
+    """The topic gets four more partitions. The brokers of the named consumers do not know the last one."""
     script = Script(seed, consumers=consumers)
     script.settle()
     for name in ignorant:
@@ -22,7 +23,7 @@ def grown(seed: int, *ignorant: str, consumers: int = 3) -> Script:
 
 
 def reasons(script: Script) -> list[str]:
-    """Why starts were refused, in order."""
+    """The reasons of refused starts, in order."""
     return [told.fields["why"] for told in script.world.events("start_refused")]
 
 
@@ -35,7 +36,7 @@ def test_what_kafka_does_not_know_yet_holds_up_nothing_else_and_counts_against_n
     world.run_for(UNKNOWN_MS // 2)
     assert {why.partition(":")[0] for why in reasons(script)} == {"broker"}
     receivers = {write.path for t in script.commands_sent(START, LATE) for write in t.commands(START, LATE)}
-    assert len(receivers) == 1  # it is tried where it was
+    assert len(receivers) == 1  # it is tried again at the same consumer
     for number in range(3):
         script.application(f"consumer{number}").unknown.clear()
     script.settle()
@@ -46,7 +47,7 @@ def test_what_kafka_does_not_know_yet_holds_up_nothing_else_and_counts_against_n
 
 @on_seeds()
 def test_what_one_consumers_kafka_does_not_know_for_a_minute_goes_to_another(seed: int) -> None:
-    """Its credentials lack a right, or it was given the brokers of another cluster."""
+    """The consumer's credentials lack a right, or it was given the brokers of another cluster."""
     script = grown(seed, "consumer0", "consumer1", consumers=2)
     world = script.world
     world.run_until(lambda: bool(reasons(script)), 20_000, "it is refused")

@@ -1,4 +1,4 @@
-"""`zkcoord watch` tells what really happened to a group: it looks at every transaction of a simulated world."""
+"""`zkcoord watch` reports what really happened to a group. It reads a simulated world after every transaction."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from zkcoord.tree.paths import DRAFT
 
 
 class Watched:
-    """Reads the group after each transaction, or `every` few, and keeps what it would print."""
+    """Reads the group after every transaction, or after `every` transactions, and keeps the lines that it would
+    print."""
 
     def __init__(self, script: Script, every: int = 1) -> None:
         self._every, self._count = every, 0
@@ -33,17 +34,17 @@ class Watched:
             self.look()
 
     def look(self) -> None:
-        """Read, and tell what differs."""
+        """Read the group, and note the differences."""
         now = self._sight()
         self.told += happenings(self._before, now)
         self._before = now
 
     def of(self, *events: str) -> list[tuple[str, object]]:
-        """The events of these kinds, with whom they are about, in their order."""
+        """The events of these kinds and the consumers that they concern, in order."""
         return [(each.event, each.fields.get("consumer")) for each in self.told if each.event in events]
 
     def owners(self) -> dict[str, str]:
-        """Who owns what, from what was told alone."""
+        """The owners, computed only from the reported events."""
         found: dict[str, str] = {}
         for each in self.told:
             if each.event in ("partitions_granted", "partitions_moved", "partitions_released"):

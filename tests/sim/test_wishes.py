@@ -1,4 +1,4 @@
-"""What must be done before a wish is answered, what one that is refused must not do, and who else edits the record."""
+"""The order of a wish's work and its answer, refused wishes, and other edits of the record."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HOLD_MS = 600_000
 
 
 def waiting_for_one(seed: int) -> Script:
-    """Two of three static members; the share of the third, 0, waits for it."""
+    """A group of two of three static members. The share of the third one, consumer0, waits for its return."""
     script = Script(seed, consumers=3, topics={"t": 6}, hold_ms=HOLD_MS)
     script.settle()
     gone = script.member("consumer0")
@@ -36,7 +36,8 @@ def answers(transaction: Transaction) -> bool:
 @on_seeds()
 @pytest.mark.parametrize("at", [forgets, answers])
 def test_a_wished_rebalance_ends_a_hold_whenever_its_coordinator_dies(seed: int, at: object) -> None:
-    """The answer went before the end of the hold: the next coordinator found no wish, and waited again."""
+    """Before the fix, the answer came before the end of the hold. The next coordinator found no wish, and waited
+    again."""
     script = waiting_for_one(seed)
     world, old = script.world, script.leader()
     world.strike(old, at, "before", None)  # type: ignore[arg-type]
@@ -63,21 +64,21 @@ def test_a_rebalance_that_is_refused_ends_no_hold(seed: int) -> None:
 
 
 def under_way(script: Script, chosen: Chosen) -> Callable[[], bool]:
-    """True while the coordinator has sent such a write, and it is not executed yet."""
+    """True while the coordinator has sent such a write that is not executed yet."""
     wire = script.wire(script.leader())
     return lambda: any(ask.kind == "commit" and chosen(ask.payload) for ask in wire.requests)
 
 
 @on_seeds()
 def test_an_answer_replaces_nothing_that_somebody_wrote_into_the_record_meanwhile(seed: int) -> None:
-    """Of two answers sent one behind the other the second named the version that a stranger's edit had made."""
+    """Before the fix, of two answers in a row the second one named the version that a stranger's edit had made."""
     script = Script(seed, consumers=2)
     script.settle()
     world = script.world
     script.wish("hold", run="r1")
     world.run_until(lambda: script.answered("hold"), what="the answer")
     world.run_for(1_000)
-    script.edit_record(wish={"delete": {"who": "test", "run": "r2"}})  # and the hold is taken back
+    script.edit_record(wish={"delete": {"who": "test", "run": "r2"}})  # this takes the hold back, too
     world.run_until(under_way(script, answers), what="the answers are sent")
     script.set_policy(max_moves=5)
     world.run_until(lambda: not script.answered("hold"), what="the answers")
@@ -89,7 +90,8 @@ def test_an_answer_replaces_nothing_that_somebody_wrote_into_the_record_meanwhil
 
 @on_seeds()
 def test_what_is_sent_with_an_answer_is_refused_when_somebody_wishes_something_meanwhile(seed: int) -> None:
-    """Starts were sent behind the answer to a resume; a pause came before both, and the starts were carried out."""
+    """Before the fix, starts were sent after the answer to a resume. A pause came before both, and the starts were
+    carried out."""
     script = Script(seed, consumers=2)
     script.settle()
     world = script.world
@@ -109,7 +111,7 @@ def test_what_is_sent_with_an_answer_is_refused_when_somebody_wishes_something_m
 def test_a_rebalance_that_is_wished_while_a_young_group_waits_for_joins_is_answered_when_it_is_carried_out(
     seed: int,
 ) -> None:
-    """It was answered at once, and did nothing: shares went on waiting for who is away."""
+    """Before the fix, it was answered at once and did nothing: shares went on waiting for absent members."""
     script = Script(seed, consumers=2, topics={"t": 6}, hold_ms=HOLD_MS)
     script.settle()
     script.set_policy(initial_delay_ms=5_000)
@@ -129,7 +131,8 @@ def test_a_rebalance_that_is_wished_while_a_young_group_waits_for_joins_is_answe
 @on_seeds()
 @pytest.mark.parametrize("failover", [False, True])
 def test_a_pause_is_answered_when_whoever_was_evicted_has_stopped_too(seed: int, failover: bool) -> None:
-    """It was answered within the grace: the evicted could read on, and an offset that was reset then be passed over."""
+    """Before the fix, it was answered within the grace. The evicted member could read on, and pass over an offset that
+    was reset."""
     script = Script(seed, consumers=3, topics={"t": 6})
     script.settle()
     world, gone = script.world, script.member("consumer0")

@@ -1,4 +1,4 @@
-"""The simulator itself: repeatable, adverse, and able to find a planted bug."""
+"""The simulator itself: it is repeatable, makes trouble, and can find a planted bug."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from zkcoord.tree.writes import CreateNode, SetNode, Transaction, Write
 
 
 class Hands:
-    """A process whose store a test holds in its own hands."""
+    """A process whose store the test uses by hand."""
 
     def __init__(self, world: World, name: str = "hands") -> None:
         self.world = world
@@ -128,7 +128,7 @@ def test_calm_fails_when_somebody_never_rests() -> None:
 
 
 def test_calm_does_not_wait_for_what_a_dead_process_would_have_taken_in() -> None:
-    """As the answer of another server that arrives behind the process's death."""
+    """Such an input is the answer of another server that comes after the process's death."""
     world = World(1, QUIET)
     hands = Hands(world).connected()
     hands.process.restarts = False
@@ -316,7 +316,7 @@ def test_a_follower_without_its_leader_answers_reads_while_the_session_ends() ->
 
 
 def test_what_happens_between_two_parts_of_a_read_is_told_before_it() -> None:
-    """A real store sends each watched read by itself, and reports events as they come."""
+    """A real store sends each watched read by itself, and reports events when they come."""
     options = Options(session_timeout_ms=6_000, torn_rate=1.0)
     for seed in range(50):
         world = World(seed, options)
@@ -327,7 +327,7 @@ def test_what_happens_between_two_parts_of_a_read_is_told_before_it() -> None:
         wire = hands.store.wire
         hands.until(lambda wire=wire: not wire.requests or len(wire.requests[0].waiting) < 3)
         if not wire.requests:
-            continue  # answered at once
+            continue  # the whole read was answered at once
         world.ensemble.operate(SetNode("/a", b"1", 0))
         hands.until(lambda hands=hands: any(isinstance(item, ReadDone) for item in hands.inputs))
         fired, done = hands.inputs[1:]

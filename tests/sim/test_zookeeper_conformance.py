@@ -1,7 +1,7 @@
-"""The simulated ZooKeeper answers as a real one does: one script of operations, two worlds, the same transcript.
+"""The simulated ZooKeeper answers as a real one does: one script of operations gives the same transcript in both.
 
 The script is made from a fixed seed without looking at any answer. After each operation every session makes a `sync`,
-so that the events of that operation have arrived on both sides when the transcript's next line is written.
+so that all events of that operation have arrived on both sides before the next line of the transcript.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Step(NamedTuple):
 
 
 def random_script(seed: int, length: int) -> list[Step]:
-    """Operations over few paths, so that they meet; every session opens first and may close and open again."""
+    """Operations on few paths, so that they collide. Every session opens first, and may close and open again."""
     rng = Random(seed)
     script = [Step(name, "open") for name in SESSIONS]
     for _ in range(length):
@@ -56,23 +56,23 @@ def random_script(seed: int, length: int) -> list[Step]:
 
 
 def random_request(rng: Random) -> list[Read] | Transaction:
-    """A transaction, or a read without watches: a watched read of a missing node is answered after later requests."""
+    """A transaction, or a read without watches. (A watched read of a missing node is answered after later requests.)"""
     return random_reads(rng, watch_rate=0) if rng.random() < 0.4 else random_transaction(rng)
 
 
 def random_reads(rng: Random, *, watch_rate: float) -> list[Read]:
-    """One to four questions."""
+    """One to four reads."""
     kinds = (Kind.DATA, Kind.CHILDREN)
     return [Read(rng.choice(PATHS), rng.choice(kinds), rng.random() < watch_rate) for _ in range(rng.randint(1, 4))]
 
 
 def random_transaction(rng: Random) -> Transaction:
-    """One to four writes; most have a chance to be applied, some are refused at each place."""
+    """One to four writes. Most transactions can be applied; some are refused at each of their writes."""
     return Transaction(writes=tuple(random_write(rng) for _ in range(rng.choice((1, 1, 1, 2, 2, 3, 4)))))
 
 
 def random_write(rng: Random) -> Write:
-    """One write with a version that is right now and then."""
+    """One write, with a version that is sometimes right."""
     path, version = rng.choice(PATHS), rng.choice((-1, -1, 0, 0, 1, 2))
     match rng.choice(("create", "create", "create", "sequential", "ephemeral", "set", "set", "delete", "check")):
         case "create":
@@ -100,7 +100,7 @@ def watched(name: str, path: str, *kinds: Kind) -> Step:
 
 WRITTEN_SCRIPT = [
     *(Step(name, "open") for name in SESSIONS),
-    # counters: of a parent, after deletions, after the parent was made anew, within one multi
+    # counters: of a parent, after deletions, after the parent was created again, within one multi
     commit("one", CreateNode("/p")),
     commit("one", CreateNode("/p", sequential=True), CreateNode("/p", sequential=True)),
     commit("one", CreateNode("/p/plain")),
@@ -112,10 +112,10 @@ WRITTEN_SCRIPT = [
     commit("one", CreateNode("/r"), CreateNode("/r", sequential=True), DeleteNode("/r/0000000000", 0)),
     commit("one", DeleteNode("/r", 0), CreateNode("/r"), CreateNode("/r", sequential=True)),
     Step("one", "read", [Read("/r", Kind.CHILDREN), Read("/r/0000000000")]),
-    watched("two", "/p", Kind.CHILDREN),  # what comes and goes in one multi fires, and is counted
+    watched("two", "/p", Kind.CHILDREN),  # a node that comes and goes in one multi fires a watch, and is counted
     commit("one", CreateNode("/p/brief"), DeleteNode("/p/brief", 0)),
     Step("one", "read", [Read("/p", Kind.CHILDREN), Read("/p")]),
-    # each error, at each place
+    # each error, at each place of a multi
     commit("two", CreateNode("/p")),
     commit("two", CreateNode("/x/y")),
     commit("two", SetNode("/x", b"", -1)),
@@ -145,7 +145,7 @@ WRITTEN_SCRIPT = [
     watched("one", "/n", Kind.DATA, Kind.CHILDREN),
     commit("one", SetNode("/n", b"own", 0)),
     commit("one", CreateNode("/n/c")),
-    # ephemerals go with their session, and fire
+    # ephemerals end with their session, and fire watches
     watched("three", "/e", Kind.DATA),
     commit("two", CreateNode("/n", b"e", ephemeral=True, sequential=True)),
     watched("three", "/n", Kind.CHILDREN),
@@ -154,7 +154,7 @@ WRITTEN_SCRIPT = [
     Step("two", "open"),
     commit("two", CreateNode("/e", b"again", ephemeral=True)),
     Step("three", "read", [Read("/e")]),
-    # requests without waiting for answers keep their order
+    # requests that do not wait for answers keep their order
     Step("one", "burst", [Transaction(writes=(SetNode("/n", b"%d" % n, n + 1),)) for n in range(5)]),
     Step(
         "one",
@@ -170,24 +170,24 @@ WRITTEN_SCRIPT = [
 ]
 
 
-# -- the two worlds
+# -- the two sides
 
 
 class Side(Protocol):
-    """One of the two ensembles: opens sessions, and lets things happen until `ready`."""
+    """One of the two ensembles. It opens sessions, and runs until `ready`."""
 
     def open(self, sink: Callable[[StoreInput], None]) -> ports.TreeStore:
-        """A new session."""
+        """Open a new session."""
 
     def wait(self, ready: Callable[[], bool]) -> None:
-        """Return when `ready()`; fail when that does not come."""
+        """Return when `ready()` is true; fail if that takes too long."""
 
     def stop(self) -> None:
-        """Nothing is used any more."""
+        """Called when nothing is used any more."""
 
 
 class Simulated:
-    """The model."""
+    """The side of the simulated ZooKeeper."""
 
     def __init__(self, seed: int) -> None:
         self._world = World(seed, Options(session_timeout_ms=30_000))
@@ -204,14 +204,14 @@ class Simulated:
 
 
 class Idle:
-    """An actor that does nothing: the transcript drives its stores."""
+    """An actor that does nothing: the transcript uses its stores."""
 
     def step(self, inputs: list[ports.Input], now_ms: int) -> int | None:
         return None
 
 
 class Real:
-    """A server; inputs come on the client's threads and are handed over by a queue."""
+    """The side of a real server. Inputs come on the client's threads, and a queue hands them over."""
 
     def __init__(self, factory: ports.StoreFactory) -> None:
         self._factory = factory
@@ -225,7 +225,7 @@ class Real:
             self._inputs.get(timeout=ANSWER_TIMEOUT_S)()
 
     def stop(self) -> None:
-        """The sessions are closed by the transcript."""
+        """Do nothing: the transcript has closed the sessions."""
 
 
 # -- the transcript
@@ -233,17 +233,17 @@ class Real:
 
 @dataclass
 class Client:
-    """One session as the transcript sees it."""
+    """One session of the transcript."""
 
     name: str
     store: ports.TreeStore
     session_id: int = 0
     answers: dict[int, StoreInput] = field(default_factory=dict)
     events: list[WatchFired] = field(default_factory=list)
-    order: list[str] = field(default_factory=list)  # answers and events as they came
+    order: list[str] = field(default_factory=list)  # answers and events in the order in which they came
 
     def take(self, item: StoreInput) -> None:
-        """One input of this session's store."""
+        """Take an input of this session's store."""
         match item:
             case LinkChanged(Link.CONNECTED, session_id):
                 self.session_id = session_id
@@ -258,7 +258,7 @@ class Client:
 
 
 class Transcript:
-    """Runs a script against one side and writes down what every session saw, in terms that both sides share."""
+    """Runs a script on one side. It writes down what every session saw, in terms that are the same on both sides."""
 
     def __init__(self, side: Side) -> None:
         self._side = side
@@ -269,7 +269,7 @@ class Transcript:
         self._zxids: list[int] = []
 
     def run(self, script: list[Step]) -> list[Any]:
-        """The transcript of the whole script; zxids as ranks."""
+        """The transcript of the whole script. Zxids are replaced by their ranks."""
         try:
             for step in script:
                 self._run(step)
@@ -305,7 +305,7 @@ class Transcript:
         self._owners[client.session_id] = f"{name}, opened at line {len(self.lines)}"
 
     def _close(self, name: str) -> None:
-        """Close, and wait until the others can see it (its ephemeral probe is gone)."""
+        """Close the session, and wait until the others can see that (its ephemeral probe is gone)."""
         client, watcher = self._clients.pop(name), next(iter(c for n, c in self._clients.items() if n != name))
         probe = f"/probe-{name}"
         token = self._send(client, Transaction(writes=(CreateNode(probe, ephemeral=True),)))
@@ -328,10 +328,10 @@ class Transcript:
         return self._token
 
     def _barrier(self, *, ordered: bool) -> None:
-        """Every session syncs; then what came is written down, in its order.
+        """Let every session sync. Then write down all answers and events, in order.
 
-        A real server keeps a session's ephemerals in a hash set: what order they go in at its end depends on the names,
-        the chroot included.
+        A real server keeps a session's ephemerals in a hash set. So the order in which they are deleted at its end
+        depends on their names, including the chroot.
         """
         for client in self._clients.values():
             self._token += 1
@@ -377,7 +377,7 @@ def _ranked(value: Any, rank: dict[int, int]) -> Any:
 
 
 def _relative(order: list[str]) -> list[str]:
-    """Tokens as places within the step: how many reads a close needed differs between the sides."""
+    """Replace tokens by their places within the step, since the sides differ in how many reads a close needs."""
     answers = [line for line in order if line.startswith("answer")]
     return [f"answer {answers.index(line)}" if line in answers else line for line in order]
 
