@@ -21,7 +21,7 @@ NOW = 1_000_000
 
 
 def digest(target: Mapping[TopicPartition, str]) -> str:
-    """Readable in a failure."""
+    """A digest that is easy to read when a test fails."""
     return ",".join(f"{p}={thread}" for p, thread in sorted(target.items()))
 
 
@@ -37,12 +37,12 @@ def state_set(view: GroupView, event: StateEvent, why: str, **changes: object) -
 
 
 def states(decisions: Iterable[Decision], event: StateEvent) -> list[GroupState]:
-    """What is written of the state with this event."""
+    """The states that are written with this event."""
     return [d.state for d in decisions if isinstance(d, SetState) and d.event is event]
 
 
 def channel(name: str, *commands: QueuedCommand, **values: object) -> Channel:
-    """A channel that was registered with."""
+    """The channel of a registered member."""
     return Channel(consumer_id=name, version=1, commands=commands, **values)  # type: ignore[arg-type]
 
 
@@ -54,7 +54,7 @@ def command(option: str, *partitions: TopicPartition, sequence: int = 0, thread:
 
 
 def altered(view: GroupView, **values: object) -> GroupView:
-    """The view with these values, each where it stands: in the view, its record, the record's policy, or its state."""
+    """The view with these values, each at its own place: in the view, its record, the record's policy, or its state."""
     of_record, of_policy, of_state = ({f.name for f in fields(kind)} for kind in (GroupRecord, Policy, GroupState))
     own = {name: value for name, value in values.items() if name in view.__dataclass_fields__}
     policy = {name: value for name, value in values.items() if name in of_policy}
@@ -66,12 +66,12 @@ def altered(view: GroupView, **values: object) -> GroupView:
 
 
 def runs(**wishes: str) -> dict[str, dict[str, str]]:
-    """Requests as they stand in a record: what is asked for -> the run that asks."""
+    """Requests as a record has them: name of the request -> its run."""
     return {name: {"run": run} for name, run in wishes.items()}
 
 
 def group(members: list[Member], owners: Mapping[TopicPartition, str], **values: object) -> GroupView:
-    """A group whose topic t has four partitions; `values` as of `altered`."""
+    """A group whose topic t has four partitions. `values` are as in `altered`."""
     view = GroupView(
         group="g",
         members={m.consumer_id: m for m in members},
@@ -91,7 +91,7 @@ def phase_of(view: GroupView, target: Mapping[TopicPartition, str]) -> Phase:
 
 
 class Steps:
-    """A coordinator's memory of one group, from step to step."""
+    """A coordinator's memory of one group, kept from step to step."""
 
     def __init__(self, last: Memory | None = None) -> None:
         self.last = last or Memory()
@@ -99,8 +99,8 @@ class Steps:
     def step(
         self, view: GroupView, now_ms: int = NOW, assignors: Mapping[str, Assignor] = ASSIGNORS
     ) -> tuple[tuple[Decision, ...], int | None]:
-        """The decisions, and when to decide again; after checking that nothing that was handed in has changed, and that
-        deciding twice gives the same."""
+        """The decisions, and the time of the next step. Checks that the step changed no argument, and that a second
+        step gives the same result."""
         handed_in = pickle.dumps((view, self.last))
         first = decide(view, self.last, now_ms, digest, assignors)
         assert pickle.dumps((view, self.last)) == handed_in
@@ -116,6 +116,6 @@ def decided(view: GroupView, steps: Steps | None = None, now_ms: int = NOW) -> l
 
 
 def settled(view: GroupView) -> GroupView:
-    """The view once the raise that its target asks for has been written."""
+    """The view after the raise of the generation that its target needs was written."""
     target = decide(view, Memory(), NOW, digest).memory.target
     return altered(view, target=target.digest, generation=view.state.generation + 1)

@@ -29,7 +29,7 @@ STEP_MS = CONFIRM_MS // 2
 
 
 class Play:
-    """A mirror in a tree, and the answers that it is given; time goes on by hand."""
+    """A mirror in a tree that gets answers. The test moves the time."""
 
     def __init__(self, *, whole: bool = True, **topics: Topic) -> None:
         self.mirror = Mirror(cluster_id="c", topics=topics, brokers={1: B1}, whole=whole)
@@ -37,7 +37,7 @@ class Play:
         self.now_ms = 10_000
 
     def take(self, answer: Answer) -> tuple[Change, ...]:
-        """One answer, which is carried out; what it changes."""
+        """Give the mirror an answer, and apply its changes. Returns the changes."""
         self.memory, changes = take(self.mirror, self.memory, answer, self.now_ms)
         for change in changes:
             self._write(change)
@@ -55,22 +55,22 @@ class Play:
         self.mirror = replace(self.mirror, topics=topics, over=over, whole=whole)
 
     def listed(self, cluster_id: str = "c", *, whole: bool = True, **topics: Topic) -> tuple[Change, ...]:
-        """A list with these topics."""
+        """Give it a list with these topics."""
         shapes = {name: shape_of(topic.partitions) for name, topic in topics.items()}
         return self.take(Listed(cluster_id, frozenset({1}), shapes, whole))
 
     def told(self, **topics: Topic | Told) -> tuple[Change, ...]:
-        """A description of these topics."""
+        """Give it a description of these topics."""
         found = {n: t if isinstance(t, Told) else Told(t.topic_id, t.partitions) for n, t in topics.items()}
         return self.take(Described(found))
 
     def question(self) -> Question:
-        """What is asked next."""
+        """The next question."""
         question, self.memory = next_question(self.mirror, self.memory, self.now_ms)
         return question
 
     def described(self) -> tuple[str, ...]:
-        """The names of the next description."""
+        """The topic names of the next description that is asked for."""
         for _ in range(4):
             question = self.question()
             if question.kind is Kind.DESCRIBE:

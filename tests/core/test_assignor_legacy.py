@@ -19,15 +19,15 @@ from zkcoord.tree.topic_filter import matches
 VECTORS: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "data" / "legacy_vectors.json").read_text())
 INTERNAL = {"__consumer_offsets", "__transaction_state"}
 ROUNDROBIN = {"0.8.2.2": "roundrobin-0.8", "0.11.0.2": "roundrobin-0.8", "1.1.1": "roundrobin-1.0"}
-TIED_0_8_2 = [v for v in VECTORS if v["hash_tie"] and v["version"] == "0.8.2.2"]  # its members disagree on these
+TIED_0_8_2 = [v for v in VECTORS if v["hash_tie"] and v["version"] == "0.8.2.2"]  # here the members of 0.8.2.2 disagree
 SETTLED = [v for v in VECTORS if "error" not in v and v not in TIED_0_8_2]
-REFUSED = [v for v in VECTORS if "error" in v and v["strategy"] == "range"]  # by a registration, whatever assigns
+REFUSED = [v for v in VECTORS if "error" in v and v["strategy"] == "range"]  # by a registration, with any assignor
 STRICT = [v for v in VECTORS if "error" in v and v["strategy"] == "roundrobin"]  # by the assignor of 0.8.2.2
 
 _A, _B, _C = "g_h-1-aaaaaaaa", "g_h-2-bbbbbbbb", "g_h-3-cccccccc"
 Assignment = Mapping[TopicPartition, str]
 
-NOTES: Assignment = {  # "notes section 2.4 rr", which was not asked of 0.11.0.2: computed by hand from its rules
+NOTES: Assignment = {  # "notes section 2.4 rr" was not measured with 0.11.0.2: computed by hand from its rules
     **{TopicPartition("a", n): thread for n, thread in enumerate([f"{_A}-0", f"{_B}-0", f"{_A}-0"])},
     **{
         TopicPartition("events", n): thread
@@ -44,7 +44,7 @@ def title(vector: dict[str, Any]) -> str:
 
 
 def threads_of(vector: dict[str, Any], text: str) -> dict[str, int]:
-    """Topic to threads of one registration, in the order in which it lists them."""
+    """Topic -> threads of one registration, in the order of the registration."""
     registration = decode_registration(text.encode())
     regex = registration.wildcard
     if regex is None:
@@ -71,7 +71,7 @@ def question(vector: dict[str, Any]) -> AssignorInput:
 
 
 def answer(vector: dict[str, Any]) -> Assignment:
-    """What this project's assignor says."""
+    """The answer of this project's assignor."""
     group = question(vector)
     name = "range" if vector["strategy"] == "range" else ROUNDROBIN[vector["version"]]
     found = ASSIGNORS[name](group)
@@ -80,7 +80,7 @@ def answer(vector: dict[str, Any]) -> Assignment:
 
 
 def owners(vector: dict[str, Any]) -> Assignment:
-    """What the old members said."""
+    """The answer of the old members."""
     return {
         TopicPartition(topic, int(number)): thread
         for topic, shares in vector["owners"].items()
@@ -99,11 +99,12 @@ def test_what_the_old_members_settled_comes_out_the_same(vector: dict[str, Any])
 
 @pytest.mark.parametrize("vector", TIED_0_8_2, ids=title)
 def test_what_stands_in_no_tie_comes_out_the_same_and_shares_are_as_large(vector: dict[str, Any]) -> None:
-    """Topics whose names have equal hashes: 0.8.2.2 orders them by a map that each member fills differently."""
+    """Names of some topics have equal hashes. 0.8.2.2 orders these topics by a map that each member fills
+    differently."""
     untied = {"q", "r"} & vector["topics"].keys()
     found, old = answer(vector), owners(vector)
     assert {p: t for p, t in found.items() if p.topic in untied} == {p: t for p, t in old.items() if p.topic in untied}
-    if len(old) == len(found):  # else both members of 0.8.2.2 wanted the same topic, and nobody the other
+    if len(old) == len(found):  # otherwise both members of 0.8.2.2 wanted one topic, and neither of them the other
         assert Counter(found.values()) == Counter(old.values())
 
 

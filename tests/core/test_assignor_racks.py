@@ -21,7 +21,7 @@ Answer = dict[TopicPartition, str]
 
 
 def group(members: dict[str, str | None], racks: list[str], owned: Answer | None = None) -> AssignorInput:
-    """Members with their racks; partitions of one topic with theirs, as "a b"."""
+    """A group: members with their racks, and one topic's partitions with their racks, written as "a b"."""
     return AssignorInput(
         subscribers=tuple(Subscriber(consumer_id=c, threads={"t": 1}, rack=rack) for c, rack in members.items()),
         partitions={"t": tuple(range(len(racks)))},
@@ -58,7 +58,7 @@ def test_what_can_stay_stays_when_a_member_joins() -> None:
     answer = sticky(asked)
     assert Counter(answer.values()) == dict.fromkeys(["m1-0", "m2-0", "m3-0", "m4-0"], 30)
     assert read_well(asked, answer) == 120
-    assert len(answer) - kept(asked, answer) == 40  # 30 for the joiner; of the 40 in rack b 10 fit into c only
+    assert len(answer) - kept(asked, answer) == 40  # 30 for the joining member; 10 of the 40 in rack b fit only into c
 
 
 def test_a_partition_whose_owner_is_in_a_rack_of_its_stays_although_another_rack_is_first() -> None:
@@ -114,7 +114,7 @@ def settled(kinds: list[Kind], counts: list[int], places: list[int]) -> Table:
 
 def test_a_cell_may_have_what_some_best_table_has_beside_what_is_kept() -> None:
     table = settled([(0,), (0, 1), (1, 2)], [2, 4, 2], [4, 2, 2])
-    assert table.keep(1, 0, 9) == 2  # two of its four places are for those that are read well nowhere else
+    assert table.keep(1, 0, 9) == 2  # two of its four places are kept for partitions that have no other good reader
     assert (table.keep(2, 1, 9), table.keep(1, 1, 9)) == (0, 2)
     assert table.keep(2, 2, 9) == 2
 

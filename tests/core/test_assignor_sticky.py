@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from zkcoord.core.assignors import ASSIGNORS, AssignorInput, check_assignment
 from zkcoord.core.model import Subscriber, TopicPartition, consumer_of
 
-patient = settings(deadline=None)  # a loaded machine is no failure
+patient = settings(deadline=None)  # a slow machine is no failure
 sticky = ASSIGNORS["sticky"]
 Group = AssignorInput
 
@@ -58,7 +58,7 @@ def kept(group: Group, answer: dict[TopicPartition, str]) -> int:
 def groups(
     draw: st.DrawFn, *, uniform: bool, topics_max: int = 4, partitions_max: int = 8, members_max: int = 5
 ) -> Group:
-    """A group in any state, with owners that lost their interest, owned partitions that are gone."""
+    """A group in any state: some owners are not subscribed any more, and some owned partitions are gone."""
     topics = [f"t{n}" for n in range(draw(st.integers(1, topics_max)))]
     ids = st.sets(st.integers(0, partitions_max + 2), max_size=partitions_max)
     partitions = {topic: tuple(sorted(draw(ids))) for topic in topics}
@@ -84,7 +84,7 @@ def any_groups(draw: st.DrawFn) -> Group:
 
 
 def on_the_way(group: Group, target: dict[TopicPartition, str], choose: random.Random) -> Group:
-    """A tree between `group` and its target: each moving partition is untouched, released or granted."""
+    """A state between `group` and its target: each moving partition is untouched, released or granted."""
     owned = dict(group.owned)
     for pair, thread in sorted(target.items()):
         state = choose.choice(["untouched", "released", "granted"])
@@ -93,14 +93,14 @@ def on_the_way(group: Group, target: dict[TopicPartition, str], choose: random.R
         owned.pop(pair, None)
         if state == "granted":
             owned[pair] = thread
-    for pair in sorted(owned.keys() - target.keys()):  # gone, or without room: stopped at some time
+    for pair in sorted(owned.keys() - target.keys()):  # gone, or without a reader: stopped at some time
         if choose.random() < 0.5:
             del owned[pair]
     return moved_on(group, owned)
 
 
 def chained_gap(group: Group, answer: dict[TopicPartition, str]) -> int:
-    """The greatest load difference along any chain of single moves; 1 or less means the most even loads there are."""
+    """The largest difference of loads along any chain of single moves. With 1 or less the loads cannot be more even."""
     loads, readers = loads_of(group, answer), readers_of(group)
     held: dict[str, set[str]] = {thread: set() for thread in loads}
     for pair, thread in answer.items():
@@ -152,7 +152,7 @@ def test_uniform_movement_is_the_least_that_balance_allows(group: Group) -> None
 
 
 def most_even(group: Group) -> list[dict[TopicPartition, str]]:
-    """Every assignment of a tiny group whose sorted loads are the least there are."""
+    """Every assignment of a tiny group whose sorted loads are minimal."""
     readers = readers_of(group)
     pairs = [TopicPartition(topic, n) for topic, ids in group.partitions.items() for n in ids if readers[topic]]
     found: dict[tuple[int, ...], list[dict[TopicPartition, str]]] = {}
@@ -236,7 +236,7 @@ def test_the_order_of_what_is_given_changes_nothing(group: Group, choose: random
 
 
 def large_group(seed: int, *, uniform: bool) -> Group:
-    """200 members, 6 topics, about 2,000 partitions, most of them owned by somebody, not evenly."""
+    """200 members, 6 topics, and about 2,000 partitions, most of them owned, but not evenly."""
     choose = random.Random(seed)
     topics = {f"topic-{n}": choose.randint(100, 600) for n in range(6)}
     wanted = [choose.sample(sorted(topics), choose.randint(1, 5)) for _ in range(8)]
@@ -266,7 +266,7 @@ def test_a_large_group_is_balanced_and_stable_on_the_way_through_churn(seed: int
         for _ in range(4):
             tree = on_the_way(tree, target, choose)
             assert sticky(tree) == target
-        leaver = choose.choice(group.subscribers).consumer_id  # leaves in the middle of the hand-over
+        leaver = choose.choice(group.subscribers).consumer_id  # a member leaves in the middle of the hand-over
         group = Group(
             subscribers=tuple(member for member in group.subscribers if member.consumer_id != leaver),
             partitions=group.partitions,

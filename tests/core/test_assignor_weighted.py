@@ -45,7 +45,7 @@ def group(
 
 
 def load_of(given_: AssignorInput, answer: Answer) -> dict[str, int]:
-    """Thread, of those that may read anything, to the weight that it was given."""
+    """Thread -> the sum of its partitions' weights, for all threads of subscribed topics."""
     loads = {t: 0 for s in given_.subscribers for topic in s.threads for t in s.thread_ids(topic)}
     for pair, thread in answer.items():
         loads[thread] += given_.weights.get(pair, 1)
@@ -60,7 +60,8 @@ def consumer_load(given_: AssignorInput, answer: Answer, consumer: str) -> int:
 def groups(
     draw: st.DrawFn, *, weights: bool = True, capacities: bool = True, racks: bool = True, mixed: bool | None = None
 ) -> AssignorInput:
-    """A group in any state, with owners that lost their interest, owned partitions that are gone, stale wishes."""
+    """A group in any state: some owners are not subscribed any more, some owned partitions are gone, and some wishes
+    are stale."""
     uniform = not (draw(st.booleans()) if mixed is None else mixed)
     topics = [f"t{n}" for n in range(draw(st.integers(1, 3)))]
     partitions = {topic: tuple(sorted(draw(st.sets(st.integers(0, 9), max_size=8)))) for topic in topics}

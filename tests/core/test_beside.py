@@ -36,7 +36,7 @@ OBSERVED = GroupMode(mode=Mode.OBSERVE, why="pykafka", old=frozenset({OLD}))
 def shared(
     owners: Mapping[TopicPartition, str], mode: GroupMode = MIXED, *, noted: Mode | None = None, **values: object
 ) -> GroupView:
-    """A group of one member of ours and an old one, whose mode is noted unless told."""
+    """A group of one member of ours and one old member. Its state has noted the mode, unless `noted` says otherwise."""
     members = [member(OURS, 1, session_timeout_ms=SESSION_MS), member(OLD, 2, speaks_protocol=False, assignors=())]
     view = group(members, owners, **values)
     channels = {OURS: view.channels[OURS], **{c: v for c, v in view.channels.items() if c not in (OURS, OLD)}}
@@ -80,7 +80,7 @@ def test_f94_who_holds_on_to_what_old_members_plan_for_another_is_evicted_after_
 
 
 def test_f94_what_a_member_holds_with_another_of_its_threads_than_the_plan_says_is_against_the_plan_too() -> None:
-    """Old members compare threads: what they read in the owner's node is not what they would write there."""
+    """Old members compare threads: the owner node has another thread than they would write."""
     steps, view = Steps(), shared({**PLAN, T2: f"{OURS}-1"})
     steps.step(view)
     ((evicted,), _) = steps.step(view, NOW + PATIENCE_MS + SESSION_MS)
@@ -96,7 +96,8 @@ def test_f94_who_gives_up_what_is_not_its_own_any_more_is_not_evicted_for_the_ne
 
 
 def test_a_time_without_a_plan_is_no_time_against_it() -> None:
-    """A registration that nobody could read yet; then the patience begins anew."""
+    """Somebody's registration could not be parsed for a while. Then the time against the plan is counted from the
+    beginning."""
     steps, against = Steps(), shared({**PLAN, T1: f"{OURS}-0"})
     steps.step(against)
     waiting = fast_replace(MIXED, plan=None, grace_ends_ms=NOW + 20)
@@ -110,7 +111,8 @@ def test_a_time_without_a_plan_is_no_time_against_it() -> None:
 
 @pytest.mark.parametrize("mode", [MIXED, OBSERVED])
 def test_f99_what_an_evicted_consumer_holds_on_to_is_deleted_beside_old_members_too(mode: GroupMode) -> None:
-    """Its session goes on, so its claims would stand for ever, and old members give up claiming them."""
+    """The consumer's session goes on, so its claims would stay for ever, and old members would give up claiming these
+    partitions."""
     mark = channel("g_hung", evicted_ms=SESSION_MS, evicted_owned=frozenset({T1}))
     owners = {**PLAN, T1: "g_hung-0"}
     view, steps = shared(owners, mode, problem=problem_of(mode), claims=True, claim_offsets={T1: 3}), Steps()
@@ -121,7 +123,7 @@ def test_f99_what_an_evicted_consumer_holds_on_to_is_deleted_beside_old_members_
 
 
 def test_a_member_of_ours_whose_channel_is_gone_ends_by_itself() -> None:
-    """It gives its registration up when it sees that."""
+    """The member gives its registration up by itself when it sees that its channel is gone."""
     steps, view = Steps(), shared({**PLAN, T1: f"{OURS}-0"})
     view = fast_replace(view, channels={})
     for after_ms in (0, 1_000_000):
@@ -162,7 +164,8 @@ def test_f95_what_an_old_member_gave_up_is_told_with_the_remedy_and_over_once_it
 def test_what_an_old_member_keeps_against_its_own_plan_is_told_and_over_once_it_is_free(
     partition: TopicPartition,
 ) -> None:
-    """One forgot what it had claimed when its session expired in between, or its listener fails (KAFKA-2284)."""
+    """The old member's session expired while it claimed, and it forgot the claims; or its listener fails
+    (KAFKA-2284)."""
     steps, view = Steps(), shared({**PLAN, partition: f"{OLD}-0"})
     due_ms = NOW + PATIENCE_MS + GIVEN_UP_MS
     assert steps.step(view) == ((), due_ms)
@@ -212,7 +215,7 @@ def test_f95_old_members_are_poked_on_request_and_a_second_request_waits_for_a_m
 
 def test_f95_a_poke_that_may_not_have_been_carried_out_is_repeated_and_the_minute_counts_from_the_first() -> None:
     steps, view = Steps(), shared(PLAN, wish=runs(poke="r1"))
-    for after_ms in (0, 1_000, 2_000):  # its multi was refused: somebody wrote the record
+    for after_ms in (0, 1_000, 2_000):  # the multi was refused: somebody wrote the record
         assert [type(d) for d in steps.step(view, NOW + after_ms)[0]] == [PokeMembers, WriteResponse]
     again = shared(PLAN, wish=runs(poke="r2"))
     assert steps.step(again, NOW + POKE_AGAIN_MS - 1) == ((), NOW + POKE_AGAIN_MS)

@@ -34,12 +34,12 @@ def view_of(members: int, owners: Mapping[TopicPartition, str], max_moves: int |
 
 
 def evenly(members: int) -> dict[TopicPartition, str]:
-    """Everybody's share."""
+    """An even share for each member."""
     return {TopicPartition("t", n): f"m{n % members}-0" for n in PARTITIONS}
 
 
 def done(view: GroupView, decisions: tuple[Decision, ...]) -> tuple[GroupView, list[TopicPartition]]:
-    """The group once these are carried out and acknowledged, and what was stopped."""
+    """Carry the decisions out and acknowledge them. Returns the group after that, and the stopped partitions."""
     stopped = []
     owners = dict(view.owners)
     for decision in decisions:
@@ -62,7 +62,7 @@ def done(view: GroupView, decisions: tuple[Decision, ...]) -> tuple[GroupView, l
 
 
 def to_rest(view: GroupView, steps: Steps, *, failover: random.Random | None = None) -> tuple[GroupView, list[int]]:
-    """Let it run; how many partitions left a living owner in each generation that moved any."""
+    """Run to rest. Returns, for each generation that moved partitions, how many partitions left a living owner."""
     moved: dict[int, int] = {}
     for turn in range(100):
         decisions, _ = steps.step(view, NOW)
@@ -79,7 +79,7 @@ def to_rest(view: GroupView, steps: Steps, *, failover: random.Random | None = N
 
 
 def shares(view: GroupView) -> list[int]:
-    """How many partitions each member reads, in order of size."""
+    """How many partitions each member reads, sorted."""
     threads = [owner.thread for owner in view.owners.values()]
     return sorted(threads.count(f"{name}-0") for name in view.members)
 
@@ -143,7 +143,7 @@ def test_it_comes_to_rest_at_the_unlimited_target_whoever_coordinates(
 
 
 def test_what_was_released_early_and_is_anothers_by_now_counts_as_a_move() -> None:
-    """Its former owner is still at the rest of its stop, which names it, too."""
+    """The former owner still works at the rest of its stop, and the stop still names the released partition."""
     first, second = (TopicPartition("t", n) for n in (0, 1))
     view = group(
         [member("a", 1), member("b", 2), member("c", 3)],

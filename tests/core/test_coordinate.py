@@ -104,7 +104,7 @@ def test_what_an_evicted_member_owned_waits_for_its_session_timeout_and_its_chan
 
 
 def test_the_channel_of_an_evicted_member_stays_through_its_grace_though_nobody_wants_what_it_owned() -> None:
-    """Somebody may come who does; the mark tells that the evicted one may read on."""
+    """A member that subscribes to it may join, and the mark says that the evicted member may read on."""
     view = settled(group([], {T0: "a-0"}))
     view = replace(view, channels={"a": channel("a", evicted_ms=6_000)})
     steps, late = Steps(), member("b", 2)

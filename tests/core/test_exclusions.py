@@ -20,7 +20,7 @@ SEEDS = range(300)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """What `divert` is asked."""
+    """The arguments of `exclude`."""
 
     given: AssignorInput
     answer: Mapping[TopicPartition, str]
@@ -33,7 +33,7 @@ class Case:
 
 
 def plain(case: Case) -> dict[TopicPartition, str]:
-    """One partition after the other, everybody asked about each."""
+    """A slow reference: it looks at one partition after the other, and asks about every member for each."""
     given, diverted = case.given, dict(case.answer)
     load = Counter(diverted.values())
     room = {s.consumer_id: s.capacity for s in given.subscribers if s.capacity is not None}
@@ -58,7 +58,7 @@ def plain(case: Case) -> dict[TopicPartition, str]:
 
 
 def blocked_of(case: Case, partition: TopicPartition) -> Callable[[str], bool]:
-    """Tells who must not have a partition."""
+    """Returns a function that tells whether a consumer must not have the partition."""
     owner = consumer_of(case.given.owned.get(partition, ""))
 
     def blocked(consumer: str) -> bool:
@@ -70,7 +70,8 @@ def blocked_of(case: Case, partition: TopicPartition) -> Callable[[str], bool]:
 
 
 def case_of(seed: int) -> Case:
-    """A group with people away, partitions that some refuse, and at times capacities and weights."""
+    """A group with absent members, with partitions that some members refuse, and sometimes with capacities and
+    weights."""
     draw = random.Random(seed)
     topics = {f"t{n}": tuple(range(draw.randint(1, 12))) for n in range(draw.randint(1, 4))}
     tight = draw.random() < 0.5
@@ -108,11 +109,11 @@ def test_everybody_is_given_what_a_plain_search_would_give(monkeypatch: pytest.M
         found = case.diverted()
         assert found == plain(case), seed
         moved += sum(found[p] != thread for p, thread in case.answer.items())
-    assert moved > len(SEEDS)  # there was something to be done
+    assert moved > len(SEEDS)  # there was work to do
 
 
 class Counting(frozenset[tuple[TopicPartition, str]]):
-    """Counts how often it is asked about a pair."""
+    """A set of pairs that counts its lookups."""
 
     asked = 0
 
@@ -123,8 +124,8 @@ class Counting(frozenset[tuple[TopicPartition, str]]):
 
 @pytest.mark.parametrize("capacity", [None, 20])
 def test_with_a_rack_away_it_costs_what_must_move_not_that_times_the_members(capacity: int | None) -> None:
-    """40 of 100 are away when a topic of 2,000 partitions is created: 800 of them are given to the others, as far as
-    these have room."""
+    """40 of 100 members are away when a topic of 2,000 partitions is created. Their 800 partitions go to the other
+    members, as far as these have room."""
     names = [f"m{n:03d}" for n in range(100)]
     subscribers = tuple(Subscriber(consumer_id=c, threads={"t": 1}, capacity=capacity) for c in names)
     given = AssignorInput(subscribers=subscribers, partitions={"t": tuple(range(2_000))}, owned={})
@@ -143,4 +144,4 @@ def test_with_a_rack_away_it_costs_what_must_move_not_that_times_the_members(cap
         assert Counter(loads.values()) == {33: 40, 34: 20}
         assert case.absent.isdisjoint(map(consumer_of, loads))
     else:
-        assert set(loads.values()) == {20}  # all are full: what is left over stays where it was
+        assert set(loads.values()) == {20}  # all members are full: the other partitions stay where they were

@@ -34,7 +34,7 @@ def test_f63_what_is_no_partition_is_refused_wherever_one_is_given(wrong: Any) -
         given_partition(wrong)
     with pytest.raises(UsageError, match=told):
         given_partitions([P, wrong])
-    if type(wrong) is list:  # it cannot be a key
+    if type(wrong) is list:  # a list cannot be a key
         return
     with pytest.raises(UsageError, match=told):
         given_offsets({TopicPartition("u", 1): 5, wrong: 5})
@@ -69,7 +69,7 @@ def test_f63_what_is_no_count_is_refused(wrong: Any) -> None:
 
 
 class Seven:
-    """A whole number of another library, as NumPy's."""
+    """A whole number of another library, like NumPy's."""
 
     def __index__(self) -> int:
         return 7

@@ -15,7 +15,8 @@ STARTS = GrantPartitions(consumer_id=B, partitions={P: f"{B}-0"}, why="")
 
 
 def view(owner: str = "", *, command: tuple[str, str] | None = None, members: tuple[str, ...] = (A, B)) -> GroupView:
-    """The group with one partition; `command`: the consumer and the option of what is outstanding about it."""
+    """The group with one partition. `command`: the consumer and the option of the outstanding command about the
+    partition."""
     queued = {
         c: (QueuedCommand(sequence="0000000001", version=0, option=command[1], threads={P: ""}),)
         for c in (A, B)
@@ -85,7 +86,7 @@ def test_what_a_topic_takes_along_when_it_goes_is_not_waited_for() -> None:
     assert kept.after(gone, [], 200).open == {}
 
 
-# what members tell
+# reports of members
 
 
 def told(
@@ -106,7 +107,7 @@ def started(sequence: str, seen_ms: int | None, first_ms: int | None = None, mad
 
 
 def sent() -> KeptHandOvers:
-    """A stop that was decided at 1,000 and stands at 1,020."""
+    """A stop that was decided at 1,000 and seen in the channel at 1,020."""
     kept = KeptHandOvers().after(view(f"{A}-0"), [STOPS], 1_000)
     return kept.after(view(f"{A}-0", command=(A, STOP)), [], 1_020)
 
@@ -117,7 +118,8 @@ def moments(kept: KeptHandOvers) -> list[int | None]:
 
 
 def test_what_the_giver_tells_is_counted_back_from_when_it_wrote_its_status_by_zookeepers_clock() -> None:
-    """The command was written at 70,000, the status 780 ms later: the coordinator sees it after another 20."""
+    """The command was written at 70,000, and the status 780 ms later. The coordinator sees the status after another 20
+    ms."""
     kept = sent().after(told(stopped("0000000001", (700, 50, 0), made_ms=70_000), written_ms=70_780), [], 1_800)
 
     assert moments(kept) == [1_000, 1_020, 1_080, 1_730, 1_780, 1_800]
@@ -132,13 +134,13 @@ def test_where_zookeepers_clock_was_set_or_is_not_told_the_ages_count_back_from_
 
 
 def test_nothing_is_seen_before_it_is_sent_however_late_the_coordinator_took_in_that_it_was() -> None:
-    """The coordinator was busy: it takes the answer in at 1,900, when the consumer has seen the stop long since."""
+    """The coordinator is busy: it handles the answer at 1,900, long after the consumer has seen the stop."""
     kept = KeptHandOvers().after(view(f"{A}-0"), [STOPS], 1_000)
     kept = kept.after(view(f"{A}-0", command=(A, STOP)), [], 1_900)
     kept = kept.after(told(stopped("0000000001", (60, 20, 0), made_ms=70_000), written_ms=70_100), [], 1_920)
     assert moments(kept) == [1_000, 1_860, 1_860, 1_900, 1_920, 1_920]
 
-    unseen = KeptHandOvers().after(view(f"{A}-0"), [STOPS], 1_000)  # obeyed before anybody looked
+    unseen = KeptHandOvers().after(view(f"{A}-0"), [STOPS], 1_000)  # obeyed before the coordinator looked
     unseen = unseen.after(told(stopped("0000000001", (60, 20, 0), made_ms=70_000), written_ms=70_100), [], 1_920)
     assert moments(unseen) == [1_000, 1_040, 1_040, 1_080, 1_100, 1_920]
 

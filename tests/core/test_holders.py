@@ -19,12 +19,12 @@ def kinds(decisions: list[Decision]) -> list[type[Decision]]:
 
 
 def held(name: str, *partitions: TopicPartition, commands: tuple[QueuedCommand, ...] = (), **values: object) -> Channel:
-    """The channel of a consumer that says that it holds these."""
+    """The channel of a consumer whose status says that it holds these partitions."""
     return channel(name, *commands, held=frozenset(partitions), **values)
 
 
 def emptied(channels: list[Channel], owner: str = "", **values: object) -> GroupView:
-    """The member a owned everything, and is to own it; somebody has set the owner of T0."""
+    """The member a owned everything, and should own it. Somebody has set the owner of T0."""
     whole = settled(group([member("a")], {**dict.fromkeys(ALL, "a-0"), T0: owner}))
     return altered(replace(whole, channels={c.consumer_id: c for c in channels}), **values)
 
@@ -51,7 +51,8 @@ def test_of_a_held_group_nobody_is_stopped_and_nobody_else_starts_what_is_read()
 
 
 def test_a_start_that_stands_has_its_partition_until_its_consumer_has_answered() -> None:
-    """Its consumer may have read the owner before that was set empty. One that it refused is not obeyed."""
+    """The start's consumer may have read the owner before it was emptied. A consumer does not obey a start that it
+    refused."""
     start = command(START, T0, thread="b-0")
     two = replace(emptied([]), members={"a": member("a"), "b": member("b", 2, threads={})})
     standing = replace(two, channels={"a": held("a", T1, T2, T3), "b": held("b", commands=(start,))})

@@ -42,12 +42,12 @@ GRANT_WHY = "available, and in the target"
 
 
 def static(name: str, czxid: int = 1, **fields: Any) -> Member:
-    """A static member whose instance is the first letter of its id."""
+    """A static member. Its instance name is the first letter of its id."""
     return member(name, czxid, **{"instance": name[0], "hold_ms": HOLD_MS, **fields})
 
 
 def known(last_id: str, *partitions: TopicPartition) -> Instance:
-    """What the state remembers of an instance."""
+    """The state's entry for an instance."""
     share = dict.fromkeys(partitions, 0)
     return Instance(last_id=last_id, hold_ms=HOLD_MS, threads={"t": 1}, share=share, assignor="sticky")
 
@@ -62,7 +62,7 @@ def full() -> GroupView:
 
 
 def without_a(view: GroupView, owners: dict[TopicPartition, str] | None = None, *, noted: bool = True) -> GroupView:
-    """The same after a1 has gone, and (`noted`) that was written down."""
+    """The same group after a1 has gone, and (`noted`) its absence was written into the state."""
     nodes = {p: Owner(thread, 6) for p, thread in (owners or OWNERS).items()}
     members = {c: m for c, m in view.members.items() if c != "a1"}
     instances = {i: replace(each, away=i == "a" and noted) for i, each in view.instances.items()}
@@ -84,7 +84,7 @@ def test_f65_that_a_share_waits_is_written_down_once_and_that_its_instance_is_ba
 
 
 def phase_now(view: GroupView) -> tuple[Phase, str]:
-    """The phase in which a coordinator sees the group, and why."""
+    """The phase of the group for a coordinator, and the reason."""
     steps = Steps()
     decisions, _ = steps.step(view)
     target = steps.last.target
@@ -164,7 +164,7 @@ def test_an_eviction_and_a_wished_rebalance_end_the_hold() -> None:
 
 
 def doubled(**fields: Any) -> tuple[GroupView, list[Decision]]:
-    """The instance a registers a second time while the first lives."""
+    """The instance a registers a second time while its first registration lives."""
     view = full()
     view = replace(view, members={**view.members, "a2": static("a2", 9, **fields)})
     view = replace(view, channels={**view.channels, "a2": channel("a2")})
@@ -190,7 +190,8 @@ def test_who_says_that_it_replaces_is_given_what_is_common_and_nobody_is_sent_aw
 
 
 def evictions(count: int) -> tuple[Steps, int]:
-    """The steps of a coordinator that has evicted the instance a so often, and when the last of them was seen."""
+    """The steps of a coordinator that has evicted the instance a `count` times, and the time when it saw the last
+    eviction."""
     steps, at_ms = Steps(), NOW
     for number in range(count):
         name = f"a{number}"
@@ -235,10 +236,10 @@ def test_a_channel_of_who_is_away_is_removed() -> None:
 
 
 def test_the_assignor_stays_while_the_oldest_is_away_and_when_it_is_back_as_the_youngest() -> None:
-    """Each member likes another one best; whoever is away, all waits as it was."""
+    """Each member prefers another assignor. Whoever is away, the target waits unchanged."""
     likes = {"a1": ("sticky", "range"), "b1": ("range", "sticky")}
     members = [static(name, czxid, assignors=likes[name]) for czxid, name in enumerate(likes, 1)]
-    owners = {T0: "a1-0", T1: "b1-0", T2: "a1-0", T3: "b1-0"}  # `range` would have them otherwise
+    owners = {T0: "a1-0", T1: "b1-0", T2: "a1-0", T3: "b1-0"}  # `range` would give another assignment
     shares = {"a": known("a1", T0, T2), "b": known("b1", T1, T3)}
     full_ = settled(group(members, owners, instances=shares))
     assert decided(full_) == []
@@ -250,12 +251,13 @@ def test_the_assignor_stays_while_the_oldest_is_away_and_when_it_is_back_as_the_
     asked = altered(away, wish=runs(rebalance="r1"))
     raised = {"generation": 2, "target": "t-0=@b-0,t-1=@b-0,t-2=@b-0,t-3=@b-0"}
     assert decided(asked)[0] == state_set(asked, StateEvent.REBALANCE_STARTED, "the target is another one", **raised)
-    other = replace(away.members["b1"], assignors=("range",))  # who is there cannot use it
+    other = replace(away.members["b1"], assignors=("range",))  # the remaining member cannot use it
     assert states(decided(replace(away, members={"b1": other})), StateEvent.REBALANCE_STARTED)
 
 
 def test_who_is_away_keeps_its_rack_and_its_capacity() -> None:
-    """Without its rack what is read best there went to the other one in it; without its capacity others' moved."""
+    """Before the fix, without its rack, partitions near it went to the other member of that rack; without its capacity,
+    other members' partitions moved."""
     near = {T0: "east", T1: "east"}
     members = [static("a1", rack="east"), static("b1", 2, rack="east")]
     shares = {i: replace(share, rack="east") for i, share in SHARES.items()}

@@ -33,7 +33,7 @@ def test_a_growing_mutable_map_turns_the_equal_ones_around_again() -> None:
 
 
 def test_children_of_one_bucket_are_listed_in_the_order_in_which_they_were_made() -> None:
-    """`node-2` and `bx` share one of eight buckets."""
+    """`node-2` and `bx` fall into the same one of eight buckets."""
     assert children_order(["g_node-2", "g_h-1-aa1", "g_bx"]) == ["g_h-1-aa1", "g_node-2", "g_bx"]
     assert children_order(["g_bx", "g_h-1-aa1", "g_node-2"]) == ["g_h-1-aa1", "g_bx", "g_node-2"]
     assert children_order(["g_b", "g_a", "g_c"]) == children_order(["g_c", "g_b", "g_a"]) == ["g_a", "g_c", "g_b"]

@@ -15,7 +15,7 @@ PING = PingMember(consumer_id="a", why="a probe is due")
 
 
 def probed(*commands: QueuedCommand, pinged: str = "", **said: Any) -> GroupView:
-    """A group of one member that owns everything and is probed."""
+    """A group whose only member owns everything and is probed."""
     view = settled(group([member("a", offers=OFFERS)], dict.fromkeys((T0, T1, T2, T3), "a-0")))
     channels = {"a": channel("a", *commands, pinged=pinged, **said)}
     return altered(view, channels=channels, probe_interval_ms=EVERY_MS, max_probes=2)
@@ -41,7 +41,7 @@ def test_nobody_is_probed_unasked_or_without_the_offer() -> None:
 
 
 def answers(*said: tuple[int | None, int | None], **fields: Any) -> list[Any]:
-    """What is decided at the last of these answers (progress, lag), the first being its state at first sight."""
+    """The decisions at the last of these answers (progress, lag). The first pair is the state at the first look."""
     steps, decisions = Steps(), []
     for number, (progress, lag) in enumerate(said):
         pinged = f"{number:010d}" if number else ""
@@ -59,7 +59,7 @@ def test_assigned_lagging_and_without_progress_at_every_probe_is_evicted_whateve
 
 
 def test_who_moves_has_nothing_to_do_or_says_nothing_is_not_evicted() -> None:
-    assert answers((10, 3), (10, 3), (11, 3), (11, 3)) == []  # counted from the last progress
+    assert answers((10, 3), (10, 3), (11, 3), (11, 3)) == []  # the probes are counted from the last progress
     assert answers((10, 0), (10, 0), (10, 0), (10, 0)) == []
     assert answers((None, None), (None, None), (None, None), (None, None)) == []
     assert answers((None, 5), (None, 5), (None, 5), (None, 5)) == []
@@ -92,7 +92,7 @@ def test_who_is_rejected_and_does_not_go_is_evicted_after_its_rebalance_timeout(
 
 
 def test_an_answer_to_what_was_no_probe_is_not_judged() -> None:
-    """A member without room for announced ranges is asked for its status every 2 s; a batch may take longer."""
+    """A member without room for announced ranges is asked for its status every 2 s. Its batch may take longer."""
     steps = Steps()
     for number in range(20):
         view = probed(pinged=f"{number:010d}" if number else "", progress=10, lag=3)

@@ -16,7 +16,7 @@ GRACE_MS = 6_000
 
 
 def evicted(*claims: TopicPartition, **values: object) -> GroupView:
-    """b was evicted: it owned T0 and T1, and these of its claims still stand."""
+    """The member b was evicted. It owned T0 and T1, and `claims` are those of its claims that still exist."""
     view = group([member("a")], {T2: "a-0", T3: "a-0"}, claims=True, **values)
     owners = {p: Owner("b-0", 1 if p in claims else -1) for p in (T0, T1)}
     mark = channel("b", evicted_ms=GRACE_MS, evicted_owned=frozenset({T0, T1}))
@@ -24,7 +24,7 @@ def evicted(*claims: TopicPartition, **values: object) -> GroupView:
 
 
 def free(view: GroupView, partition: TopicPartition, now_ms: int, timeouts: AckTimeouts | None = None) -> bool:
-    """Whether it may be granted."""
+    """True if the partition may be granted."""
     timeouts = timeouts or AckTimeouts().seen(view, NOW)
     return available(view, timeouts, view.owners.get(partition), now_ms)
 
@@ -32,7 +32,7 @@ def free(view: GroupView, partition: TopicPartition, now_ms: int, timeouts: AckT
 def test_a_claim_that_stands_is_never_available_whoever_is_registered() -> None:
     view = evicted(T0)
     assert [free(view, p, NOW + GRACE_MS) for p in (T0, T1, T2)] == [False, True, False]
-    gone = replace(view, channels={"a": channel("a")})  # nobody was evicted: its session is about to end
+    gone = replace(view, channels={"a": channel("a")})  # nobody was evicted: b's session is about to end
     assert [free(gone, p, NOW) for p in (T0, T1)] == [False, True]
 
 
@@ -62,7 +62,7 @@ def test_nothing_is_deleted_of_a_living_consumer_nor_of_one_that_was_not_evicted
 
 
 def test_the_mark_of_an_evicted_consumer_stays_while_a_claim_of_it_stands_also_of_what_nobody_wants() -> None:
-    """Without the mark nobody would know whose claims are to be deleted."""
+    """Without the mark it would be unknown which member's claims must be deleted."""
     view = evicted(T0, topics={}, marked=frozenset())
     steps = Steps()
     steps.step(view)

@@ -35,7 +35,8 @@ AWAY = Refusal(1, "0000000001", "broker: start: UnavailableError: no broker")
 
 
 def refused(names: str, *refusers: str, refusal: Refusal = POISON, **fields: object) -> GroupView:
-    """Members in the order of joining; T0 is free, refused by some of them; the first ones own a partition each."""
+    """Members in the order of joining. T0 is free, and `refusers` have refused it. The first members own one partition
+    each."""
     members = [member(name, czxid) for czxid, name in enumerate(names, start=1)]
     channels = {n: channel(n, refusals={T0: refusal} if n in refusers else {}) for n in names}
     owners = {p: f"{names[number % len(names)]}-0" for number, p in enumerate((T1, T2, T3))}
@@ -43,17 +44,17 @@ def refused(names: str, *refusers: str, refusal: Refusal = POISON, **fields: obj
 
 
 def granted(decisions: list[Decision]) -> dict[TopicPartition, str]:
-    """What is granted to whom."""
+    """Partition -> thread, of all grants."""
     return {p: thread for d in decisions if isinstance(d, GrantPartitions) for p, thread in d.partitions.items()}
 
 
 def quarantines(decisions: list[Decision]) -> list[Mapping[TopicPartition, Quarantine]]:
-    """What is written of quarantines."""
+    """The quarantines that are written."""
     return [state.quarantined for state in states(decisions, StateEvent.QUARANTINED)]
 
 
 def sets(decisions: list[Decision]) -> list[tuple[Mapping[TopicPartition, Quarantine], Mapping[str, str]]]:
-    """The same, with what is written of refusals that a wish forgave."""
+    """The quarantines that are written, each with the refusals that a wish forgave."""
     return [(state.quarantined, state.forgiven) for state in states(decisions, StateEvent.QUARANTINED)]
 
 
@@ -72,7 +73,7 @@ def test_what_all_have_refused_is_tried_again_with_backoff_where_it_was() -> Non
 
 def test_f45_a_third_consumer_is_the_last_one_that_a_partition_breaks() -> None:
     view = refused("abcd", "a", "b", "c")
-    assert granted(decided(view)) == {T0: "d-0"}  # it joined after all of them: it may be mended
+    assert granted(decided(view)) == {T0: "d-0"}  # d joined after all of them, so it may be able to start it
     view = refused("abcd", "b", "c", "d")
     decisions = decided(view)
     assert granted(decisions) == {}
@@ -82,7 +83,7 @@ def test_f45_a_third_consumer_is_the_last_one_that_a_partition_breaks() -> None:
 
 
 def test_what_was_forgiven_and_broke_its_reader_goes_to_an_older_one_that_has_not_refused_it() -> None:
-    """Only a wish gives it to one that joined no later than the last that it broke: all begin anew."""
+    """Only a wish lets an older member than the last refuser try it: then all members begin anew."""
     view = refused("abcd", "b", "c", "d")
     view = settled(replace(view, owners={**view.owners, T0: Owner("d-0", 3)}))
     (stop,) = decided(view)
@@ -123,7 +124,8 @@ def test_no_more_is_forgiven_than_the_state_has_room_for(monkeypatch: pytest.Mon
 
 
 def test_who_has_its_try_keeps_what_it_was_given() -> None:
-    """Once it is owned the others are given it as little as before: else the assignor's first choice would get it."""
+    """While the partition is owned, the others must not get it either. Otherwise it would go to the assignor's first
+    choice."""
     others = {T1: Owner("b-0", 5), T2: Owner("c-0", 5), T3: Owner("d-0", 5)}
     view = settled(altered(refused("abcde", "b", "c", "d", assignor="range"), owners=others))
     assert granted(decided(view)) == {T0: "e-0"}
@@ -138,7 +140,7 @@ def test_a_broker_that_is_away_moves_nothing_and_quarantines_nothing() -> None:
 
 
 def after_evictions(*names: str) -> list[Decision]:
-    """Members that owned T0 are evicted one after the other, under an old member z; what is decided at last."""
+    """Members that owned T0 are evicted one after the other, beside an old member z. Returns the last decisions."""
     steps, decisions = Steps(), []
     for czxid, name in enumerate(names, start=2):
         members = [member("g_z-1-ff"), member(name, czxid)]

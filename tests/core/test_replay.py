@@ -25,12 +25,12 @@ OFFERS = {"offers": frozenset({"ping", "replay", "offset-store"}), "stores": STO
 
 
 def dead(name: str, batch: dict[object, Announced]) -> Channel:
-    """The channel of a registration that is gone."""
+    """The channel of a consumer whose registration is gone."""
     return channel(name, announced=batch)
 
 
 def orphaned(batch: dict[object, Announced], *, offers: bool = True, **fields: object) -> GroupView:
-    """b has died owning t-0 and has announced this; a is there for it."""
+    """b owned t-0, announced this batch, and died. a is there to take the partition."""
     fields = {"topics": {"t": (0,)}, "committed": {T0: 100}, **fields}
     view = group([member("a", **(OFFERS if offers else {}))], {T0: "b-0"}, **fields)
     return replace(view, channels={**view.channels, "b": dead("b", batch)})
@@ -61,7 +61,7 @@ def test_a_range_that_a_commit_has_passed_or_whose_offset_is_another_one_counts_
 
 def test_of_several_with_one_start_the_highest_generations_counts() -> None:
     view = orphaned({T0: EARLY}, replay={T0: PASSED})
-    living = channel("a", announced={T0: LATE})  # stopped in the middle, and still a member
+    living = channel("a", announced={T0: LATE})  # it was stopped in the middle, and is still a member
     view = replace(view, channels={**view.channels, "a": living})
     assert dict(replays(view, OpenRanges().seen(view).found).counting) == {T0: LATE}
     assert [dict(d.replay) for d in grants(view)] == [{T0: (100, 700)}]
@@ -74,7 +74,7 @@ def test_where_only_the_receiver_knows_what_is_committed_the_highest_generations
         using = channel("a", store_name=store, store_step=2)
         view = replace(view, channels={**view.channels, "a": using})
         assert [dict(d.replay) for d in grants(view)] == [{T0: (50, 100)}]
-        assert purged(view) == []  # it stands nowhere else yet
+        assert purged(view) == []  # the range is not stored anywhere else yet
     other_topic = altered(view, incarnations={"t": 2}, replay={T0: Announced(50, 100, 7, 1)})
     assert [dict(d.replay) for d in grants(other_topic)] == [{T0: (100, 600)}]
 
@@ -85,8 +85,8 @@ def test_f143_of_a_topic_that_was_dropped_no_range_is_waited_for(store: str) -> 
     view = replace(view, channels={**view.channels, "a": channel("a", store_name=store, store_step=2)})
     gone = altered(view, topics={}, owners={})
     assert purged(gone) == ["b"]
-    assert purged(altered(gone, changed={"t": TopicChange.DELETED})) == []  # it may be back in a moment
-    assert purged(altered(gone, incarnations={"t": 1})) == []  # nobody subscribes it at present
+    assert purged(altered(gone, changed={"t": TopicChange.DELETED})) == []  # the topic may come back in a moment
+    assert purged(altered(gone, incarnations={"t": 1})) == []  # nobody subscribes to the topic at present
 
 
 def test_an_unacknowledged_start_of_a_dead_member_holds_what_it_was_handed() -> None:
@@ -113,12 +113,12 @@ def test_nothing_is_granted_or_purged_before_the_offset_is_known() -> None:
 
 
 def kept_ranges(view: GroupView) -> list[dict[TopicPartition, Announced]]:
-    """What is written of announced ranges that stand nowhere else."""
+    """The announced ranges that are written into the state because they are stored nowhere else."""
     return [dict(state.replay) for state in states(decided(view), StateEvent.REPLAY_KEPT)]
 
 
 def kept_and_removed(view: GroupView) -> list[object]:
-    """The same, and which refused commands are removed, in the order of writing."""
+    """The same, together with the sequences of removed refused commands, in the order of writing."""
     return [
         dict(d.state.replay) if isinstance(d, SetState) else d.sequence
         for d in decided(view)
@@ -146,7 +146,7 @@ MIXED = GroupMode(mode=Mode.MIXED, old=frozenset({"o"}))
 def test_f217_f235_a_range_is_open_until_the_status_of_who_claimed_it_says_that_it_holds_it(
     store: str, mode: GroupMode
 ) -> None:
-    """What the status says counts, though members, owners and the dead one's channel stay."""
+    """The status decides, even if members, owners and the dead consumer's channel stay as they are."""
     view = orphaned({T0: EARLY}, claims=True, store_name=store, store_step=2)
     view = replace(view, mode=mode, owners={T0: Owner("a-0", 6)}, channels={**view.channels, "a": channel("a")})
     before = OpenRanges().seen(view)
@@ -189,7 +189,7 @@ PARTS = st.fixed_dictionaries(
 def test_what_is_remembered_of_open_ranges_is_what_a_view_says_and_only_takers_statuses_change_it(
     claims: bool, steps: list[tuple[str, dict[str, Any]]]
 ) -> None:
-    """From view to view only parts that have changed are other objects. The letter: the one part that changes."""
+    """From view to view, only changed parts are new objects. The letter names the one part that changes."""
     changes = {"m": ["mode"], "o": ["owners"], "s": ["store"], "a": ["announced"], "h": ["held"], "r": ["replay"]}
     view, parts, known = group([], {}, claims=claims), dict(steps[0][1]), OpenRanges()
     for letter, drawn in steps:
@@ -250,7 +250,7 @@ def test_a_group_that_announces_nothing_decides_as_ever() -> None:
 
 
 def refused_start(name: str, partition: TopicPartition, sequence: int = 0) -> QueuedCommand:
-    """A start with a range that its consumer did not understand."""
+    """A start with a range that its consumer could not understand."""
     return QueuedCommand(
         sequence=f"{sequence:010d}",
         version=1,

@@ -18,12 +18,12 @@ from zkcoord.core.state import Announced
 from zkcoord.core.view import GroupView, Owner, QueuedCommand
 
 WIDE = Announced(2**62, 2**62 + 9, 4)
-MANY = tuple(range(1_000, 6_000))  # numbers of the same length: each takes the same room
+MANY = tuple(range(1_000, 6_000))  # numbers of equal length, so each range takes the same room
 WEIGHT = range_bytes(TopicPartition("t", 4_000), WIDE)
 
 
 def handed_down(numbers: tuple[int, ...] = MANY, **held: object) -> GroupView:
-    """b has died, with a range announced of each of these; a is there for them."""
+    """b has died with an announced range for each of these partitions. a is there to take them."""
     ranges = {TopicPartition("t", number): WIDE for number in numbers}
     view = group(
         [member("a", **OFFERS)],
@@ -35,12 +35,12 @@ def handed_down(numbers: tuple[int, ...] = MANY, **held: object) -> GroupView:
 
 
 def owning(view: GroupView, own: Iterable[TopicPartition]) -> GroupView:
-    """These are a's: what it commits of them makes room."""
+    """The view in which a owns these partitions, too: its commits of them make room."""
     return replace(view, owners={**view.owners, **dict.fromkeys(own, Owner("a-0", 5))})
 
 
 def told(view: GroupView, steps: Steps, now_ms: int = NOW) -> tuple[dict[TopicPartition, tuple[int, int]], list[str]]:
-    """What is handed on, and who is asked for its status."""
+    """The ranges that are handed on, and the consumers that are asked for their statuses."""
     decisions: tuple[Decision, ...] = steps.step(view, now_ms)[0]
     grants = [d for d in decisions if isinstance(d, GrantPartitions)]
     for grant in grants:
@@ -71,7 +71,7 @@ def test_what_stands_in_its_status_counts_and_it_is_asked_for_the_next_one_until
     found, asked = told(answered, steps, NOW + 2 * ASK_AGAIN_MS)
     assert len(found) > 1_000
     assert asked == []
-    assert told(answered, steps, NOW + 3 * ASK_AGAIN_MS)[1] == ["a"]  # what is handed now was not written yet
+    assert told(answered, steps, NOW + 3 * ASK_AGAIN_MS)[1] == ["a"]  # the last ranges are not in its status yet
 
 
 def test_what_is_under_way_already_counts() -> None:
@@ -83,7 +83,7 @@ def test_what_is_under_way_already_counts() -> None:
     view = replace(view, channels={**view.channels, "a": channel("a", start)})
     steps = Steps()
     assert told(view, steps) == ({}, [])
-    assert told(view, steps, NOW + 9 * ASK_AGAIN_MS) == ({}, [])  # its acknowledgement tells
+    assert told(view, steps, NOW + 9 * ASK_AGAIN_MS) == ({}, [])  # its acknowledgement will tell
 
 
 @pytest.mark.parametrize("limit", ["UNDER_WAY_BYTES_MAX", "HELD_BYTES_MAX"])
@@ -96,13 +96,14 @@ def test_what_has_no_range_is_granted_to_who_has_no_room() -> None:
     own = {TopicPartition("u", number): WIDE for number in range(1_000, 1_000 + HELD_BYTES_MAX // WEIGHT)}
     first, second = TopicPartition("t", 1_000), TopicPartition("t", 1_001)
     view = owning(handed_down((1_000, 1_001), announced=own), own)
-    view = replace(view, committed={first: WIDE.start, second: WIDE.end})  # a commit has passed it
+    view = replace(view, committed={first: WIDE.start, second: WIDE.end})  # a commit has passed the second range
     grants = [d for d in Steps().step(view, NOW)[0] if isinstance(d, GrantPartitions)]
     assert [(dict(g.partitions), dict(g.replay)) for g in grants] == [({second: "a-0"}, {})]
 
 
 def test_whatever_is_announced_in_between_the_ranges_never_take_more_than_their_bound() -> None:
-    """The worst that can happen behind the coordinator's back: as much as may be is announced, then all is taken."""
+    """The worst case behind the coordinator's back: the member announces as much as it may, and then takes all
+    ranges."""
     handing, empty = ReplayQuota(), channel("a")
     taken = 0
     for number in MANY:
@@ -112,7 +113,7 @@ def test_whatever_is_announced_in_between_the_ranges_never_take_more_than_their_
 
 
 def test_who_is_full_of_what_it_left_to_others_is_handed_one_range_after_the_other() -> None:
-    """The others may be full of what they left to it: nobody would ever read anything of that."""
+    """The other members may be full in the same way. Without this, nobody would ever read these partitions."""
     left = {TopicPartition("u", number): WIDE for number in range(1_000, 1_000 + HELD_BYTES_MAX // WEIGHT)}
     first, second = TopicPartition("t", 1_000), TopicPartition("t", 1_001)
     view = handed_down((1_000, 1_001), announced=left)
@@ -120,5 +121,5 @@ def test_who_is_full_of_what_it_left_to_others_is_handed_one_range_after_the_oth
     reads = replace(view, owners={**view.owners, first: Owner("a-0", 6)})
     has = replace(reads.channels["a"], announced={**left, first: WIDE})
     assert told(replace(reads, channels={**reads.channels, "a": has}), Steps()) == ({}, [])
-    committed = replace(reads, committed={second: WIDE.start})  # the first range left its status with a ping's answer
+    committed = replace(reads, committed={second: WIDE.start})  # a ping's answer left the first range out
     assert told(committed, Steps()) == ({second: WIDE[:2]}, [])

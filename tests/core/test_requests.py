@@ -40,7 +40,7 @@ FORGIVEN = "the group has changed, or was asked to rebalance"
 
 
 def joined() -> GroupView:
-    """The member b has joined a, who owns everything; the raise is written."""
+    """The member b has joined a, which owns everything. The raised generation is written."""
     return settled(group([member("a"), member("b", 2)], dict.fromkeys(ALL, "a-0")))
 
 
@@ -161,7 +161,7 @@ def test_a_rebalance_of_a_group_that_is_kept_still_is_refused_with_the_reason(st
 
 
 def failed(steps: Steps) -> tuple[GroupView, int]:
-    """A group that was marked failed: a does not acknowledge a stop; and now."""
+    """A group that was marked failed, since a does not acknowledge a stop. Returns the time, too."""
     stop = command("stop-fetcher", T2, T3, thread="b-0", sequence=4)
     silent = member("a", rebalance_timeout_ms=1_000)
     channels = {"a": channel("a", stop), "b": channel("b")}
@@ -181,7 +181,8 @@ def test_a_failure_outlives_a_failover() -> None:
 
 
 def test_a_failure_of_an_earlier_generation_does_not_outlive_a_failover() -> None:
-    """It was to be cleared with the raise, by the coordinator that is gone; what was sent before still stands."""
+    """The coordinator that raised the generation was to clear the failure, and is gone. The earlier command is still
+    outstanding."""
     view, now_ms = failed(Steps())
     raised = altered(view, generation=view.state.generation + 1)
     (cleared,) = decided(raised, Steps(), now_ms)
@@ -214,7 +215,7 @@ def test_a_failure_is_cleared_by_the_next_change() -> None:
     [recovered] = [d for d in decisions if isinstance(d, SetState) and d.event is StateEvent.REBALANCE_RECOVERED]
     assert (recovered.why, recovered.state.failed) == (FORGIVEN, None)
     [raised] = states(decisions, StateEvent.REBALANCE_STARTED)
-    assert recovered.state == replace(raised, failed=None)  # written behind the raise, with what that wrote
+    assert recovered.state == replace(raised, failed=None)  # written after the raise, and with the raise's values
 
 
 def test_nobody_writes_into_a_record_that_cannot_be_read() -> None:
@@ -233,4 +234,4 @@ def test_a_young_group_waits_for_joins_up_to_a_ceiling() -> None:
     assert [type(decision).__name__ for decision in granted] == ["SetState", *["GrantPartitions"] * 2]
     owned = settled(group(members, dict.fromkeys(ALL, "a-0"), initial_delay_ms=3_000))
     assert [type(decision) for decision in decided(owned, steps, NOW + 5_100)] == [StopFetching]
-    assert decided(replace(owned, owners={}), steps, NOW + 5_200) != []  # no waiting again until it was empty
+    assert decided(replace(owned, owners={}), steps, NOW + 5_200) != []  # no new wait before it was empty

@@ -79,7 +79,7 @@ def test_a_group_without_members_and_offsets_goes_after_its_retention_over_failo
     noted = altered(EMPTY, empty_ms=1_000)
     assert first.step(noted, NOW + 1_001) == ((), NOW + 2_000)
 
-    second = Steps(Memory(retention=Retention(retention_ms=7_000)))  # what the first saw since its note does not count
+    second = Steps(Memory(retention=Retention(retention_ms=7_000)))  # the first one's time does not count
     late = altered(EMPTY, empty_ms=6_000)
     assert second.step(late, NOW + 50_000) == ((), NOW + 51_000)
     assert not asks_for_offsets(late, second.last.retention, NOW + 50_999)

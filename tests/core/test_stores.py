@@ -33,22 +33,22 @@ def at_store(name: str, store: str, step: int, *commands: QueuedCommand, **value
 
 
 def change(store: str, step: int, sequence: int = 0) -> QueuedCommand:
-    """An offset-store that stands."""
+    """An outstanding offset-store command."""
     return replace(command("offset-store", sequence=sequence), threads={}, store_name=store, store_step=step)
 
 
 def start(store: str, sequence: int = 0) -> QueuedCommand:
-    """A start that stands."""
+    """An outstanding start."""
     return replace(command("start-fetcher", T0, sequence=sequence, thread="a-0"), store_name=store)
 
 
 def reading(*members: Member, **values: Any) -> GroupView:
-    """A group whose first member owns everything, at rest."""
+    """A group at rest whose first member owns everything."""
     return altered(settled(group(list(members), dict.fromkeys(ALL, f"{members[0].consumer_id}-0"))), **values)
 
 
 def told(view: GroupView, steps: Steps | None = None, now_ms: int = NOW) -> list[tuple[str, str, int]]:
-    """Who is told of which store."""
+    """The changes of the store that are sent: consumer, store, step."""
     changes = [d for d in decided(view, steps, now_ms) if isinstance(d, ChangeStore)]
     return [(d.consumer_id, d.store, d.step) for d in changes]
 
@@ -83,7 +83,7 @@ def test_a_member_that_does_not_know_the_command_is_not_told_even_of_the_way_bac
 
 
 def test_a_member_that_has_not_obeyed_one_change_is_not_told_of_the_next() -> None:
-    """A command that was written is never withdrawn, and one change at a time bounds the channel."""
+    """A command is never withdrawn, and only one change is outstanding at a time, so the channel stays small."""
     view = reading(able("a"), store_name=KAFKA, store_step=2, channels={"a": channel("a", change(DUAL, 1))})
     assert decided(view) == []
     assert lagging(view) == {"a": "has not obeyed yet"}
@@ -99,7 +99,7 @@ def test_the_way_back_to_zookeeper_is_told_to_whoever_uses_another_store_and_to_
 def test_a_partition_is_granted_once_its_receiver_has_come_to_the_records_store() -> None:
     empty = settled(group([able("a")], {}, store_name=DUAL, store_step=1))
     assert [type(d) for d in decided(empty)] == [ChangeStore]
-    behind = altered(empty, channels={"a": channel("a", change(DUAL, 1))})  # it obeys in the order of writing
+    behind = altered(empty, channels={"a": channel("a", change(DUAL, 1))})  # it obeys its commands in order
     for view in (behind, altered(empty, channels={"a": at_store("a", DUAL, 1)})):
         assert [type(d) for d in decided(view)] == [GrantPartitions]
     other = altered(empty, channels={"a": channel("a", change(KAFKA, 0))})
@@ -129,7 +129,7 @@ def test_a_member_that_cannot_use_the_groups_store_is_given_nothing_and_the_prob
     (problem,) = [d for d in decided(view) if isinstance(d, SetState) and d.state.problem]
     assert (problem.state.problem, problem.why) == (why, why)
     assert [d for d in decided(view) if isinstance(d, ChangeStore | GrantPartitions)] == []
-    assert lagging(view) == {}  # it is given nothing, so it is not waited for
+    assert lagging(view) == {}  # it is granted nothing, so nobody waits for it
 
 
 @pytest.mark.parametrize("store", [ZOOKEEPER, DUAL, KAFKA])
@@ -194,11 +194,11 @@ def test_ten_members_that_cannot_are_named_in_one_sentence() -> None:
     assert "(m0, m1, m2, m3, m4 and 2 more)" in problem
 
 
-# members that obey in order, while the record moves on
+# members obey in order while the record changes
 
 
 class Course:
-    """One member and its record. What it is told is obeyed in order, one command at a time."""
+    """One member and its record. The member obeys its commands in order, one at a time."""
 
     def __init__(self) -> None:
         self.view = reading(able("a"))

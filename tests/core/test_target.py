@@ -106,7 +106,7 @@ def with_own(function: Assignor) -> Mapping[str, Assignor]:
 
 
 def by_first(given: AssignorInput) -> dict[TopicPartition, str]:
-    """Everything to the first member."""
+    """An assignor that gives everything to the first member."""
     first = min(member.consumer_id for member in given.subscribers)
     return {TopicPartition(t, n): f"{first}-0" for t, ids in given.partitions.items() for n in ids}
 
@@ -175,13 +175,13 @@ def test_a_wrong_answer_leaves_the_group_as_it_is_and_is_told_once(kind: str) ->
     assert purged == PurgeChannel(consumer_id="dead", why="its registration is gone")
     after = altered(view, problem=problem, channels={n: view.channels[n] for n in "ab"})
     assert decide_with(function, after, steps) == []
-    assert decide_with(function, after, Steps()) == []  # nor after a failover
+    assert decide_with(function, after, Steps()) == []  # and not after a failover
     target = steps.last.target.assignment
-    assert phase_of(after, target) is Phase.PREPARING_REBALANCE  # nobody reads what the dead one had
+    assert phase_of(after, target) is Phase.PREPARING_REBALANCE  # nobody reads the dead member's partitions
 
 
 def problem_of(decision: Decision) -> str:
-    """What the decision writes as the group's problem."""
+    """The group's problem that the decision writes."""
     assert isinstance(decision, SetState)
     assert decision.event is StateEvent.ASSIGNMENT_PROBLEM
     assert decision.state.problem is not None
@@ -213,7 +213,7 @@ def test_a_hand_over_that_is_under_way_is_finished_although_the_answer_fails_at_
 
 
 def test_what_was_released_early_is_its_new_owners_though_its_stop_still_stands() -> None:
-    """a is still at t-2 of its stop; b reads t-3 by now, and c joins."""
+    """a is still at t-2 of its stop, b already reads t-3, and c joins."""
     stop = command("stop-fetcher", T2, T3, thread="b-0")
     view = group([member("a", 1), member("b", 2), member("c", 3)], {T0: "a-0", T1: "a-0", T2: "a-0", T3: "b-0"})
     view = replace(view, channels={"a": channel("a", stop), "b": channel("b"), "c": channel("c")})

@@ -96,7 +96,7 @@ def test_a_foreign_commit_behind_is_a_rewind_and_one_ahead_is_never_followed(
 
 @dataclass(slots=True)
 class Owner:
-    """A consumer that was given the partition once, and may still be running."""
+    """A consumer that was granted the partition once, and may still run."""
 
     tenure: Tenure
     position: int
@@ -104,7 +104,7 @@ class Owner:
 
 @dataclass(slots=True)
 class History:
-    """One partition: its node, Kafka's commit, and its owners, the last of whom is the owner now."""
+    """One partition: its node, Kafka's commit, and its owners. The last one is the present owner."""
 
     zxids: count[int] = field(default_factory=lambda: count(1))
     node: OffsetNode | None = None
@@ -146,7 +146,7 @@ def test_no_sequence_of_events_moves_the_offset_but_the_owners_commits_and_rewin
         expected = before
         if step == "start":
             world.start()
-        elif step == "late":  # a former owner goes on, and its commit arrives
+        elif step == "late":  # a former owner goes on, and its commit lands
             former = world.owners[number % len(world.owners)]
             if former is owner and not fenced:
                 continue

@@ -61,7 +61,7 @@ def test_another_id_does_not_count_without(missing: str) -> None:
 def test_f225_another_id_with_other_partitions_or_replicas_than_the_list_has_never_counts(
     stranger: dict[int, tuple[int, ...]],
 ) -> None:
-    """A broker of another cluster tells it, again and again."""
+    """A broker of another cluster gives this description again and again."""
     play = Play(t=T)
     for _ in range(4):
         play.listed(t=T)
@@ -70,7 +70,7 @@ def test_f225_another_id_with_other_partitions_or_replicas_than_the_list_has_nev
 
 
 def replaced() -> Play:
-    """`OTHER` stands in the place of `T`."""
+    """`OTHER` has replaced `T`."""
     play = Play(t=OTHER)
     play.mirror = replace(play.mirror, over=(("t", "idT"),))
     return play
@@ -85,7 +85,7 @@ def test_f266_an_id_that_was_replaced_counts_again_when_all_answers_have_told_it
     play.listed(t=T)
     assert play.told(t=T) == (PutTopic("t", T, replaces="idT2"),)
     play.listed(t=T)
-    assert play.told(t=OTHER) == ()  # and that one is over now
+    assert play.told(t=OTHER) == ()  # now the id of `OTHER` is over
 
 
 @pytest.mark.parametrize("otherwise", [OTHER, replace(T, topic_id="idT3"), ABSENT], ids=["known", "third", "absent"])
@@ -146,7 +146,7 @@ def test_a_list_without_a_topic_and_an_answer_that_tells_nothing_of_it_take_noth
 
 
 def test_f268_lists_without_any_topic_count_for_nothing_for_five_minutes_and_it_is_told() -> None:
-    """All brokers have started, and were told of each other only."""
+    """All brokers have just restarted, and were told only of each other."""
     play = Play(t=T)
     play.listed(t=T)
     for _ in range(EMPTY_MS // CONFIRM_MS):
@@ -158,7 +158,7 @@ def test_f268_lists_without_any_topic_count_for_nothing_for_five_minutes_and_it_
     assert play.memory.problem is None
     play.later(ABSENT_MS)
     play.listed()
-    assert play.told(t=ABSENT) == (RemoveTopic("t", "idT"),)  # so its last topic was deleted
+    assert play.told(t=ABSENT) == (RemoveTopic("t", "idT"),)  # so its last topic was really deleted
 
 
 def test_f268_a_list_that_has_a_topic_starts_the_five_minutes_anew() -> None:
@@ -171,14 +171,14 @@ def test_f268_a_list_that_has_a_topic_starts_the_five_minutes_anew() -> None:
 
 
 def deleted(*over: str) -> Play:
-    """No topic stands, and these ids of `t` are over."""
+    """The mirror has no topic `t`, and these ids of `t` are over."""
     play = Play(u=U)
     play.mirror = replace(play.mirror, over=tuple(("t", one) for one in over))
     return play
 
 
 def comes_back_after(play: Play, after_ms: int, *, every_ms: int) -> None:
-    """All answers tell topic `t`; it is taken once they have done so for that long, and not before."""
+    """All answers have topic `t`. It is mirrored once they have done so for `after_ms`, and not before."""
     for _ in range(after_ms // every_ms):
         play.listed(t=T, u=U)
         assert play.told(t=T) == ()
@@ -222,7 +222,7 @@ def test_f266_where_no_topic_stands_an_earlier_one_comes_back_when_all_have_told
     comes_back_after(deleted("idT", "idT0"), RETURN_MS, every_ms=CONFIRM_MS)
 
 
-# what grows, and what is new
+# topics that grow, and new topics
 
 
 def test_a_topic_that_grew_keeps_its_id_and_one_that_is_told_with_fewer_partitions_keeps_them() -> None:
@@ -240,7 +240,7 @@ def test_a_new_topic_is_not_mirrored_before_an_answer_tells_its_id_and_partition
     assert play.told(n=U) == (PutTopic("n", U),)
 
 
-# answers that say nothing
+# answers that must not count
 
 
 def test_of_another_cluster_nothing_counts_and_what_was_suspected_is_forgotten() -> None:
@@ -250,7 +250,7 @@ def test_of_another_cluster_nothing_counts_and_what_was_suspected_is_forgotten()
     play.later(CONFIRM_MS)
     assert play.listed("d", t=T) == ()
     assert "--bootstrap-servers" in (play.memory.problem or "")
-    assert play.told(t=OTHER) == ()  # nothing of this cluster was seen since
+    assert play.told(t=OTHER) == ()  # no list of this cluster has come since
     play.listed(t=T)
     assert play.memory.problem is None
     assert play.told(t=OTHER) == ()
@@ -259,7 +259,7 @@ def test_of_another_cluster_nothing_counts_and_what_was_suspected_is_forgotten()
 
 @pytest.mark.parametrize("told", [ABSENT, grown(T, range(3)), OTHER], ids=["absent", "grown", "another id"])
 def test_a_description_before_the_first_list_counts_for_nothing_and_is_not_remembered(told: Topic | Told) -> None:
-    """It names no cluster."""
+    """A description does not name its cluster."""
     play = Play(t=T)
     before = play.memory
     assert (play.told(t=told), play.memory) == ((), before)
@@ -341,7 +341,7 @@ def test_of_ids_that_are_over_the_latest_are_kept() -> None:
     assert over_with(over, [("t1", "x"), ("new", "y")]) == (*over[2:], ("t1", "x"), ("new", "y"))
 
 
-# whatever is answered
+# any answers
 
 
 TOPICS = st.builds(
@@ -352,7 +352,7 @@ TOPICS = st.builds(
 AGREED = st.tuples(st.just("agreed"), TOPICS | st.just(ABSENT))
 STEPS = st.one_of(
     AGREED,
-    AGREED,  # as often as all others, so that several topics of one name follow each other
+    AGREED,  # as often as all others together, so that several topics of one name follow each other
     AGREED,
     st.tuples(st.just("list"), TOPICS | st.just(ABSENT)),
     st.tuples(st.just("tell"), TOPICS | st.sampled_from([ABSENT, NOTHING])),
@@ -365,7 +365,7 @@ STEPS = st.one_of(
 def test_whatever_is_answered_for_minutes_no_replaced_id_comes_back_and_what_is_new_is_as_listed(
     steps: list[tuple[str, Topic | Told | int]],
 ) -> None:
-    """`agreed`: all answers say the same for as long as anything takes."""
+    """`agreed`: all answers are equal for longer than any wait of the mirror."""
     play, replaced, listed = Play(), set[str](), ""
     single: list[tuple[str, Topic | Told | int]] = []
     for what, said in steps:

@@ -16,7 +16,7 @@ from zkcoord.core.topic_questions import CLUSTER_MS, NAMED_MAX, RETRIED_MAX, que
 def test_f170_a_growth_that_a_broker_behind_the_listing_one_does_not_tell_is_asked_for_again_at_once(
     first: Topic | Told,
 ) -> None:
-    """Among thousands of topics its turn would come in many seconds."""
+    """Otherwise, with thousands of topics, its turn would come only after many seconds."""
     many = {f"a{n:05}": U for n in range(3 * DESCRIBE_MAX)}
     play = Play(t=T, **many)
     play.listed(t=T, **many)
@@ -24,7 +24,7 @@ def test_f170_a_growth_that_a_broker_behind_the_listing_one_does_not_tell_is_ask
     play.listed(t=after, **many)
     assert "t" in play.described()
     assert play.told(t=first) == ()
-    assert not play.memory.urgent  # the next poll is soon enough
+    assert not play.memory.urgent  # the next poll is early enough
     play.later(STEP_MS)
     play.listed(t=after, **many)
     assert "t" in play.described()
@@ -33,7 +33,8 @@ def test_f170_a_growth_that_a_broker_behind_the_listing_one_does_not_tell_is_ask
 
 
 def test_a_topic_with_another_id_is_asked_for_behind_each_list_until_it_counts() -> None:
-    """Among thousands of topics its turn would come in many seconds; meanwhile the new one is read from old offsets."""
+    """Otherwise, with thousands of topics, its turn would come only after many seconds. Meanwhile the new topic would
+    be read from old offsets."""
     many = {f"a{n:05}": U for n in range(3 * DESCRIBE_MAX)}
     play = Play(t=T, **many)
     play.listed(t=T, **many)
@@ -46,7 +47,8 @@ def test_a_topic_with_another_id_is_asked_for_behind_each_list_until_it_counts()
 
 
 def test_a_topic_that_a_list_lacks_is_asked_for_by_name_behind_it() -> None:
-    """Among thousands of topics its turn would come in many seconds; meanwhile a deleted one stands."""
+    """Otherwise, with thousands of topics, its turn would come only after many seconds. Meanwhile the deleted topic
+    would stay in the mirror."""
     many = {f"a{n:05}": U for n in range(3 * DESCRIBE_MAX)}
     play = Play(t=T, **many)
     play.listed(**many)
@@ -55,7 +57,7 @@ def test_a_topic_that_a_list_lacks_is_asked_for_by_name_behind_it() -> None:
 
 @pytest.mark.parametrize("told", [Told(None, U.partitions), NOTHING, ABSENT])
 def test_a_topic_that_cannot_be_mirrored_makes_no_question_urgent(told: Told) -> None:
-    """It is asked for with each poll, not between two."""
+    """The topic is asked for with each poll, and not between two polls."""
     play = Play(t=T)
     for number in range(4):
         play.listed(t=T, n=U)
@@ -95,7 +97,7 @@ def test_topics_that_tell_nothing_keep_no_others_from_being_asked_for() -> None:
     assert asked == {"t", "new", *silent}
 
 
-# what is asked
+# the questions of a poll
 
 
 def test_lists_alternate_with_checks_of_all_ids_in_turn() -> None:
@@ -135,12 +137,12 @@ def test_a_broker_goes_when_no_partition_has_a_replica_there() -> None:
     assert play.take(Cluster("c", {3: new})) == (PutBroker(3, new), RemoveBroker(2))
 
 
-# what is asked between two of these
+# the questions between two polls
 
 
 def test_between_two_questions_what_has_news_is_asked_for_and_the_topics_that_groups_name() -> None:
     play = Play(t=T, u=U)
-    assert question_between(play.memory, {"t"}) is None  # nothing of this cluster was seen
+    assert question_between(play.memory, {"t"}) is None  # no list of this cluster has come
     play.listed(t=T, u=U)
     play.take(Cluster("c", play.mirror.brokers))
     assert question_between(play.memory, frozenset()) is None
@@ -149,7 +151,7 @@ def test_between_two_questions_what_has_news_is_asked_for_and_the_topics_that_gr
     play.listed(t=T, u=grown(U, range(2)))
     found = question_between(play.memory, {"t"})
     assert found is not None and found[0].topics == ("u", "t")
-    play.told(u=NOTHING)  # asking again can wait
+    play.told(u=NOTHING)  # asking for it again can wait
     found = question_between(play.memory, {"t"})
     assert found is not None and found[0].topics == ("t",)
 

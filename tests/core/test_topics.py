@@ -19,7 +19,7 @@ def kinds(decisions: list[Decision]) -> list[str]:
 
 
 def again(owners: dict[object, str], **fields: object) -> GroupView:
-    """Topic t was created again under the member a."""
+    """Topic t was created again while the member a reads it."""
     return settled(group([member("a")], owners, changed={"t": TopicChange.RECREATED}, **fields))  # type: ignore[arg-type]
 
 

@@ -25,28 +25,28 @@ FIRST, SECOND, THIRD = "0000000000", "0000000001", "0000000002"
 
 
 class Roomy:
-    """Sizes where everything has room, unless told otherwise."""
+    """Sizes with room for everything, unless a test says otherwise."""
 
     def __init__(self, *, status: int = 0, acknowledgement: int = 0) -> None:
         self._status, self._acknowledgement = status, acknowledgement
 
     def status_bytes(self, status: MemberStatus) -> int:
-        """Of the status, as told."""
+        """The status's size: the given number of bytes for each announced range."""
         return self._status * len(status.batch)
 
     def room(self, partitions: list[TopicPartition]) -> int:
-        """For all of them."""
+        """There is room for all of them."""
         return len(partitions)
 
     def acknowledgement_bytes(
         self, starts: Mapping[str, Command], command_bytes: int, held: Mapping[TopicPartition, Held], batch: Batch
     ) -> int:
-        """Too much, as told."""
+        """The acknowledgement's size, as given."""
         return self._acknowledgement
 
 
 def start(*partitions: TopicPartition, sequence: str = FIRST, versions: int | None = 0, **fields: Any) -> Received:
-    """A start that grants these to this member."""
+    """A start that grants these partitions to this member."""
     told = {} if versions is None else dict.fromkeys(partitions, versions)
     fields = {"generation": 1, "owner_versions": told, **fields}
     command = Command(option=Option.START_FETCHER, ownership=dict.fromkeys(partitions, ME), **fields)
@@ -54,23 +54,23 @@ def start(*partitions: TopicPartition, sequence: str = FIRST, versions: int | No
 
 
 def stop(*partitions: TopicPartition, sequence: str = FIRST) -> Received:
-    """A stop of these."""
+    """A stop of these partitions."""
     command = Command(option=Option.STOP_FETCHER, ownership=dict.fromkeys(partitions, ""), generation=2)
     return Received(sequence=sequence, command=command)
 
 
 def other(option: Option, sequence: str = FIRST, **fields: Any) -> Received:
-    """Another command."""
+    """A command of another kind."""
     return Received(sequence=sequence, command=Command(option=option, **fields))
 
 
 class Member:
-    """A member from step to step: the world around it is changed by its own methods, as the shell would."""
+    """A member from step to step. Its methods change the world around it as the shell would."""
 
     def __init__(self, *held: TopicPartition, offset: int = 5, sizes: Roomy | None = None) -> None:
-        """It holds these, and runs them by start 1."""
+        """It holds these partitions, and its application runs them by start 1."""
         self.sizes = sizes or Roomy()
-        self.wake_at_ms: int | None = None  # by the last step
+        self.wake_at_ms: int | None = None  # from the last step
         self.memory = Memory().holding({p: Held(ME, 0, offset, 3, 1) for p in held}) if held else Memory()
         self.view = MemberView(
             owners=dict.fromkeys(held, Owner(ME, 0)),
@@ -79,8 +79,8 @@ class Member:
         )
 
     def decides(self, now_ms: int = NOW) -> list[Decision]:
-        """The decisions of one step; after checking that nothing that was handed in has changed, and that deciding
-        twice gives the same. Then what was new is taken in."""
+        """The decisions of one step. Checks that the step changed no argument, and that a second step gives the same
+        result. Then the changes of the view count as seen."""
         handed_in = pickle.dumps((self.view, self.memory))
         first = decide(self.view, self.memory, now_ms, self.sizes)
         assert pickle.dumps((self.view, self.memory)) == handed_in
@@ -91,11 +91,11 @@ class Member:
         return list(first.decisions)
 
     def has(self, **fields: Any) -> None:
-        """The view with these fields."""
+        """Set these fields of the view."""
         self.view = fast_replace(self.view, **fields)
 
     def finds(self, *commands: Received) -> None:
-        """These commands stand in its channel, no others."""
+        """The channel has these commands and no others."""
         self.has(commands={received.sequence: received for received in commands})
 
     def reads(
@@ -103,7 +103,7 @@ class Member:
         offsets: Mapping[TopicPartition, Position] | None = None,
         owners: Mapping[TopicPartition, Owner] | None = None,
     ) -> None:
-        """These nodes were read, or told by the reply to an own multi."""
+        """These nodes were read, or are known from the reply to a multi of its own."""
         offsets, owners = offsets or {}, owners or {}
         self.has(
             positions={**self.view.positions, **offsets},
@@ -113,29 +113,29 @@ class Member:
         )
 
     def asks(self, *requests: CommitRequest | AnnounceRequest) -> None:
-        """The program asks for these, numbered from 1 on; nothing else waits."""
+        """The program has these requests, numbered from 1 on, and no others."""
         self.has(requests=tuple(Asked(n, request) for n, request in enumerate(requests, start=1)))
 
     def called(self, name: str, *partitions: TopicPartition, number: int = 0, resumes: bool = False) -> None:
-        """The application was called, as decided."""
+        """The application is called as it was decided."""
         call = Call(name, partitions, number, resumes)
         self.has(application=self.view.application.asked(len(self.view.application.calls) + 1, call))
 
     def answers(self, value: Any = None, error: BaseException | None = None, *, part: bool = False) -> None:
-        """The application answered its oldest call."""
+        """The application answers its oldest call."""
         token = min(self.view.application.calls)
         self.has(application=self.view.application.answered(token, value, error, part=part))
 
     def runs(self, *partitions: TopicPartition, number: int = 1) -> None:
-        """The application runs exactly these."""
+        """The application runs exactly these partitions."""
         self.has(application=fast_replace(self.view.application, running=dict.fromkeys(partitions, number)))
 
 
 def commit(offsets: Mapping[TopicPartition, int], number: int = 1) -> CommitRequest:
-    """A commit that was decided while these ran by this start."""
+    """A commit that was decided while these partitions ran by this start."""
     return CommitRequest(offsets, dict.fromkeys(offsets, number))
 
 
 def announce(ranges: Mapping[TopicPartition, tuple[int, int]], number: int = 1) -> AnnounceRequest:
-    """An announcement, as a commit."""
+    """An announcement that was decided while these partitions ran by this start."""
     return AnnounceRequest(ranges, dict.fromkeys(ranges, number))

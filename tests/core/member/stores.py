@@ -32,12 +32,12 @@ def to_kafka(offsets: Mapping[TopicPartition, int], mzxid: int = 70) -> CommitTo
 
 
 def reads(*partitions: TopicPartition, starting: int = 0) -> AskCommits:
-    """A question for what stands in Kafka."""
+    """The decision to read these partitions' commits in Kafka."""
     return AskCommits(partitions=partitions, starting=starting)
 
 
 def failed(why: str, *partitions: TopicPartition) -> Report:
-    """What is reported once Kafka takes no commits."""
+    """The report when Kafka takes no commits."""
     return Report(event="kafka_commits_failed", fields={"partitions": list(partitions), "why": why, "level": "warning"})
 
 
@@ -45,17 +45,17 @@ WORKS = Report(event="kafka_commits_work", fields={"level": "notice"})
 
 
 def done(*partitions: TopicPartition) -> CommitOutcome:
-    """All of these were taken."""
+    """Kafka took all of these commits."""
     return CommitOutcome(done=frozenset(partitions))
 
 
 class Keeper(Member):
-    """A member in a store with tenures, and the calls that it makes to Kafka."""
+    """A member in a store with tenures, and its calls to Kafka."""
 
     def __init__(
         self, *held: TopicPartition, store: str = "dual", level: bool = True, sizes: Roomy | None = None
     ) -> None:
-        """It holds these; with `level` Kafka has acknowledged them."""
+        """It holds these partitions. With `level`, Kafka has acknowledged their offsets."""
         super().__init__(*held, sizes=sizes)
         acked = dict.fromkeys(held, Acked(5, 70, NOW)) if level else {}
         due_ms = NOW + CHECKPOINT_MS if acked else None
@@ -75,7 +75,7 @@ class Keeper(Member):
         self._tokens = 0
 
     def decides(self, now_ms: int = NOW) -> list[Decision]:
-        """The decisions of one step; its calls to Kafka are made, and its answers were seen."""
+        """The decisions of one step. The calls to Kafka that it decided are made, and earlier answers count as seen."""
         decisions = super().decides(now_ms)
         assert self.view.log is not None
         log = self.view.log.heard()
@@ -92,10 +92,10 @@ class Keeper(Member):
         return self._tokens
 
     def kafka_answers(self, value: Any = None, error: Exception | None = None) -> None:
-        """Kafka answered the oldest call."""
+        """Kafka answers the oldest call."""
         assert self.view.log is not None
         self.has(log=self.view.log.answered(min(self.view.log.calls), value, error))
 
     def node(self, partition: TopicPartition, offset: int, version: int, mzxid: int) -> None:
-        """The node was read, or told by the reply to an own multi."""
+        """The node was read, or is known from the reply to a multi of its own."""
         self.reads({partition: Position(offset, version, None, mzxid)})

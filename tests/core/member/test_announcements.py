@@ -96,7 +96,7 @@ def test_what_stands_announced_already_is_not_announced_again_where_there_is_no_
 def test_nothing_is_announced_before_all_that_is_held_is_as_read() -> None:
     member = Member(T0, T1)
     member.asks(announce({T0: (5, 9)}))
-    member.has(unread=frozenset({"0000000000"}))  # behind a commit without an answer: it may have passed this range
+    member.has(unread=frozenset({"0000000000"}))  # a commit without an answer may have passed this range
     assert member.decides() == []
 
 

@@ -24,12 +24,12 @@ NEXT = HELD._replace(offset=8, offset_version=4)
 
 
 def committed(offsets: dict[object, int]) -> Report:
-    """What is reported of a commit."""
+    """The report of a commit."""
     return Report(event="offsets_committed", fields={"offsets": offsets})
 
 
 def foreign(partition: object, offset: int, own: int | None) -> Report:
-    """What is reported of a stranger's write."""
+    """The report of a stranger's write."""
     fields = {"partitions": [partition], "offset": offset, "own": own, "level": "warning"}
     return Report(event="foreign_offset", fields=fields)
 
@@ -197,10 +197,10 @@ def test_a_commit_of_what_is_committed_writes_nothing() -> None:
 
 def test_f86_what_a_failed_commit_has_moved_is_not_lost_while_it_is_started_where_it_stands() -> None:
     member = committing(leased=False, settled=False)
-    member.decides()  # all is lost with the lease
+    member.decides()  # all partitions are lost with the lease
     member.runs()
     member.has(leased=True, settled=True)
-    member.reads({T0: Position(8, 4), T1: Position(2, 5)})  # T1: the own write, and somebody else's behind it
+    member.reads({T0: Position(8, 4), T1: Position(2, 5)})  # T1: its own write, and then somebody else's
     positions = {T0: 8, T1: 2}
     assert member.decides() == [AskStart(positions=positions, incarnations={T0: 0, T1: 0}, resumes=True)]
     member.called("start", T0, T1, number=2, resumes=True)

@@ -38,7 +38,7 @@ AWAY = UnavailableError("no broker answers")
 
 
 def looked_up(*partitions: object, store: str = "dual", **positions: Position) -> Keeper:
-    """A member that obeys a start, and has read the nodes; nothing was asked of Kafka yet."""
+    """A member that obeys a start and has read the nodes, but has not asked Kafka yet."""
     member = Keeper(store=store)
     member.finds(start(T0, T1, offsets=store, incarnations={"t": 1}))
     [look] = member.decides()
@@ -52,7 +52,7 @@ def test_a_start_asks_both_stores_and_sets_every_node_to_where_it_begins() -> No
     member = looked_up()
     assert member.decides() == [reads(T0, T1, starting=1)]
     assert member.decides() == []
-    member.kafka_answers({T0: stamped(9, 70), T1: stamped(9, 70)})  # of T1: of another tenure
+    member.kafka_answers({T0: stamped(9, 70), T1: stamped(9, 70)})  # the commit of T1 is of another tenure
     assert member.decides() == [AskStart(positions={T0: 9, T1: 6}, incarnations={T0: 1, T1: 1})]
     member.called("start", T0, T1, number=1)
     member.answers()
@@ -67,7 +67,7 @@ def test_a_start_asks_both_stores_and_sets_every_node_to_where_it_begins() -> No
         T0: Held(ME, 0, 9, 4, 1, 1, mzxid=90),
         T1: Held(ME, 0, 6, 2, 1, 1, mzxid=90),
     }
-    assert member.decides() == [to_kafka({T0: 9, T1: 6}, mzxid=90)]  # the new tenure is repeated to Kafka by itself
+    assert member.decides() == [to_kafka({T0: 9, T1: 6}, mzxid=90)]  # the commit is repeated to Kafka in the new tenure
 
 
 def test_a_commit_of_an_earlier_incarnation_or_tree_counts_as_none() -> None:
@@ -80,7 +80,7 @@ def test_a_commit_of_an_earlier_incarnation_or_tree_counts_as_none() -> None:
     other.finds(start(T0, T1, offsets="dual", incarnations={"t": 1}))
     other.decides()
     other.kafka_answers({T0: stamped(9, 70)})
-    assert other.decides()[0] == AskStart(positions={T0: 9, T1: 6}, incarnations={T0: 1, T1: 1})  # no node: Kafka
+    assert other.decides()[0] == AskStart(positions={T0: 9, T1: 6}, incarnations={T0: 1, T1: 1})  # no node: Kafka's
 
 
 def test_a_partition_that_neither_store_knows_starts_by_the_reset_policy_and_its_node_is_made() -> None:
@@ -117,7 +117,7 @@ def test_f109_a_start_whose_commits_kafka_does_not_tell_is_refused_as_the_broker
 def test_f109_a_late_answer_is_not_taken_for_that_to_a_later_question() -> None:
     member = looked_up()
     member.decides()
-    member.decides(NOW + PATIENCE_MS)  # given up, and refused
+    member.decides(NOW + PATIENCE_MS)  # the start is given up and refused
     member.finds()
     member.reads({}, {T0: Owner("", 1), T1: Owner("", 1)})
     member.decides(NOW + PATIENCE_MS)
@@ -125,7 +125,7 @@ def test_f109_a_late_answer_is_not_taken_for_that_to_a_later_question() -> None:
     member.decides(NOW + PATIENCE_MS)
     member.reads({T0: Position(8, 5, None, 85), T1: Position(8, 5, None, 85)}, dict.fromkeys((T0, T1), Owner(ME, 2)))
     assert member.decides(NOW + PATIENCE_MS) == [reads(T0, T1, starting=2)]
-    member.kafka_answers({T0: stamped(1, 85), T1: stamped(1, 85)})  # to the first one
+    member.kafka_answers({T0: stamped(1, 85), T1: stamped(1, 85)})  # the late answer to the first read
     assert member.decides(NOW + PATIENCE_MS) == []
     member.kafka_answers({T0: stamped(9, 85), T1: stamped(9, 85)})
     assert member.decides(NOW + PATIENCE_MS)[0] == AskStart(positions={T0: 9, T1: 9}, incarnations={T0: 1, T1: 1})
@@ -143,7 +143,7 @@ def test_a_commit_is_answered_once_its_node_is_set_and_kafka_follows_with_the_la
         member.asks()
         if n == 0:
             assert member.decides() == [to_kafka({T0: 8}, mzxid=71)]
-    assert member.decides() == []  # one at a time
+    assert member.decides() == []  # one commit at a time
     member.kafka_answers(done(T0))
     assert member.decides() == [to_kafka({T0: 10}, mzxid=73)]
     member.kafka_answers(done(T0))
@@ -159,7 +159,7 @@ def test_what_kafka_does_not_take_is_told_once_and_tried_with_one_partition_then
     assert member.decides(NOW + 999) == []
     assert member.decides(NOW + 1_000) == [to_kafka({T1: 5})]
     member.kafka_answers(error=AWAY)
-    assert member.decides(NOW + 1_000) == []  # told already
+    assert member.decides(NOW + 1_000) == []  # it was reported already
     assert member.decides(NOW + 2_999) == []
     assert member.decides(NOW + 3_000) == [to_kafka({T0: 5})]
     member.kafka_answers(done(T0))
@@ -175,7 +175,7 @@ def test_a_call_that_is_never_answered_is_given_up_and_no_other_is_made_beside_i
     assert member.decides(late_ms - 1) == []
     assert member.decides(late_ms) == [failed(f"Kafka did not answer within {2 * PATIENCE_MS} ms", T0)]
     assert member.decides(late_ms + 60_000) == []
-    member.kafka_answers(done(T0))  # it does not count: what was sent since may be another
+    member.kafka_answers(done(T0))  # the late answer does not count: a later commit may have replaced this one
     assert member.decides(late_ms + 60_000) == [to_kafka({T0: 5})]
 
 

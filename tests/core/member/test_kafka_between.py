@@ -13,7 +13,7 @@ AWAY = UnavailableError("no broker answers")
 
 
 def looking() -> Keeper:
-    """A member in the store `kafka` that looks at what stands there, before a commit of T0."""
+    """A member in the store `kafka` that reads Kafka's commit before it commits T0."""
     member = Keeper(T0, T1, store="kafka")
     member.asks(commit({T0: 8}))
     assert member.decides() == [reads(T0)]
@@ -21,7 +21,7 @@ def looking() -> Keeper:
 
 
 def to_kafka(decisions: list[Decision]) -> list[CommitToKafka]:
-    """The commits among these."""
+    """The commits to Kafka among these decisions."""
     return [each for each in decisions if isinstance(each, CommitToKafka)]
 
 
@@ -49,7 +49,7 @@ def test_what_was_set_in_zookeeper_since_the_look_and_reads_again_is_not_committ
 
 
 def test_nothing_is_committed_in_a_tenure_that_must_end_though_its_node_cannot_be_set_for_long() -> None:
-    """An earlier commit in that tenure may still land, over this one."""
+    """An earlier commit in that tenure may still land and replace this one."""
     member = Keeper(T0, store="kafka", level=False)
     member.asks(commit({T0: 8}))
     assert member.decides() == [reads(T0)]

@@ -16,7 +16,7 @@ def test_f140_the_range_of_a_refused_start_stays_announced_though_the_node_lags(
     m = Keeper(T1, store="kafka")
     m.finds(start(T0, replay={T0: (20, 30)}, offsets="kafka", incarnations={"t": 1}))
     m.decides()
-    m.reads({T0: Position(10, 3, None, 70)}, {T0: Owner(ME, 0)})  # Kafka has 20 in tenure 70; it does not tell it
+    m.reads({T0: Position(10, 3, None, 70)}, {T0: Owner(ME, 0)})  # Kafka has 20 in tenure 70, but does not answer
     m.decides()
     (ack,) = [d for d in m.decides(NOW + PATIENCE_MS) if isinstance(d, AcknowledgeStarts)]
     assert T0 in ack.status.batch
@@ -39,7 +39,7 @@ def test_f139_a_node_that_was_deleted_under_a_commit_without_answer_is_not_set_b
     m.kafka_answers({})
     m.decides()
     m.asks()
-    m.runs(T1)  # lost: somebody deleted its node
+    m.runs(T1)  # T0 is lost: somebody deleted its node
     m.reads({T0: Position(None, None)})
     m.kafka_answers(CommitOutcome(unknown={T0: UnavailableError("REQUEST_TIMED_OUT")}))
     found = [d for _ in range(5) for d in m.decides()]
@@ -53,7 +53,7 @@ def test_a_release_in_dual_does_not_wait_for_a_commit_of_an_earlier_tenure() -> 
     m.node(T0, 8, 4, 80)
     m.decides()
     m.asks()
-    m.decides()  # Kafka is given 8 in tenure 80
+    m.decides()  # 8 is committed to Kafka in tenure 80
     m.asks(commit({T0: 9}))
     m.decides()
     m.node(T0, 9, 5, 90)

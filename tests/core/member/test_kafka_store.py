@@ -34,17 +34,17 @@ def keeper(*held: TopicPartition, level: bool = True) -> Keeper:
 
 
 def committed(offsets: dict[TopicPartition, int]) -> Report:
-    """What is reported of a commit."""
+    """The report of a commit."""
     return Report(event="offsets_committed", fields={"offsets": offsets})
 
 
 def fenced(partition: TopicPartition) -> AnswerRequest:
-    """The answer to a commit of what does not run any more."""
+    """The answer to a commit of a partition that does not run any more."""
     return AnswerRequest(number=1, error=FencedError, why=f"not held by this consumer any more: {partition}")
 
 
 def committing(*held: TopicPartition) -> Keeper:
-    """A member that has looked at what stands in Kafka, and sent a commit of T0."""
+    """A member that has read Kafka's commit, and has sent a commit of T0."""
     member = keeper(*held)
     member.asks(commit({T0: 8}))
     assert member.decides() == [reads(T0)]
@@ -58,7 +58,7 @@ def test_a_commit_looks_at_what_stands_there_then_goes_to_kafka_and_is_answered_
     assert member.decides() == []
     member.kafka_answers(done(T0))
     assert member.decides() == [committed({T0: 8}), AnswerRequest(number=1)]
-    assert member.memory.held == {T0: HELD._replace(offset=8), T1: HELD}  # the node is as it was
+    assert member.memory.held == {T0: HELD._replace(offset=8), T1: HELD}  # the node is unchanged
     member.asks()
     assert member.decides() == []
 
@@ -112,7 +112,7 @@ def test_f111_of_a_commit_taken_in_part_only_the_rest_goes_to_the_nodes() -> Non
     assert member.decides() == [CommitOffsets(held={T0: HELD}, offsets={T0: 8})]
     member.node(T0, 8, 4, 80)
     assert member.decides() == [committed({T0: 8, T1: 9}), AnswerRequest(number=1)]
-    member.asks(commit({T1: 10}))  # what Kafka takes goes there
+    member.asks(commit({T1: 10}))  # a commit that Kafka takes goes to Kafka only
     assert member.decides() == [reads(T1)]
 
 
@@ -126,7 +126,7 @@ def test_f111_what_nobody_waits_for_any_more_has_its_tenure_ended_before_it_is_r
         AnswerRequest(number=1, error=FencedError, why="not held by this consumer any more: t-0")
     ]
     member.asks()
-    assert member.decides() == []  # 8 may be committed: it does not start at 5 before that is known
+    assert member.decides() == []  # 8 may be committed: it must know that before it starts at 5
     member.kafka_answers(CommitOutcome(unknown={T0: AWAY}))
     assert member.decides() == [failed("no broker answers", T0)]
     assert member.decides() == [CommitOffsets(held={T0: HELD}, offsets={T0: 5})]
@@ -284,5 +284,5 @@ def test_the_nodes_of_what_is_held_are_watched_while_commits_go_to_kafka_and_no_
     assert member.decides() == [Report(event="offset_store_changed", fields={"store": "kafka", "step": 2})]
     assert member.decides() == [WatchOffsets(partitions=(T0,))]
     assert member.decides() == [reads(T0)]
-    member.node(T0, 2, 5, 85)  # somebody sets it
+    member.node(T0, 2, 5, 85)  # somebody sets the node
     assert LosePartitions(partitions=(T0,)) in member.decides()

@@ -23,7 +23,7 @@ from zkcoord.errors import FencedError, UnknownPartitionError, UsageError
 
 
 def told(event: str, partition: TopicPartition, offset: int, own: int) -> Report:
-    """What is reported of a stranger's commit."""
+    """The report of a stranger's commit."""
     fields = {"partitions": [partition], "offset": offset, "own": own, "level": "warning"}
     return Report(event=event, fields=fields)
 
@@ -33,7 +33,7 @@ def test_f112_a_commit_of_a_stranger_behind_is_where_the_partition_starts_again_
     member.asks(commit({T0: 8, T1: 9}))
     member.decides()
     member.kafka_answers({T0: KafkaCommit(offset=2), T1: KafkaCommit(offset=9)})
-    assert member.decides() == [to_kafka({T0: 2, T1: 9})]  # committed as the own: it is followed once only
+    assert member.decides() == [to_kafka({T0: 2, T1: 9})]  # committed as its own, so that it is followed only once
     member.kafka_answers(done(T0, T1))
     assert member.decides() == [told("foreign_offset", T0, 2, 8), LosePartitions(partitions=(T0,))]
     member.runs(T1)
@@ -115,7 +115,7 @@ def test_f113_while_kafka_refuses_commits_the_nodes_are_set_and_what_stands_ther
         assert member.decides() == [committed({T0: offset}), AnswerRequest(number=1)]
     member.asks()
     assert member.decides() == []
-    assert member.decides(NOW + 1_000) == [to_kafka({T0: 10}, mzxid=82)]  # nothing is read before it
+    assert member.decides(NOW + 1_000) == [to_kafka({T0: 10}, mzxid=82)]  # without another read
     member.kafka_answers(done(T0))
     assert member.decides(NOW + 1_000) == [WORKS]
     member.asks(commit({T0: 11}))
@@ -196,11 +196,11 @@ def test_f135_that_kafka_does_not_know_a_partition_does_not_end_its_refusal_of_t
     member.memory = member.memory.holding({T1: HELD})
     member.runs(T0, T1)
     member.decides(NOW + 1_000)
-    assert member.decides(NOW + 1_000) == [to_kafka({T1: 5})]  # nothing is read before it
+    assert member.decides(NOW + 1_000) == [to_kafka({T1: 5})]  # without another read
 
 
 def behind_without_an_answer() -> Keeper:
-    """A new owner has found a stranger's commit behind, and its own one in that place had no answer."""
+    """A new owner has found a stranger's lower commit. Its own commit in that place got no answer."""
     member = keeper(T0, level=False)
     assert member.decides() == [reads(T0)]
     member.kafka_answers({T0: KafkaCommit(offset=2)})

@@ -10,7 +10,7 @@ from zkcoord.core.model import TopicPartition
 
 
 def known(partitions: Collection[TopicPartition]) -> Mirror:
-    """All that can be known of these."""
+    """A mirror with every kind of knowledge about these partitions."""
     return Mirror(
         acked=dict.fromkeys(partitions, Acked(5, 70, 1)),
         failing=frozenset(partitions),

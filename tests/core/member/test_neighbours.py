@@ -21,7 +21,7 @@ MIXED = GroupMode(mode=Mode.MIXED)
         (Neighbours(store=DUAL), "whoever runs it must give it bootstrap servers"),
         (Neighbours(store=KAFKA, old_store=KAFKA, stores=STORES), None),
         (Neighbours(store=KAFKA, old_store=KAFKA), "whoever runs it must give it bootstrap servers"),
-        (Neighbours(store=ZOOKEEPER, old_store=KAFKA, stores=STORES), None),  # moved there once the old ones had left
+        (Neighbours(store=ZOOKEEPER, old_store=KAFKA, stores=STORES), None),  # moved there after the old ones had left
         (Neighbours(store=DUAL, old_store=KAFKA, stores=STORES), None),
         (Neighbours(mode=MIXED, share={}, store=ZOOKEEPER, old_store=KAFKA, stores=STORES), "theirs in 'kafka'"),
         (Neighbours(mode=MIXED, share={}, store=DUAL, old_store=KAFKA, stores=STORES), "keep theirs in 'kafka'"),

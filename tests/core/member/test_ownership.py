@@ -22,7 +22,7 @@ AT = Position(7, 2)
 
 
 def looked_up() -> Member:
-    """A member that has taken up a start of T0 and T1: it takes them for free until a claim is refused."""
+    """A member that obeys a start of T0 and T1. It takes them for free until a claim is refused."""
     member = Member()
     member.has(claims=True)
     member.finds(start(T0, T1, versions=None))
@@ -32,7 +32,7 @@ def looked_up() -> Member:
 
 
 def claimed() -> Member:
-    """A member that has claimed both, and whose application was told."""
+    """A member that has claimed both partitions, and whose application has started them."""
     member = looked_up()
     assert member.decides() == [ClaimPartitions(partitions={T0: ME, T1: ME})]
     member.reads({T0: AT, T1: AT}, {T0: MINE, T1: MINE})
@@ -43,12 +43,12 @@ def claimed() -> Member:
 
 
 def held(*partitions: object) -> dict[object, Held]:
-    """What is held once it is acknowledged."""
+    """The state of these partitions after their start is acknowledged."""
     return {p: Held(ME, 1, 7, 2, 1) for p in partitions}
 
 
 def acknowledged(member: Member) -> None:
-    """Both starts are acknowledged: each offset was set to the value that it had."""
+    """Acknowledge both starts: each offset was set to the value that it already had."""
     member.decides()
     member.finds()
     member.reads({T0: Position(7, 3), T1: Position(7, 3)})
@@ -99,7 +99,7 @@ def test_what_another_session_has_claimed_is_refused_as_taken_and_the_rest_is_re
     assert acknowledge == AcknowledgeStarts(
         commands={FIRST: 0},
         first={T0: (7, Versions(1, 2))},
-        refused={},  # the claim is another's: nothing is given back
+        refused={},  # another member has the claim, so nothing is released
         status=MemberStatus(held=held(T0), refused={T1: Refusal(generation=1, reason=why, sequence=FIRST)}),
     )
 
@@ -114,7 +114,7 @@ def test_an_offset_is_read_behind_the_claim_and_is_where_the_application_starts(
 def test_f91_a_claim_that_was_deleted_before_its_acknowledgement_is_made_again() -> None:
     member = claimed()
     member.decides()
-    member.reads(owners={T1: NOBODY})  # the acknowledgement is refused
+    member.reads(owners={T1: NOBODY})  # the acknowledgement was refused
     assert member.decides() == [ReadAgain(partitions=(T0, T1), parents=True)]
     assert member.decides() == [ClaimPartitions(partitions={T1: ME})]
 

@@ -42,13 +42,13 @@ def test_when_the_lease_ends_all_that_runs_is_lost_and_what_was_asked_for_it() -
     member.has(settled=True)
     assert member.decides() == []
     member.has(leased=True, unread=frozenset({FIRST}))
-    assert member.decides() == []  # it is read before it starts again
+    assert member.decides() == []  # the partitions are read before they start again
     member.reads({T0: Position(5, 3), T1: Position(7, 4)})
     assert member.decides() == [AskStart(positions={T0: 5, T1: 7}, incarnations={T0: 0, T1: 0}, resumes=True)]
 
 
 def resuming() -> Member:
-    """A member that has its application start again what it holds."""
+    """A member whose application is starting its held partitions again."""
     member = Member(T0, T1)
     member.runs()
     offsets = {T0: 5, T1: 5}
@@ -118,7 +118,7 @@ def test_a_member_of_which_nothing_is_wanted_decides_nothing() -> None:
     before = member.memory.counting(member.view)
     member.memory = before
     assert member.decides() == []
-    assert member.memory is before  # whatever it holds: an idle step costs nothing
+    assert member.memory is before  # an idle step costs nothing, however much is held
 
 
 def test_what_is_foreign_while_it_is_started_again_is_lost_and_started_where_it_stands_then() -> None:

@@ -44,7 +44,7 @@ STOPPED_BY_MS = NOW + PATIENCE_MS - EARLY_MS
 
 
 def beside(*share: TopicPartition, free: tuple[TopicPartition, ...] = (), since_ms: int = NOW) -> Neighbours:
-    """A mixed group whose plan gives this member these, of which some are free."""
+    """A mixed group whose plan gives this member these partitions, some of which are free."""
     plan = {p: ME if p in share else OLD for p in (T0, T1, T2, T3)}
     mode = GroupMode(mode=Mode.MIXED, old=frozenset({"g_old"}), plan=plan, patience_ms=PATIENCE_MS)
     return Neighbours(
@@ -59,7 +59,7 @@ def beside(*share: TopicPartition, free: tuple[TopicPartition, ...] = (), since_
 
 
 def member(*held: TopicPartition, neighbours: Neighbours) -> Member:
-    """A member of a group whose owners are claims, beside old members."""
+    """A member of a mixed group, where owners are claims."""
     found = Member(*held)
     found.memory = fast_replace(
         found.memory, held={p: mine._replace(owner_version=1) for p, mine in found.memory.held.items()}
@@ -69,7 +69,7 @@ def member(*held: TopicPartition, neighbours: Neighbours) -> Member:
 
 
 def kinds(decisions: list[Decision]) -> list[type]:
-    """What they are."""
+    """The types of the decisions."""
     return [type(decision) for decision in decisions]
 
 
@@ -77,7 +77,7 @@ def claiming(
     *partitions: TopicPartition,
     at: Mapping[TopicPartition, Position] | None = None,
 ) -> Member:
-    """One that has claimed these, and whose application runs them; the acknowledgement is to come."""
+    """A member that has claimed these partitions, and whose application runs them. They are not acknowledged yet."""
     found = member(neighbours=beside(*partitions, free=partitions))
     assert kinds(found.decides()) == [LookUp]
     positions = at or dict.fromkeys(partitions, Position(7, 2))
@@ -94,14 +94,14 @@ def claiming(
 
 
 def acknowledging(found: Member) -> AcknowledgeStarts:
-    """The decision that acknowledges."""
+    """The decision that acknowledges the claims."""
     (decision,) = found.decides()
     assert isinstance(decision, AcknowledgeStarts)
     return decision
 
 
 def acknowledged(*partitions: TopicPartition) -> Member:
-    """One that holds these by the plan."""
+    """A member that holds these partitions by the plan."""
     found = claiming(*partitions)
     sent = acknowledging(found)
     found.has(status=sent.status)
@@ -117,7 +117,7 @@ def test_what_is_free_of_the_own_share_is_claimed_and_acknowledged_without_a_com
     set_to = (7, Versions(1, 2))
     assert (sent.commands, sent.record_version, sent.first) == ({}, 7, {T0: set_to, T1: set_to})
     assert sent.status.held.keys() == {T0, T1}
-    assert not found.memory.held  # nobody knows yet what became of it
+    assert not found.memory.held  # the outcome is not known yet
     found.has(status=sent.status)
     found.reads({T0: Position(7, 3), T1: Position(7, 3)})
     found.decides()
@@ -128,7 +128,7 @@ def test_what_is_free_of_the_own_share_is_claimed_and_acknowledged_without_a_com
 
 
 def test_the_store_of_a_claim_is_the_records_unless_something_is_held_in_another_one() -> None:
-    """Nobody names it beside old members: without a start the record's store is all that there is."""
+    """Beside old members no command names the store. Without a start there is only the record's store."""
     kafka = fast_replace(beside(T0, T1, free=(T1,)), store="kafka", old_store="kafka")
     log = CommitLog(tree="5e0b", patience_ms=PATIENCE_MS, checkpoint_ms=NOW)
     for held, store in (((), "kafka"), ((T0,), "zookeeper")):
@@ -191,7 +191,7 @@ def test_what_cannot_be_started_is_given_back_with_the_acknowledgement_and_put_o
     found.answers(error=UnavailableError("no broker"))
     sent = acknowledging(found)
     assert (sent.refused, sent.first, sent.status.refused) == ({T0: Versions(1, 2)}, {}, {})
-    found.has(status=sent.status)  # it says what the one before said: that alone proves nothing
+    found.has(status=sent.status)  # the status says the same as before, which proves nothing
     assert kinds(found.decides()) == [ReadAgain]
     found.reads({T0: Position(7, 2)}, {T0: Owner(ME, 1)})
     assert acknowledging(found).refused == {T0: Versions(1, 2)}
@@ -211,8 +211,8 @@ def test_what_the_plan_gives_to_others_is_released_and_what_does_not_move_runs_o
     assert released.status is not None
     assert released.status.held.keys() == {T0}
     found.reads({T1: Position(9, 4)}, {T1: NOBODY})
-    found.decides()  # it is gone
-    found.decides()  # so that is over
+    found.decides()  # T1 is gone
+    found.decides()  # and the stop is over
     assert (set(found.memory.held), found.memory.stop) == ({T0}, None)
     assert found.view.application.running.keys() == {T0}
     assert found.decides() == []
@@ -223,7 +223,7 @@ def test_another_thread_of_its_own_is_another_owner() -> None:
     found = member(T0, neighbours=fast_replace(shared, share={T0: f"{ME[:-1]}1"}))
     assert found.decides() == [AskStop(partitions=(T0,))]
     found.called("stop", T0)
-    assert found.decides(NOW + 10 * PATIENCE_MS) == []  # no old member waits for it
+    assert found.decides(NOW + 10 * PATIENCE_MS) == []  # no old member waits for this partition
 
 
 def test_f97_an_application_that_does_not_stop_in_time_loses_the_partition_which_is_released_without_a_commit() -> None:
@@ -239,7 +239,7 @@ def test_f97_an_application_that_does_not_stop_in_time_loses_the_partition_which
     assert isinstance(released, ReleasePartitions)
     assert (released.held.keys(), released.offsets) == ({T1}, {})
     before = found.view.application
-    assert before.answered(1, {T1: 99}, None, part=False) is before  # its later answer does not count
+    assert before.answered(1, {T1: 99}, None, part=False) is before  # the application's later answer does not count
 
 
 def test_f108_a_commit_of_what_was_not_stopped_in_time_is_refused_and_one_of_the_rest_is_not() -> None:
@@ -372,7 +372,7 @@ def test_f100_a_later_change_gives_an_old_joiner_that_waits_no_more_time() -> No
 
     assert stopped_by_ms(NOW) == NOW + given_ms
     assert stopped_by_ms(NOW + given_ms - EARLY_MS - 1) == NOW + given_ms
-    late_ms = NOW + given_ms - EARLY_MS  # hardly any time would be left: the application has its own
+    late_ms = NOW + given_ms - EARLY_MS  # hardly any time would be left, so the application has its own full time
     assert stopped_by_ms(late_ms) == late_ms + given_ms
 
 
@@ -384,13 +384,13 @@ def test_a_range_that_another_one_announced_from_the_offset_found_comes_first_an
     found.reads(at, dict.fromkeys(at, NOBODY))
     assert found.decides() == [ReadStatuses()]
     found.has(unread=frozenset({STATUSES}))
-    assert found.decides() == []  # nothing is claimed before that was read: who is asked may forget it then
+    assert found.decides() == []  # nothing is claimed before that is read: others may forget their ranges then
     found.has(unread=frozenset(), announced={T0: (passed, here), T1: (passed,), T2: (other,)})
     assert kinds(found.decides()) == [ClaimPartitions]
     found.reads(at, dict.fromkeys(at, Owner(ME, 1)))
     (asked,) = found.decides()
     assert isinstance(asked, AskStart)
-    assert asked.replay == {T0: (7, 9)}  # not what is passed, nor what is of another topic of that name
+    assert asked.replay == {T0: (7, 9)}  # neither ranges that were passed, nor ranges of another topic of that name
     found.called("start", T0, T1, T2, number=1)
     found.answers()
     assert acknowledging(found).status.batch == {T0: Announced(7, 9, 0, 3)}

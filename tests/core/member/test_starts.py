@@ -31,14 +31,14 @@ from zkcoord.errors import UnavailableError, UnknownPartitionError
 
 
 def started(offsets: dict[object, int], generation: int = 1) -> Report:
-    """What is reported once they may be read."""
+    """The report when the partitions may be read."""
     return Report(
         event="fetch_started", fields={"partitions": sorted(offsets), "offsets": offsets, "generation": generation}
     )
 
 
 def looked_up(*commands: object, versions: int | None = 0) -> Member:
-    """A member that has taken up a start of T0 and T1, and is still reading."""
+    """A member that obeys a start of T0 and T1, and still reads their nodes."""
     member = Member()
     member.finds(start(T0, T1, versions=versions))
     known = {} if versions is None else {T0: Owner(ME, versions), T1: Owner(ME, versions)}
@@ -51,7 +51,7 @@ def looked_up(*commands: object, versions: int | None = 0) -> Member:
 
 
 def told(member: Member) -> None:
-    """The application is told to start both at 7, and does."""
+    """The application is told to start both partitions at 7, and does so."""
     assert member.decides() == [AskStart(positions={T0: 7, T1: 7}, incarnations={T0: 0, T1: 0})]
     member.called("start", T0, T1, number=1)
     assert member.decides() == []
@@ -77,7 +77,7 @@ def test_a_start_is_looked_up_told_and_acknowledged_and_read_only_then() -> None
     member.has(writing=True)
     assert member.decides() == []
     member.has(writing=False)
-    member.finds()  # the reply told that the command is gone
+    member.finds()  # the reply says that the command is gone
     assert member.decides() == [LetGo(partitions=(), parents=True), started({T0: 7, T1: 7})]
     assert member.memory.readable == {T0, T1}
     assert member.decides() == []
@@ -117,7 +117,7 @@ def test_what_is_not_granted_is_left_out() -> None:
 
 
 def refusal(reason: str) -> Refusal:
-    """Of the first start."""
+    """The refusal of the first start."""
     return Refusal(generation=1, sequence=FIRST, reason=reason)
 
 
@@ -140,7 +140,7 @@ def test_what_the_application_cannot_start_is_given_back_in_the_acknowledgement(
     ]
     member.finds(start(T0, sequence=SECOND))
     member.decides()
-    assert member.memory.refused == {T1: refusal(why)}  # it is tried again
+    assert member.memory.refused == {T1: refusal(why)}  # T0 is tried again
 
 
 def test_partitions_that_fail_for_different_reasons_are_told_apart_each_with_its_own() -> None:
@@ -233,11 +233,11 @@ def test_no_command_is_taken_up_while_it_is_looked_up_what_is_left_over() -> Non
 def test_a_refused_acknowledgement_is_made_again_from_what_was_read_then() -> None:
     member = ready()
     assert member.decides() == [ACKNOWLEDGED]
-    assert member.decides() == [ReadAgain(partitions=(T0, T1), parents=True)]  # it was refused
+    assert member.decides() == [ReadAgain(partitions=(T0, T1), parents=True)]  # the acknowledgement was refused
     member.has(unread=frozenset({FIRST}))
     assert member.decides() == []
     member.reads({T0: Position(9, 3), T1: Position(7, 2)})
-    assert member.decides() == [AskStart(positions={T0: 9}, incarnations={T0: 0})]  # somebody set it meanwhile
+    assert member.decides() == [AskStart(positions={T0: 9}, incarnations={T0: 0})]  # somebody set the offset meanwhile
     member.called("start", T0, number=2)
     member.answers()
     held = {T0: Held(ME, 0, 9, 3, 1), T1: Held(ME, 0, 7, 2, 1)}
@@ -318,7 +318,7 @@ def test_announced_ranges_come_before_the_start_and_stand_in_the_status_with_the
     member.answers()
     (acknowledged,) = member.decides()
     assert isinstance(acknowledged, AcknowledgeStarts)
-    assert acknowledged.status.batch == {T0: Announced(7, 9, 1, 4)}  # a commit has passed the other
+    assert acknowledged.status.batch == {T0: Announced(7, 9, 1, 4)}  # a commit has passed the other range
 
 
 def test_what_is_left_over_of_others_is_looked_up_with_a_start_and_forgotten_once_it_is_over() -> None:
@@ -337,7 +337,7 @@ def test_what_is_left_over_of_others_is_looked_up_with_a_start_and_forgotten_onc
 
 
 def test_what_a_start_names_is_held_no_more_by_an_earlier_grant() -> None:
-    """Somebody had emptied its owner by hand, and the coordinator gave it back."""
+    """Somebody had emptied the owner by hand, and the coordinator granted the partition again."""
     member = Member(T0, T1)
     member.finds(start(T0, versions=3))
     assert member.decides() == [

@@ -32,12 +32,12 @@ FREE = Owner("", 1)
 
 
 def stopped(offsets: dict[object, int]) -> Report:
-    """What is reported once they are released."""
+    """The report when the partitions are released."""
     return Report(event="fetch_stopped", fields={"partitions": list(offsets), "offsets": offsets})
 
 
 def stopping(*held: object) -> Member:
-    """A member that holds T0, T1 and T2, and was told to stop T0 and T1."""
+    """A member that holds T0, T1 and T2, and is told to stop T0 and T1."""
     member = Member(T0, T1, T2)
     member.finds(stop(T0, T1))
     assert member.decides() == [AskStop(partitions=(T0, T1))]
@@ -106,7 +106,7 @@ def test_no_release_is_made_again_before_all_that_is_held_is_as_read() -> None:
     member = stopping()
     member.answers({T0: 8})
     assert member.decides() == [RELEASE]
-    member.has(unread=frozenset({SECOND}))  # behind a broken link
+    member.has(unread=frozenset({SECOND}))  # after a broken link
     assert member.decides() == []
     member.reads({T0: Position(5, 3)})
     assert member.decides() == [RELEASE]
@@ -131,7 +131,7 @@ def test_a_release_that_was_refused_is_made_again_without_the_offset_that_somebo
     member = stopping()
     member.answers({T0: 8, T1: 9})
     assert member.decides() == [fast_replace(RELEASE, offsets={T0: 8, T1: 9})]
-    member.reads({T0: Position(2, 4)})  # by the link's end it is known that somebody else wrote
+    member.reads({T0: Position(2, 4)})  # the link broke, and then it is known that somebody else wrote
     fields = {"partitions": [T0], "offset": 2, "own": 8, "level": "warning"}
     assert member.decides() == [Report(event="foreign_offset", fields=fields)]
     moved = HELD._replace(offset=2, offset_version=4)
@@ -143,7 +143,7 @@ def test_an_own_final_offset_at_the_next_version_was_the_own_write() -> None:
     member.answers({T0: 8})
     assert member.decides() == [RELEASE]
     member.finds()
-    member.reads({T0: Position(8, 4)}, {T0: FREE, T1: FREE})  # read behind an unknown outcome
+    member.reads({T0: Position(8, 4)}, {T0: FREE, T1: FREE})  # read after an unknown outcome
     assert member.decides() == [stopped({T0: 8, T1: 5}), LetGo(partitions=(T0, T1))]
 
 
@@ -151,7 +151,7 @@ def test_what_a_start_gives_back_behind_an_unknown_release_is_not_released_again
     member = stopping()
     member.answers({T0: 8})
     assert member.decides() == [RELEASE]
-    member.finds(start(T0, T1, sequence=SECOND))  # the owners' nodes were made again, at the same version
+    member.finds(start(T0, T1, sequence=SECOND))  # the owner nodes were created again, and have the same version
     assert member.decides() == [stopped({T0: 8, T1: 5}), LetGo(partitions=(T0, T1))]
     known = {T0: Owner(ME, 0), T1: Owner(ME, 0)}
     assert member.decides() == [LookUp(name=SECOND, partitions=(T0, T1), known=known, parents=True)]
@@ -193,13 +193,13 @@ def test_an_offset_that_a_commit_finds_overwritten_during_a_stop_stays() -> None
     why = "taken away, or set by somebody else, meanwhile: t-0"
     assert member.decides() == [AnswerRequest(number=1, error=FencedError, why=why)]
     member.asks()
-    assert member.decides() == []  # neither released nor started again before the application has answered
+    assert member.decides() == []  # nothing is released or started again before the application has answered
     member.answers({T0: 8})
     moved = HELD._replace(offset=2, offset_version=4)
     assert member.decides() == [fast_replace(RELEASE, held={T0: moved, T1: HELD}, offsets={})]
     member.finds()
     member.reads({}, {T0: FREE, T1: FREE})
-    assert member.decides() == [stopped({T0: 2, T1: 5}), LetGo(partitions=(T0, T1))]  # where it stands, not its answer
+    assert member.decides() == [stopped({T0: 2, T1: 5}), LetGo(partitions=(T0, T1))]  # the node's offset
 
 
 def test_a_ping_is_answered_while_the_application_is_at_a_stop() -> None:
@@ -226,7 +226,8 @@ def test_leaving_releases_everything_but_unfinished_ranges_and_ends_the_session(
 
 
 def test_leaving_commits_what_was_finished_of_an_announced_range() -> None:
-    """The range is over with the commit. What the session's end frees would be processed again from its beginning."""
+    """The commit ends the range. Partitions that only the session's end frees would be processed again from the range's
+    beginning."""
     member = Member(T0)
     member.memory = fast_replace(member.memory, batch={T0: Announced(5, 9, 1)})
     member.has(leaving=True)

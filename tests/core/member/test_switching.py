@@ -26,12 +26,12 @@ HELD = Held(ME, 0, 5, 3, 1, mzxid=70)
 
 
 def switch(store: str, step: int = 1, sequence: str = FIRST) -> object:
-    """The command."""
+    """The command to change the store."""
     return other(Option.OFFSET_STORE, sequence, offsets=store, step=step)
 
 
 def holding(*held: object, **fields: object) -> Member:
-    """A member with a port to Kafka that holds these."""
+    """A member with a connection to Kafka that holds these partitions."""
     member = Member(*held, **fields)  # type: ignore[arg-type]
     member.memory = fast_replace(member.memory, held=dict.fromkeys(held, HELD))
     member.has(log=CommitLog(), positions=dict.fromkeys(held, Position(5, 3, None, 70)))
@@ -39,7 +39,7 @@ def holding(*held: object, **fields: object) -> Member:
 
 
 def changed(name: str, step: int = 1) -> Report:
-    """What is reported of a change that is done."""
+    """The report of a change that is done."""
     return Report(event="offset_store_changed", fields={"store": name, "step": step})
 
 
@@ -49,13 +49,13 @@ def test_an_offset_store_sets_every_held_offset_and_says_so_in_the_multi_that_ac
     held = {T0: HELD, T1: HELD}
     status = MemberStatus(held=held, store="dual", step=7)
     assert member.decides() == [SwitchStore(held=held, offsets={T0: 5, T1: 5}, commands={FIRST: 0}, status=status)]
-    assert member.memory.store == Store()  # not before it is certain
+    assert member.memory.store == Store()  # not before the outcome is certain
     member.finds()
     member.reads({T0: Position(5, 4, None, 80), T1: Position(5, 4, None, 80)})
     assert member.decides() == [changed("dual", 7)]
     assert member.memory.store == Store("dual", 7)
     assert member.memory.held == dict.fromkeys((T0, T1), HELD._replace(offset_version=4, mzxid=80))
-    assert member.view.application.running == {T0: 1, T1: 1}  # read all the time
+    assert member.view.application.running == {T0: 1, T1: 1}  # they were read all the time
     member.finds(switch("zookeeper", 8))
     [back] = member.decides()
     assert isinstance(back, SwitchStore)
@@ -80,7 +80,7 @@ def test_f114_an_offset_store_that_is_refused_is_decided_again_with_what_somebod
     assert member.decides()[0].event == "foreign_offset"  # type: ignore[union-attr]
     member.runs(T1)
     [again] = member.decides()
-    assert isinstance(again, SwitchStore)  # a stranger's write has begun a tenure, too
+    assert isinstance(again, SwitchStore)  # the stranger's write has begun a tenure, too
     assert again.offsets == {T1: 5}
 
 
@@ -107,7 +107,7 @@ def test_of_more_than_one_multi_sets_only_the_last_acknowledges_and_none_is_sent
         [decision] = member.decides()
         assert isinstance(decision, kind)
         assert decision.offsets == {partition: 5}
-        assert member.decides() == [decision]  # it was refused
+        assert member.decides() == [decision]  # the multi was refused
         member.reads({partition: Position(5, 4, None, 80 + n)})
     member.finds()
     assert member.decides() == [changed("dual")]
@@ -188,7 +188,7 @@ def test_a_commit_that_waits_goes_on_in_the_new_store() -> None:
 
 
 def test_a_member_that_comes_to_zookeeper_remembers_nothing_of_kafka() -> None:
-    """It has nothing to try there again; what fails when it has come back is told anew."""
+    """The member has nothing to retry in Kafka. When it comes back, a new failure is reported again."""
     member = Keeper(T0, store="dual", level=False)
     assert [type(each) for each in member.decides()] == [CommitToKafka]
     member.kafka_answers(error=UnavailableError("no broker answers"))
@@ -202,7 +202,8 @@ def test_a_member_that_comes_to_zookeeper_remembers_nothing_of_kafka() -> None:
 
 
 def test_f144_a_commit_behind_a_change_to_both_stores_waits_until_it_is_known_to_be_done_and_sets_the_node() -> None:
-    """Committed to Kafka alone in the tenure that the change had begun, it left its node behind for good."""
+    """Before the fix, the commit went to Kafka alone, in the tenure that the change had begun. The node stayed behind
+    for good."""
     member = holding(T0)
     member.memory = fast_replace(member.memory, store=Store("kafka", 1))
     member.finds(switch("dual", 2))
@@ -210,11 +211,11 @@ def test_f144_a_commit_behind_a_change_to_both_stores_waits_until_it_is_known_to
     member.finds()
     member.reads({T0: Position(5, 4, None, 80)})
     member.has(channel_read=False)
-    member.decides()  # it watches the node
+    member.decides()  # the decision to watch the node
     member.asks(commit({T0: 9}))
-    assert member.decides() == []  # the reply told that the command is gone, and its channel is being read
+    assert member.decides() == []  # the reply says that the command is gone, but its channel is still being read
     member.has(channel_read=True)
     assert member.decides() == [changed("dual", 2)]
-    member.decides()  # it watches the node no more
+    member.decides()  # the decision to stop watching the node
     held = {T0: HELD._replace(offset_version=4, mzxid=80)}
     assert member.decides() == [CommitOffsets(held=held, offsets={T0: 9})]

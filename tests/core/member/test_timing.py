@@ -17,7 +17,7 @@ FREE = Owner("", 1)
 
 
 def released(member: Member, now_ms: int) -> tuple[Told, ...]:
-    """What the status tells of the release that is decided now."""
+    """The `timing` entries of the release that is decided now."""
     decision = member.decides(now_ms)[-1]
     assert isinstance(decision, ReleasePartitions)
     assert decision.status is not None
@@ -43,7 +43,7 @@ def test_a_release_tells_when_its_stop_was_seen_when_all_was_stopped_and_when_no
     member.called("stop", T0, T1)
     member.decides(NOW + 300)
     member.answers({T0: 8})
-    member.has(writing=True)  # a commit
+    member.has(writing=True)  # a commit is under way
     assert member.decides(NOW + 700) == []
     member.has(writing=False)
 
@@ -96,12 +96,12 @@ def test_the_command_counts_as_seen_when_it_was_read_though_it_waits_behind_anot
 
 
 def reading(member: Member, at_ms: int, *partitions: TopicPartition, number: int = 1) -> None:
-    """The application was handed the first records of these, since their start of this number."""
+    """The application got the first records of these partitions since their start of this number."""
     member.has(firsts=(FirstRecords(dict.fromkeys(partitions, number), NOW + at_ms),))
 
 
 def holding() -> Member:
-    """A member that has been granted T0 and T1, seen at NOW, and acknowledged at NOW + 50."""
+    """A member that was granted T0 and T1. It saw the start at NOW, and acknowledged it at NOW + 50."""
     member = Member()
     member.finds(fast_replace(start(T0, T1), made_ms=MADE))
     member.decides(NOW)
@@ -136,7 +136,7 @@ def test_a_first_record_is_told_with_the_next_commit_and_no_other_commit_writes_
     assert isinstance(sent, CommitOffsets)
     assert sent.status is not None
     assert (sent.status.held.keys(), sent.status.timing) == ({T0, T1}, (SEEN, first(200, T0)))
-    member.reads({T0: Position(5, 3)})  # refused
+    member.reads({T0: Position(5, 3)})  # the multi was refused
     (again,) = member.decides(NOW + 310)
     assert isinstance(again, CommitOffsets)
     assert again.status is not None
