@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> type:
-        """Load a class with all that it needs when somebody asks for it: the command line seldom does."""
+        """Load a public class, with all modules that it needs, only when it is used: the command line seldom uses
+        it."""
         if name == "Consumer":
             from zkcoord.consumer import Consumer
 

@@ -1,12 +1,12 @@
-"""What an assignor of one's own is made of, and where a coordinator finds it.
+"""The types that a user's own assignor needs, and the code by which a coordinator finds such assignors.
 
-A package names its function in the entry point group `zkcoord.assignors`; every coordinator that runs where the package
-is installed has it under that name, members that offer the name agree on it, and consumers need not have it installed:
+A package names its function in the entry point group `zkcoord.assignors`. Every coordinator in an environment with that
+package has the assignor under that name. Members choose it by offering its name; they need not have it installed:
 
     setup(..., entry_points={"zkcoord.assignors": ["by-customer = my_package.assignors:by_customer"]})
 
-The function is given an `AssignorInput` and answers a mapping from partition to thread. It must be pure: the same
-answer for the same question, in every process; and fast, for all groups wait for it.
+The function takes an `AssignorInput` and returns a mapping from partition to thread. It must be pure: the same input
+has the same result in every process. It must be fast, since all groups wait for it.
 
 >>> def first_come(given: AssignorInput) -> dict[TopicPartition, str]:
 ...     answer = {}
@@ -47,13 +47,13 @@ GROUP = "zkcoord.assignors"
 
 @dataclass(frozen=True, slots=True)
 class UserAssignor:
-    """A user's function, which sees what it cannot change; in a journal it stands by its name."""
+    """A user's function. It gets its input read-only. A journal holds only its name."""
 
     name: str
     function: Assignor
 
     def __call__(self, given: AssignorInput) -> dict[TopicPartition, str]:
-        """The function's answer."""
+        """Return the function's result."""
         return self.function(
             replace(
                 given,
@@ -70,7 +70,7 @@ class UserAssignor:
 
 
 def installed_assignors(problem: Callable[[str, str], None]) -> dict[str, Assignor]:
-    """The assignors that installed packages bring, by name; `problem(name, why)` for each that cannot be had."""
+    """Return name -> assignor of all installed packages. Call `problem(name, why)` for each that cannot be used."""
     found: dict[str, Assignor] = {}
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value)):
         try:
@@ -78,13 +78,13 @@ def installed_assignors(problem: Callable[[str, str], None]) -> dict[str, Assign
             if entry.name in ASSIGNORS or entry.name in found:
                 raise UsageError(f"the name {entry.name!r} is taken: its author must choose another")
             found[entry.name] = _loaded(entry)
-        except Exception as error:  # a package may raise anything while it is imported; the others are still wanted
+        except Exception as error:  # importing a package may raise anything; the other packages are still used
             problem(entry.name, f"{entry.value}: {type(error).__name__}: {error}")
     return found
 
 
 def all_assignors(own: Mapping[str, Assignor]) -> dict[str, Assignor]:
-    """The project's assignors and these; UsageError for a name that is taken, or none."""
+    """Return the project's assignors and these; UsageError for a name that is taken or invalid."""
     if not isinstance(own, Mapping):
         raise UsageError(f"assignors is {own!r}: pass a mapping from name to function")
     for name, one in own.items():
@@ -97,7 +97,8 @@ def all_assignors(own: Mapping[str, Assignor]) -> dict[str, Assignor]:
 
 
 def check_offers(names: Sequence[str]) -> None:
-    """UsageError for what no consumer can offer; any name may be offered, for the coordinator computes."""
+    """Raise UsageError unless these are names that a consumer can offer. The consumer need not know them, since the
+    coordinator computes."""
     if isinstance(names, str) or not isinstance(names, Sequence) or not names:
         raise UsageError(f"assignors must be a list of names: {', '.join(sorted(ASSIGNORS))}, or your own")
     for name in names:
@@ -105,7 +106,7 @@ def check_offers(names: Sequence[str]) -> None:
 
 
 def check_name(name: str) -> None:
-    """UsageError for what cannot be an assignor's name in registrations and records."""
+    """Raise UsageError for a name that an assignor cannot have in registrations and records."""
     if not isinstance(name, str) or not is_name(name):
         raise UsageError(f"assignor {name!r}: small letters, digits, '.', '_' and '-' only, at most 64")
 
@@ -118,7 +119,7 @@ def _loaded(entry: EntryPoint) -> UserAssignor:
 
 
 def _installed(name: str) -> UserAssignor:
-    """The assignor of that name, for a journal's replay: the package must be installed where it is played."""
+    """Return the assignor of that name for the replay of a journal: its package must be installed there, too."""
     for entry in entry_points(group=GROUP, name=name):
         return _loaded(entry)
     raise ImportError(f"no installed package brings the assignor {name!r}")

@@ -1,6 +1,7 @@
 """Membership for any Python program: join a group, obey the coordinator, commit fenced offsets, leave cleanly.
 
-What is read, and how, is the program's own affair: it is told what to start, what to stop, and what it has lost.
+The program itself reads the records, in any way. The consumer tells it which partitions to start, which to stop, and
+which are lost.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ from zkcoord.tree.decoders import wildcard_of
 from zkcoord.tree.registration import Registration, encode_registration
 
 ANSWERS_WITHIN = 3
-"""Kafka's answer about offsets is waited for a third of the rebalance timeout: what waits for it must end in time."""
+"""An answer of Kafka about offsets is waited for a third of the rebalance timeout, since the calls that wait for it
+must end within that timeout."""
 
 
 class Consumer:
@@ -54,40 +56,43 @@ class Consumer:
     Callbacks run in order on one worker thread, never on the one that renews the lease and drains the channel:
 
     `on_start(positions)`
-        before the first fetch: partition -> next offset; `positions.number` is the number of this start, which `commit`
-        takes. Raising means "cannot start": it goes to another consumer; UnavailableError: it is tried again here.
+        is called before the first fetch: partition -> next offset. `commit` takes `positions.number`, the number of
+        this start. If it raises UnavailableError, this consumer tries the start again; after any other exception the
+        partitions go to another consumer.
     `on_stop(partitions) -> Mapping[partition, offset]`
-        after it nothing of them is read; returns the final offsets (those left out keep what was committed). It may
-        take as long as `rebalance_timeout_ms` allows; a slow one delays its own member only. What it need not wait for
-        it may give up at once, with `stopped`.
+        returns the final offsets; after that the program reads nothing of these partitions. One that is left out keeps
+        its committed offset. It may take as long as `rebalance_timeout_ms` allows; this delays its own member only.
+        It may call `stopped` for partitions that it can release earlier.
     `on_lost(partitions)`
-        the lease ended or the registration is gone; nothing of them can be committed any more. `on_start` is called
-        again if they come back.
+        is called when the lease has ended or the registration is gone. Nothing of these partitions can be committed
+        any more. `on_start` is called again if they come back.
     `on_replay(ranges)`
-        right before the `on_start` that names these partitions: partition -> (start, end), the range that was announced
-        for it and that no commit has passed, `start` being the next offset. To be processed exactly so, before anything
-        else of the partition. Raising is as raising in `on_start`. Without it no such ranges come.
+        is called right before the `on_start` of these partitions: partition -> (start, end), the range that was
+        announced and that no commit has passed; `start` is the next offset. The program must process exactly this range
+        before other records of the partition. Exceptions mean the same as in `on_start`. Without it no ranges come.
     `reset(partitions) -> Mapping[partition, offset]`
-        where partitions without an offset start; without it such a start is refused. A question that changes nothing:
-        it runs beside the callbacks, on a thread of its own, so that a loss is told while Kafka does not answer. An
+        returns the offsets at which partitions without an offset start; without it such a start is refused. It must
+        change nothing. It runs on a thread of its own, so that a loss can be told while Kafka does not answer. An
         answer that comes after the loss of the registration is ignored.
 
-    Instead of `topics`, `include` or `exclude` is a Java regex, for all topics whose whole names match, or do not,
-    without Kafka's internal ones. As in the old consumers `,` means or, and spaces and outer quotes are dropped.
+    `include` or `exclude` can be given instead of `topics`. It is a Java regex, and means all topics whose whole names
+    match (or do not match), without internal topics. As in old consumers `,` means or; spaces and outer quotes vanish.
 
-    `hold_ms` makes a static member: its share waits so long for its `instance` to come back after it left or died.
-    `replaces` is the `consumer_id` of this program's other Consumer, with another subscription: this one is given what
-    they have in common, that one nothing any more; stop that one as soon as this one is a member.
+    `hold_ms` makes a static member: after its end its share waits so long for its `instance` to come back.
+    `replaces` is the `consumer_id` of another Consumer of this program, with another subscription. The new consumer
+    gets the partitions that both subscribe to; the other gets none any more, and can be stopped once the new one is
+    a member.
 
-    `assignors` is what it offers, most wanted first, a user's own by its name; `rack` where it runs; `capacity` the
-    most that it takes, as the sum of the partitions' weights (1 each unless the group's record weighs them).
+    `assignors`: the names of the assignors that it offers, most wanted first. `rack`: where it runs. `capacity`: the
+    largest sum of weights that it takes (a partition weighs 1 unless the group's record sets another weight).
 
-    `bootstrap_servers` (and `kafka_config`, librdkafka's settings) let it keep offsets in Kafka, too, as its group does
-    (docs/offsets.md); what stands there is committed again after `offset_checkpoint_ms`. Without them it can be a
-    member only of groups whose offsets stand in ZooKeeper alone. Kafka is asked nothing while they do.
+    With `bootstrap_servers` (and `kafka_config`, librdkafka's settings) it can keep offsets in Kafka, if its group does
+    (docs/offsets.md); commits there are made again after `offset_checkpoint_ms`. Without them it can join only groups
+    with offsets in ZooKeeper alone; in such groups it sends no request to Kafka.
 
-    `cluster_id()` returns the id of the Kafka cluster that is read, None before its brokers have told it; it asks
-    nobody. If it is not the cluster of the tree's topics, this consumer ends with a UsageError, and commits nothing.
+    `cluster_id()` must return the id of the Kafka cluster that is read, None until its brokers have told it; it must
+    not wait. If this is another cluster than that of the tree's topics, the consumer ends with a UsageError, and
+    commits nothing.
 
     `metrics` is HOST:PORT, where metrics and health are served (docs/monitoring.md).
 
@@ -95,7 +100,7 @@ class Consumer:
     """
 
     _fatal: ZkcoordError | None = None
-    _not_ready = ""  # why `ready` of join_when could not be asked
+    _not_ready = ""  # why `ready` of `join_when` raised
 
     def __init__(
         self,
@@ -128,7 +133,7 @@ class Consumer:
     ) -> None:
         """`zookeeper`: `host:port[,host:port…][/chroot]`; `topics`: names, or name -> threads; times in ms.
 
-        Raises UsageError for what can never work: an illegal name, no topics, a broken regex, no assignor.
+        Raises UsageError for arguments that can never work: an illegal name, no topics, a broken regex, no assignor.
         """
         check_name("group", group)
         check_offers(assignors)
@@ -148,7 +153,7 @@ class Consumer:
         )
         self._log = _commits(group, bootstrap_servers, kafka_config, rebalance_timeout_ms, cluster_id)
         document = _document(registration_of(topics, options, replaces), on_replay, self._log)
-        _registration(document, session_timeout_ms)  # refuses now what would be refused at joining
+        _registration(document, session_timeout_ms)  # raises now what would be raised at joining
         self._rebalance_timeout_ms, self._started, self._stopped = rebalance_timeout_ms, False, False
         asked: dict[str, Any] = {"session_timeout_ms": session_timeout_ms, "config": zookeeper_config}
         self._measured = consumer_metrics(metrics, group)
@@ -172,7 +177,7 @@ class Consumer:
     def start(self) -> None:
         """Begin to join; returns at once. The first `on_start` comes when the coordinator has decided.
 
-        Raises UsageError after `stop`, also when the consumer had not been started then.
+        Raises UsageError after `stop`, even if the consumer had not been started before `stop`.
         """
         if self._stopped:
             raise UsageError("this consumer was stopped, and never joins again: make a new Consumer")
@@ -183,15 +188,15 @@ class Consumer:
             self._driver.start()
 
     def stop(self) -> None:
-        """Leave cleanly: `on_stop` for everything held, offsets and releases, session ended. Idempotent.
+        """Leave cleanly: call `on_stop` for all held partitions, commit and release them, end the session. Idempotent.
 
-        Waits at most the rebalance timeout for `on_stop`, then at most 11 s for its threads; not to be called from a
-        callback. While `on_stop` still runs nobody else is given its partitions, for as long as the lease holds.
-        A SystemExit (or its like) that a callback raised is raised here, unless a call has told it.
+        It waits at most the rebalance timeout for `on_stop`, then at most 11 s for its threads. Do not call it from a
+        callback. While `on_stop` still runs and the lease holds, no other consumer gets these partitions.
+        If a callback raised SystemExit (or the like), it is raised here, unless an earlier call has raised it.
         """
         self._stopped = True
         if not self._started:
-            self._driver.ended.set()  # nobody else answers what is asked
+            self._driver.ended.set()  # the loop never ran, so nothing else answers requests
             return
         deadline = time.monotonic() + self._rebalance_timeout_ms / 1000
         future = self._driver.ask("stop")
@@ -209,31 +214,31 @@ class Consumer:
     def commit(self, offsets: Positions, starts: Mapping[TopicPartition, int] | None = None) -> None:
         """Commit next offsets of held partitions; returns when ZooKeeper has them (in the store `kafka`: Kafka).
 
-        `starts`: for each partition the number of the start (`positions.number` in `on_start`) that had named it last
-        when its offset was decided; None: the last ones until now. A partition that was lost and started again since
-        would go on from an old position.
+        `starts`: for each partition the number of its last start (`positions.number` in `on_start`) at the time when
+        its offset was decided. With the number an old offset is refused if the partition was lost and started again
+        since. None: the numbers of the last starts until now.
 
-        Raises UsageError for what are no offsets of partitions. Raises FencedError when any of them is not held, was
-        started again since, or its offset was set by somebody else meanwhile: nothing of this call is then written,
-        unless it became several transactions (over 1,000 partitions) or went to Kafka: what has moved is lost, and
-        started again there; and when this consumer was stopped. Raises UnavailableError when there is no answer within
-        the rebalance timeout, and `error` when this consumer has ended by itself.
+        Raises UsageError for values that are no offsets of partitions. Raises FencedError when this consumer was
+        stopped, and when a partition is not held, was started again since, or its offset was set by another program. In
+        these cases the call writes nothing, unless it became several transactions (over 1,000 partitions) or went to
+        Kafka. A partition whose offset was set is lost, and started again there. Raises UnavailableError when there is
+        no answer within the rebalance timeout, and `error` when this consumer has ended by itself.
         """
         wanted = given_offsets(offsets)
         numbers = self._numbers(wanted) if starts is None else given_offsets(starts)
         self._ask_write("commit", CommitRequest(wanted, numbers))
 
     def announce(self, ranges: Ranges) -> None:
-        """Say in ZooKeeper what is about to be processed: partition -> (start, end), from its committed offset on.
+        """Announce in ZooKeeper what will be processed next: partition -> (start, end), from its committed offset on.
 
-        Returns when it stands there. Whoever is given one of these partitions before a commit has passed the range is
-        told to process exactly this range first (`on_replay`), this consumer too. Ranges announced earlier stay until a
-        commit has passed them, or their partitions are announced anew; a commit ends its ranges without another write.
+        Returns when ZooKeeper has it. If any consumer, also this one, is given such a partition before a commit has
+        passed the range, it must process exactly this range first (`on_replay`). Ranges announced earlier stay until a
+        commit has passed them, or their partitions are announced again. A commit ends its ranges without another write.
 
-        Raises FencedError when a partition is not held, or was started again, or its committed offset is another one
-        (then it is lost, and started again there); UsageError for a range that is none, and for more than fit into
-        256 KiB: nothing was announced then. Raises UnavailableError as `commit` does, and while ranges that were handed
-        to this consumer, or broken off by a stop, leave no room: process those that are held first.
+        Raises FencedError when a partition is not held, was started again, or has another committed offset (then it is
+        lost, and started again there). Raises UsageError for an invalid range, and for ranges that do not fit into
+        256 KiB; nothing is announced then. Raises UnavailableError as `commit` does, and while earlier ranges, which
+        came with partitions or which a stop interrupted, leave no room: process those of held partitions first.
         """
         wanted = given_ranges(ranges)
         if not wanted:
@@ -242,9 +247,9 @@ class Consumer:
         self._ask_write("announce", AnnounceRequest(wanted, self._numbers(wanted)))
 
     def stopped(self, partitions: Collection[TopicPartition], offsets: Positions) -> None:
-        """Within `on_stop`, on its thread: nothing of these of its partitions is read any more; `offsets` are their
-        final offsets, as `on_stop` returns them. They go to whom they are meant for while `on_stop` waits for the rest.
-        """
+        """Release some of the partitions of an `on_stop` early; call it within `on_stop`, on its thread. Nothing of
+        them is read any more; `offsets` are their final offsets, as `on_stop` returns them. Their new owners need not
+        wait for the end of `on_stop`."""
         if not self._worker.answer_part("stop", (given_partitions(partitions), answered_offsets(offsets))):
             raise UsageError("stopped() is for within on_stop, on the thread that it is called on")
 
@@ -266,25 +271,24 @@ class Consumer:
             raise self.error or error from None
 
     def report(self, progress: int, lag: int) -> None:
-        """Tell how the work goes: `progress` grows with what was done (in any unit), `lag` is what is known to be left.
+        """Report progress: `progress` grows with the work that is done (in any unit), `lag` is the work that is left.
 
-        It is shown, and answered to the coordinator's probes: a member that has partitions, lag, and no progress
-        at several probes counts as stalled, and is evicted. Cheap; may be called from any thread.
-        """
+        Tools show both, and the coordinator's probes get them as the answer. A member with partitions, with lag, and
+        without progress at several probes counts as stalled, and is evicted. Cheap; any thread may call it."""
         self._role.said = (given_number("progress", progress), given_number("lag", lag))
 
     def reading(self, partitions: Iterable[TopicPartition]) -> None:
-        """Tell that records of these are handed out now. The first time after each start is its first record, which
-        `zkcoord group timeline` shows; every other call changes nothing. Cheap; may be called from any thread."""
+        """Tell that the application gets records of these partitions now. The first call after each start is the time
+        of the first record in `zkcoord group timeline`; other calls change nothing. Cheap; any thread may call it."""
         if fresh := self._callbacks.first_of(partitions):
             self._role.firsts.append(FirstRecords(fresh, self._driver.clock.now_ms()))
 
     def join_when(self, ready: Callable[[], bool], stop_needs_ms: int = 0) -> None:
-        """Register, at first and after each loss, only when `ready()` is true: one that registers must be able to obey.
+        """Register only when `ready()` is true, at first and after each loss, since a member must be able to obey.
 
-        It is asked at least each sixth of the session timeout, on the membership's own thread: it must return at once.
-        One that raises is not ready; the warning `not_ready` says why. Nor does it register beside old consumers that
-        leave `on_stop` less time than `stop_needs_ms`; the warning `waiting` says so.
+        `ready` is called at least once each sixth of the session timeout, on the membership's own thread, and must
+        return at once. An exception means "not ready"; the warning `not_ready` has it. The consumer also waits, with
+        the warning `waiting`, beside old consumers that leave `on_stop` less time than `stop_needs_ms`.
         """
         given_function("ready", ready)
         self._role.stop_needs_ms = given_number("stop_needs_ms", stop_needs_ms)
@@ -297,9 +301,9 @@ class Consumer:
         return self._role.allowed(partition, self._driver.clock.now_ms())
 
     def incarnation(self, partition: TopicPartition) -> int:
-        """Which topic of this name the partition belongs to: a number that rises, within the group, each time the topic
-        is deleted and created again. A sink keys by it, beside the offset. Known from `on_start` on until the partition
-        is stopped or lost; else 0, and when the coordinator does not tell it."""
+        """The number of the topic's incarnation in the group; it rises each time the topic is deleted and created
+        again. A sink uses it in its keys, beside the offset. It is known from `on_start` until the partition is stopped
+        or lost; otherwise, or if the coordinator does not tell it, it is 0."""
         return self._callbacks.incarnation(given_partition(partition))
 
     @property
@@ -314,14 +318,14 @@ class Consumer:
 
     @property
     def stop_within_ms(self) -> int | None:
-        """How long `on_stop` may take where old consumers share the group, or may join it: then what it has not
-        stopped is lost. None: there can be none, or this consumer is no member at present."""
+        """How long `on_stop` may take if old consumers are in the group, or may join it; partitions that it has not
+        stopped by then are lost. None: no old consumers are possible, or this consumer is no member at present."""
         return self._role.stop_within_ms
 
     @property
     def error(self) -> BaseException | None:
-        """Why this consumer ended by itself: a wrong chroot, another layout or cluster, a bug, a SystemExit (or its
-        like) that a callback raised; None while it runs."""
+        """Why this consumer ended by itself: a wrong chroot, another layout or cluster, a bug, or a SystemExit (or the
+        like) from a callback. None while it runs."""
         return self._fatal or self._driver.loop.fatal or self._role.cluster.error
 
     def __enter__(self) -> Consumer:
@@ -347,7 +351,8 @@ class Consumer:
 
 
 def new_consumer_id(group: str, instance: str | None) -> str:
-    """A name that is never used twice: `<group>_<host or instance>-<ms>-<8 hex>` (as the old consumers spell it)."""
+    """Return an id that is never used twice, as the old consumers write it: `<group>_<host or instance>-<ms>-<8
+    hex>`."""
     return f"{group}_{instance or socket.gethostname()}-{_wall_ms()}-{uuid.uuid4().hex[:8]}"
 
 
@@ -374,7 +379,7 @@ def _commits(
     rebalance_timeout_ms: int,
     known: Callable[[], str | None] | None,
 ) -> GroupCommits | None:
-    """The group's commits in Kafka; None where it is not told of any Kafka."""
+    """Return the group's commits in Kafka; None if no address of Kafka is given."""
     if config is not None:
         given_config("kafka_config", config)
     if servers is None:
@@ -384,7 +389,7 @@ def _commits(
 
 
 def _document(document: Registration, on_replay: object, log: GroupCommits | None) -> Registration:
-    """What it can do, beside what it was told."""
+    """Return the registration with the abilities of this consumer."""
     offers = {PING} if on_replay is None else {PING, REPLAY}
     if log is None:
         return replace(document, offers=frozenset(offers))

@@ -1,4 +1,6 @@
-"""One coordinator: stands for election and, when elected, decides who reads what. Any number may run; one serves."""
+"""One coordinator. It stands for election; once elected, it assigns partitions. Any number may run, but only one
+serves.
+"""
 
 from __future__ import annotations
 
@@ -51,16 +53,16 @@ class Coordinator:
         assignors: Mapping[str, Assignor] | None = None,
         metrics: str | None = None,
     ) -> None:
-        """`coordinator_id`: 0 to 2^31-1, None for the smallest free one; `on_serving(id, epoch)` at each election;
-        `journal`: a folder for one line a step of what is read, decided and written, None for no journal;
-        `assignors`: beside the project's, name -> function; None for those that installed packages bring;
-        `group_retention_ms`: a group without members and offsets is removed after it; `metrics`: HOST:PORT, where
-        metrics and health are served (docs/monitoring.md);
-        `topics`: where topics come from, "zookeeper" (Kafka's own nodes) or "kafka" (its metadata; then
-        `bootstrap_servers` is needed, `kafka_config` holds librdkafka's settings, and Kafka is asked every
-        `topics_interval_ms`). The tree has one source, and another coordinator than of this source ends.
+        """`coordinator_id`: 0 to 2^31-1, None for the smallest free one. `on_serving(id, epoch)` is called at each
+        election won. `journal`: a folder for the journal, which has one line for each step with all that was read,
+        decided and written; None for no journal. `assignors`: name -> function, in addition to the project's; None for
+        those of installed packages. `group_retention_ms`: a group without members and offsets is removed after it.
+        `metrics`: HOST:PORT, where metrics and health are served (docs/monitoring.md).
+        `topics`: the source of topics, "zookeeper" (Kafka's own nodes) or "kafka" (its metadata). "kafka" needs
+        `bootstrap_servers`; `kafka_config` has librdkafka's settings; Kafka is asked every `topics_interval_ms`. A tree
+        has one source; a coordinator with another source ends.
 
-        Raises UsageError for an address, an id, a layout, a journal's folder or an assignor's name that can never work.
+        Raises UsageError for an address, id, layout, journal folder or assignor's name that can never work.
         """
         if coordinator_id is not None:
             given_number("coordinator_id", coordinator_id, 0, ID_MAX)
@@ -92,7 +94,8 @@ class Coordinator:
         trace_handovers(self._driver, role)
 
     def run(self) -> None:
-        """Stand for election and serve until `stop`; raises what ended it otherwise (SchemaError, a wrong chroot)."""
+        """Stand for election and serve until `stop`. If an error ends it, that is raised (SchemaError, a wrong
+        chroot)."""
         self._measured.begin()
         try:
             self._driver.run()
@@ -102,14 +105,14 @@ class Coordinator:
             raise self._driver.loop.fatal
 
     def start(self) -> None:
-        """`run` on an own thread; what ends it is in `error`."""
+        """Do as `run` on a thread of its own. An error that ends it is then in `error`."""
         self._measured.begin()
         self._driver.start()
 
     def stop(self) -> None:
-        """End the session, from any thread: a standby takes over at once. Idempotent.
+        """End the session, so that a standby takes over at once. Idempotent; any thread may call it.
 
-        A SystemExit (or its like) that `on_serving` or an assignor raised after `start` is raised here, once.
+        If `on_serving` or an assignor raised SystemExit (or the like) after `start`, it is raised here, once.
         """
         self._driver.ask("stop")
         self._driver.join()
@@ -118,16 +121,18 @@ class Coordinator:
 
     @property
     def metrics_port(self) -> int | None:
-        """Where metrics are served while it runs; None without them."""
+        """The port of the metrics while it runs; None without metrics."""
         return self._measured.port
 
     @property
     def error(self) -> BaseException | None:
-        """Why it ended by itself; None while it runs, and after `stop`."""
+        """The error by which it ended; None while it runs, and after `stop`."""
         return self._driver.loop.fatal
 
     def _kafka_line(self, layout: Layout, servers: str | None, config: Mapping[str, str] | None) -> Line | None:
-        """The thread that asks Kafka, None without an address. It ends with the loop, perhaps without an answer."""
+        """Start the thread that asks Kafka; None without an address. It ends with the loop, even while an answer is
+        missing.
+        """
         from zkcoord.kafka.metadata import answering
 
         if not servers and layout.mirrored:
@@ -155,7 +160,7 @@ class Coordinator:
 
 
 def _standing(coordinator_id: int | None, layout: Layout, assignors: Iterable[str]) -> dict[str, Any]:
-    """The fields of Election that this program gives."""
+    """Return the fields of Election that this program sets."""
     made = partial(first_revision_writes, layout_name=layout.name, tree_id=new_tree_id(), topics=layout.source)
     return {
         "wanted_id": coordinator_id,
@@ -171,7 +176,8 @@ def _no_assignor(name: str, why: str) -> None:
 
 
 def _description(assignors: Iterable[str]) -> bytes:
-    """What a candidate's node says of its process: `assignors` are those that it has."""
+    """Return the data of a candidate's node, which describes its process. `assignors`: the names of those that it
+    has."""
     version = settings.version()
     since = datetime.now(UTC).isoformat(timespec="seconds")
     process = {"host": socket.gethostname(), "pid": os.getpid(), "version": version, "since": since}

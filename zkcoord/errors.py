@@ -1,9 +1,9 @@
-"""Who must act on a failure. Everything that zkcoord raises on purpose stands in this tree:
+"""The errors of zkcoord, by who must act on them. Everything that zkcoord raises on purpose stands in this tree:
 
     ZkcoordError               exit 1   base of everything raised on purpose
       UsageError                    2   the caller must change the call
-        RefusedError                2   Kafka refuses who asks: whoever keeps the credentials and the rights
-        UnknownPartitionError       2   Kafka does not know a partition: not yet, or whoever made the call
+        RefusedError                2   Kafka refuses this user: whoever manages credentials and rights must act
+        UnknownPartitionError       2   Kafka does not know a partition: wait for a new one, or change the call
       ConsumerRebalanceFailed       3   a group could not be rebalanced after its retries (the draft's exception)
       FencedError                   4   this process may no longer act: stop
       UnavailableError              5   ZooKeeper or Kafka cannot be reached: wait, try later
@@ -21,7 +21,7 @@ from collections.abc import Iterable
 
 
 class ZkcoordError(Exception):
-    """Base of every error that zkcoord raises on purpose; `exit_code` is what the command line ends with."""
+    """Base of every error that zkcoord raises on purpose; the command line exits with `exit_code`."""
 
     exit_code = 1
 
@@ -33,13 +33,14 @@ class UsageError(ZkcoordError):
 
 
 class RefusedError(UsageError):
-    """Kafka refuses the credentials, or lacks a right for them; asking again as the same user changes nothing."""
+    """Kafka refuses the credentials, or this user lacks a right. Another try as the same user changes nothing."""
 
 
 class UnknownPartitionError(UsageError):
-    """Kafka does not know some partitions: not yet (its brokers learn of new ones one after the other), or not at all.
+    """Kafka does not know some partitions: they do not exist, or are new (brokers learn of new ones one after the
+    other).
 
-    `partitions`: those it is about, each a topic and a number.
+    `partitions`: the unknown ones, each a topic and a number.
     """
 
     def __init__(self, message: str, partitions: Iterable[tuple[str, int]] = ()) -> None:
@@ -54,7 +55,7 @@ class ConsumerRebalanceFailed(ZkcoordError):
 
 
 class FencedError(ZkcoordError):
-    """This process lost what it acted on (registration, epoch, partition); nothing was written."""
+    """This process has lost its registration, epoch or partition, so it may not act; nothing was written."""
 
     exit_code = 4
 
@@ -82,7 +83,7 @@ class LoopEndedError(ZkcoordError):
 
 
 class InvariantError(Exception):
-    """A bug in zkcoord. Not a ZkcoordError: nobody may catch it by accident."""
+    """A bug in zkcoord. It is no ZkcoordError, so that no code catches it by accident."""
 
     exit_code = 70
 

@@ -1,7 +1,7 @@
 """Reads what the tools show: the tree's schema and coordinator, and one group, with a few requests whatever its size.
 
-Everything here may change while it is read. What is shown of a group is therefore of several moments, unless two
-readings in a row are equal: then nothing changed between them (each node's version is part of what is compared).
+Everything may change while it is read, so a report of a group may mix several moments. If two readings in a row are
+equal, nothing changed between them (the comparison includes each node's version).
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ from zkcoord.tree.view import GroupNodes, fold, unread
 from zkcoord.tree.whole_view import Environment, completed, needs_of, subscribed
 
 CHROOTS_LOOKED_AT = 100
-"""Children of the root: ZooKeepers with more are rare, and a user who forgot a chroot waits for the answer."""
+"""How many children of the root are searched for Kafka. More are rare, and a user who forgot a chroot waits for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeReport:
-    """Who serves, and since when: `coordinator` None = nobody; `epoch_since_ms` is the server's wall clock."""
+    """The tree and its coordinator (None: none serves); `epoch_since_ms`: since when, by ZooKeeper's wall clock."""
 
     layout: Layout
     coordinator: str | None
@@ -69,21 +69,21 @@ class TreeReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Awaited:
-    """A static member that is away, and what waits for it.
+    """A static member that is away, and the partitions that wait for it.
 
-    The hold runs on the clock of the coordinator that serves, from its first sight of the absence. A tool knows when
-    the note of it was written (`noted_ms`, by the server's wall clock; None: there is no note), and that a coordinator
-    that was elected later began anew.
+    The coordinator that serves measures the hold by its own clock, from the moment when it saw the absence. A tool
+    knows only when the absence was noted in the state (`noted_ms`, by ZooKeeper's wall clock; None: it is not), and
+    that a coordinator that was elected later has begun the hold again.
     """
 
-    consumer: str  # its last id
+    consumer: str  # the id of its last registration
     partitions: tuple[TopicPartition, ...]
     hold_ms: int
     noted_ms: int | None
 
     def until_ms(self, above: TreeReport) -> int | None:
-        """Until when its share waits, by the server's wall clock; None: nobody knows, since nobody serves or it is not
-        noted yet."""
+        """Until when its share waits, by ZooKeeper's wall clock. None: not known, since no coordinator serves, or the
+        absence is not noted yet."""
         if above.coordinator is None or above.epoch_since_ms is None or self.noted_ms is None:
             return None
         return max(self.noted_ms, above.epoch_since_ms) + self.hold_ms
@@ -91,34 +91,34 @@ class Awaited:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupReport:
-    """One group as read. `settled`: stable, and a coordinator that read the same would change nothing.
+    """One group as read. `settled`: the group is stable, and a coordinator that read the same would change nothing.
 
-    Nor is it when its record or state cannot be read: a coordinator leaves it alone, whatever should be done.
+    A group whose record or state cannot be read is not settled, since a coordinator does not touch it.
     """
 
     view: GroupView
     phase: Phase
     settled: bool
-    offsets: Mapping[TopicPartition, int | None]  # None: nobody can read it as an offset
+    offsets: Mapping[TopicPartition, int | None]  # None: the node holds no readable offset
     idle: Mapping[str, str]  # member -> why it is given nothing
-    target: Mapping[TopicPartition, str]  # what a coordinator that read the same would want
+    target: Mapping[TopicPartition, str]  # the target that a coordinator that read the same would compute
     awaited: Mapping[str, Awaited]  # static members that are away, by instance
-    wishes: Mapping[str, Mapping[str, Any]]  # what people ask of it, as they wrote it
+    wishes: Mapping[str, Mapping[str, Any]]  # operators' requests to it, as they wrote them
     problems: Mapping[str, str]  # path -> what is wrong with it, and who must act
-    deleted: bool  # its offsets were kept, and nobody has joined it or decided anything about it since
+    deleted: bool  # it was deleted, its offsets were kept, and no member or operator's decision has come since
 
     @property
     def paused(self) -> bool:
-        """True while a pause is requested, carried out or not."""
+        """True while a pause (or a reset, which pauses) is requested, even if it is not carried out yet."""
         return not {PAUSE, RESET}.isdisjoint(self.view.record.requests)
 
     def partitions(self) -> tuple[TopicPartition, ...]:
-        """All that the group has to do with: of its topics, owned, or with an offset; in order."""
+        """Return the partitions of the group's topics, those with an owner, and those with an offset; in order."""
         subscribed = {TopicPartition(topic, n) for topic, numbers in self.view.topics.items() for n in numbers}
         return tuple(sorted(subscribed | self.view.owners.keys() | self.offsets.keys()))
 
     def moves(self) -> list[tuple[TopicPartition, str, str | None]]:
-        """Partitions that the target has elsewhere: from whom ("": nobody alive), to whom (None: to nobody)."""
+        """Return each partition that the target moves, its living owner ("": none), and its new owner (None: none)."""
         living = self.view.living_threads()
         owned = {p: owner.thread for p, owner in self.view.owners.items() if owner.thread in living}
         return [
@@ -159,7 +159,8 @@ def read_tree(tree: BlockingTree, address: str) -> TreeReport:
 
 
 def _of_brokers(tree: BlockingTree, layout: Layout, coordinator: str | None, move: BrokersMove | None) -> Iterator[str]:
-    """Say how Kafka's brokers leave ZooKeeper. The coordinator has seen for how long their controllers were silent."""
+    """Say how Kafka's brokers leave ZooKeeper. Only the coordinator knows for how long KRaft's controllers were
+    silent."""
     if move is not None and not layout.mirrored:
         yield WORDS[move]
     if move is BrokersMove.MOVING and coordinator is not None and may_name_a_group(coordinator):
@@ -169,9 +170,10 @@ def _of_brokers(tree: BlockingTree, layout: Layout, coordinator: str | None, mov
 
 
 def _no_tree(tree: BlockingTree, address: str) -> str:
-    """Say what to do. If Kafka is in another chroot, it is to be given: a tree that is made here would see no topic."""
+    """Say what to do. If Kafka is below another chroot, the user must give that: a tree made here would have no
+    topics."""
     found: list[str] = []
-    with suppress(UsageError):  # its ACL hides the root, or what is below
+    with suppress(UsageError):  # an ACL hides the root or a node below it
         root, here = tree.read([Read("/", Kind.CHILDREN), Read(KAFKA)])
         places = [] if here.exists else [f"/{name}" for name in root.children[:CHROOTS_LOOKED_AT]]
         nodes = tree.read([Read(f"{place}{BROKERS}") for place in places]) if places else ()
@@ -183,19 +185,20 @@ def _no_tree(tree: BlockingTree, address: str) -> str:
 
 
 def refuse_newer(schema: Schema) -> None:
-    """SchemaError for a tree at a revision that this program does not know."""
+    """Raise SchemaError for a tree at a revision that this program does not know."""
     if schema.revision not in [revision.revision for revision in history()]:
         raise SchemaError(f"the tree is at revision {schema.revision}, newer than this program: use the newer one")
 
 
 def group_names(tree: BlockingTree, layout: Layout) -> tuple[str, ...]:
-    """All groups, in order: of what an old tool removed the record is left, and is to be found for its deletion."""
+    """Return all groups, in order. A group that an old tool removed still has its record, and is listed to be
+    deleted."""
     folders, records = tree.read([Read(layout.groups, Kind.CHILDREN), Read(RECORDS, Kind.CHILDREN)])
     return tuple(sorted({*folders.children, *records.children}))
 
 
 def deleted_groups(tree: BlockingTree, layout: Layout, names: Sequence[str]) -> frozenset[str]:
-    """Those of these groups that were deleted and of which only the offsets were kept, as in `GroupReport`."""
+    """Return those of these groups that were deleted while their offsets were kept (`GroupReport.deleted`)."""
     reads = [
         read
         for name in names
@@ -204,31 +207,31 @@ def deleted_groups(tree: BlockingTree, layout: Layout, names: Sequence[str]) -> 
     nodes = iter(tree.read(reads) if reads else ())
     found: set[str] = set()
     for name, state, record, ids in zip(names, nodes, nodes, nodes, strict=True):
-        with suppress(CorruptError):  # such a group is shown, and its description says what must be mended
+        with suppress(CorruptError):  # such a group is not left out, and its description says what must be repaired
             if _deleted(decode_state(state.data).deleted, decode_record(record.data), ids.children):
                 found.add(name)
     return frozenset(found)
 
 
 def _deleted(by_state: bool, record: GroupRecord, members: Collection[str]) -> bool:
-    """A member that has just joined counts before the coordinator has seen it; so does what people decided since."""
+    """True if a group is deleted, and no member or operator's decision has come since, seen by a coordinator or not."""
     return by_state and not members and record == record.kept
 
 
 def may_name_a_group(name: str) -> bool:
-    """Whether a node can have this name: others than this program name groups, too."""
+    """True if a node can have this name. Other programs name groups, too, so this allows more than zkcoord does."""
     return name not in ("", ".", "..") and "/" not in name and name.isprintable()
 
 
 def no_such_group(name: str) -> str:
-    """What a command says of a group that it does not find."""
+    """Return the message about a group that does not exist."""
     return f"there is no group {name!r}; `zkcoord group list` shows them"
 
 
 def read_group(tree: BlockingTree, layout: Layout, group: str, *, watch: bool = False) -> GroupReport:
-    """One group; UsageError if there is none of that name.
+    """Read one group; UsageError if there is none of that name.
 
-    `watch`: leave watches on the group's lists, its record and its state. Owners change together with one of these.
+    `watch`: leave watches on the group's lists, record and state. Owners change only together with one of these.
     """
     nodes = tree.read([Read(layout.group(group)), Read(layout.record(group))]) if may_name_a_group(group) else ()
     if not any(node.exists for node in nodes):
@@ -239,19 +242,19 @@ def read_group(tree: BlockingTree, layout: Layout, group: str, *, watch: bool = 
 
 
 def _assignors(view: GroupView, known: Collection[str] | None) -> dict[str, Assignor]:
-    """Those that the coordinator in charge has (`known` None: nobody says it), and all that every program has; in place
-    of a user's own the answer that there is: what is owned now.
+    """Return zkcoord's assignors, and substitutes for users' own ones: those that the coordinator in charge has, or if
+    that is not known (None), those that members offer. A substitute returns what is owned now.
 
-    Whether that is what the coordinator's assignor answered is told by the digest in the state.
+    The digest in the state shows whether that is what the coordinator's assignor returned.
     """
     offered = {name for member in view.members.values() for name in member.assignors}
     return {**dict.fromkeys(offered if known is None else known, lambda given: dict(given.owned)), **ASSIGNORS}
 
 
 def _awaited(view: GroupView, memory: Memory) -> dict[str, Awaited]:
-    """Who is waited for, as a coordinator that has just begun would see it, by instance.
+    """Return instance -> static member that is waited for, as a new coordinator would see it.
 
-    Without members nothing is assigned, and the share that is remembered waits."""
+    In a group without members nothing is assigned; the share that the state remembers waits."""
     shares: dict[str, list[TopicPartition]] = {}
     for partition, thread in sorted(memory.target.reserved.items()):
         shares.setdefault(consumer_of(thread), []).append(partition)
@@ -269,18 +272,18 @@ def _awaited(view: GroupView, memory: Memory) -> dict[str, Awaited]:
 
 
 class _Reading:
-    """One reading of one group: what `tree.reading` names, until nothing new is named; then what that shows of topics,
-    brokers and coordinators."""
+    """One reading of one group. It reads the nodes that `tree.reading` names until it names no more, then the topics,
+    brokers and coordinators that these need."""
 
     def __init__(self, tree: BlockingTree, layout: Layout, group: str, *, watch: bool) -> None:
         self._watch = watch
         self._tree, self._layout, self._group = tree, layout, group
         self._problems: dict[str, str] = {}
         self._topics = KnownTopics(layout)
-        self._modes = ModeWatch(group)  # it finds old members only where there can be any
+        self._modes = ModeWatch(group)  # it finds old members only in a layout that can have some
 
     def report(self) -> GroupReport:
-        """Read all of it."""
+        """Read everything, and return the report."""
         nodes, offsets = self._read_group()
         candidates = self._read_candidates()
         nodes = self._whole(nodes, protocol_range(candidates, PROTOCOLS))
@@ -311,7 +314,7 @@ class _Reading:
         return self._tree.read(asked) if asked else ()
 
     def _read_group(self) -> tuple[GroupNodes, dict[TopicPartition, int | None]]:
-        """The group's own nodes, and its offsets."""
+        """Read the group's own nodes, and its offsets."""
         layout, offsets = self._layout, dict[TopicPartition, int | None]()
         nodes = unread(self._group, layout)
         watch = self._watch
@@ -337,13 +340,13 @@ class _Reading:
             return None
 
     def _read_candidates(self) -> list[Node]:
-        """Who stands, in the order in which they count: it is judged as the coordinator in charge judges."""
+        """Read the candidates; the coordinator in charge comes first, since its abilities count."""
         leader, listed = self._read([Read(self._layout.coordinator), Read(CANDIDATES, Kind.CHILDREN)])
         nodes = self._read(Read(f"{CANDIDATES}/{name}") for name in listed.children)
         return in_charge(nodes, leader.data.decode("utf-8", "replace"))
 
     def _whole(self, nodes: GroupNodes, protocols: tuple[int, int]) -> GroupNodes:
-        """The group with its whole view."""
+        """Return the group with its complete view."""
         root, listed = self._read([Read(ROOT), Read(self._layout.topics, Kind.CHILDREN)])
         self._topics.listed = frozenset(listed.children) if listed.exists else None
         adoption = nodes.view.record.adoption
@@ -361,15 +364,15 @@ class _Reading:
         return replace(nodes, view=replace(nodes.view, mode=self._mode(adoption)))
 
     def _mode(self, adoption: Adoption | None) -> GroupMode:
-        """The group's mode, as if what nobody can read had been there for long: this report sees it only once.
+        """Return the group's mode. A report reads the group only once, so it takes each unreadable registration as old.
 
-        Nothing is begun beside such a registration at first either, so nothing wrong is told of the group.
+        The result is not wrong for a new one: a coordinator begins nothing beside it until its grace period is over.
         """
         mode = self._modes.mode(adoption, self._topics, 0)
         return mode if mode.grace_ends_ms is None else self._modes.mode(adoption, self._topics, mode.grace_ends_ms)
 
     def _taken(self, wildcard: Wildcard) -> dict[str, int]:
-        """The topics that a wildcard takes, with its threads."""
+        """Return topic -> threads for the topics that a wildcard takes."""
         topics = taken(wildcard.regex, sorted(self._topics.listed or ()), black_list=wildcard.black_list)
         return dict.fromkeys(topics, wildcard.threads)
 
@@ -382,13 +385,13 @@ class _Reading:
                 self._problems[node.path] = f"{error}: the broker or an operator must mend it"
 
     def _read_racks(self) -> dict[int, str | None]:
-        """The racks of brokers, as a coordinator would know them that takes over now."""
+        """Return broker -> rack, as a coordinator that takes over now would know it."""
         (listed,) = self._read([Read(self._layout.brokers, Kind.CHILDREN)])
         above = self._layout.brokers
         numbers = {f"{above}/{name}": number for name in listed.children if (number := broker_id(name)) is not None}
         known: dict[int, str | None] = {}
         for node in self._read(Read(path) for path in numbers):
-            with suppress(CorruptError):  # as a broker that is away
+            with suppress(CorruptError):  # an unreadable broker counts as one that is away
                 if node.exists:
                     known[numbers[node.path]] = decode_broker(node.data).rack
         return known

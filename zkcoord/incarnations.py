@@ -1,5 +1,5 @@
-"""Which cluster's topics a tree has, and which incarnation of each, for who reads again what was planned before it was
-a member."""
+"""Reads which cluster a tree's topics are of, and each topic's incarnation. A program needs both if it repeats planned
+work before it is a member."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def incarnations(
 ) -> dict[str, int]:
     """Return the number of each topic's incarnation in the group, as the next start will tell it.
 
-    A topic that is not known (it is not there, or the group has no mark of it that can be read) is left out. Raises
-    UnavailableError when ZooKeeper does not answer, and UsageError for an address that cannot be.
+    A topic is left out if it does not exist, or if the group has no readable mark of it. Raises UnavailableError when
+    ZooKeeper does not answer, and UsageError for an invalid address.
     """
     with Tree(zookeeper, config=config) as tree:
         return incarnations_in(tree.read, group, topics)
@@ -33,20 +33,20 @@ def incarnations(
 def cluster_id(zookeeper: str, config: ZooKeeperConfig | None = None) -> str | None:
     """Return the id of the cluster whose topics the tree has; None: the tree names none.
 
-    Raises UnavailableError when ZooKeeper does not answer, and UsageError for an address that cannot be.
+    Raises UnavailableError when ZooKeeper does not answer, and UsageError for an invalid address.
     """
     with Tree(zookeeper, config=config) as tree:
         return cluster_id_in(tree.read)
 
 
 def cluster_id_in(read: Reads) -> str | None:
-    """As `cluster_id`, of the nodes that `read` returns."""
+    """Do as `cluster_id` does, with the nodes that `read` returns."""
     schema, own = read([Read(SCHEMA), Read(CLUSTER_ID)])
     return cluster_of(decode_schema(schema.data) if schema.exists else None, own)
 
 
 def incarnations_in(read: Reads, group: str, topics: Collection[str]) -> dict[str, int]:
-    """As `incarnations`, of the nodes that `read` returns."""
+    """Do as `incarnations` does, with the nodes that `read` returns."""
     named = sorted(topics)
     schema, root = read([Read(SCHEMA), Read(ROOT)])
     if not schema.exists or root.stat is None:
@@ -63,13 +63,13 @@ def incarnations_in(read: Reads, group: str, topics: Collection[str]) -> dict[st
 
 
 def _number(topic: str, seen: Node, node: Node, root_czxid: int, *, mirrored: bool) -> int:
-    """The number in the mark, or the next one if the topic was created again since; 0: not known."""
+    """Return the number in the mark, or the next number if the topic was created again since. 0: not known."""
     if seen.stat is None or node.stat is None:
         return 0
     try:
         mark = decode_mark(seen.data)
         topic_id = topic_of(topic, node.data).topic_id
-    except CorruptError:  # the coordinator tells who must mend it
+    except CorruptError:  # the coordinator reports it, with who must repair it
         return 0
     if mark is None:
         return 0

@@ -1,9 +1,9 @@
 """The log: events with fields, as text for people or as JSON lines for programs (docs/operations.md, "The log").
 
-`emit` is how the product reports what happened; without `configure` (a library does not configure logging) it goes to
-the logger `zkcoord.events`, for whoever listens. The message of a warning holds the fields: where nobody set logging up
-Python prints it bare. In JSON every line of standard error is one object with `event`,
-`time_ms` (wall), `mono_ms` (monotonic) and the event's fields; what other loggers say has the event `log`.
+zkcoord reports events with `emit`. Without `configure` (a library does not configure logging) they go to the logger
+`zkcoord.events`, to which a program can add handlers. The message of a warning has the fields in it, since Python
+prints only the message if logging is not configured. In JSON every line of standard error is one object with `event`,
+`time_ms` (wall), `mono_ms` (monotonic) and the event's fields. Records of other loggers have the event `log`.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from zkcoord.core.words import shortened
 
 EVENTS = logging.getLogger("zkcoord.events")
 NOTICE = 25
-"""The level of the end of an outage that a warning told: commands show it, as they show warnings, and it is none."""
+"""The level of an event that ends an outage after a warning. Commands show it, as they show warnings."""
 
 logging.addLevelName(NOTICE, "NOTICE")
-DEBUG_EVENTS = frozenset({"fetched"})  # one for each batch of messages
+DEBUG_EVENTS = frozenset({"fetched"})  # this event comes with each batch of messages
 FORMATS = ("text", "json")
-SHOWN_MAX = (12, 6, 3, 1)  # partitions or entries that a line for people spells out: fewer, if it would be too long
-TEXT_MAX = (128, 96, 72, 56, 44, 32, 24, 16)  # characters of a field with text: all, or these, if a line is too long
+SHOWN_MAX = (12, 6, 3, 1)  # partitions or entries that a line for people names; the next value if the line is too long
+TEXT_MAX = (128, 96, 72, 56, 44, 32, 24, 16)  # characters of a text field, in turn, if the line is still too long
 SENTENCE_MAX = 165  # characters of an event for people; with date, time and level before it a line has less than 200
-WHY_MAX = 400  # characters of a warning's reason, which come on top: it says at its end what to do
+WHY_MAX = 400  # further characters for a warning's reason, since its end says what to do
 _PLAIN = re.compile(r"[^\s\"'=]+")
 
 
@@ -42,11 +42,11 @@ def emit(event: str, /, **fields: Any) -> None:
 
 
 def emit_fields(event: str, fields: Mapping[str, Any]) -> None:
-    """Report an event now. Its level is INFO, of `fetched` DEBUG; a field `level` ("warning", "notice") says
-    another.
+    """Report an event now. A field `level` ("warning", "notice") sets its level; the default is INFO, for `fetched`
+    DEBUG.
 
-    Fields may hold partitions, mappings with partitions as keys, collections (sets come out sorted) and enums. A field
-    `mono_ms` is kept: the caller knows better when it happened.
+    Fields may hold partitions, mappings with partitions as keys, collections (sets are sorted) and enums. A field
+    `mono_ms` is kept: it is the time of the event that the caller knows.
     """
     level = logging.getLevelNamesMapping().get(str(fields.get("level", "")).upper())
     if level is None:
@@ -58,7 +58,7 @@ def emit_fields(event: str, fields: Mapping[str, Any]) -> None:
 
 
 def plain(value: Any) -> Any:
-    """The value as JSON has it; partitions as "topic-0", wherever they stand.
+    """Return the value as JSON has it; every partition in it becomes "topic-0".
 
     >>> plain({TopicPartition("clicks", 0): 7, "p": {TopicPartition("clicks", 1)}})
     {'clicks-0': 7, 'p': ['clicks-1']}
@@ -84,7 +84,7 @@ class JsonLines(logging.Formatter):
     """One ASCII JSON object a line; `event`, `time_ms` and `mono_ms` come first."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line of an event, or of any other record as the event `log`."""
+        """Return the line of an event; any other record becomes the event `log`."""
         event, fields = _event(record)
         line: dict[str, Any] = {"event": event, "time_ms": int(record.created * 1000)}
         line["mono_ms"] = fields.get("mono_ms", mono_ms())
@@ -97,10 +97,10 @@ class JsonLines(logging.Formatter):
 
 
 class Text(logging.Formatter):
-    """A line for people: date and time, the event, its fields as key=value; warnings say so."""
+    """A line for people: date and time, the level from WARNING on, the event, and its fields as key=value."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, with the traceback below it if there is one."""
+        """Return the line, and below it the traceback if there is one."""
         event, fields = _event(record)
         words = [time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created)) + f".{int(record.msecs):03d}"]
         if record.levelno >= logging.WARNING:
@@ -112,11 +112,11 @@ class Text(logging.Formatter):
 
 
 def configure(log_format: str, level: int, stream: TextIO | None = None) -> logging.Handler:
-    """Send the log to `stream` (standard error), in one of FORMATS; replaces what an earlier call configured.
+    """Send the log to `stream` (None: standard error), in one of FORMATS; an earlier call's handler is removed.
 
-    Returns the handler that writes it.
+    Returns the handler that writes the log.
 
-    `level` is zkcoord's own; other libraries are heard from WARNING on, in the same format.
+    `level` is the level of zkcoord's loggers. Other libraries are logged from WARNING on, in the same format.
     """
     root = logging.getLogger()
     for handler in [handler for handler in root.handlers if isinstance(handler.formatter, JsonLines | Text)]:
@@ -125,7 +125,7 @@ def configure(log_format: str, level: int, stream: TextIO | None = None) -> logg
     handler.setFormatter(JsonLines() if log_format == "json" else Text())
     root.addHandler(handler)
     logging.getLogger("zkcoord").setLevel(level)
-    logging.captureWarnings(True)  # a line that is no JSON would break the reader
+    logging.captureWarnings(True)  # a warning that is not JSON would break programs that read the log
     return handler
 
 
@@ -143,11 +143,11 @@ def _event(record: logging.LogRecord) -> tuple[str, Mapping[str, Any]]:
 
 
 def sentence(event: str, fields: Mapping[str, Any], cuts: Sequence[int] = (), whole: str = "") -> str:
-    """The event for people: its name, and the fields that are known as key=value.
+    """Return the event for people: its name, and the fields that are not None as key=value.
 
-    Long collections are cut so that the text has SENTENCE_MAX characters. Where that does not do, long texts lose their
-    middle: they have the most of `cuts` with which it fits. Without `cuts` they are whole. `whole`: a field that has
-    WHY_MAX characters beside the rest.
+    Long collections are cut so that the text has at most SENTENCE_MAX characters. If that is not enough, long texts
+    lose their middle: each keeps the first number of `cuts` characters with which the text fits. Without `cuts` texts
+    are not cut. `whole`: the name of a field that may have WHY_MAX characters in addition.
     """
     shown = {key: plain(value) for key, value in fields.items() if key not in ("mono_ms", "message", "logger")}
     known = {key: value for key, value in shown.items() if value is not None}
@@ -162,9 +162,10 @@ def sentence(event: str, fields: Mapping[str, Any], cuts: Sequence[int] = (), wh
 
 
 def _short(known: Any, most: int, longest: int | None = None) -> str:
-    """A field for people: of collections the first `most`, text with spaces is quoted, nothing breaks the line.
+    """Return a field for people, without line breaks. A collection shows its first `most` entries; text with spaces is
+    quoted.
 
-    `longest`: so many characters of each text.
+    `longest`: the limit for the characters of each text (None: none).
     """
     if isinstance(known, dict):
         known = [f"{key}:{_short(item, most, longest)}" for key, item in known.items()]

@@ -1,4 +1,4 @@
-"""Lets `help()` and editors show each option of a class that takes them as `**choices`, with default and type."""
+"""Makes `help()` and editors show type and default of each option, for classes that take options as `**choices`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class _Words(str):
-    """A type as it is written, which a signature shows without quotes."""
+    """The source text of a type. A signature shows it without quotes."""
 
     __slots__ = ()
 
@@ -23,7 +23,7 @@ class _Words(str):
 
 
 def with_options(kind: type[MemberOptions], hints: Mapping[str, Any]) -> Callable[[type[T]], type[T]]:
-    """A class decorator: the signature names the options of `kind`, and the docstring ends with a line for each.
+    """Return a class decorator. It adds the options of `kind` to the signature, and a line for each to the docstring.
 
     `hints`: option -> type, the annotations of the TypedDict that the class takes.
     """
@@ -55,13 +55,13 @@ def with_options(kind: type[MemberOptions], hints: Mapping[str, Any]) -> Callabl
 
 
 def _type(hint: Any) -> _Words:
-    """The type as its author wrote it."""
+    """Return the type as its author wrote it."""
     written = hint.__forward_arg__ if isinstance(hint, ForwardRef) else inspect.formatannotation(hint)
     return _Words(written)
 
 
 def _allowed(setting: Setting) -> str:
-    """The values that are allowed, where the type does not tell."""
+    """Return the allowed values as text; "" if the type alone says it."""
     if setting.kind == "choice":
         return f" (one of {', '.join(setting.among)})"
     if setting.kind == "number":

@@ -1,4 +1,4 @@
-"""Pictures as files, drawn with matplotlib, which is imported only when there is something to draw."""
+"""Draws pictures into files with matplotlib, which is imported only when there is something to draw."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 KINDS = (".png", ".svg", ".pdf")
 DOTS_PER_INCH = 120
 ROW_INCHES, HEIGHT_INCHES_MAX = 0.2, 100.0
-"""Of a timeline: 500 partitions have rows that can be read, more have thinner ones."""
+"""The height of a timeline's row, and of the picture: up to 500 partitions have rows that can be read; with more the
+rows are thinner."""
 LABELS_MAX = 500
 DAY_MS = 86_400_000
 
 
 def check_picture(file: Path) -> None:
-    """UsageError for a file of another kind, and without the package that draws."""
+    """Raise UsageError for a file of another kind, and if matplotlib is not installed."""
     if file.suffix.lower() not in KINDS:
         raise UsageError(f"picture {str(file)!r}: its name must end in {', '.join(KINDS)}")
     try:
@@ -33,7 +34,8 @@ def check_picture(file: Path) -> None:
 
 
 def draw_timeline(group: str, found: Sequence[Span], file: Path) -> None:
-    """Draw hand-overs: partitions against time (of this machine's zone), coloured by owner, red where nobody reads."""
+    """Draw hand-overs: a row for each partition over time (in this machine's zone), coloured by owner; red: no
+    owner."""
     check_picture(file)
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
     from matplotlib.figure import Figure
@@ -46,7 +48,7 @@ def draw_timeline(group: str, found: Sequence[Span], file: Path) -> None:
     zone = datetime.now().astimezone().tzinfo
     bars: dict[str, list[tuple[float, float, str]]] = {}
     for each in found:
-        begun, ended = each.begun_ms / DAY_MS, each.ended_ms / DAY_MS  # days since 1970, as matplotlib has dates
+        begun, ended = each.begun_ms / DAY_MS, each.ended_ms / DAY_MS  # days since 1970: matplotlib's dates
         fill = NOBODY if each.owner is None else colour[each.owner]
         bars.setdefault(each.partition, []).append((begun, ended - begun, fill))
     for n, name in enumerate(partitions):
@@ -64,7 +66,7 @@ def draw_timeline(group: str, found: Sequence[Span], file: Path) -> None:
 
 
 def said_of(found: Sequence[Span]) -> str:
-    """What a timeline shows, in words: how many partitions, when, who read, and the longest time that nobody did."""
+    """Describe a timeline in words: its partitions, its time, its owners, and the longest time without an owner."""
     if not found:
         return "no hand-over"
     first, last = (
@@ -80,6 +82,6 @@ def said_of(found: Sequence[Span]) -> str:
 
 
 def save(figure: Figure, file: Path, title: str, description: str) -> None:
-    """Write a picture with its title and what it shows in words, where its format has them: for who cannot see it."""
+    """Write a picture, with its title and a description in its metadata for people who cannot see it."""
     key = "Subject" if file.suffix.lower() == ".pdf" else "Description"
     figure.savefig(file, dpi=DOTS_PER_INCH, metadata={"Title": title, key: description})

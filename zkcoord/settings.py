@@ -1,4 +1,4 @@
-"""What the public classes and the command line can be told: each setting's type, default, range and help.
+"""The settings of the public classes and the command line: type, default, range and help of each.
 
 Times are in milliseconds. Formats and policies have their defaults beside them.
 """
@@ -23,36 +23,39 @@ from zkcoord.tree.codec import INT32_MAX
 from zkcoord.tree.registration import THREADS_MAX
 
 SESSION_TIMEOUT_MS = 10_000
-"""A dead consumer is noticed after this; shorter ones suffer from garbage collections and slow disks of an ensemble."""
+"""A dead consumer is noticed after this time. With a shorter timeout, garbage collections and slow disks of the
+ensemble would end sessions of living consumers."""
 
 REBALANCE_TIMEOUT_MS = 60_000
-"""How long a consumer may take to acknowledge, as the old consumers' patience and Kafka's `max.poll.interval.ms`
-together have taught: long enough for what was fetched to be finished."""
+"""How long a consumer may take to acknowledge a command: long enough to finish the records that it has fetched. It is
+chosen by the experience with the old consumers' retries and with Kafka's `max.poll.interval.ms`."""
 
 SPARK_REBALANCE_TIMEOUT_MS = 300_000
-"""A Spark batch must be able to end: Kafka's own `max.poll.interval.ms`."""
+"""Long enough for a Spark batch to end: Kafka's default of `max.poll.interval.ms`."""
 
 ASSIGNORS = ("sticky", "range", "roundrobin-1.0", "roundrobin-0.8")
-"""What a consumer offers, most wanted first: least movement, then what the old consumers compute. All that every
-coordinator has: the coordinator computes, so a group's record can choose any of them without a restart."""
+"""The assignors that a consumer offers by default, most wanted first: the one with the fewest moves, then those of the
+old consumers. These are all that every coordinator has. The coordinator computes, so a group's record can choose any of
+them without a restart of consumers."""
 
 OFFSET_CHECKPOINT_MS = 3_600_000
-"""How old a commit in Kafka grows before it is made again: far below any retention of offsets (a day was the default of
-brokers before 2.0). As much may be read again when Kafka loses it."""
+"""The age at which a commit in Kafka is made again, far below any retention of offsets (brokers before 2.0 kept them a
+day by default). If Kafka loses its commits, the records of this time may be read again."""
 
 TOOL_TIMEOUT_MS = 15_000
-"""How long a command-line tool waits for ZooKeeper before it says that it cannot be reached; less where nobody listens
+"""How long a command-line tool waits for ZooKeeper before it gives up. It waits less if nothing listens at the address
 (`REFUSED_WAIT_MS` in `shell/zk/blocking.py`)."""
 
 DEMO_SECONDS, DEMO_RATE, DEMO_PARTITIONS = 40, 10_000, 8
-"""The demo: long enough to see calm between its events, little enough for a small machine beside three Sparks."""
+"""The demo's defaults: long enough to see calm between its events; few enough records for a small machine that also
+runs three Sparks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What one setting may be, and how it is spelled outside of Python."""
+    """The values that one setting may have, and its names outside of Python."""
 
-    kind: str  # "number", "text", "flag", "choice", "function", "config", or "other", which its user checks
+    kind: str  # "number", "text", "flag", "choice", "function", "config", or "other", which the setting's user checks
     least: int = 0
     most: int = NUMBER_MAX
     among: tuple[str, ...] = ()
@@ -61,7 +64,7 @@ class Setting:
     help: str = ""  # of that flag
 
     def check(self, name: str, value: object) -> None:
-        """UsageError for a value that this setting cannot have."""
+        """Raise UsageError for a value that this setting cannot have."""
         checks: Mapping[str, Callable[[str, object], object]] = {
             "number": partial(given_number, low=self.least, high=self.most),
             "text": given_text,
@@ -100,7 +103,7 @@ class MemberChoices(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberOptions:
-    """What every consumer can be told about its membership; `zkcoord.Consumer` says what each means."""
+    """The options of every consumer about its membership; `zkcoord.Consumer` says what each means."""
 
     include: str | None = setting(
         None, "text", "subscribePattern", "--include REGEX", "Topics whose whole names match this Java regex."
@@ -141,7 +144,7 @@ class MemberOptions:
     )
 
     def check_values(self) -> None:
-        """UsageError for a value that a setting by itself cannot have. None is right where it is the default."""
+        """Raise UsageError for a value that its setting cannot have. None is allowed where it is the default."""
         for each in fields(self):
             value = getattr(self, each.name)
             if value is not None or each.default is not None:
@@ -149,12 +152,12 @@ class MemberOptions:
 
 
 def settings_of(kind: type[MemberOptions]) -> dict[str, Setting]:
-    """Name -> setting, in their order."""
+    """Return name -> setting, in the order of the fields."""
     return {each.name: each.metadata["setting"] for each in fields(kind)}
 
 
 def version() -> str:
-    """The installed version of zkcoord."""
-    from importlib import metadata  # it loads a tenth of what else a command loads
+    """Return the installed version of zkcoord."""
+    from importlib import metadata  # imported only here: it is a tenth of what a command loads without it
 
     return metadata.version("zkcoord")

@@ -1,4 +1,4 @@
-"""Signal handlers for a while, and afterwards those that were there before: the only place that puts them back."""
+"""Installs signal handlers for a block, and puts the earlier ones back after it. No other module puts handlers back."""
 
 from __future__ import annotations
 
@@ -37,11 +37,12 @@ def stopping(action: Callable[[], None] | None = None) -> Iterator[threading.Eve
 
 @contextmanager
 def at_signals(numbers: Collection[int], act: Callable[[int, Handlers], None]) -> Iterator[None]:
-    """Within it `act(number, handlers before)` is called for these signals; only if this is the main thread.
+    """Call `act(number, earlier handlers)` at these signals while the block runs. On other threads than the main thread
+    do nothing.
 
-    It interrupts the main thread anywhere, also while that holds a lock: what needs locks belongs on another thread.
-    What is ignored stays ignored (a shell's background job, nohup), but for SIGTERM, which is always meant. A handler
-    that is not Python's stays, too: it could not be put back.
+    `act` interrupts the main thread anywhere, also while that thread holds a lock. Work that needs locks must therefore
+    run on another thread. A signal that is ignored stays ignored (a shell's background job, nohup), except SIGTERM. A
+    handler that Python did not install stays, too, since it could not be put back.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

