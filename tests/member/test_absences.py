@@ -16,7 +16,7 @@ NODE = Read(DRAFT.coordinator, Kind.DATA, watch=True)
 
 
 class Bench:
-    """A check with a tracker, whose node stands or does not."""
+    """A check with a tracker; a test says whether the node exists."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
@@ -31,13 +31,13 @@ class Bench:
         self.check.begin()
 
     def idle(self, now_ms: int, *, idle: bool = True) -> list[str]:
-        """What is told when it holds nothing at this time."""
+        """The events when the member holds nothing (`idle`) at this time."""
         self.told.clear()
         self.check.member(self.tracker, DRAFT, now_ms, idle=idle)
         return self.told
 
     def stands(self, there: bool) -> None:
-        """The node is read."""
+        """The node is read: it exists, or it does not."""
         assert self.tracker.asks
         assert self.tracker.take(1) == [NODE]
         node = Node(NODE.path, Kind.DATA, Stat(0, 1, 0) if there else None)
@@ -49,10 +49,10 @@ def test_that_nobody_is_elected_is_told_once_and_that_somebody_is() -> None:
     bench = Bench()
     bench.idle(0)
     bench.idle(IDLE_MS - 1)
-    assert not bench.tracker.asks  # it may be given something at any moment
+    assert not bench.tracker.asks  # it may be granted something at any moment
     bench.idle(IDLE_MS)
     bench.check.take(Node("/another", Kind.DATA, None))
-    assert bench.idle(IDLE_MS) == []  # it has been asked, and not answered
+    assert bench.idle(IDLE_MS) == []  # the node was asked for, and there is no answer yet
     bench.stands(False)
     assert bench.idle(IDLE_MS) == ["no_coordinator"]
     assert bench.idle(10 * IDLE_MS) == []
@@ -106,7 +106,7 @@ def test_another_session_looks_again_and_tells_nothing_anew() -> None:
 
 
 class Whole:
-    """All checks of a member, in a tree in which everything stands or nothing does."""
+    """All checks of a member, in a tree in which all nodes exist or none does."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
@@ -119,7 +119,7 @@ class Whole:
         self.checks.join(self.tracker, DRAFT)
 
     def idle_until(self, end_ms: int, *, there: bool) -> None:
-        """It holds nothing from 0 until then, and what it asks for is answered."""
+        """The member holds nothing from 0 until `end_ms`. All its reads are answered."""
         for now_ms in range(0, end_ms, 1_000):
             self.checks.member(self.tracker, DRAFT, now_ms, idle=True)
             asked = self.tracker.take(1 + now_ms)

@@ -26,7 +26,7 @@ def schema(source: str, cluster_id: str = "") -> Node:
 
 
 def own(cluster_id: str | None) -> Node:
-    """Kafka's own node."""
+    """The node in which Kafka writes its cluster id."""
     if cluster_id is None:
         return Node(CLUSTER_ID, Kind.DATA, None)
     return Node(CLUSTER_ID, Kind.DATA, STAT, b'{"version":"1","id":"%s"}' % cluster_id.encode())
@@ -46,7 +46,7 @@ def checked(told: str | None, *nodes: Node) -> UsageError | None:
         (own("mine"), schema(FROM_ZOOKEEPER)),
         (schema(FROM_KAFKA, "mine"), own(None)),
         (schema(FROM_KAFKA, "mine"), own("an earlier one, left there")),
-        (own(None), schema(FROM_KAFKA), schema(FROM_KAFKA, "mine")),  # a new tree, named while the consumer waits
+        (own(None), schema(FROM_KAFKA), schema(FROM_KAFKA, "mine")),  # a new tree that gets its cluster id meanwhile
     ],
 )
 def test_f224_brokers_of_another_cluster_than_the_trees_are_an_error_that_names_both(nodes: tuple[Node, ...]) -> None:
@@ -59,7 +59,7 @@ def test_f224_brokers_of_another_cluster_than_the_trees_are_an_error_that_names_
 @pytest.mark.parametrize(
     ("told", "nodes"),
     [
-        (None, (schema(FROM_ZOOKEEPER), own("mine"))),  # not told yet, or by a broker of before 0.10.1
+        (None, (schema(FROM_ZOOKEEPER), own("mine"))),  # not told yet, or the broker is older than 0.10.1
         ("other", (schema(FROM_ZOOKEEPER), own(None))),
         ("other", (schema(FROM_KAFKA), own("mine"))),
         ("other", (own("mine"),)),

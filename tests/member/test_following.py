@@ -23,7 +23,7 @@ OWN = MemberPaths(layout=LEGACY, group="g", consumer_id="g_me-1-z0000000")
 
 
 def claimed(tracker: Tracker) -> Following:
-    """A member that has claimed a partition, and watches that."""
+    """A member that has claimed a partition, and watches the claim."""
     following = Following(OWN, tracker)
     following.look_up(LookUp(name="0000000000", partitions=(T0,)))
     following.claiming(ClaimPartitions(partitions={T0: "g_me-1-z0000000-0"}))
@@ -33,7 +33,7 @@ def claimed(tracker: Tracker) -> Following:
 
 
 def answer(following: Following, tracker: Tracker, stat: Stat | None) -> list[Read]:
-    """Answer what is asked for now; what it was."""
+    """Answer the open reads, and return them."""
     asked = tracker.take(1)
     texts = {OWN.owner(T0): b"g_me-1-z0000000-0", OWN.offset(T0): b"5"}
     following.read(tracker.answered(1, [Node(read.path, Kind.DATA, stat, texts[read.path]) for read in asked]))
@@ -56,7 +56,7 @@ def test_a_claim_whose_release_was_refused_is_watched_again() -> None:
     following = claimed(tracker := Tracker())
     following.releasing([T0])
     tracker.written(2, [OWN.owner(T0), OWN.offset(T0)])
-    tracker.settled(2, [OWN.owner(T0), OWN.offset(T0)])  # as it was
+    tracker.settled(2, [OWN.owner(T0), OWN.offset(T0)])  # without a change
     answer(following, tracker, Stat(1, 1, 0))
     assert answer(following, tracker, Stat(1, 1, 0)) == [Read(OWN.owner(T0), Kind.DATA, True)]
     assert tracker.watches(OWN.owner(T0))
@@ -66,7 +66,7 @@ def test_a_claim_whose_release_was_refused_is_watched_again() -> None:
 
 
 def followed() -> Following:
-    """A member that looked a partition up, and has read it."""
+    """A member that has looked a partition up, and has read its nodes."""
     following = Following(PATHS, tracker := Tracker())
     following.look_up(LookUp(name="0000000000", partitions=(T0,)))
     asked = tracker.take(1)

@@ -6,7 +6,7 @@ from zkcoord.member.lease import Lease
 
 
 def extend(lease: Lease, sent_ms: int) -> bool:
-    """An answer comes while the registration is seen to stand."""
+    """An answer comes while the registration is known to exist."""
     lease.answered(sent_ms)
     return lease.extend()
 

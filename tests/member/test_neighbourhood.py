@@ -22,7 +22,8 @@ REGISTRATION = b'{"version":1,"subscription":{"t":1},"pattern":"static","timesta
 
 
 def answer(others: Neighbourhood, tracker: Tracker, token: int, now_ms: int, *names: str, gone: bool = False) -> None:
-    """Answer what is asked for: these are registered, or (`gone`) were, and nothing else is there."""
+    """Answer the open reads: these members are registered (`gone`: were registered a moment ago), and no other node
+    exists."""
     there = {IDS: Node(IDS, Kind.CHILDREN, Stat(0, 1, 0), children=names)}
     there |= {
         f"{IDS}/{name}": Node(f"{IDS}/{name}", Kind.DATA, Stat(0, 1, 0), REGISTRATION) for name in names if not gone
@@ -51,7 +52,7 @@ def test_an_old_member_counts_as_joined_when_its_event_may_have_come_not_when_it
     answer(others, tracker, 3, 5_000 + PATIENCE_MS, OWN, OLD, gone=True)
     answer(
         others, tracker, 4, 5_000 + PATIENCE_MS, OWN, OLD, gone=True
-    )  # what is named as an old one's is read at once
+    )  # a registration with an old member's name is read at once
 
     known = others.now(OWN, 5_000 + PATIENCE_MS)
     assert known is not None
@@ -59,7 +60,7 @@ def test_an_old_member_counts_as_joined_when_its_event_may_have_come_not_when_it
 
 
 def told_of_ids(*names: str, member: bool) -> bool:
-    """True when a change of `ids` is asked for at once, by a member or one who is about to be."""
+    """True when a change of `ids` is read at once, by a member or by a consumer that is about to join."""
     tracker = Tracker()
     others = Neighbourhood(LEGACY, "g", tracker, ("zookeeper",))
     others.own = f"{IDS}/{OWN}"
@@ -85,7 +86,7 @@ def test_only_a_member_among_its_like_reads_who_joined_later() -> None:
 
 
 def nodes_of_a_mixed_group() -> dict[str, Node]:
-    """A member of ours and an old one, and a topic whose partitions all have owners."""
+    """The nodes of a member of ours, an old member, and a topic whose partitions all have owners."""
     adoption = Adoption(offsets="zookeeper", strategy="range", kafka="0.8.2.2")
     return {
         IDS: Node(IDS, Kind.CHILDREN, Stat(0, 1, 0), children=(OWN, OLD)),
@@ -98,7 +99,7 @@ def nodes_of_a_mixed_group() -> dict[str, Node]:
 
 
 def asks_for_owners(*, awaits: bool) -> bool:
-    """True when a change of the list of owners is asked for at once in a mixed group."""
+    """True when a change of the list of owners is read at once in a mixed group."""
     tracker = Tracker()
     others = Neighbourhood(LEGACY, "g", tracker, ("zookeeper",))
     others.own = f"{IDS}/{OWN}"
@@ -110,7 +111,7 @@ def asks_for_owners(*, awaits: bool) -> bool:
         at_once = tracker.asks
         tracker.resume(1_000 + PATIENCE_MS)
         read = [there.get(read.path, Node(read.path, read.kind, None)) for read in tracker.take(token)]
-        assert at_once or there[OWNERS] not in read  # without the list the plan says nothing
+        assert at_once or there[OWNERS] not in read  # without the list there is no plan
         for node in tracker.answered(token, read):
             others.take(node, 1_000)
         known = others.now(OWN, 1_000)
@@ -141,7 +142,8 @@ def test_only_a_member_that_waits_for_partitions_reads_at_once_who_owns_them() -
 
 
 def test_a_share_counts_once_its_list_of_owners_was_read_also_of_a_topic_that_had_left_it() -> None:
-    """The list may be answered behind the topic's mark, and the list of before the topic left says nothing any more."""
+    """The list may be answered after the topic's mark. An older list, from before the topic left, does not count any
+    more."""
     tracker = Tracker()
     others = Neighbourhood(LEGACY, "g", tracker, ("zookeeper",))
     others.own = f"{IDS}/{OWN}"
@@ -150,7 +152,7 @@ def test_a_share_counts_once_its_list_of_owners_was_read_also_of_a_topic_that_ha
     others.take(there[others.own], 1_000)
 
     def known_before_and_behind_the_list(first_token: int) -> list[Neighbours | None]:
-        """What is known before the list of owners is answered, and behind it."""
+        """The known neighbours before and after the answer of the list of owners."""
         found = list[Neighbours | None]()
         for token in range(first_token, first_token + 8):
             tracker.resume(1_000)

@@ -23,7 +23,7 @@ THERE = GONE.format(address="zk2:2181/kafka")
 
 
 class Bench:
-    """A member's checks, in a tree whose nodes are there, but for the group's record as a test has it."""
+    """A member's checks, in a tree where all nodes exist. A test sets the group's record."""
 
     def __init__(self, layout: Layout = DRAFT) -> None:
         self.told: list[tuple[str, str]] = []
@@ -42,7 +42,7 @@ class Bench:
         self.checks.join(self.tracker, self.layout)
 
     def idle(self, now_ms: int, *, idle: bool = True) -> list[tuple[str, str]]:
-        """What is told when it holds nothing, or something, at this time; what it asks for is answered."""
+        """The events at this time, when the member holds nothing (`idle`) or something. All its reads are answered."""
         self.told.clear()
         for _ in range(2):
             self.checks.member(self.tracker, self.layout, now_ms, idle=idle)
@@ -78,7 +78,7 @@ def test_f307_that_the_group_was_moved_is_told_once_with_its_address_and_that_it
     assert bench.idle(IDLE_MS) == [("group_elsewhere", THERE)]
     assert bench.idle(100_000) == []
     bench.session()
-    assert [*bench.idle(100_000), *bench.idle(110_000)] == []  # another session tells nothing anew
+    assert [*bench.idle(100_000), *bench.idle(110_000)] == []  # another session does not report it again
     bench.changed(DEFAULT_RECORD)
     assert bench.idle(120_000) == [("group_here", "notice")]
     assert bench.idle(130_000, idle=False) == []
@@ -115,7 +115,7 @@ def test_who_reads_does_not_look_and_one_that_reads_again_was_given_it_here() ->
     assert not [read for read in bench.answer() if read.path == DRAFT.record("g")]
     bench.record = None
     bench.idle(4 * IDLE_MS)
-    assert bench.idle(5 * IDLE_MS) == []  # what was read before counts no more
+    assert bench.idle(5 * IDLE_MS) == []  # an earlier read does not count any more
 
 
 def test_nobody_is_asked_to_start_a_coordinator_for_a_group_that_went_elsewhere() -> None:
@@ -139,7 +139,7 @@ def test_where_groups_are_adopted_the_record_is_read_by_others_and_only_looked_a
 
 
 def asks(bench: Bench) -> bool:
-    """Whether the record is watched, or asked for."""
+    """True when the record is watched, or is asked for."""
     bench.tracker.touch_all()
     return any(read.path == bench.layout.record("g") for read in bench.answer())
 

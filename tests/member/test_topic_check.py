@@ -18,7 +18,7 @@ FOUND = Stat(0, 1, 0)
 
 
 class Bench:
-    """A check of two topics, over as many sessions as a test has."""
+    """A check of two topics, over several sessions."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, str, str]] = []
@@ -28,7 +28,7 @@ class Bench:
         self.told.append((name, fields["topic"], fields["level"]))
 
     def session(self, **found: bool) -> Tracker:
-        """A new session in which these topics exist, or do not."""
+        """A new session. `found` says for each topic whether it exists."""
         tracker = Tracker()
         self.check.begin(tracker, DRAFT)
         nodes = [
@@ -63,14 +63,14 @@ def test_nothing_is_read_again_and_what_else_is_read_says_nothing() -> None:
 
 
 class WildcardBench:
-    """A check of a wildcard, over as many sessions as a test has."""
+    """A check of a wildcard, over several sessions."""
 
     def __init__(self, regex: str, *, black_list: bool = False) -> None:
         self.told: list[Mapping[str, Any]] = []
         self.check = TopicCheck("g", (), Wildcard(regex, black_list, 1), lambda name, fields: self.told.append(fields))
 
     def session(self, *topics: str, idle: bool = True) -> list[str]:
-        """A new session of a member that holds nothing; what it reads of these topics."""
+        """A new session of a member that holds nothing, with these topics. Returns the paths that it reads."""
         tracker = Tracker()
         self.check.begin(tracker, DRAFT)
         for now_ms in (5, IDLE_MS + 4, IDLE_MS + 5, IDLE_MS + 6):
