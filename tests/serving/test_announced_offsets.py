@@ -13,12 +13,12 @@ CHANNEL, OWNER, OFFSET = DRAFT.channel("g", "dead"), DRAFT.owner("g", P0), DRAFT
 
 
 def status(start: int) -> Node:
-    """What the dead consumer has announced."""
+    """The dead consumer's status, with the range that it announced."""
     return Node(CHANNEL, Kind.DATA, Stat(0, 5, 0), b'{"version":1,"batch":{"t-0":["%d","%d",7]}}' % (start, start + 10))
 
 
 def owner(version: int) -> Node:
-    """The owner, somebody dead, at this version."""
+    """The owner node at this version. It names a dead consumer."""
     return Node(OWNER, Kind.DATA, Stat(version, 6, 0), b"dead-0")
 
 
@@ -32,7 +32,7 @@ class Group:
         self.read(Node(CHANNEL, Kind.CHILDREN, Stat(0, 5, 0), b"", ()), status(0), owner(3))
 
     def read(self, *nodes: Node) -> None:
-        """These are read, and all that is asked for besides is taken for read."""
+        """These nodes are read; all further reads that follow are taken as done."""
         self.following.read([(address, node) for node in nodes if (address := DRAFT.parse(node.path)) is not None])
         self._asked()
 
@@ -42,12 +42,12 @@ class Group:
         return [read.path for read in reads]
 
     def complete(self) -> list[str]:
-        """The view is complete; what is read once more."""
+        """The view is complete. Returns the paths that are read again."""
         self.following.know_committed()
         return self._asked()
 
     def committed(self, offset: int, version: int) -> int | None:
-        """The offset as it is known once this was read."""
+        """The committed offset of the view after this node was read."""
         self.read(Node(OFFSET, Kind.DATA, Stat(version, 7, 0), b"%d" % offset))
         assert self.complete() == []
         return self.following.nodes.view.committed[P0]
@@ -61,7 +61,7 @@ def test_an_offset_under_an_announced_range_is_read_once_while_nothing_changes()
 
 
 def test_an_offset_is_read_again_when_the_owner_changed_twice_between_two_complete_views() -> None:
-    """It was granted, read, and its owner died, before anybody looked."""
+    """The partition was granted and read, and its owner died, before the coordinator looked."""
     group = Group()
     group.complete()
     group.committed(0, 0)

@@ -30,13 +30,13 @@ SILENCE = UnavailableError("nobody answers")
 
 
 def followed(tracker: Tracker) -> set[tuple[str, NodeKind]]:
-    """All that is wanted."""
+    """All nodes that are wanted."""
     tracker.touch_all()
     return {(read.path, read.kind) for read in tracker.take(1)}
 
 
 class Play:
-    """A watch of one term, over nodes and answers that a test gives by hand."""
+    """A watch in one term. The test gives it nodes and answers."""
 
     def __init__(self, *, asks: bool = True) -> None:
         self.tracker = Tracker()
@@ -74,7 +74,7 @@ def test_one_question_is_under_way_and_the_next_one_comes_half_a_minute_after_it
     for now_ms in (1_500, 2 * ASK_MS):
         assert (play.watch.advance(now_ms), len(play.asked)) == (None, 1)
     play.answer(None)
-    assert play.watch.advance(1_500) == 1_000 + ASK_MS  # not at once: all brokers are away for a while, as a rule
+    assert play.watch.advance(1_500) == 1_000 + ASK_MS  # not at once: usually all brokers are away for a while
     assert len(play.asked) == 1
     play.watch.advance(1_000 + ASK_MS)
     assert len(play.asked) == 2
@@ -82,7 +82,7 @@ def test_one_question_is_under_way_and_the_next_one_comes_half_a_minute_after_it
 
 def test_an_answer_to_a_question_of_an_earlier_term_or_of_somebody_else_is_none() -> None:
     play = Play()
-    play.watch.called(CallDone(7, ANSWER))  # nothing is read yet
+    play.watch.called(CallDone(7, ANSWER))  # nothing was read yet
     play.read(GONE, *OTHERS)
     play.watch.advance(0)
     play.answer(token=play.asked[-1][0] + 1)
@@ -97,7 +97,7 @@ def test_brokers_leave_by_an_answer_that_came_while_none_was_registered_and_unti
     play.watch.advance(0)
     play.answer()
     play.read(GONE)
-    assert not play.watch.leaving  # all of them may be away
+    assert not play.watch.leaving  # all brokers may be away for a moment
     play.watch.advance(ASK_MS)
     play.answer()
     assert play.watch.leaving

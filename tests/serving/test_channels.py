@@ -24,12 +24,12 @@ START = encode_command(Command(option=Option.START_FETCHER, ownership={P0: "c-0"
 
 
 def listed(changes: int, *others: str) -> Node:
-    """The channel's list, with one command (and others), after so many changes."""
+    """The channel's list after this many changes, with one command (and others)."""
     return Node(CHANNEL, Kind.CHILDREN, Stat(0, 5, 0, 0, changes), b"", ("0000000000", *others))
 
 
 class Followed:
-    """A channel with one command (None: without) that stands and was read, its list too; everything is clean."""
+    """A channel with one command (None: without one). All of it was read, and everything is clean."""
 
     def __init__(self, command: bytes | None) -> None:
         self.tracker = Tracker()
@@ -40,12 +40,12 @@ class Followed:
         self._nodes: GroupNodes = unread("g", DRAFT)
         if command is None:
             self.read(status, Node(CHANNEL, Kind.CHILDREN, Stat(0, 5, 0)))
-        else:  # by the reply to the own multi
+        else:  # by the reply to the coordinator's own multi
             self.read(status, listed(1), Node(f"{CHANNEL}/0000000000", Kind.DATA, Stat(0, 0, 0), command))
         self.tracker.answered(1, [Node(*read[:2], None) for read in self.tracker.take(1)])
 
     def read(self, *nodes: Node) -> list[Read]:
-        """These are read, in one batch; what is to be read then."""
+        """These nodes are read in one batch. Returns the reads that follow."""
         before, self._nodes = self._nodes, fold(self._nodes, nodes, DRAFT)
         addresses = [(address, node) for node in nodes if (address := DRAFT.parse(node.path)) is not None]
         self._channels.begin(addresses)
@@ -59,12 +59,13 @@ class Followed:
         return self._to_read() if before.view.channels else []
 
     def sent(self, *partitions: TopicPartition) -> list[Read]:
-        """An own command about these was sent, and all is clean; what is to be read then."""
+        """The coordinator has sent a command about these partitions, and everything is clean. Returns the reads that
+        follow."""
         self._channels.sent("c", partitions)
         return self._look_again()
 
     def sent_control(self, option: str) -> list[Read]:
-        """The same of an own command without partitions."""
+        """The same, for a command without partitions."""
         self._channels.sent_control("c", option)
         return self._look_again()
 
@@ -99,11 +100,11 @@ def test_behind_a_stop_that_another_has_sent_its_owners_are_read() -> None:
 
 def test_what_an_own_command_named_is_read_once_if_it_was_obeyed_before_anybody_looked() -> None:
     followed = Followed(START)
-    assert followed.sent(P0) == []  # it stands: its end is told
+    assert followed.sent(P0) == []  # the command exists, so its end will be told
     followed.read(Node(CHANNEL, Kind.CHILDREN, Stat(0, 5, 0, 0, 2), b"", ()))
     assert followed.sent(P0) == [Read(OWNER), Read(CHANNEL)]
     for option in (PING, OFFSET_STORE):
-        assert followed.sent_control(option) == [Read(CHANNEL)]  # what came of it is in the status
+        assert followed.sent_control(option) == [Read(CHANNEL)]  # its result is in the status
 
 
 def test_behind_a_command_that_went_before_it_was_read_all_that_its_consumer_has_is_read() -> None:
@@ -124,7 +125,7 @@ def channels(*names: str) -> Node:
 
 
 class Group:
-    """A group with one channel, of which all is read and clean."""
+    """A group with one channel. All of it was read, and everything is clean."""
 
     def __init__(self) -> None:
         self.tracker = Tracker()
@@ -133,7 +134,7 @@ class Group:
         self.read(Node(CHANNEL, Kind.CHILDREN, Stat(0, 5, 0), b"", ()), Node(CHANNEL, Kind.DATA, Stat(0, 5, 0)))
 
     def read(self, *nodes: Node) -> list[Read]:
-        """These are read, in one batch; what of the channel is to be read then, and is taken for read."""
+        """These nodes are read in one batch. Returns the reads of the channel that follow; they are taken as done."""
         self.following.read([(address, node) for node in nodes if (address := DRAFT.parse(node.path)) is not None])
         reads = self.tracker.take(1)
         self.tracker.answered(1, [Node(*read[:2], None) for read in reads])
@@ -144,7 +145,7 @@ class Group:
 def test_a_channel_that_is_purged_and_made_again_while_the_list_is_read_is_read_anew(first: Node) -> None:
     group = Group()
     group.read(first)
-    group.read(MADE_AGAIN, channels(), GONE)  # a missing node is asked for a second time: later than what stands beside
+    group.read(MADE_AGAIN, channels(), GONE)  # a missing node is read twice: it is later than the others
     assert group.read(channels("c")) == [Read(CHANNEL, Kind.CHILDREN, True), Read(CHANNEL)]
 
 
@@ -172,7 +173,7 @@ def test_of_many_stops_that_are_read_together_all_owners_are_read_but_those_that
 
 
 def test_f87_a_command_that_was_refused_before_its_own_reply_was_taken_in_is_read_again() -> None:
-    """The reply tells it as it was written; the list that came with it has the mark of the refusal."""
+    """The reply has the command as it was written. The list that came with it has the mark of the refusal."""
     followed = Followed(None)
     path = f"{CHANNEL}/0000000000"
     followed.tracker.want(path, Kind.DATA, by_writes=True)
@@ -182,7 +183,7 @@ def test_f87_a_command_that_was_refused_before_its_own_reply_was_taken_in_is_rea
 
 
 class Ending:
-    """A group whose member c owns p0 and p1; all is read and clean."""
+    """A group whose member c owns p0 and p1. All of it was read, and everything is clean."""
 
     IDS, P1 = DRAFT.ids("g"), TopicPartition("t", 1)
 
@@ -199,14 +200,14 @@ class Ending:
         self.read(Node(CHANNEL, Kind.CHILDREN, Stat(0, 5, 0), b"", ()), Node(CHANNEL, Kind.DATA, Stat(0, 5, 0)))
 
     def read(self, *nodes: Node) -> list[str]:
-        """These are read, in one batch; what is to be read then, and is taken for read."""
+        """These nodes are read in one batch. Returns the paths that are read after that; they are taken as done."""
         self._following.read([(address, node) for node in nodes if (address := DRAFT.parse(node.path)) is not None])
         reads = self.tracker.take(1)
         self.tracker.answered(1, [Node(*read[:2], None) for read in reads])
         return sorted(read.path for read in reads)
 
     def clean(self) -> None:
-        """All was read."""
+        """Everything was read."""
         self._following.channels.look_again(self._following.nodes)
 
 

@@ -21,12 +21,12 @@ OF_ZOOKEEPER = Node(CONTROLLER, Kind.DATA, STAT, b'{"brokerid":0,"kraftControlle
 
 
 def until(offset: int) -> Node:
-    """The controllers have written up to there."""
+    """The controllers' node, with the metadata offset up to which they have written."""
     return Node(MIGRATION, Kind.DATA, STAT, b'{"kraft_controller_id":3000,"kraft_metadata_offset":%d}' % offset)
 
 
 class Play:
-    """A watch of one term whose coordinator has nothing to write."""
+    """A watch in one term, whose coordinator has nothing to write."""
 
     def __init__(self) -> None:
         self.tracker = Tracker()
@@ -37,7 +37,7 @@ class Play:
         self._requests = 0
 
     def read(self, *nodes: Node) -> None:
-        """These are the answers to what is to be read."""
+        """These nodes are the answers to the open reads."""
         for node in nodes:
             self.tracker.touch(node.path, node.kind)
         self._requests += 1
@@ -46,7 +46,7 @@ class Play:
             self.watch.take(node)
 
     def at(self, now_ms: int) -> tuple[int | None, bool]:
-        """When it is to be asked again, and whether the controllers are silent."""
+        """The time of the next look, and whether the controllers are silent."""
         due_ms = self.watch.advance(now_ms)
         assert self.said.get(CONTROLLER) == (SILENT if self.watch.silent else None)
         return due_ms, self.watch.silent
@@ -54,20 +54,20 @@ class Play:
 
 def test_f242_it_is_silence_only_while_brokers_are_moved_and_after_half_a_minute() -> None:
     play = Play()
-    assert play.at(0) == (None, False)  # nothing is read
+    assert play.at(0) == (None, False)  # nothing was read yet
     play.read(until(7), KRAFT, HERE)
     assert play.at(1_000) == (1_000 + SILENT_MS, False)
-    play.read(until(7))  # it fails, and writes its node
+    play.read(until(7))  # the controllers fail, and write the same offset
     assert play.at(SILENT_MS) == (1_000 + SILENT_MS, False)
     assert play.at(1_000 + SILENT_MS) == (None, True)
     play.read(until(8))
     assert play.at(40_000) == (40_000 + SILENT_MS, False)
-    play.read(GONE)  # nobody uses ZooKeeper: they need not tell it anything
+    play.read(GONE)  # no broker uses ZooKeeper, so the controllers need not write to it
     assert play.at(80_000) == (None, False)
-    play.read(HERE)  # on the way back
+    play.read(HERE)  # brokers go back to ZooKeeper
     assert play.at(90_000) == (90_000 + SILENT_MS, False)
     assert play.at(90_000 + SILENT_MS) == (None, True)
-    play.read(ABSENT, OF_ZOOKEEPER)  # taken back
+    play.read(ABSENT, OF_ZOOKEEPER)  # somebody took the migration back
     assert play.at(200_000) == (None, False)
 
 
@@ -75,7 +75,7 @@ def test_nothing_is_judged_by_a_node_that_has_changed_and_is_not_read_yet() -> N
     play = Play()
     play.read(until(7), KRAFT, HERE)
     play.at(0)
-    play.tracker.touch(MIGRATION)  # as after a connection that broke
+    play.tracker.touch(MIGRATION)  # as after a broken connection
     assert play.at(SILENT_MS) == (None, False)
     play.read(until(8))
     assert play.at(SILENT_MS + 1) == (2 * SILENT_MS + 1, False)

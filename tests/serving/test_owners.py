@@ -32,14 +32,14 @@ START = encode_command(Command(option=Option.START_FETCHER, ownership={P0: "c-0"
 
 
 def asked(tracker: Tracker) -> list[str]:
-    """What is to be read now; it is taken for read."""
+    """The paths that must be read now. The reads are taken as done."""
     reads = tracker.take(1)
     tracker.answered(1, [Node(*read[:2], None) for read in reads])
     return sorted(read.path for read in reads)
 
 
 def evicted(*claims: TopicPartition, **versions: int) -> GroupNodes:
-    """b was evicted, and these claims of it stand; `versions` of offsets as they were read."""
+    """b was evicted, and these claims of it still exist. `versions` are those of the offsets that were read."""
     view = fast_replace(group([member("a")], {}, claims=True), owners={p: Owner("b-0", 1) for p in claims})
     view = fast_replace(view, channels={**view.channels, "b": channel("b", evicted_ms=6_000)})
     seen = {TopicPartition("t", int(name[1:])): OffsetSeen("7", version) for name, version in versions.items()}
@@ -47,7 +47,7 @@ def evicted(*claims: TopicPartition, **versions: int) -> GroupNodes:
 
 
 def test_neither_an_acknowledgement_nor_an_end_has_a_list_of_claims_read_again_but_its_event_does() -> None:
-    """The event came before either was read: a server tells a session in the order of what happens."""
+    """The event came before either was read: a server notifies a session in the order of changes."""
     tracker, claims = Tracker(), LEGACY.topic_owners("g", "t")
     channels = Channels("g", LEGACY, tracker, ClaimWatch("g", LEGACY, tracker))
     channels.owners.subscribe(["t"])
@@ -88,7 +88,7 @@ def test_an_offset_that_is_followed_for_another_reason_stays_followed_when_the_c
 
 
 def test_behind_a_deletion_of_claims_their_offsets_are_read_again() -> None:
-    """It is refused when somebody set one meanwhile, and is decided anew."""
+    """The deletion is refused if somebody has set one of the offsets meanwhile. Then it is decided again."""
     following = GroupWatch.begin("g", LEGACY, Tracker())
     asked(following.tracker)
     following.sent(DeleteClaims(consumer_id="b", partitions={P0: 3}, why="its grace is over"))
@@ -96,7 +96,7 @@ def test_behind_a_deletion_of_claims_their_offsets_are_read_again() -> None:
 
 
 def test_behind_a_channels_list_that_changed_more_often_than_it_shows_the_status_is_read_without_a_stop() -> None:
-    """Beside old members a consumer releases by the plan, without a command (F325)."""
+    """Beside old members a consumer releases partitions by the plan, without a command (F325)."""
     tracker = Tracker()
     channels = Channels("g", LEGACY, tracker, ClaimWatch("g", LEGACY, tracker))
     empty, released = (Node(CHANNEL, Kind.CHILDREN, Stat(0, 5, 0, 0, changes), b"", ()) for changes in (0, 2))
@@ -114,14 +114,14 @@ OURS, OLD = "g_h-1416335000123-z1a2b3c4", "g_old-1416335000123-1a2b3c4d"
 
 
 class Adopted:
-    """An adopted group, as a coordinator follows it."""
+    """An adopted group that a coordinator follows."""
 
     def __init__(self) -> None:
         self.tracker = Tracker()
         self.begin()
 
     def begin(self) -> None:
-        """Follow it from now on."""
+        """Follow the group from now on."""
         self.following = GroupWatch.begin("g", LEGACY, self.tracker)
         adoption = Adoption(offsets="zookeeper", strategy="range", kafka="0.8.2.2")
         record = encode_record(replace(DEFAULT_RECORD, adoption=adoption))
@@ -129,7 +129,7 @@ class Adopted:
         self.following.observed()
 
     def registered(self, *names: str, now_ms: int = 1_000, unreadable: bool = False) -> None:
-        """These are its members now; `unreadable`: the old one's registration."""
+        """These members are registered now. `unreadable`: nobody can parse the old member's registration."""
         plain = b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1416335000123"}'
         marked = plain[:-1] + b',"coordination":"zkcoord/1"}'
         self._read(Node(IDS, Kind.CHILDREN, Stat(0, 1, 0), children=names))

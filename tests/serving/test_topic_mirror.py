@@ -30,7 +30,7 @@ BIG = Told("idB", dict.fromkeys(range(3000), (1, 2, 3)))
 
 
 class Tree:
-    """A loop whose tree stands still: it keeps what is sent."""
+    """A loop whose tree never changes. It keeps the transactions that are sent."""
 
     def __init__(self) -> None:
         self.sent: list[Transaction] = []
@@ -58,7 +58,7 @@ class Tree:
 
 
 class Play:
-    """A mirror with the topic `t`; its questions are answered by hand."""
+    """A mirror with the topic `t`. The test answers its questions."""
 
     def __init__(self, wanted: str = "", interval_ms: int = 400, named: frozenset[str] = frozenset()) -> None:
         self.tree, self.asked, self.now_ms = Tree(), list[tuple[int, Question]](), 1_000
@@ -84,7 +84,7 @@ class Play:
         return self.mirror.advance(TERM, SCHEMA, self.now_ms)
 
     def answer(self, **told: Told) -> int | None:
-        """Answer the open question with these topics; what `advance` returns then."""
+        """Answer the open question with these topics. Returns the result of `advance`."""
         token, question = self.asked[-1]
         shapes = {name: shape_of(one.partitions or {}) for name, one in told.items()}
         answers: dict[Kind, Answer] = {
@@ -96,12 +96,12 @@ class Play:
         return self.advance()
 
     def silent(self) -> int | None:
-        """The open question has no answer; what `advance` returns then."""
+        """Let the open question fail. Returns the result of `advance`."""
         self.mirror.called(CallDone(self.asked[-1][0], None, UnavailableError("Kafka is away")))
         return self.advance()
 
     def until(self, kind: Kind, **told: Told) -> None:
-        """Answer until a question of this kind is open."""
+        """Answer questions until one of this kind is open."""
         for _ in range(10):
             self.now_ms = max(self.now_ms, self.advance() or 0)
             self.advance()
@@ -112,7 +112,7 @@ class Play:
 
 
 def test_an_id_that_ends_is_noted_in_the_multi_that_ends_it_also_if_all_that_is_told_needs_several() -> None:
-    """Of several multis the first may be refused, and the others be carried out."""
+    """If it were in another multi, the first multi could be refused and the others carried out."""
     play = Play()
     other = Told("idT2", T.partitions)
     play.until(Kind.DESCRIBE, t=T)
@@ -126,7 +126,7 @@ def test_an_id_that_ends_is_noted_in_the_multi_that_ends_it_also_if_all_that_is_
     [first] = play.tree.sent
     assert first.writes[0] == CheckNode(EPOCH, TERM.epoch_version)
     assert any(isinstance(write, SetNode) and write.path == LAYOUT.topics for write in first.writes)
-    assert LAYOUT.topic("t") not in [write.path for write in first.writes]  # it did not fit, and is decided again
+    assert LAYOUT.topic("t") not in [write.path for write in first.writes]  # it did not fit, and comes later
 
 
 def test_f267_a_topic_that_stands_without_its_replicas_as_it_is_too_large_is_not_written_again_and_again() -> None:
@@ -137,7 +137,7 @@ def test_f267_a_topic_that_stands_without_its_replicas_as_it_is_too_large_is_not
     play.mirror.take(Node(LAYOUT.topic("large"), NodeKind.DATA, STAT, data))
     play.until(Kind.DESCRIBE, t=T, large=large)
     asked = len(play.asked)
-    assert play.answer(t=T, large=large) is not None  # it comes again, and asks on
+    assert play.answer(t=T, large=large) is not None  # the change comes again, and the questions go on
     play.until(Kind.DESCRIBE, t=T, large=large)
     assert (play.tree.sent, len(play.asked) > asked) == ([], True)
 
@@ -148,7 +148,7 @@ def test_an_answer_to_a_question_of_an_earlier_term_is_none_to_this_ones() -> No
     [(token, _)] = play.asked
     play.mirror.called(CallDone(token - 1, Listed("c", frozenset(), {})))
     play.advance()
-    assert len(play.asked) == 1  # it is still open
+    assert len(play.asked) == 1  # the first question is still open
     play.answer(t=T)
     assert play.mirror.whole
 
@@ -176,7 +176,7 @@ def test_a_topic_that_leaves_the_mirror_is_followed_on_while_a_group_wants_it_an
         play = Play(wanted)
         play.mirror.take(Node(LAYOUT.topics, NodeKind.CHILDREN, STAT, children=()))
         assert play.tree.unwanted == ([] if wanted else [LAYOUT.topic("t")])
-        assert play.tree.touched[1:] == [LAYOUT.topic("t")]  # behind the one of its coming
+        assert play.tree.touched[1:] == [LAYOUT.topic("t")]  # after the touch of its creation
 
 
 @pytest.mark.parametrize("scope", [LAYOUT.topic("t"), LAYOUT.topics, LAYOUT.brokers, f"{LAYOUT.brokers}/1", ""])
@@ -212,7 +212,7 @@ def test_while_a_list_is_paused_for_the_topics_that_groups_name_are_asked_for_at
     play.answer(t=T)
     play.until(Kind.LIST, t=T)
     play.now_ms += 500
-    play.answer(t=T)  # the next list may come after a pause of 2 s
+    play.answer(t=T)  # the next list may come only after a pause of 2 s
     paused_ms, times = play.now_ms + IDLE_SHARE * 500, list[int]()
     while play.now_ms < paused_ms - 400:
         assert play.asked[-1][1] == Question(Kind.DESCRIBE, ("t",))
@@ -236,7 +236,7 @@ def test_behind_a_question_between_that_has_no_answer_the_paused_one_comes_at_th
     play = Play(named=frozenset({"t"}))
     play.until(Kind.LIST, t=T)
     play.now_ms += 2_000
-    play.answer(t=T)  # the brokers may be asked for after a pause of 8 s
+    play.answer(t=T)  # the next question for brokers may come only after a pause of 8 s
     assert play.asked[-1][1] == Question(Kind.DESCRIBE, ("t",))
     polled_ms = play.now_ms + 400
     play.now_ms += 100

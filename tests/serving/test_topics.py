@@ -14,7 +14,7 @@ LAYOUT = layout_named("draft", "kafka")
 
 
 class Still:
-    """A tracker: nothing comes of what is wanted."""
+    """A tracker that never reads anything."""
 
     def want(self, *_: object, **__: object) -> None: ...
     def unwant(self, *_: object) -> None: ...
@@ -32,7 +32,7 @@ def test_topics_that_only_a_wildcard_takes_are_not_named() -> None:
     table.use("b", all_clicks)
     table.want("b", frozenset({"clicks", "clicks-eu"}))
     assert table.named == {"views", "later"}
-    table.want("a", frozenset({"clicks"}))  # by name, though the other group's wildcard takes it, too
+    table.want("a", frozenset({"clicks"}))  # by name, though the other group's wildcard matches it, too
     assert table.named == {"clicks"}
     table.forget("a")
     assert table.named == frozenset()
