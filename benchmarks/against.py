@@ -27,13 +27,13 @@ from verdict import OUT, Measure, arguments, conclude
 
 HERE = Path(__file__).resolve().parents[1]
 SLOWER = 1.1
-"""How much larger a figure may be: the medians of two series of the same code differ by up to so much."""
+"""How many times as large a figure may be: medians of two series of the same code differ by up to this factor."""
 
 Rows = dict[str, dict[str, Any]]
 
 
 def run(checkout: Path, program: str, options: list[str]) -> Rows:
-    """One run of a checkout's program: its measures by name. RuntimeError if it writes none."""
+    """Run a checkout's program once; return its measures by name. RuntimeError if it writes none."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "measures.json"
         (Path(folder) / "zkcoord_migrations").symlink_to(checkout / "migrations")
@@ -46,7 +46,8 @@ def run(checkout: Path, program: str, options: list[str]) -> Rows:
 
 
 def compare(here: list[Rows], there: list[Rows], slower: float) -> list[Measure]:
-    """The medians of here over those of there, of each measure that all runs have and that is not zero there."""
+    """Return the medians here over those there, for each measure that all runs have and whose median there is not
+    zero."""
     names = [name for name in here[0] if all(name in rows for rows in (*here, *there))]
     found = []
     for name in names:
@@ -60,7 +61,7 @@ def compare(here: list[Rows], there: list[Rows], slower: float) -> list[Measure]
 
 
 def main() -> int:
-    """Alternate, compare, print."""
+    """Run both programs in turns, compare them, and print."""
     parser = arguments(__doc__)
     parser.add_argument("folder", type=Path, help="a checkout of the other release")
     parser.add_argument("program", help="the name of a benchmark, such as handover")

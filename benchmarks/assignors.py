@@ -56,7 +56,7 @@ STEP_MS_MAX = 30.0
 
 
 def group(kind: str, members: int, partitions: int) -> AssignorInput:
-    """A group that owns nothing yet, always the same for the same arguments."""
+    """Return a group that owns nothing yet; the same arguments always make the same group."""
     choose = random.Random(members)
     topics = [f"topic-{number:04d}" for number in range(1_000)] if kind == "topics" else TOPICS
     choices = [topics]
@@ -88,7 +88,7 @@ def group(kind: str, members: int, partitions: int) -> AssignorInput:
 
 
 def after(event: str, start: AssignorInput) -> AssignorInput:
-    """The group as the assignor sees it when `event` has happened to the settled group."""
+    """Return the group as the assignor sees it after `event` in the settled group."""
     if event == "start":
         return start
     owned = ASSIGNORS["sticky"](start)
@@ -121,7 +121,7 @@ def measure(kind: str, members: int, partitions: int, *, event: str, runs: int) 
 
 
 def settled_group() -> GroupView:
-    """5,000 members that own 100,000 partitions, each what the assignor gives it."""
+    """Return a group of 5,000 members that own 100,000 partitions, as the assignor assigns them."""
     given = group("uniform", *STEP_AT)
     offers = frozenset({"replay", "ping"})
     names = [member.consumer_id for member in given.subscribers]
@@ -144,12 +144,12 @@ def settled_group() -> GroupView:
 
 
 def limited(view: GroupView) -> GroupView:
-    """The view with a budget of moves."""
+    """Return the view with a budget of moves."""
     return replace(view, record=GroupRecord(policy=Policy(max_moves=10)))
 
 
 def announced(view: GroupView) -> GroupView:
-    """The same when each member has announced a range of all that it owns."""
+    """Return the same view, in which each member has announced a range of every partition that it owns."""
     ranges: dict[str, dict[TopicPartition, Announced]] = {}
     for partition, owner in view.owners.items():
         ranges.setdefault(consumer_of(owner.thread), {})[partition] = Announced(5, 10, 1)
@@ -158,7 +158,8 @@ def announced(view: GroupView) -> GroupView:
 
 
 def step_ms(view: GroupView, runs: int) -> float:
-    """The shortest of `runs` steps, each behind a change of the same member's channel, in milliseconds."""
+    """Return the time of the shortest of `runs` steps in milliseconds. Before each step the same member's channel
+    changes."""
     memory, times, (name, channel) = Memory(), [], next(iter(view.channels.items()))
     for version in range(2, runs + 3):
         now = replace(view, channels={**view.channels, name: replace(channel, version=version)})
@@ -172,7 +173,7 @@ def step_ms(view: GroupView, runs: int) -> float:
 
 
 def goal_ms(kind: str, members: int, event: str) -> float:
-    """What is allowed, see above."""
+    """Return the goal of this point (see the module's docstring)."""
     if members <= 10:
         return 1.5
     if kind != "uniform":
@@ -218,7 +219,7 @@ def all_measures(*, quick: bool) -> list[Measure]:
 def main() -> int:
     """Print the measures; 0 when all reach their goals."""
     chosen = arguments("How long the sticky assignor takes.").parse_args()
-    gc.set_threshold(*COLLECTOR)  # as the command does
+    gc.set_threshold(*COLLECTOR)  # as the coordinator's command does
     return conclude(all_measures(quick=chosen.quick), {}, chosen.json)
 
 

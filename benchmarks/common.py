@@ -1,4 +1,4 @@
-"""What the benchmarks on a real ZooKeeper share: processes that are asked over a pipe, a bare session, a log, figures.
+"""Shared code of the benchmarks on a real ZooKeeper: processes that answer over a pipe, a bare session, a log, figures.
 
 All times are `time.monotonic_ns()`, which is one clock for all processes of a machine.
 """
@@ -29,7 +29,7 @@ from zkcoord.tree.snapshot import Node, Read
 from zkcoord.tree.writes import Transaction, Write
 
 DEADLINE_S = 60.0
-SESSION_TIMEOUT_MS = 60_000  # long: nothing expires, hardly a ping, one lease sync each 10 s
+SESSION_TIMEOUT_MS = 60_000  # so long that no session expires, pings are rare, and a lease sync comes every 10 s
 POINTS = ((2, 100), (10, 1_000), (50, 1_000))
 GROUP, TOPIC = "etl", "clicks"
 
@@ -37,7 +37,7 @@ now_ns = time.monotonic_ns
 
 
 class Child:
-    """A process that holds one object; `ask` calls one of its methods there and waits for what it returns."""
+    """A process that holds one object; `ask` calls a method of the object there, and waits for the result."""
 
     def __init__(self, factory: Callable[..., Any], *arguments: Any) -> None:
         spawn = multiprocessing.get_context("spawn")
@@ -47,7 +47,8 @@ class Child:
         theirs.close()
 
     def ask(self, method: str, *arguments: Any) -> Any:
-        """The method's answer; RuntimeError with its traceback, or when there is none in time."""
+        """Return the method's result; RuntimeError with the traceback if it raised, and if there is no result in
+        time."""
         self._pipe.send((method, arguments))
         if not self._pipe.poll(DEADLINE_S + 10):
             raise RuntimeError(f"{method}: no answer within {DEADLINE_S + 10:.0f} s")
@@ -57,7 +58,7 @@ class Child:
         return answer
 
     def close(self) -> None:
-        """Let it end its sessions (`close` of its object), then the process."""
+        """Call `close` of its object, which ends the sessions, then end the process."""
         try:
             self.ask("close")
         finally:
@@ -79,11 +80,11 @@ def _serve(pipe: Connection, factory: Callable[..., Any], arguments: tuple[Any, 
             except Exception:
                 pipe.send((False, traceback.format_exc()))
     except (EOFError, OSError, KeyboardInterrupt):
-        os._exit(0)  # sessions were ended by `close`; nothing else is worth waiting for
+        os._exit(0)  # `close` has ended the sessions; nothing else needs to be waited for
 
 
 class Client:
-    """A session of the product's own store; answers are handled where they arrive, on the session's thread."""
+    """A session of the product's own store. Answers are handled on the session's thread, on which they arrive."""
 
     def __init__(self, connect: str) -> None:
         self._tokens = count(1)
@@ -99,13 +100,13 @@ class Client:
             raise RuntimeError("ZooKeeper did not accept the session in time")
 
     def read(self, reads: Sequence[Read], then: Callable[[tuple[Node, ...], int], None]) -> None:
-        """Ask; `then` is given the nodes and the time."""
+        """Read nodes; `then` is called with the nodes and the time."""
         token = next(self._tokens)
         self._waiting[token] = lambda item, at_ns: then(item.nodes, at_ns)
         self.store.read(token, reads)
 
     def commit(self, writes: Sequence[Write], then: Callable[[int], None] | None = None) -> None:
-        """Send a multi; `then` is given the time of its reply. A refusal spoils the run (`check`)."""
+        """Send a multi; `then` is called with the time of its reply. After a refusal `check` fails the run."""
         token = next(self._tokens)
 
         def replied(item: CommitDone, at_ns: int) -> None:
@@ -123,13 +124,13 @@ class Client:
             raise RuntimeError(f"{len(self.refused)} multis were refused: {self.refused[0]}")
 
     def nodes(self, reads: Sequence[Read]) -> tuple[Node, ...]:
-        """Ask and wait."""
+        """Read nodes, and wait for them."""
         answer: Future[tuple[Node, ...]] = Future()
         self.read(reads, lambda nodes, _: answer.set_result(nodes))
         return answer.result(DEADLINE_S)
 
     def write(self, *writes: Write) -> int:
-        """Send a multi and wait; returns the time of its reply."""
+        """Send a multi and wait for its reply; return the time of the reply."""
         answer: Future[int] = Future()
         self.commit(writes, answer.set_result)
         at_ns = answer.result(DEADLINE_S)
@@ -150,7 +151,8 @@ class Client:
 
 
 class Log:
-    """Who holds what since when, as the members' logs tell it. Any thread adds; one waits."""
+    """The partitions that each member holds, and since when, by the members' logs. Any thread adds to it; one thread
+    waits for a condition."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -163,18 +165,18 @@ class Log:
         self.seen_ns = 0
 
     def begin(self) -> None:
-        """Forget what was measured; what is held stays."""
+        """Forget the measurements, but not which partitions are held."""
         with self._changed:
             self.started, self.moved, self.unowned_ns, self.seen_ns = [], 0, [], 0
 
     def joined(self, consumer: str) -> None:
-        """A member more."""
+        """Note that a member has joined."""
         with self._changed:
             self.loads.setdefault(consumer, 0)
             self._changed.notify_all()
 
     def died(self, consumer: str, at_ns: int) -> None:
-        """A member's registration is gone."""
+        """Note that a member's registration is gone."""
         with self._changed:
             self.loads.pop(consumer, None)
             for partition in [p for p, holder in self.held.items() if holder == consumer]:
@@ -182,13 +184,13 @@ class Log:
                 self._free_since_ns[partition] = at_ns
 
     def seen(self, at_ns: int) -> None:
-        """A command came."""
+        """Note that a command came."""
         with self._changed:
             self.seen_ns = at_ns
             self._changed.notify_all()
 
     def stop(self, consumer: str, partitions: Iterable[TopicPartition], at_ns: int) -> None:
-        """A member reads these no more."""
+        """Note that a member does not read these partitions any more."""
         with self._changed:
             for partition in partitions:
                 if self.held.pop(partition, None) is not None and consumer in self.loads:
@@ -196,7 +198,7 @@ class Log:
                 self._free_since_ns[partition] = at_ns
 
     def start(self, consumer: str, partitions: Iterable[TopicPartition], at_ns: int) -> None:
-        """A member's start was acknowledged."""
+        """Note that a member's start was acknowledged."""
         with self._changed:
             self.started.append(at_ns)
             for partition in partitions:
@@ -209,7 +211,7 @@ class Log:
             self._changed.notify_all()
 
     def settled(self, members: int, partitions: int) -> None:
-        """Wait until that many members hold all, evenly."""
+        """Wait until this number of members holds all partitions, in even shares."""
         least = partitions // members
 
         def even() -> bool:
@@ -219,11 +221,11 @@ class Log:
         self._wait(even, lambda: f"{len(self.held)} of {partitions} held, by {sorted(self.loads.values())}")
 
     def wait_members(self, members: int) -> None:
-        """Wait until that many have registered."""
+        """Wait until this number of members has registered."""
         self._wait(lambda: len(self.loads) == members, lambda: f"{len(self.loads)} of {members} registered")
 
     def wait_seen(self) -> int:
-        """Wait for the command; returns when it came."""
+        """Wait for the command; return the time when it came."""
         self._wait(lambda: self.seen_ns > 0, lambda: "no command seen")
         return self.seen_ns
 
@@ -246,12 +248,12 @@ class Result:
 
     @property
     def unowned_p50_ms(self) -> float:
-        """Per partition that somebody had before."""
+        """The median time without an owner, over the partitions that had an owner before."""
         return median(self.unowned_ms) if self.unowned_ms else 0.0
 
 
 def result(log: Log, t0_ns: int) -> Result:
-    """What a log holds since `t0_ns`; the last start counts."""
+    """Return the result of an event at `t0_ns`, from a log. It ends with the last start."""
     return Result(
         settled_ms=(max(log.started) - t0_ns) / 1e6,
         unowned_ms=tuple(ns / 1e6 for ns in log.unowned_ns),
@@ -260,7 +262,7 @@ def result(log: Log, t0_ns: int) -> Result:
 
 
 class Pings:
-    """Counts the pings of all sessions of this process, from its making on."""
+    """Counts the pings of all sessions of this process from the moment when this object is made."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -274,7 +276,7 @@ class Pings:
 
 
 def repeated(what: str) -> argparse.ArgumentParser:
-    """The options of a benchmark that measures each point several times."""
+    """Return the options of a benchmark that measures each point several times."""
     parser = arguments(what)
     parser.add_argument("--runs", type=whole, metavar="N", help="runs of each (default 7, quick 1 or 2)")
     where = "only this point: members, partitions"
@@ -283,7 +285,7 @@ def repeated(what: str) -> argparse.ArgumentParser:
 
 
 def whole(text: str) -> int:
-    """A number of an option: a wrong one is told before anything is measured."""
+    """Return an option's number. A wrong number is reported before anything is measured."""
     number = int(text) if text.isascii() and text.isdigit() else 0
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on")
@@ -291,7 +293,7 @@ def whole(text: str) -> int:
 
 
 def wholes(many: int) -> Callable[[str], tuple[int, ...]]:
-    """So many numbers with commas between them."""
+    """Return a parser for this many numbers with commas between them."""
 
     def numbers(text: str) -> tuple[int, ...]:
         found = tuple(map(whole, text.split(",")))

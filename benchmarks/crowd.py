@@ -1,7 +1,7 @@
-"""Many members over a few sessions: each drains its own channel and acknowledges in the multis of the protocol page.
+"""Many members over a few sessions. Each drains its own channel, and acknowledges with the multis of docs/protocol.md.
 
-They have no application, no offsets and no lease: what is measured beside them is the coordinator. A member's stop
-releases by the versions that are read then, all of a command's owners in one request.
+The members have no application, no offsets and no lease, so mainly the coordinator is measured. At a stop a member
+reads all owners of the command in one request, and releases them with the versions that it has read.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ STATUS = encode_status(Status())
 
 @dataclass(slots=True)
 class _Member:
-    """One registration and what its channel showed."""
+    """One registration, and the last content of its channel."""
 
     client: Client
     group: str
     consumer: str
     status_version: int = 1
-    taken: frozenset[str] = frozenset()  # commands that were asked for
+    taken: frozenset[str] = frozenset()  # commands that were requested already
 
     @property
     def channel(self) -> str:
-        """Its queue."""
+        """The path of its queue of commands."""
         return DRAFT.channel(self.group, self.consumer)
 
 
@@ -49,7 +49,7 @@ class Crowd:
         self._address = address
         self._clients: list[Client] = []
         self._members: dict[str, _Member] = {}
-        self._alone: list[_Member] = []  # members with a session of their own, who can die
+        self._alone: list[_Member] = []  # members with a session of their own, which can be killed
         self._events = self._client()
         self._made = 0
 
@@ -60,7 +60,7 @@ class Crowd:
         return client
 
     def register(self, group: str, count: int, subscription: dict[str, int], alone: bool = False) -> int:
-        """So many members more of a group, over one session; when the last one was registered."""
+        """Register this number of members of a group over one session; return when the last one was registered."""
         client = self._client()
         fresh = [_Member(client, group, f"{group}_h-1-{self._made + n:08x}") for n in range(count)]
         self._made += count
@@ -124,13 +124,13 @@ class Crowd:
         member.client.commit([check, *released, DeleteNode(path, 0), status])
 
     def make_topics(self, topics: dict[str, int]) -> None:
-        """Create these, with so many partitions each."""
+        """Create these topics, each with this number of partitions."""
         self._make_missing([*parents(TOPICS), TOPICS])
         for name, count in topics.items():
             self._events.write(CreateNode(f"{TOPICS}/{name}", topic(count)))
 
     def kill(self) -> int:
-        """End the session of a member that has its own; when its registration was seen to be gone."""
+        """End the session of a member that has one of its own; return when its registration was seen to be gone."""
         member = self._alone.pop()
         gone, at = threading.Event(), [0]
 
@@ -148,7 +148,7 @@ class Crowd:
         return at[0]
 
     def owned(self, group: str, topics: dict[str, int]) -> tuple[int, int, int]:
-        """Partitions with an owner, and the least and the most that a living member has."""
+        """Return the number of partitions with an owner, and the smallest and the largest number of a living member."""
         partitions = [TopicPartition(name, n) for name, count in topics.items() for n in range(count)]
         shares = {m.consumer: 0 for m in self._members.values() if m.group == group}
         total = 0
@@ -162,7 +162,7 @@ class Crowd:
         return total, min(shares.values()), max(shares.values())
 
     def gone(self, path: str) -> None:
-        """Arm: note when this node goes."""
+        """Watch this node, and note when it goes."""
         self._gone_ns = 0
         self._gone = threading.Event()
 
@@ -174,13 +174,13 @@ class Crowd:
         self._events.nodes([Read(path, Kind.DATA, True)])
 
     def gone_ns(self) -> int:
-        """When what was armed went."""
+        """Return when the node that `gone` watches went."""
         if not self._gone.wait(DEADLINE_S):
             raise RuntimeError("it did not go away")
         return self._gone_ns
 
     def check(self) -> int:
-        """RuntimeError if a multi of a member was refused; the time now."""
+        """Raise RuntimeError if a multi of a member was refused; return the present time."""
         for client in self._clients:
             client.check()
         return now_ns()

@@ -56,17 +56,17 @@ from zkcoord.tree.snapshot import Read
 from zkcoord.tree.state import encode_state
 from zkcoord.tree.writes import CreateNode, Transaction, Write
 
-COMMANDS = 15  # idle commands a run
+COMMANDS = 15  # commands to idle members in each run
 
 
 def topic(partitions: int) -> bytes:
-    """The topic as a broker writes it."""
+    """Return the topic's data as a broker writes it."""
     rows = ",".join(f'"{number}":[1]' for number in range(partitions))
     return f'{{"version":1,"partitions":{{{rows}}}}}'.encode("ascii")
 
 
 def create(tree: Tree, *writes: Write) -> None:
-    """Write, or RuntimeError."""
+    """Create the nodes; RuntimeError if that is refused."""
     done = tree.commit(Transaction(writes=writes))
     if done.outcome is not Outcome.COMMITTED:
         raise RuntimeError(f"{writes[done.failed_at]}: {done.reason}")
@@ -74,7 +74,9 @@ def create(tree: Tree, *writes: Write) -> None:
 
 @contextmanager
 def fresh_tree(hosts: str, name: str, layout: str = DRAFT.name) -> Iterator[tuple[str, Tree]]:
-    """A chroot of its own with the first revision and the topics' parent: its address, and a session in it."""
+    """Make a chroot with the nodes of the first revision and the topics' parent; return its address, and a session in
+    it.
+    """
     with Tree(hosts) as root:
         create(root, CreateNode(f"/{name}"))
     with Tree(f"{hosts}/{name}", session_timeout_ms=SESSION_TIMEOUT_MS) as tree:
@@ -126,7 +128,7 @@ class Floor:
         return self._measured()
 
     def commands(self) -> list[float]:
-        """Command sent -> seen, when idle, in ms."""
+        """Return the times from sending a command to an idle member until it is seen, in ms."""
         found = []
         for _ in range(COMMANDS):
             writes, _, plan = self._planner().idle(self._names[0])
@@ -154,13 +156,13 @@ class Floor:
 
 
 def run_floor(hosts: str, name: str, members: int, partitions: int, *, merged: bool = True) -> dict[str, Any]:
-    """One run: event -> Result, and "commands" -> latencies."""
+    """Make one run; return event -> Result, and "commands" -> latencies."""
     with (
         fresh_tree(hosts, name) as (address, tree),
         closing(Floor(address, tree, members, partitions, merged=merged)) as floor,
     ):
         found: dict[str, Any] = {"cold": floor.cold(), "commands": floor.commands(), "death": floor.death()}
-        floor.join()  # back to all members
+        floor.join()  # the group has all members again
         found["join"] = floor.join()
     return found
 
@@ -179,7 +181,7 @@ def main() -> int:
                     server.hosts, f"floor-{members}-{partitions}-{n}", members, partitions, merged=not chosen.piecewise
                 )
                 for n in range(runs + 1)
-            ][1:]  # the first warms the server up
+            ][1:]  # the first run only warms the server up
             for event in ("cold", "join", "death"):
                 where = f"floor_{event}_{members}x{partitions}"
                 measures.append(Measure(f"{where}_ms", median(run[event].settled_ms for run in found)))

@@ -1,7 +1,7 @@
 """The floor's two processes: a coordinator, and members with the session that makes events happen.
 
-They follow a plan (`floor_plan`): bytes that arrive select what is sent. Nothing is decided, parsed or looked up but
-the names of children.
+They follow a plan (`floor_plan`): the bytes that arrive select what is sent. They decide, parse and look up nothing,
+except the names of children.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ TOPIC_PATH = f"{TOPICS}/{TOPIC}"
 
 
 class FloorCoordinator:
-    """Sees the event, sends the first multis; sees each release, sends the grants that follow it."""
+    """At the event it sends the first multis of the plan. At each release it sends the grants that follow it."""
 
     def __init__(self, connect: str) -> None:
-        gc.set_threshold(*COLLECTOR)  # as the command does
+        gc.set_threshold(*COLLECTOR)  # as the coordinator's command does
         sys.setswitchinterval(SWITCH_SECONDS)
         self._client = Client(connect)
         self._client.connected()
         self._plan = Plan()
-        self._sent: set[str] = set()  # channels whose stop is not yet seen to be obeyed
+        self._sent: set[str] = set()  # channels with a stop that the coordinator has not yet seen obeyed
         self._followed: set[str] = set()
 
     def follow(self, consumers: Sequence[str]) -> None:
@@ -55,18 +55,18 @@ class FloorCoordinator:
         self._client.nodes([Read(channel, Kind.CHILDREN, True)])
 
     def prepare(self, plan: Plan) -> None:
-        """What to do at the next event."""
+        """Take in the plan of the next event."""
         self._plan = plan
         self._sent = set(plan.releases)
 
     def command(self, writes: Sequence[Write]) -> int:
-        """Send one command; returns when."""
+        """Send one command; return the time."""
         at_ns = now_ns()
         self._client.commit(writes)
         return at_ns
 
     def check(self) -> None:
-        """RuntimeError if the plan did not work."""
+        """Raise RuntimeError if a multi of the plan was refused."""
         self._client.check()
 
     def close(self) -> None:
@@ -80,7 +80,7 @@ class FloorCoordinator:
             self._client.commit(writes)
 
     def _look(self, channel: str) -> None:
-        """The channel changed: our own stop first, then its acknowledgement."""
+        """Handle a change of the channel: the first is the coordinator's own stop, the second the acknowledgement."""
         self._client.read([Read(channel, Kind.CHILDREN, True)], self._listed)
 
     def _listed(self, nodes: tuple[Node, ...], _at_ns: int) -> None:
@@ -93,13 +93,13 @@ class FloorCoordinator:
     def _grant(self, grants: list[tuple[Write, ...]]) -> None:
         for writes in grants:
             self._client.commit(writes)
-        if self._sent == {""}:  # a merged plan: everybody has released
+        if self._sent == {""}:  # a plan with one start: all sources have released
             self._sent.clear()
             self._grant(self._plan.releases[""].grants)
 
 
 class FloorMember:
-    """Drains its channel: each command's bytes select the prepared answer."""
+    """Drains its channel: the bytes of a command select the prepared answer."""
 
     def __init__(self, connect: str, consumer: str, log: Log) -> None:
         self.consumer, self.log = consumer, log
@@ -161,29 +161,29 @@ class FloorMembers:
         self._t0_ns = 0
 
     def make(self, consumers: Sequence[str]) -> None:
-        """Connect these; they are no members yet."""
+        """Connect these members; they do not register yet."""
         fresh = [FloorMember(self._connect, consumer, self.log) for consumer in consumers]
         for member in fresh:
             member.prepare()
             self._members[member.consumer] = member
 
     def register(self, consumers: Sequence[str]) -> None:
-        """They join; the last one's reply is the event."""
+        """Register the members; the reply to the last one is the event."""
         for consumer in consumers:
             self._t0_ns = self._members[consumer].join()
 
     def prepare(self, plan: Plan) -> None:
-        """How to answer the commands of the next event."""
+        """Take in the answers to the commands of the next event."""
         self.log.begin()
         for consumer, answers in plan.answers.items():
             self._members[consumer].answers = answers
 
     def create(self, *writes: Write) -> None:
-        """The multi that creates the topic is the event."""
+        """Create the topic; the reply to this multi is the event."""
         self._t0_ns = self._events.write(*writes)
 
     def kill(self, consumer: str) -> None:
-        """End a member's session without leaving; its registration gone is the event."""
+        """End a member's session without leaving; the event is that its registration is gone."""
         gone = threading.Event()
 
         def fired(at_ns: int) -> None:
@@ -199,14 +199,14 @@ class FloorMembers:
             raise RuntimeError(f"{path} did not go away")
 
     def measured(self, members: int, partitions: int) -> Result:
-        """Wait until all is handed over; the event's figures."""
+        """Wait until all partitions are handed over; return the event's figures."""
         self.log.settled(members, partitions)
         for member in self._members.values():
             member.client.check()
         return result(self.log, self._t0_ns)
 
     def seen(self) -> int:
-        """Wait for the command; when it came."""
+        """Wait for the command; return when it came."""
         return self.log.wait_seen()
 
     def close(self) -> None:

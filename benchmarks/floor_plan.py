@@ -1,6 +1,7 @@
-"""The floor's plans: who gets what, with every version that the multis need, made from the tree before an event begins.
+"""The floor's plans: the assignment, and every version that the multis need. They are made from the tree before an
+event.
 
-Here is all the thinking and all the JSON of the floor; it happens outside of what is measured.
+This module has all decisions and all JSON of the floor. Its time is not measured.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ Share = dict[TopicPartition, str]
 
 @dataclass(slots=True)
 class Prepared:
-    """How a member answers one command: offsets to read first (a start), then one multi, and the command's deletion."""
+    """A member's answer to one command: for a start the offsets to read first, then one multi, which also deletes the
+    command."""
 
     partitions: tuple[TopicPartition, ...]
     writes: tuple[Write, ...]
@@ -40,7 +42,7 @@ class Prepared:
 
 @dataclass(slots=True)
 class Release:
-    """What the coordinator does when a source's channel is empty again: read its owners, then send the grants."""
+    """What the coordinator does when a source's channel is empty again: it reads the owners, then sends the grants."""
 
     reads: tuple[Read, ...]
     grants: list[tuple[Write, ...]]
@@ -56,7 +58,7 @@ class Plan:
 
 
 def paths(consumer: str) -> MemberPaths:
-    """Where a member's nodes stand."""
+    """Return the paths of a member's nodes."""
     return MemberPaths(layout=DRAFT, group=GROUP, consumer_id=consumer)
 
 
@@ -81,14 +83,14 @@ class Planner:
         self._offsets = dict(zip(self._all, rest[partitions:], strict=True))
 
     def cold(self, members: Iterable[str]) -> Plan:
-        """The topic appears: the raise, its mark, a start for each member."""
+        """Plan the appearance of the topic: the raise, the topic's mark, a start for each member."""
         target = self._target(members, {})
         plan = Plan(first=[self._raise(target), self._mark()])
         plan.first += [self._start(plan, consumer, share) for consumer, share in _shares(target).items()]
         return plan
 
     def death(self, members: Iterable[str], victim: str) -> Plan:
-        """A member is gone: the raise, a start for each that gets something of it."""
+        """Plan the death of a member: the raise, a start for each member that gets a partition of it."""
         owned = self.owned()
         living = {p: thread for p, thread in owned.items() if consumer_of(thread) != victim}
         target = self._target([m for m in members if m != victim], living)
@@ -98,7 +100,8 @@ class Planner:
         return plan
 
     def join(self, members: Iterable[str], joiner: str) -> Plan:
-        """A member more: the raise, a stop for each source; then one start, or one after each release."""
+        """Plan the joining of a member: the raise, a stop for each source; then one start, or one after each
+        release."""
         owned = self.owned()
         target = self._target([*members, joiner], owned)
         moving = {p: thread for p, thread in target.items() if owned.get(p) != thread}
@@ -116,14 +119,14 @@ class Planner:
         return plan
 
     def idle(self, consumer: str) -> tuple[tuple[Write, ...], bytes, Plan]:
-        """A command to nobody's harm: what sends it, its data, and how the member answers."""
+        """Return a command without effect: the multi that sends it, its data, and the member's answer."""
         data = encode_command(Command(option=Option.STOP_FETCHER, ownership={}, generation=1, epoch=1))
         answer = Prepared((), (paths(consumer).check(),), stops=True)
         plan = Plan(answers={consumer: {data: answer}})
         return (*self.checks(0), CreateNode(paths(consumer).channel, data, sequential=True)), data, plan
 
     def owned(self) -> Share:
-        """Who owns what."""
+        """Return the owners."""
         return {p: node.data.decode() for p, node in self._owners.items() if node.data}
 
     def checks(self, raised: int) -> tuple[Write, ...]:

@@ -43,7 +43,7 @@ from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.writes import CreateNode
 
 IDLE_S = 0.3
-"""No request for so long is one idle window."""
+"""The length of an idle window: so long no request comes."""
 RATIO, FAILOVER_RATIO, COMMAND_RATIO, REQUESTS = 2.0, 4.0, 1.5, 1.5
 EVENTS = ("cold", "death", "failover", "join")
 
@@ -69,11 +69,11 @@ class Product:
         return self._measured()
 
     def death(self) -> Result:
-        """One member dies; with requests."""
+        """One member dies; the requests are counted, too."""
         return self._counted("kill", -1)
 
     def failover(self) -> Result:
-        """The serving coordinator ends, and right after a member; the standby takes over."""
+        """The serving coordinator ends, and a member right after it; the standby takes over."""
         self._members.ask("kill_after_coordinator")
         self._count -= 1
         self._coordinator.ask("stop")
@@ -82,7 +82,7 @@ class Product:
         return self._measured()
 
     def join(self) -> Result:
-        """One more joins; with requests."""
+        """One more member joins; the requests are counted, too."""
         return self._counted("join", 1, 1)
 
     def _counted(self, event: str, more: int, *arguments: int) -> Result:
@@ -96,7 +96,7 @@ class Product:
         return replace(measured, requests=asked - before - apart, apart=apart)
 
     def commands(self) -> list[float]:
-        """Command sent -> the application is told, when idle, in ms."""
+        """Return the times from sending a command until the application of an idle member is told, in ms."""
         found = []
         for _ in range(COMMANDS):
             consumer, partition = self._members.ask("someone")
@@ -115,7 +115,7 @@ class Product:
         measured, t0_ns = self._members.ask("measured", self._count, self._partitions)
         stable_ns = self._coordinator.ask("stable", t0_ns)
         again, _ = self._members.ask("measured", self._count, self._partitions)
-        if again.moved != measured.moved:  # something went on moving
+        if again.moved != measured.moved:  # more partitions moved after the measurement
             measured = again
         return replace(measured, stable_ms=(stable_ns - t0_ns) / 1e6)
 
@@ -127,26 +127,26 @@ class Product:
         return int(self._members.ask("apart") + pings)
 
     def _quiet(self) -> int:
-        """Wait for an idle window; the server's count at its end, less the questions asked here."""
+        """Wait for an idle window; return the server's count of requests at its end, less those of this method."""
         pause, end_ns, asked = threading.Event(), now_ns() + int(DEADLINE_S * 1e9), 1
         last = self._requests()
         while now_ns() < end_ns:
             pause.wait(IDLE_S)
             found, asked = self._requests(), asked + 1
-            if found - last <= 1:  # the question itself
+            if found - last <= 1:  # the request that asks for the count
                 return found - asked
             last = found
         raise RuntimeError("the group does not come to rest")
 
 
 def run_product(server: EmbeddedZooKeeper, name: str, members: int, partitions: int) -> dict[str, Any]:
-    """One run: event -> Result, and "commands" -> latencies."""
+    """Make one run; return event -> Result, and "commands" -> latencies."""
     with (
         fresh_tree(server.hosts, name) as (address, _),
         closing(Product(server, address, members, partitions)) as product,
     ):
         found: dict[str, Any] = {"cold": product.cold(), "commands": product.commands(), "death": product.death()}
-        product.join()  # back to all members
+        product.join()  # the group has all members again
         found["failover"] = product.failover()
         product.join()
         found["join"] = product.join()
@@ -154,7 +154,8 @@ def run_product(server: EmbeddedZooKeeper, name: str, members: int, partitions: 
 
 
 def fewest(event: str, members: int, partitions: int) -> int:
-    """The moves that an event cannot do without; a dead member's share may be the larger or the smaller one."""
+    """Return the smallest possible number of moves of an event. A dead member may have had a larger or a smaller
+    share."""
     if event == "cold":
         return partitions
     return partitions // (members + 1) if event == "join" else -(-partitions // members)
@@ -211,7 +212,7 @@ def _unowned(measured: Result) -> float:
 
 
 def main() -> int:
-    """Alternate, compare, print."""
+    """Run floor and product in turns, compare them, and print."""
     chosen = repeated("Hand-overs of the product against the floor.").parse_args()
     runs = chosen.runs or (1 if chosen.quick else 7)
     measures: list[Measure] = []

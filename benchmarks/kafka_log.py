@@ -18,7 +18,7 @@ def create_topic(bootstrap_servers: str, partitions: int) -> None:
 
 
 def fill(bootstrap_servers: str, partitions: int, rows: int, record_bytes: int = RECORD_BYTES) -> None:
-    """Make TOPIC and put `rows` times one record into it, evenly."""
+    """Make TOPIC, and write the same record into it `rows` times, evenly over the partitions."""
     create_topic(bootstrap_servers, partitions)
     record = os.urandom(record_bytes // 2).hex().encode()
     settings = {"queue.buffering.max.messages": 500_000, "linger.ms": 50, "log_level": 0}

@@ -44,8 +44,8 @@ POINTS = ((10, 1_000), (50, 1_000))
 QUICK_POINTS = ((10, 1_000),)
 EVENTS = ("join", "death")
 ALL_TIME, ALL_REQUESTS, HALF_TIME, OVER_DRAFT = 0.1, 0.05, 1.0, 1.5
-"""The goals: all zkcoord's take a tenth of the old members' time and a twentieth of their requests, half and half is no
-slower, and the layout legacy costs at most half as much again as the layout draft."""
+"""The goals. A group of zkcoord's members takes a tenth of the time of old members and a twentieth of their requests. A
+mixed group is not slower than old members. The layout legacy takes at most 1.5 times as long as the layout draft."""
 
 Run = dict[str, Event]
 
@@ -68,7 +68,7 @@ class Bench:
             return _observed(observer, old)
 
     def half(self, name: str, members: int, partitions: int) -> Run:
-        """As many old members as zkcoord's, and a coordinator."""
+        """Half old members, half zkcoord's, and a coordinator."""
         with (
             tempfile.TemporaryDirectory() as folder,
             legacy_tree(self._server.hosts, name, self._version, partitions) as address,
@@ -154,7 +154,7 @@ def _plain(run: Run) -> dict[str, dict[str, float]]:
 
 
 def main() -> int:
-    """Alternate, compare, print."""
+    """Run the kinds of groups in turns, compare them, and print."""
     parser = repeated("A group of old consumers alone, half zkcoord's, and all zkcoord's.")
     parser.add_argument("--old-version", choices=OLD_KAFKA_VERSIONS, default=OLD_KAFKA_VERSIONS[-1], help="of the jars")
     chosen = parser.parse_args()

@@ -1,7 +1,7 @@
 """The product's two kinds of processes: coordinators, and real consumers with the session that makes events happen.
 
-Their figures come from their own logs and callbacks; the store below is wrapped only to see the reply to a
-registration, to count syncs and to end a session without leaving.
+The figures come from the programs' own logs and callbacks. The store is wrapped only to see the reply to a
+registration, to count syncs, and to end a session without leaving.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Positions = Mapping[TopicPartition, int]
 
 
 class Seen(logging.Handler):
-    """Hands every event of the product's log to a function, with the time."""
+    """Calls a function with every event of the product's log, and the time."""
 
     def __init__(self, take: Callable[[int, str, Mapping[str, Any]], None], level: int = logging.INFO) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class Sessions:
 
     @property
     def told(self) -> Callable[[bool], None]:
-        """As `KazooSessions.told`."""
+        """Do as `KazooSessions.told` does."""
         return self._inner.told
 
     @told.setter
@@ -92,7 +92,7 @@ class Sessions:
 
 
 class Member:
-    """One real consumer with callbacks that do nothing but count on."""
+    """One real consumer. Its callbacks only move each offset by one."""
 
     def __init__(self, address: str, log: Log) -> None:
         self._log = log
@@ -131,7 +131,7 @@ class Members:
         self._pings = Pings()
         self.log = Log()
         self._members: list[Member] = []
-        self._syncs = 0  # of members that are gone
+        self._syncs = 0  # syncs of members that are gone
         self._events = Client(address)
         self._events.connected()
         self._t0_ns = 0
@@ -148,7 +148,7 @@ class Members:
                 self.lost.append(f"{event} {dict(fields)}")
 
     def join(self, count: int) -> None:
-        """So many more consumers; the event is the reply to the last registration."""
+        """Start this number of further consumers; the event is the reply to the last registration."""
         self.log.begin()
         target = len(self.log.loads) + count
         fresh = [Member(self._address, self.log) for _ in range(count)]
@@ -159,12 +159,12 @@ class Members:
         self._t0_ns = max(member.sessions.joined_ns for member in fresh)
 
     def create(self, *writes: Write) -> None:
-        """The multi that creates the topic is the event."""
+        """Create the topic; the reply to this multi is the event."""
         self.log.begin()
         self._t0_ns = self._events.write(*writes)
 
     def kill(self) -> None:
-        """End the oldest member's session without leaving; its registration gone is the event."""
+        """End the oldest member's session without leaving; the event is that its registration is gone."""
         self.log.begin()
         victim = self._members.pop(0)
         self._syncs += victim.sessions.syncs
@@ -172,7 +172,7 @@ class Members:
         gone()
 
     def kill_after_coordinator(self) -> None:
-        """Arm: when the coordinator's node is gone (the event), the oldest member's session is ended at once."""
+        """Watch the coordinator's node. When it is gone (the event), end the oldest member's session at once."""
         self.log.begin()
         victim = self._members.pop(0)
         self._syncs += victim.sessions.syncs
@@ -190,7 +190,7 @@ class Members:
         self._events.nodes([Read(self._layout.coordinator, Kind.DATA, True)])
 
     def coordinator_is_gone(self) -> None:
-        """Wait for what was armed."""
+        """Wait until the node that `kill_after_coordinator` watches is gone."""
         if not self._coordinator_gone.wait(DEADLINE_S):
             raise RuntimeError("the coordinator's node did not go away")
         self._victim_gone()
@@ -217,7 +217,9 @@ class Members:
         return wait
 
     def measured(self, members: int, partitions: int) -> tuple[Result, int]:
-        """Wait until all is handed over; the event's figures, and when the last start was acknowledged."""
+        """Wait until all partitions are handed over; return the event's figures, and when the last start was
+        acknowledged.
+        """
         self.log.settled(members, partitions)
         if self.lost:
             raise RuntimeError(f"unexpected: {self.lost[0]}")
@@ -228,13 +230,13 @@ class Members:
         return self._pings.count + self._syncs + sum(member.sessions.syncs for member in self._members)
 
     def someone(self) -> tuple[str, TopicPartition]:
-        """A member and something that it holds; whether a command comes is watched from now on."""
+        """Return a member and a partition that it holds. From now on a command for it is noted (`seen`)."""
         self.log.begin()
         partition, consumer = min(self.log.held.items())
         return consumer, partition
 
     def seen(self) -> int:
-        """Wait for the command; when the application was told to stop."""
+        """Wait for the command; return when the application was told to stop."""
         return self.log.wait_seen()
 
     def close(self) -> None:
@@ -251,7 +253,7 @@ class OneCoordinator:
 
     def __init__(self, address: str, layout: str) -> None:
         self._layout = layout_named(layout)
-        gc.set_threshold(*COLLECTOR)  # as the command does
+        gc.set_threshold(*COLLECTOR)  # as the coordinator's command does
         sys.setswitchinterval(SWITCH_SECONDS)
         self._pings = Pings()
         self._changed = threading.Condition()
@@ -260,7 +262,7 @@ class OneCoordinator:
         self._serving = threading.Event()
         self._client = Client(address)
         self._client.connected()
-        Seen(self._take, logging.DEBUG)  # also phases in which groups are found
+        Seen(self._take, logging.DEBUG)  # DEBUG also shows the phases in which groups are found
         self._coordinator = Coordinator(
             address,
             layout=layout,
@@ -282,7 +284,7 @@ class OneCoordinator:
             raise RuntimeError(f"the coordinator was not elected: {self._coordinator.error}")
 
     def standing(self, candidates: int) -> None:
-        """Wait until so many stand for election."""
+        """Wait until this number of coordinators stands for election."""
 
         def waiting() -> bool:
             path = "/zkcoord/coordinators"
@@ -296,18 +298,18 @@ class OneCoordinator:
                 self._changed.wait(0.02)
 
     def stable(self, since_ns: int) -> int:
-        """Wait until the group is Stable after that moment; when it was."""
+        """Wait until the group is Stable after this moment; return when it became so."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._phase == "Stable" and self._stable_ns > since_ns, DEADLINE_S):
                 raise RuntimeError(f"the group is {self._phase or 'unknown'}")
             return self._stable_ns
 
     def command(self, consumer: str, partition: TopicPartition) -> int:
-        """Stop one partition out of turn, as a coordinator would; returns when it was sent."""
+        """Send a stop of one partition that no rebalance needs, as a coordinator would; return when it was sent."""
         reads = [Read(path) for path in (EPOCH, self._layout.record(GROUP), self._layout.state(GROUP))]
         checks = [CheckNode(n.path, n.stat.version) for n in self._client.nodes(reads) if n.stat is not None]
         data = encode_command(Command(option=Option.STOP_FETCHER, ownership={partition: ""}, generation=1, epoch=1))
-        role: Any = self._coordinator._driver.loop._role  # else it does not know that a release may follow
+        role: Any = self._coordinator._driver.loop._role  # otherwise it does not expect a release
         role._groups[GROUP].channels.sent(consumer, [partition])
         writes: Sequence[Write] = [*checks, CreateNode(self._layout.channel(GROUP, consumer), data, sequential=True)]
         at_ns = now_ns()
@@ -319,7 +321,7 @@ class OneCoordinator:
         return self._pings.count
 
     def stop(self) -> None:
-        """Its node goes at once."""
+        """Stop the coordinator; its node goes at once."""
         self._coordinator.stop()
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""A broker that knows only its metadata: as many topics as a large cluster has, and no record.
+"""A broker with only metadata: it has as many topics as a large cluster, and no records.
 
-A real broker keeps files and mappings for each partition: one machine does not hold 100,000. This one answers
-ApiVersions and Metadata as Kafka 4.1 does, of answers that were encoded beforehand, so its time is nobody's measure.
+A real broker keeps files and mappings for each partition, and one machine cannot hold those of 100,000. This broker
+answers ApiVersions and Metadata as Kafka 4.1 does. Its answers are encoded beforehand, so its time does not count.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NO_TAGS = b"\0"
 
 
 def varint(number: int) -> bytes:
-    """An unsigned number as the flexible versions of the protocol write it."""
+    """Encode an unsigned number as the flexible versions of the protocol write it."""
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
@@ -29,12 +29,12 @@ def varint(number: int) -> bytes:
 
 
 def text(value: str) -> bytes:
-    """A compact string."""
+    """Encode a compact string."""
     return varint(len(value) + 1) + value.encode()
 
 
 def topic_id_of(name: str) -> str:
-    """The id of this topic, as Kafka spells it."""
+    """Return the id of this topic, as Kafka writes it."""
     return base64.urlsafe_b64encode(_id(name)).decode().rstrip("=")
 
 
@@ -75,13 +75,13 @@ class MetadataServer:
         return f"127.0.0.1:{self._server.server_address[1]}"
 
     def grow(self, partitions: int) -> None:
-        """The first topic has so many partitions from now on, under its id."""
+        """Give the first topic this number of partitions from now on; its id stays."""
         name = next(iter(self._topics))
         self._topics[name] = topic_answer(name, partitions)
         self._all = b"".join(self._topics.values())
 
     def counted(self) -> tuple[int, int]:
-        """Questions for metadata so far, and the bytes of their answers."""
+        """Return the number of requests for metadata so far, and the bytes of their answers."""
         return self.requests, self.sent
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ class MetadataServer:
         self._server.server_close()
 
     def serve(self, connection: object) -> None:
-        """Answer one client until it goes."""
+        """Answer one client until it closes the connection."""
         stream = connection.makefile("rwb")  # type: ignore[attr-defined]
         while head := stream.read(4):
             request = stream.read(struct.unpack(">i", head)[0])
@@ -120,7 +120,7 @@ class MetadataServer:
 
 
 def asked(request: bytes) -> list[str] | None:
-    """The topics that a request for metadata names; None: all."""
+    """Return the topics that a request for metadata names; None: all topics."""
     at = 8
     (length,) = struct.unpack_from(">h", request, at)
     at += 2 + max(length, 0) + 1  # the client's id, and no tags

@@ -72,7 +72,7 @@ class Load:
                 self._busy.discard(member)
 
     def between(self, began: float, end: float) -> tuple[float, float]:
-        """Commits a second, and the seconds of the longest."""
+        """Return the commits in a second, and the seconds of the longest commit."""
         found = [each for each in self.commits if began <= each.began < end]
         return len(found) / (end - began), max(each.seconds for each in found)
 
@@ -86,15 +86,15 @@ class World(NamedTuple):
     servers: str
 
     def migrate(self) -> None:
-        """Run the command. It has a process of its own: beside busy threads of one process its looks at both stores
-        would take many times as long, and find each offset moved on."""
+        """Run the command in a process of its own. Beside the busy threads of this process it would read both stores
+        many times more slowly, and each offset would have moved on."""
         words = ["offsets", "migrate", "--all-groups", "--to", "kafka"]
         words += ["--zookeeper", self.zookeeper, "--bootstrap-servers", self.servers]
         subprocess.run([sys.executable, "-m", "zkcoord_command", *words], check=True, stdout=subprocess.DEVNULL)
 
 
 def committed(there: World, members: dict[str, Member]) -> None:
-    """Every group's last commit stands in Kafka."""
+    """Check that Kafka has every group's last commit."""
     store = KafkaCommits(there.client, timeout_ms=60_000)
     for group, member in members.items():
         found = store.read([group]).found[group]

@@ -31,7 +31,7 @@ from zkcoord.spark import OffsetRange, spark_session
 from zkcoord.spark.history.commits import decoded
 from zkcoord.spark.history.decoding import parse_key, parse_value
 
-GOAL = 2.0  # the plain loop's time over Spark's, at least
+GOAL = 2.0  # the plain loop must take at least this many times as long as Spark
 PARTITIONS = 4
 FULL, QUICK = (2_000_000, 5), (400_000, 2)  # records, rounds that count
 GROUPS, TOPICS = 100, 5
@@ -39,7 +39,7 @@ METADATA = b'{"zkcoord":1,"offset":"7","tree":"","mzxid":"5","incarnation":0,"ge
 
 
 def records(count: int) -> Iterator[tuple[bytes, bytes | None]]:
-    """Keys and values: of 500 partitions each of 100 groups."""
+    """Return keys and values of commits: of 100 groups with 500 partitions each."""
     now_ms = 1_700_000_000_000
     for number in range(count):
         group, topic, partition = number % GROUPS, number % TOPICS, (number // GROUPS) % 500
@@ -61,7 +61,7 @@ def records(count: int) -> Iterator[tuple[bytes, bytes | None]]:
 
 
 def fill(servers: str, count: int) -> list[OffsetRange]:
-    """Put them into the topic; return its ranges."""
+    """Write the records into the topic; return its ranges."""
     create_topic(servers, PARTITIONS)
     settings = {"queue.buffering.max.messages": 500_000, "linger.ms": 50, "log_level": 0}
     producer = Producer({"bootstrap.servers": servers, **settings})
@@ -82,7 +82,7 @@ def fill(servers: str, count: int) -> list[OffsetRange]:
 
 
 def plain(servers: str, ranges: list[OffsetRange]) -> tuple[int, int]:
-    """The loop. Returns how many commits and tombstones it saw."""
+    """Run the plain loop. Return how many commits and tombstones it saw."""
     settings = {"bootstrap.servers": servers, "group.id": "plain", "enable.auto.commit": "false"}
     consumer = Consumer({**settings, "enable.partition.eof": "true", "auto.offset.reset": "error"})
     consumer.assign([TopicPartition(each.topic, each.partition, each.start) for each in ranges])

@@ -60,7 +60,7 @@ class Deployment:
             write_offsets(self.tree, DRAFT, group, wanted, guard=[made], why="a benchmark")
 
     def commit(self) -> None:
-        """Commit the same to Kafka, each in its node's tenure."""
+        """Commit the same offsets to Kafka, each in the tenure of its node."""
         for group in self.groups:
             nodes = self.tree.read([Read(DRAFT.offset(group, partition)) for partition in self.partitions])
             stamps = [Stamp(tenure=Tenure("", node.stat.mzxid)) for node in nodes if node.stat is not None]
@@ -70,13 +70,13 @@ class Deployment:
                 raise error
 
     def verify(self) -> None:
-        """As `zkcoord offsets verify --all-groups`, without the printing."""
+        """Verify as `zkcoord offsets verify --all-groups` does, without printing."""
         found = verify(self.tree.read, self.store, known_logs(self.client), DRAFT, self.groups)
         equal = sum(row.judged.verdict is Verdict.EQUAL for group in found for row in group.partitions)
         assert equal == len(self.groups) * len(self.partitions), equal
 
     def plain(self, kazoo: KazooClient) -> None:
-        """A loop that anybody would write."""
+        """Read the same offsets with a simple loop."""
         for group in self.groups:
             there = self.store.read([group]).found[group]
             asked = [(p, kazoo.get_async(DRAFT.offset(group, p))) for p in self.partitions]

@@ -1,7 +1,7 @@
-"""A group of real old consumers, and an observer that sees when a group with old members has settled, and at what cost.
+"""A group of real old consumers, and an observer that sees when such a group has settled, and with how many requests.
 
-The old members are in one Java process (java/OldGroup.java), with Kafka's defaults but for a session of 60 s: hardly a
-ping falls into a measurement. They fetch nothing. Each group has a tree of its own.
+The old members run in one Java process (java/OldGroup.java) with Kafka's defaults, except a session timeout of 60 s, so
+that few pings fall into a measurement. They fetch nothing. Each group has a tree of its own.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Event:
     requests: int
 
     def less(self, apart: int) -> Event:
-        """The same without so many requests."""
+        """Return the same event with `requests` fewer requests."""
         return replace(self, requests=self.requests - apart)
 
 
@@ -66,11 +66,11 @@ class OldMembers:
         self._await("ready")
 
     def join(self, count: int) -> None:
-        """So many more; returns when their first rebalances have ended."""
+        """Start this number of further members; return when their first rebalances have ended."""
         self._ask(f"join {count}", "joined")
 
     def leave(self) -> None:
-        """The oldest member's session ends."""
+        """End the oldest member's session."""
         self._ask("leave", "left")
 
     def close(self) -> None:
@@ -96,7 +96,7 @@ class OldMembers:
 
 
 class Observer:
-    """A session that sees registrations come and go, and who owns what, with a count of its own requests."""
+    """A session that sees registrations come and go, and reads the owners. It counts its own requests."""
 
     def __init__(self, server: EmbeddedZooKeeper, address: str, partitions: int) -> None:
         self._port, self._partitions = server.port, partitions
@@ -108,7 +108,7 @@ class Observer:
         self._t0_ns = 0
 
     def watch(self) -> int:
-        """See the next change of the registrations; returns the server's count before it."""
+        """Watch for the next change of the registrations; return the server's count of requests before it."""
         self._changed.clear()
 
         def fired(at_ns: int) -> None:
@@ -121,7 +121,7 @@ class Observer:
         return self._packets()[0]
 
     def settled(self, before: int) -> Event:
-        """Wait until the group has settled after the change that is watched."""
+        """Wait until the group has settled after the change that `watch` waits for."""
         if not self._changed.wait(DEADLINE_S):
             raise RuntimeError("no registration changed")
         pause, end_ns = threading.Event(), now_ns() + int(DEADLINE_S * 1e9)
@@ -156,7 +156,7 @@ class Observer:
 
 
 def planned(members: tuple[str, ...], partitions: int) -> Mapping[TopicPartition, str]:
-    """Partition -> thread, as the old members' range assignor has it."""
+    """Return partition -> thread, as the old members' range assignor computes it."""
     subscribers = tuple(Subscriber(consumer_id=name, threads={TOPIC: 1}) for name in members)
     given = AssignorInput(subscribers=subscribers, partitions={TOPIC: tuple(range(partitions))}, owned={})
     return ASSIGNORS["range"](given)
@@ -164,7 +164,9 @@ def planned(members: tuple[str, ...], partitions: int) -> Mapping[TopicPartition
 
 @contextmanager
 def legacy_tree(hosts: str, name: str, version: str, partitions: int | None) -> Iterator[str]:
-    """A chroot of its own, of the layout legacy: a broker, an adopted group, a topic unless None. Its address."""
+    """Make a chroot with the layout legacy: a broker, an adopted group, and a topic unless it is None. Return its
+    address.
+    """
     adoption = Adoption(offsets="zookeeper", strategy="range", kafka=version)
     record = encode_record(replace(DEFAULT_RECORD, adoption=adoption))
     paths = [*parents(LEGACY.registration(GROUP, "c")), *parents(f"{BROKERS}/0")]

@@ -44,7 +44,7 @@ PATHS = ("/", "/groups/g0")
 
 
 class Browser:
-    """A browser's process: two pages stay open, and both are loaded again and again."""
+    """A browser's process: it keeps two pages open, and loads both again and again."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -52,7 +52,7 @@ class Browser:
         self._threads: list[threading.Thread] = []
 
     def get(self, path: str) -> tuple[int, float, str]:
-        """Status, milliseconds, and the page."""
+        """Load a page; return its status, the milliseconds, and the page."""
         began_ns = now_ns()
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=DEADLINE_S)
         with closing(connection):
@@ -80,7 +80,7 @@ class Browser:
             each.join(DEADLINE_S)
 
     def close(self) -> None:
-        """As `end`."""
+        """Do as `end` does."""
         self.end()
 
     def _live(self, path: str) -> None:
@@ -100,14 +100,14 @@ class Browser:
 
 
 class Paged(Scale):
-    """A deployment whose hand-overs are timed; that all shares are even is looked at once."""
+    """A deployment whose hand-overs are timed. Even shares are checked only once."""
 
     def begin(self) -> None:
-        """Everybody is granted a share."""
+        """Wait until every member has its share."""
         self._cold()
 
     def round(self) -> list[float]:
-        """One joins and dies: seconds of both."""
+        """Let a member join and die; return the seconds of both."""
         return [self._timed(lambda: self._register("g0", 1, alone=True)), self._timed(lambda: self._crowd.ask("kill"))]
 
     def _timed(self, event: Callable[[], Any]) -> float:
@@ -119,7 +119,7 @@ class Paged(Scale):
 
 
 def free_port() -> int:
-    """A port that nobody has now."""
+    """Return a port that is free now."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
@@ -127,7 +127,7 @@ def free_port() -> int:
 
 @contextmanager
 def page_process(zookeeper: str, metrics: str, port: int) -> Iterator[int]:
-    """`zkcoord page`, at the priority that it has beside a coordinator; its process id."""
+    """Run `zkcoord page` with the priority that it has beside a coordinator; return its process id."""
     command = [sys.executable, "-m", "zkcoord_command", "page", "--zookeeper", zookeeper, "--from", metrics]
     command += ["--http", f"127.0.0.1:{port}"]
     process = subprocess.Popen(["nice", "-n", "10", *command], stdout=subprocess.DEVNULL)
@@ -140,14 +140,14 @@ def page_process(zookeeper: str, metrics: str, port: int) -> Iterator[int]:
 
 
 def until_read(browser: Child, groups: int) -> float:
-    """Seconds until the page lists all groups."""
+    """Wait until the page lists all groups; return the seconds."""
     began_ns, pause = now_ns(), threading.Event()
     while (now_ns() - began_ns) / 1e9 < DEADLINE_S:
         try:
             status, _, text = browser.ask("get", "/")
             if status == 200 and f"{groups} group" in text:
                 return (now_ns() - began_ns) / 1e9
-        except RuntimeError:  # nobody listens yet
+        except RuntimeError:  # the page does not listen yet
             pass
         pause.wait(0.1)
     raise RuntimeError("the page does not list all groups")

@@ -1,4 +1,5 @@
-"""Where the reader without a jar spends its time: the steps of its tasks, and what Spark does before and around them.
+"""Measures where the reader without a jar spends its time: in the steps of its tasks, and in Spark before and around
+them.
 
 The reader is the product's own, unchanged. In the workers its Kafka client is a subclass that times its calls, and the
 generator of its Arrow batches is timed from outside. Each task writes what it found into a file. Jobs whose workers
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 FORMAT = "zkcoord-ranges-profiled"
 ROWS = 100_000
 TASKS = (8, 1)  # the default has a task for each range; ranges that share tasks come to few
-REUSED = "SPARK_REUSE_WORKER"  # in a worker's environment: Spark gives it further tasks, so that it keeps its clients
+REUSED = "SPARK_REUSE_WORKER"  # set in a worker that gets further tasks from Spark, and so keeps its clients
 ROUNDS_WARM = 2  # they do not count: Spark's code is compiled, and workers are started
 STEPS = {  # in the order in which a job has them
     "start": "Spark plans, and starts the first task",
@@ -60,7 +61,7 @@ class Spent:
 
     @contextmanager
     def on(self, step: str) -> Iterator[None]:
-        """Count what happens meanwhile."""
+        """Add the time of the block to a step."""
         began = time.perf_counter()
         try:
             yield
@@ -69,10 +70,11 @@ class Spent:
 
 
 def timed_client() -> type:
-    """A class that is made in the worker: it cannot be sent there."""
+    """Make the class of timed clients in the worker, since the class cannot be sent there."""
 
     class Timed(confluent_kafka.Consumer):  # type: ignore[misc]
-        """confluent-kafka's consumer. It times its calls for the task that runs: a kept one has several."""
+        """confluent-kafka's consumer that times its calls for the task that runs. A kept consumer serves several
+        tasks."""
 
         def __init__(self, *settings: Any) -> None:
             with running().on("client"):
@@ -101,13 +103,13 @@ def timed_client() -> type:
 
 
 def running() -> Spent:
-    """That of the task that runs, or ran last."""
+    """Return the time spent by the task that runs, or ran last."""
     found: Spent = confluent_kafka.zkcoord_spent
     return found
 
 
 def profiled(plan: Mapping[str, Any], task: Slices) -> Iterator[pa.RecordBatch]:
-    """The records of a task. What its steps took is in a file of the folder `plan["told"]` afterwards."""
+    """Return the records of a task. Afterwards a file in the folder `plan["told"]` has the times of its steps."""
     plain, reused = confluent_kafka.Consumer, os.environ.pop(REUSED)
     spent = confluent_kafka.zkcoord_spent = Spent()
     confluent_kafka.Consumer = timed_client()  # the reader takes it from there
@@ -148,12 +150,12 @@ class ProfiledSource(RangesSource):
 
 
 def named(tasks: int, own: bool) -> str:
-    """A shape's name, as measures have it."""
+    """Return the name of a shape in the measures."""
     return f"{tasks}_task{'s' if tasks > 1 else ''}{'_own' if own else ''}"
 
 
 def one_job(spark: SparkSession, plan: Mapping[str, Any], tasks: int, scratch: Path) -> dict[str, float]:
-    """Milliseconds of each of STEPS, of a job that reads ROWS offsets and writes them to nowhere."""
+    """Run a job that reads ROWS offsets and writes them to nowhere; return the milliseconds of each of STEPS."""
     told = scratch / uuid.uuid4().hex
     told.mkdir()
     asked = json.dumps({**plan, "told": str(told), "tasks": tasks_of([OffsetRange(TOPIC, 0, 0, ROWS)], ROWS // tasks)})
@@ -166,7 +168,7 @@ def one_job(spark: SparkSession, plan: Mapping[str, Any], tasks: int, scratch: P
 
 
 def steps_of(found: Sequence[Mapping[str, Any]], began_s: float, ended_s: float) -> dict[str, float]:
-    """Seconds of each of STEPS. They add up to the job's, as its tasks run one after the other."""
+    """Return the seconds of each of STEPS. Their sum is the job's time, since its tasks run one after the other."""
     first = min(each["began_s"] for each in found)
     last = max(each["began_s"] + each["took_s"] for each in found)
     inside = sum(each["took_s"] for each in found)
@@ -179,7 +181,7 @@ def steps_of(found: Sequence[Mapping[str, Any]], began_s: float, ended_s: float)
 def profile(
     spark: SparkSession, bootstrap_servers: str, rounds: int, scratch: Path
 ) -> dict[str, list[dict[str, float]]]:
-    """The steps of each job, by how many tasks it had (`named`). They take turns."""
+    """Run jobs with different numbers of tasks in turns; return the steps of each job by its shape (`named`)."""
     register(spark, ProfiledSource, sys.modules[RangesSource.__module__], kept_clients, sys.modules[__name__])
     plan = read_plan(bootstrap_servers, "profile", {}, headers=False, timeout_ms=20_000)
     shapes = [(tasks, own) for tasks in TASKS for own in (False, True)]
@@ -213,7 +215,8 @@ def table(typical: Mapping[str, Mapping[str, float]]) -> str:
 
 
 def measures(typical: Mapping[str, Mapping[str, float]]) -> list[Measure]:
-    """The same, without goals: they say where to look, not what is good. Then what kept clients save of a job."""
+    """Return the medians as measures without goals, then the part of a job's time that kept clients save. They show
+    where the time goes, not whether it is good."""
     totals = {shape: sum(steps.values()) for shape, steps in typical.items()}
     kept = [(tasks, totals[named(tasks, False)] / totals[named(tasks, True)]) for tasks in TASKS]
     return [

@@ -49,15 +49,15 @@ GOALS = {"cold_s": 10.0, "failover_s": 5.0, "memory_mb": 500.0}
 
 
 class ScaleCoordinator:
-    """A coordinator's process: which groups are Stable, and what it cost."""
+    """A coordinator's process: it notes which groups are Stable, and measures its own cost."""
 
     def __init__(self, address: str, metrics: str | None = None) -> None:
         self._changed = threading.Condition()
         self._phases: dict[str, str] = {}
         self._stable_ns = 0
         self._elected_ns = 0
-        Seen(self._take, logging.DEBUG)  # also phases in which groups are found
-        gc.set_threshold(*COLLECTOR)  # as the command does
+        Seen(self._take, logging.DEBUG)  # DEBUG also shows the phases in which groups are found
+        gc.set_threshold(*COLLECTOR)  # as the coordinator's command does
         self._coordinator = Coordinator(address, session_timeout_ms=SESSION_TIMEOUT_MS, metrics=metrics)
         self._coordinator.start()
 
@@ -73,15 +73,15 @@ class ScaleCoordinator:
             self._changed.notify_all()
 
     def standing(self) -> None:
-        """It runs (and stands for election)."""
+        """Return once the coordinator runs, and so stands for election."""
 
     def elected(self) -> int:
-        """When it was elected."""
+        """Wait until it is elected; return when that was."""
         self._wait(lambda: self._elected_ns > 0, "not elected")
         return self._elected_ns
 
     def stable(self, groups: int, since_ns: int) -> int:
-        """Wait until so many groups are Stable, the last of them after that moment; when it was."""
+        """Wait until this number of groups is Stable, the last after this moment; return when that became Stable."""
         self._wait(
             lambda: self._stable_ns > since_ns and [*self._phases.values()].count("Stable") == groups,
             f"of {groups} groups",
@@ -89,12 +89,12 @@ class ScaleCoordinator:
         return self._stable_ns
 
     def cost(self) -> tuple[float, float]:
-        """CPU seconds so far, and the largest resident size in MB."""
+        """Return the CPU seconds so far, and the largest resident size in MB."""
         usage = resource.getrusage(resource.RUSAGE_SELF)
         return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
     def stop(self) -> None:
-        """Its node goes at once."""
+        """Stop the coordinator; its node goes at once."""
         self._coordinator.stop()
 
     def close(self) -> None:
@@ -127,14 +127,14 @@ class Scale:
         self._standby: Child | None = None
 
     def run(self) -> dict[str, dict[str, float]]:
-        """Event -> its figures."""
+        """Play all events; return event -> its figures."""
         return {"cold": self._cold(), "join": self._join(), "death": self._death(), "failover": self._failover()}
 
     def _register(self, group: str, count: int, alone: bool = False) -> int:
         return int(self._crowd.ask("register", group, count, dict.fromkeys(self._topics[group], 1), alone))
 
     def _cold(self) -> dict[str, float]:
-        """The members stand before there is a coordinator; the first one only makes the tree."""
+        """Register the members before a coordinator serves. An earlier coordinator has only made the tree."""
         with closing(Child(ScaleCoordinator, self._server.hosts)) as first:
             first.ask("elected")
             self._crowd.ask("gone", DRAFT.coordinator)
@@ -149,14 +149,14 @@ class Scale:
         return self._figures(self._coordinator, t0_ns, before, 0.0)
 
     def _join(self) -> dict[str, float]:
-        """One more, in a session of its own."""
+        """One more member joins, with a session of its own."""
         coordinator = self._serving()
         before, cpu = self._requests(), coordinator.ask("cost")[0]
         t0_ns = self._register("g0", 1, alone=True)
         return self._figures(coordinator, t0_ns, before, cpu)
 
     def _death(self) -> dict[str, float]:
-        """It dies."""
+        """The member that has joined dies."""
         coordinator = self._serving()
         before, cpu = self._requests(), coordinator.ask("cost")[0]
         t0_ns = int(self._crowd.ask("kill"))
@@ -205,7 +205,7 @@ class Scale:
 
 
 def report(point: tuple[int, int, int], found: dict[str, dict[str, float]]) -> list[Measure]:
-    """Print a point's table; its measures."""
+    """Print a point's table; return its measures."""
     measures = []
     goals: Mapping[str, float] = GOALS if point == GOALS_AT else {}
     groups, members, partitions = point

@@ -1,7 +1,8 @@
-"""What the benchmarks of Spark share: servers and one session, the runners, their verdicts.
+"""Shared code of the benchmarks of Spark: servers and one session, the runners, their verdicts.
 
-A runner reads TOPIC with batches of `rows` records and hands each batch to `work`. Ours: the driver loop with either
-reader, and the streaming source. Spark's own: queries over its Kafka source, {foreachBatch, noop} x {plain, tuned}.
+A runner reads TOPIC in batches of `rows` records, and calls `work` with each batch. zkcoord's runners are the driver
+loop with either reader, and the streaming source. Spark's own runners are queries over its Kafka source, {foreachBatch,
+noop} x {plain, tuned}.
 """
 
 from __future__ import annotations
@@ -31,23 +32,23 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-TUNED = {  # what helps a native query with big batches
+TUNED = {  # settings that make a native query faster with big batches
     "kafka.max.poll.records": "10000",
     "kafka.max.partition.fetch.bytes": "4194304",
     "kafka.fetch.max.bytes": "67108864",
 }
-SHARED = 5_000  # offsets below which ranges share a task of the Python reader
-SHARED_BY_CONNECTOR = 50_000  # ... of the connector, which reads so many in some 30 ms
+SHARED = 5_000  # ranges with fewer offsets share a task of the Python reader
+SHARED_BY_CONNECTOR = 50_000  # the same for the connector, which reads so many offsets in some 30 ms
 NATIVE = ("foreach", "noop", "foreach_tuned", "noop_tuned")
 MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 QUICK_FILES = "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"  # in Spark 4.0
-LOOK_S = 0.5  # how often a query that is measured is asked how far it is
-Work = Callable[..., None]  # of a DataFrame, and of a batch or its number
+LOOK_S = 0.5  # seconds between two questions to a measured query about its progress
+Work = Callable[..., None]  # takes a DataFrame, and a batch or its number
 
 
 @dataclass(frozen=True)
 class Bench:
-    """What every runner works on."""
+    """The servers and the session that every runner uses."""
 
     spark: SparkSession
     zookeeper: str
@@ -56,12 +57,12 @@ class Bench:
 
 
 def to_nowhere(df: DataFrame, batch: object = None) -> None:
-    """The work of most benchmarks: every row is read and written to nothing."""
+    """The work of most benchmarks: read every row, and write it to nowhere."""
     df.write.format("noop").mode("append").save()
 
 
 def group_name(kind: str) -> str:
-    """Of a group that nobody had before."""
+    """Return a name that no group had before."""
     return f"{kind}-{uuid.uuid4().hex[:8]}"
 
 
@@ -75,8 +76,9 @@ def make_consumer(
     announce: bool = True,
     shared: int = 0,
 ) -> SparkConsumer:
-    """A Spark consumer. Without `group` it is alone in one of its own. Ranges of less than `shared` offsets share
-    tasks."""
+    """Return a Spark consumer. Without `group` it has a group of its own. Ranges of fewer than `shared` offsets share
+    tasks.
+    """
     return SparkConsumer(
         bench.spark,
         bench.zookeeper,
@@ -101,9 +103,10 @@ def start_source(
     of_ranges: bool = False,
     shared: int = 0,
 ) -> StreamingQuery:
-    """A query over `readStream.format("zkcoord")`; to nowhere without `work`, without `group` in one of its own.
+    """Start a query over `readStream.format("zkcoord")`. Without `work` it writes to nowhere. Without `group` it has a
+    group of its own.
 
-    `of_ranges`: Spark's connector reads, in `batches`. Ranges of less than `shared` offsets share tasks.
+    `of_ranges`: Spark's connector reads, in `batches`. Ranges of fewer than `shared` offsets share tasks.
     """
     rows_in = (
         bench.spark.readStream.format("zkcoord")
@@ -123,9 +126,10 @@ def start_source(
 def start_native(
     bench: Bench, rows: int, work: Work | None, *, tuned: bool, offsets: Mapping[str, str] | None = None
 ) -> StreamingQuery:
-    """A query over Spark's own source; `offsets` are its options of what is read from where (all, from the beginning).
+    """Start a query over Spark's own source. `offsets`: its options for partitions and offsets (default: all, from the
+    beginning).
 
-    To nowhere without `work`.
+    Without `work` it writes to nowhere.
     """
     rows_in = (
         bench.spark.readStream.format("kafka")
@@ -146,7 +150,8 @@ def start_query(bench: Bench, rows_in: DataFrame, work: Work | None) -> Streamin
 
 @contextmanager
 def checkpoint_files(bench: Bench, *, quick: bool) -> Iterator[None]:
-    """Queries that start meanwhile write their checkpoint's files as Spark does by itself, or by `QUICK_FILES`."""
+    """Queries that start in the block write their checkpoint's files as Spark does by default, or with
+    `QUICK_FILES`."""
     if quick:
         bench.spark.conf.set(MANAGER, QUICK_FILES)
     try:
@@ -156,7 +161,7 @@ def checkpoint_files(bench: Bench, *, quick: bool) -> Iterator[None]:
 
 
 def await_query(query: Any, done: Callable[[], bool], timeout_s: float, look_s: float = 0.02) -> None:
-    """Wait until `done`, asked for every `look_s`; raises what ended the query before."""
+    """Call `done` every `look_s` seconds until it is true. If the query ends before, raise the error that ended it."""
     pause = threading.Event()
     for _ in range(int(timeout_s / look_s)):
         if done():
@@ -168,11 +173,11 @@ def await_query(query: Any, done: Callable[[], bool], timeout_s: float, look_s: 
 
 
 def await_batches(query: Any, count: int, timeout_s: float) -> list[Any]:
-    """Wait until a query has made more batches than `count`, stop it, and return what Spark told of all its triggers.
+    """Wait until a query has made more batches than `count`, stop it, and return Spark's progress of all its triggers.
 
-    A query at work is asked seldom, and for the number of its last batch alone, in two calls of Java: PySpark takes
-    what Spark tells of a batch apart in hundreds, some 14 ms of Python's processor time and more in the JVM, which the
-    batches lack.
+    While the query works it is asked seldom, and only for the number of its last batch, which takes two calls of Java.
+    PySpark reads the whole progress of a batch with hundreds of calls. These need some 14 ms of Python's processor
+    time, and more in the JVM, which would make the batches slower.
     """
     java: Any = query._jsq
     try:
@@ -193,7 +198,7 @@ def conclude(name: str, raw: Mapping[str, object], measures: Sequence[Measure], 
 
 @contextmanager
 def stderr_to(file: Path) -> Iterator[None]:
-    """What is started meanwhile writes its standard error to `file`."""
+    """Programs that are started in the block write their standard error to `file`."""
     file.parent.mkdir(exist_ok=True)
     kept = os.dup(2)
     with file.open("wb") as log:
@@ -206,7 +211,7 @@ def stderr_to(file: Path) -> Iterator[None]:
 
 
 def start(stack: ExitStack, name: str, prepare: Callable[[str], None], heap: str = "2g") -> Bench:
-    """Servers, what `prepare(bootstrap servers)` makes, a coordinator, Spark (`local[2]`, with so much heap)."""
+    """Start servers, call `prepare(bootstrap servers)`, start a coordinator and Spark (`local[2]`, with this heap)."""
     scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="zkcoord-bench-")))
     zookeeper = stack.enter_context(EmbeddedZooKeeper(fsync=False, jvm_options=LONG_LIVED))
     kafka = stack.enter_context(EmbeddedKafka(zookeeper.hosts, heap="1g", jvm_options=LONG_LIVED))
@@ -230,5 +235,5 @@ def start(stack: ExitStack, name: str, prepare: Callable[[str], None], heap: str
 
 
 def told(text: str) -> None:
-    """A line of progress."""
+    """Print a line of progress."""
     print(text, file=sys.stderr, flush=True)

@@ -45,12 +45,12 @@ if TYPE_CHECKING:
 
 PARTITIONS = 8
 EACH_MS, AT_ONCE = 10, 10  # 1,000 records a second
-ROWS_MAX = 100_000  # of a batch: more than ever waits
+ROWS_MAX = 100_000  # of a batch: more records than ever wait
 OURS, NATIVE = ("loop", "loop_python", "source"), ("foreach", "foreach_tuned")
 FULL = (3, 20, 3)  # seconds that do not count, seconds that count, rounds
 QUICK = (1, 4, 1)
-WARM_S = {True: 5, False: 15}  # quick or not: of each runner before any counts, while the JVM compiles what it uses
-GOAL = 1.0  # ours over native's, at most
+WARM_S = {True: 5, False: 15}  # quick or not: each runner's warm-up, in which the JVM compiles its code
+GOAL = 1.0  # zkcoord's latency over the native one, at most
 
 
 def produce(bootstrap_servers: str) -> None:
@@ -67,7 +67,7 @@ def produce(bootstrap_servers: str) -> None:
 
 
 class Watch:
-    """The work: notes how old each record is when its batch is done."""
+    """The work of each runner: it notes how old each record is when its batch is done."""
 
     def __init__(self, skip_s: float, count_s: float) -> None:
         self._skip_s = skip_s
@@ -87,7 +87,7 @@ class Watch:
 
     @property
     def over(self) -> bool:
-        """Whether the time is up."""
+        """True once the time is over."""
         return self._age_s() > self._skip_s + self._count_s
 
     def _age_s(self) -> float:
@@ -127,13 +127,13 @@ def run(bench: Bench, name: str, skip_s: float, count_s: float) -> Watch:
 
 
 def centiles(latencies: list[float]) -> tuple[float, float]:
-    """p50 and p99."""
+    """Return p50 and p99."""
     cuts = statistics.quantiles(latencies, n=100)
     return cuts[49], cuts[98]
 
 
 def measure(bench: Bench, names: tuple[str, ...], quick: bool) -> dict[str, list[float]]:
-    """Runner -> the latency of each record, in ms. The runners take turns in every round."""
+    """Return runner -> the latency of each record, in ms. In every round the runners take turns."""
     skip_s, count_s, rounds = QUICK if quick else FULL
     found: dict[str, list[float]] = {name: [] for name in names}
     for name in names:

@@ -61,10 +61,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SHAPES = ("100x8", "1000x8", "100x64", "1000x64")
-MARGIN = 1.6  # batches that nobody reads: near the log's end a native query waits for more, up to 500 ms
+MARGIN = 1.6  # further batches that are not read: near the log's end a native query waits up to 500 ms for records
 TINY = 80  # with 8 partitions: 10 in each
 Goals = Mapping[str, tuple[Mapping[int, float], float | None]]
-ASKED: Goals = {  # native's time over theirs, at least; the other way round, at most, for a tiny batch
+ASKED: Goals = {  # at least native's time over the runner's; for a tiny batch at most the runner's over native's
     "loop": ({10_000: 3.1, 100_000: 2.3, 1_000_000: 1.7}, 0.28),
     "ranges": ({10_000: 1.5, 100_000: 1.5, 1_000_000: 1.2}, 0.6),
 }
@@ -72,7 +72,7 @@ ASKED_64: Goals = {"loop": ({10_000: 1.8, 100_000: 1.5, 1_000_000: 1.2}, None)} 
 MINUTES = 10  # a whole run with 64 partitions, at most
 DEADLINE_S = 600
 EMPTY = 40  # triggers
-EMPTY_S = 20  # what these and the end of all programs take
+EMPTY_S = 20  # seconds for these triggers and for the end of all programs
 READ_BY_PYTHON = ("loop_python", "source", "source_noop")
 BY_CONNECTOR = ("loop", "loop_shared", "loop_unannounced", "ranges", "ranges_shared", "ranges_shared_files")
 OURS = (*BY_CONNECTOR, *READ_BY_PYTHON)
@@ -98,22 +98,23 @@ WARM = (Size(TINY, 4, 1), Size(10_000, 8, 1))  # before anything counts: the JVM
 
 
 def in_partitions(sizes: tuple[Size, ...], partitions: int) -> tuple[Size, ...]:
-    """The same with as many rows of each partition: Spark's own source takes so many, and else fewer than asked for."""
+    """Return the size rounded up so that each partition has the same number of rows. Otherwise Spark's own source would
+    take fewer rows than it was asked for."""
     least = TINY // 8 * partitions
     return tuple(replace(size, rows=max(least, evenly(size.rows, partitions))) for size in sizes)
 
 
 def evenly(rows: int, partitions: int) -> int:
-    """So many rows, or the few more that each partition needs to have the same number."""
+    """Return this number of rows, rounded up to the same number for each partition."""
     return -(-rows // partitions) * partitions
 
 
 def run_loop(bench: Bench, size: Size, name: str) -> list[float]:
-    """Milliseconds of each batch of a Spark consumer."""
+    """Return the milliseconds of each batch of a Spark consumer."""
     began: list[float] = []
 
     def process(df: DataFrame, batch: Batch) -> None:
-        began.append(time.perf_counter())  # the batch before is committed, this one is planned
+        began.append(time.perf_counter())  # the batch before is committed, and this one is planned
         to_nowhere(df)
 
     consumer = make_consumer(
@@ -128,14 +129,15 @@ def run_loop(bench: Bench, size: Size, name: str) -> list[float]:
 
 
 def shared(name: str) -> int:
-    """Of less offsets than these, ranges share tasks with this runner."""
+    """Return the number of offsets below which ranges share tasks with this runner."""
     if "_shared" in name:
         return SHARED_BY_CONNECTOR
     return SHARED if name in READ_BY_PYTHON else 0
 
 
 def run_query(query: Any, size: Size) -> list[float]:
-    """Milliseconds of each batch of a streaming query: from one trigger's start to the next one's."""
+    """Return the milliseconds of each batch of a streaming query, from one trigger's start to the next trigger's
+    start."""
     done = [each for each in await_batches(query, size.batches + 2, DEADLINE_S) if each.numInputRows > 0]
     counted = done[: size.batches + 2]
     assert len(counted) == size.batches + 2, [each.batchId for each in done]
@@ -144,7 +146,7 @@ def run_query(query: Any, size: Size) -> list[float]:
 
 
 def run_empty(bench: Bench, *, quick_files: bool = False) -> dict[str, list[float]]:
-    """Milliseconds of each trigger of a query that has one row and does nothing with it, and of its steps."""
+    """Return the milliseconds of each trigger, and of its steps, of a query that does nothing with one row."""
     rows_in = bench.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
     with checkpoint_files(bench, quick=quick_files):
         query = start_query(bench, rows_in, lambda df, number: None)
@@ -156,12 +158,12 @@ def run_empty(bench: Bench, *, quick_files: bool = False) -> dict[str, list[floa
 
 
 def between_ms(began: list[float]) -> list[float]:
-    """How long each batch took, without the first one, in which readers are made, and the last."""
+    """Return how long each batch took, without the last one and without the first, in which readers are made."""
     return [1000 * (later - earlier) for earlier, later in pairwise(began[1:])]
 
 
 def run(bench: Bench, size: Size, name: str) -> list[float]:
-    """Milliseconds of each batch that this runner makes."""
+    """Return the milliseconds of each batch of this runner."""
     if name.startswith("loop"):
         return run_loop(bench, size, name)
     work = None if "noop" in name else to_nowhere
@@ -176,7 +178,9 @@ def run(bench: Bench, size: Size, name: str) -> list[float]:
 def measure(
     bench: Bench, warm: tuple[Size, ...], sizes: tuple[Size, ...], names: tuple[str, ...], until: float
 ) -> Times:
-    """The runners take turns in every round, after a warm-up. But for the first one, a round ends before `until`."""
+    """Let the runners take turns in every round, after a warm-up. After the first round, make only rounds that end
+    before
+    `until`."""
     times: Times = {name: {size.rows: [] for size in sizes} for name in names}
     for size in warm:
         for name in names:
@@ -217,7 +221,7 @@ def verdict(times: Mapping[str, Mapping[int, list[float]]], goals: Goals) -> lis
 
 
 def _goal(wanted: Mapping[int, float], rows: int) -> float | None:
-    """Return the goal of the size that was rounded up to so many rows."""
+    """Return the goal of the size that was rounded up to this number of rows."""
     return next((goal for size, goal in wanted.items() if size <= rows < 2 * size), None)
 
 

@@ -37,21 +37,21 @@ from zkcoord.spark.options import Options
 from zkcoord.spark.readers.python import Slice, read_slices
 from zkcoord.spark.readers.ranges import PythonReader
 
-GOAL = 0.8  # raw's time over Spark's, at least
+GOAL = 0.8  # the raw reader's time over Spark's, at least
 FULL, QUICK = (4_000_000, 7), (2_000_000, 3)  # rows of the range, rounds that count
 PROFILED, PROFILED_QUICK = 20, 3  # rounds of the profile that count
 TINY = tuple(OffsetRange(TOPIC, 0, 10 * number, 10 * number + 10) for number in range(8))
 
 
 def timed(call: Callable[[], object]) -> float:
-    """Milliseconds that it takes."""
+    """Return the milliseconds that the call takes."""
     began = time.perf_counter()
     call()
     return 1000 * (time.perf_counter() - began)
 
 
 def measure(bootstrap_servers: str, reader: PythonReader, rows: int, rounds: int) -> dict[str, list[float]]:
-    """Milliseconds of each read."""
+    """Return the milliseconds of each read."""
     settings = {"bootstrap.servers": bootstrap_servers, "group.id": "raw"}
 
     def raw() -> None:
@@ -76,7 +76,7 @@ def measure(bootstrap_servers: str, reader: PythonReader, rows: int, rounds: int
 
 
 def against_raw(bootstrap_servers: str, reader: PythonReader, rows: int, rounds: int) -> tuple[object, list[Measure]]:
-    """Measure, print the medians; returns the milliseconds of each read, and the measure."""
+    """Measure, and print the medians; return the milliseconds of each read, and the measure."""
     times = measure(bootstrap_servers, reader, rows, rounds)
     medians = {name: statistics.median(found) for name, found in times.items()}
     for name in ("raw", "spark"):

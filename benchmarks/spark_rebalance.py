@@ -61,7 +61,7 @@ Done = list[tuple[float, int]]  # when a batch was done (seconds of the wall clo
 
 @dataclass(frozen=True)
 class Plan:
-    """Seconds after a runner's first batch, and how many records the log needs for that."""
+    """The times of changes, in seconds after a runner's first batch, and how many records the log needs."""
 
     skip_s: float
     steady_s: float
@@ -85,7 +85,7 @@ QUICK = Plan(skip_s=2, steady_s=4, period_s=3, changes=2, rounds=1, rows=3_000_0
 
 
 def other_consumer(bench: Bench, group: str) -> Consumer:
-    """A member that takes its part of the partitions and gives it back as it got it."""
+    """A member that takes its share of the partitions, and later gives it back with unchanged offsets."""
     held: dict[TopicPartition, int] = {}
 
     def take(positions: Mapping[TopicPartition, int]) -> None:
@@ -127,7 +127,7 @@ def churn(bench: Bench, group: str, plan: Plan, first: threading.Event, over: Ca
 
 
 def run_loop(bench: Bench, plan: Plan) -> Done:
-    """The driver loop; a batch is done when the next one begins, since then it is committed."""
+    """Run the driver loop. A batch counts as done when the next one begins, since it is committed then."""
     group, first, begun = group_name("loop"), threading.Event(), list[tuple[float, int]]()
     consumer = make_consumer(bench, ROWS, group=group)
 
@@ -144,7 +144,7 @@ def run_loop(bench: Bench, plan: Plan) -> Done:
 
 
 def done_of(query: Any) -> Done:
-    """The batches that a query has finished."""
+    """Return the batches that a query has finished."""
     return [
         (datetime.fromisoformat(each.timestamp).timestamp() + each.durationMs["triggerExecution"] / 1000, rows)
         for each in query.recentProgress
@@ -179,7 +179,7 @@ def await_first(query: Any) -> None:
 
 
 def run_native(bench: Bench, plan: Plan, tuned: bool) -> Done:
-    """Spark's own source: stopped and started again with another assignment at each change."""
+    """Run Spark's own source. At each change the query is stopped, and started again with another assignment."""
     positions = dict.fromkeys(range(PARTITIONS), 0)
     done: Done = []
     pause, began = threading.Event(), 0.0
@@ -211,12 +211,12 @@ def rates(done: Done, plan: Plan) -> tuple[float, float]:
     def rate(since_s: float, until_s: float) -> float:
         return sum(rows for at, rows in done if since_s <= at - first < until_s) / (until_s - since_s)
 
-    assert all(rows > 0.9 * ROWS for _, rows in done), "the log is too short"  # native shares out, and rounds
+    assert all(rows > 0.9 * ROWS for _, rows in done), "the log is too short"  # Spark's source rounds shares
     return rate(plan.skip_s, plan.churn_at_s), rate(plan.churn_at_s, plan.end_s)
 
 
 def measure(bench: Bench, names: tuple[str, ...], plan: Plan) -> dict[str, list[tuple[float, float]]]:
-    """Runner -> (steady, churned) rows per second of each round. The runners take turns."""
+    """Return runner -> (steady, churned) rows per second of each round. The runners take turns."""
     runners: dict[str, Callable[[Plan], Done]] = {
         "loop": lambda which: run_loop(bench, which),
         "source": lambda which: run_source(bench, which),

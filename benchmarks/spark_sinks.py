@@ -51,7 +51,7 @@ RECORD_BYTES = 100
 TINY = 10 * TASKS
 SIZES = {TINY: 15, 10_000: 12, 100_000: 12, 1_000_000: 8}  # rows a batch -> rounds
 QUICK = {TINY: 4, 100_000: 3}
-SQL_MAX = 100_000  # rows a batch; more of them only take longer
+SQL_MAX = 100_000  # the largest batch for SQL; larger ones only take longer
 STREAMED = {100_000: 8, 1_000_000: 5}
 DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -67,7 +67,7 @@ Write = Callable[["DataFrame", Batch], object]
 
 
 def records(spark: SparkSession, rows: int) -> DataFrame:
-    """The records of a batch, in Spark's memory: those of a task have one partition's number."""
+    """Return the records of a batch, in Spark's memory. All records of a task have the same partition number."""
     text = f"rpad(concat(md5(cast(id as string)), md5(cast(id * 7 as string))), {RECORD_BYTES}, 'x')"
     columns = ("'clicks' as topic", "spark_partition_id() as partition", f"id % {rows // TASKS} as offset")
     df = spark.range(0, rows, 1, TASKS).selectExpr(*columns, f"encode({text}, 'utf-8') as value", "now() as timestamp")
@@ -76,7 +76,7 @@ def records(spark: SparkSession, rows: int) -> DataFrame:
 
 
 def batch_of(df: DataFrame, rows: int, number: int) -> tuple[DataFrame, Batch]:
-    """The records as the `number`th batch, of ranges that no batch had before."""
+    """Return the records as batch `number`, with ranges that no batch had before."""
     each = rows // TASKS
     ranges = tuple(OffsetRange("clicks", task, number * each, (number + 1) * each) for task in range(TASKS))
     moved = df.selectExpr("topic", "partition", f"offset + {number * each} as offset", "value", "timestamp")
@@ -84,14 +84,14 @@ def batch_of(df: DataFrame, rows: int, number: int) -> tuple[DataFrame, Batch]:
 
 
 def connected(file: str) -> sqlite3.Connection:
-    """A connection. Workers import the module, which knows how to store times."""
+    """Return a connection. Workers import this module, so they can store times, too."""
     import sqlite3
 
     return sqlite3.connect(file, timeout=60)
 
 
 def sinks(folder: Path, df: DataFrame) -> dict[str, Write]:
-    """Each with places of its own."""
+    """Return all sinks, each with paths of its own."""
     from pyiceberg.catalog.sql import SqlCatalog
 
     where = {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
@@ -115,7 +115,7 @@ def sinks(folder: Path, df: DataFrame) -> dict[str, Write]:
 
 
 def run(spark: SparkSession, scratch: Path, sizes: dict[int, int]) -> dict[str, dict[int, list[float]]]:
-    """Milliseconds of every batch, by sink and rows a batch."""
+    """Return the milliseconds of every batch, by sink and rows of a batch."""
     times: dict[str, dict[int, list[float]]] = {}
     for rows, rounds in sizes.items():
         df = records(spark, rows)
@@ -135,14 +135,15 @@ def run(spark: SparkSession, scratch: Path, sizes: dict[int, int]) -> dict[str, 
 
 
 def timed(write: Write, df: DataFrame, batch: Batch) -> float:
-    """Milliseconds of one batch."""
+    """Return the milliseconds of one batch."""
     began_ns = time.monotonic_ns()
     write(df, batch)
     return (time.monotonic_ns() - began_ns) / 1e6
 
 
 def streams(spark: SparkSession, scratch: Path, sizes: dict[int, int]) -> dict[int, dict[str, list[float]]]:
-    """Milliseconds of every trigger that appends to a Delta table, by rows a batch: of the native sink, and of ours."""
+    """Return the milliseconds of every trigger that appends to a Delta table, by rows of a batch, for the native sink
+    and for zkcoord's."""
     times: dict[int, dict[str, list[float]]] = {}
     for rows, batches in sizes.items():
         place = scratch / uuid.uuid4().hex
@@ -168,7 +169,7 @@ def streams(spark: SparkSession, scratch: Path, sizes: dict[int, int]) -> dict[i
 
 
 def append(table: Path, rows: int, df: DataFrame, number: int) -> None:
-    """Our sink, in `foreachBatch`."""
+    """Write with zkcoord's sink, in `foreachBatch`."""
     write_delta(*batch_of(df, rows, number), table)
 
 

@@ -33,7 +33,7 @@ from zkcoord.tree.paths import DRAFT
 STORES = ("zookeeper", "dual", "kafka")
 DEADLINE_SECONDS = 120.0
 TURN_SECONDS = 0.002
-GOAL_PER_S = 20_000  # of one consumer, to ZooKeeper; a quick run, whose commits are small, has no goal
+GOAL_PER_S = 20_000  # commits of one consumer to ZooKeeper; a quick run has small commits, and no goal
 
 
 class Member:
@@ -41,7 +41,7 @@ class Member:
 
     def __init__(self, zookeeper: str, servers: str, group: str) -> None:
         self.positions: dict[TopicPartition, int] = {}
-        self.starts = 0  # of partitions
+        self.starts = 0  # how many partitions were started
         self.consumer = Consumer(
             *(zookeeper, group, [TOPIC]),
             on_start=self._start,
@@ -62,17 +62,17 @@ class Member:
         return gone
 
     def reads(self) -> int:
-        """How many partitions it may read now."""
+        """Return how many partitions it may read now."""
         return sum(map(self.consumer.allowed, self.positions))
 
     def commit_all(self) -> None:
-        """One record of each partition is processed, and committed."""
+        """Commit as if one more record of each partition was processed."""
         self.positions = {p: at + 1 for p, at in self.positions.items()}
         self.consumer.commit(self.positions)
 
 
 def await_that(members: list[Member], each: int) -> None:
-    """Wait until each may read so many."""
+    """Wait until each member may read this number of partitions."""
     deadline = time.monotonic() + DEADLINE_SECONDS
     while any(member.reads() != each for member in members):
         assert time.monotonic() < deadline, [member.reads() for member in members]
@@ -80,13 +80,13 @@ def await_that(members: list[Member], each: int) -> None:
 
 
 def run(tree: Tree, zookeeper: str, servers: str, group: str, store: str, partitions: int, commits: int) -> list[float]:
-    """Partitions committed in a second, and the seconds of a hand-over."""
+    """Return the partitions committed in a second, and the seconds of a hand-over."""
     edit_record(tree, DRAFT, group, lambda record: replace(record, store_name=store, store_step=1), new=True)
     with ExitStack() as stack:
         first = Member(zookeeper, servers, group)
         stack.callback(first.consumer.stop)
         await_that([first], partitions)
-        first.commit_all()  # connects
+        first.commit_all()  # opens the connections
         began = time.monotonic()
         for _ in range(commits):
             first.commit_all()
@@ -100,7 +100,8 @@ def run(tree: Tree, zookeeper: str, servers: str, group: str, store: str, partit
 
 @contextmanager
 def world(partitions: int) -> Iterator[tuple[str, str, Tree]]:
-    """ZooKeeper's and Kafka's addresses, and the tree, with TOPIC and a coordinator that serves."""
+    """Start everything, with TOPIC and a coordinator that serves; return ZooKeeper's and Kafka's addresses, and the
+    tree."""
     with (
         EmbeddedZooKeeper(fsync=False, jvm_options=LONG_LIVED) as zookeeper,
         EmbeddedKafka(zookeeper.hosts, jvm_options=LONG_LIVED) as kafka,

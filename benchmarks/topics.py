@@ -61,7 +61,7 @@ class Serving:
         assert serving.wait(DEADLINE_SECONDS)
 
     def cpu_seconds(self) -> float:
-        """What its process has used so far."""
+        """Return the CPU seconds of its process so far."""
         return time.process_time()
 
     def close(self) -> None:
@@ -71,7 +71,7 @@ class Serving:
 
 @contextmanager
 def child(factory: Callable[..., Any], *given: Any) -> Iterator[Child]:
-    """An object in a process of its own, until the block ends."""
+    """Hold an object in a process of its own while the block runs."""
     made = Child(factory, *given)
     try:
         yield made
@@ -80,7 +80,7 @@ def child(factory: Callable[..., Any], *given: Any) -> Iterator[Child]:
 
 
 def await_that(holds: Callable[[], bool], what: str) -> float:
-    """Wait for it; the time at which it held."""
+    """Wait until the condition holds; return the time."""
     deadline = time.monotonic() + DEADLINE_SECONDS
     while not holds():
         assert time.monotonic() < deadline, what
@@ -95,7 +95,7 @@ class Group:
         self.held: set[TopicPartition] = set()
         self._topic = topic
         self.serving = stack.enter_context(child(Serving, zookeeper, source, servers))
-        self.serving.ask("cpu_seconds")  # it serves
+        self.serving.ask("cpu_seconds")  # an answer means that it serves
         if source == "kafka":
             tree = stack.enter_context(Tree(zookeeper))
             above = layout_named("draft", "kafka").topics
@@ -111,18 +111,18 @@ class Group:
         stack.callback(consumer.stop)
 
     def grown(self, grow: Callable[[int], object], sizes: Sequence[int]) -> list[float]:
-        """Milliseconds from each growth to the start of the last new partition."""
+        """Return the milliseconds from each growth to the start of the last new partition."""
         await_that(lambda: len(self.held) == sizes[0], f"{self._topic} is read")
         found = []
         for number, size in enumerate(sizes[1:]):
-            threading.Event().wait(1 + 0.13 * number)  # at another moment between two polls
+            threading.Event().wait(1 + 0.13 * number)  # so that each growth comes at another moment between two polls
             began = time.monotonic()
             grow(size)
             found.append(1000 * (await_that(lambda size=size: len(self.held) == size, "it is read") - began))  # type: ignore[misc]
         return found
 
     def idle_cpu_ms(self, seconds: float) -> float:
-        """Of the coordinator, for each second in which nothing changes."""
+        """Return the coordinator's CPU milliseconds for each second in which nothing changes."""
         threading.Event().wait(3)
         before, began = self.serving.ask("cpu_seconds"), time.monotonic()
         threading.Event().wait(seconds)
@@ -131,7 +131,7 @@ class Group:
 
 
 def node_of(name: str, partitions: int) -> bytes:
-    """A topic's node, as a broker writes it."""
+    """Return a topic's node, as a broker writes it."""
     numbered = {str(number): [0, 1, 2] for number in range(partitions)}
     return json.dumps({"version": 3, "topic_id": topic_id_of(name), "partitions": numbered}).encode()
 
@@ -145,7 +145,7 @@ def write_topics(tree: Tree, names: Sequence[str], partitions: int) -> None:
 
 
 def cost_of(question: Question, metadata: KafkaMetadata, used: Callable[[], float], runs: int) -> float:
-    """Milliseconds that `used` counts for one answer, the median."""
+    """Return the median of the milliseconds that `used` counts for one answer."""
     found = []
     metadata.answer(question)
     for _ in range(runs):
@@ -156,7 +156,7 @@ def cost_of(question: Question, metadata: KafkaMetadata, used: Callable[[], floa
 
 
 def large(topics: int, partitions: int, growths: int, seconds: float) -> tuple[dict[str, float], dict[str, Any]]:
-    """Played metadata, and nodes that nobody stands behind."""
+    """Measure large metadata from a server that only plays a broker, and topics' nodes without any broker."""
     names = [f"topic-{number:05}" for number in range(topics)]
     sizes, found, raw = [partitions + n for n in range(growths + 1)], dict[str, float](), dict[str, Any]()
     with child(MetadataServer, names, partitions) as server:
@@ -190,7 +190,7 @@ def large(topics: int, partitions: int, growths: int, seconds: float) -> tuple[d
 
 
 def real(topics: int, partitions: int, growths: int) -> tuple[dict[str, float], dict[str, Any]]:
-    """A real broker, whose nodes stand in the ZooKeeper that coordinates."""
+    """Measure a real broker. Its nodes are in the same ZooKeeper as the coordinator's tree."""
     found, raw = dict[str, float](), dict[str, Any]()
     with (
         EmbeddedZooKeeper(fsync=False, jvm_options=LONG_LIVED) as zookeeper,
@@ -209,7 +209,7 @@ def real(topics: int, partitions: int, growths: int) -> tuple[dict[str, float], 
         with KafkaMetadata(servers) as metadata:
             for name, asked in (("list", ()), ("describe", tuple(names[:DESCRIBE_MAX]))):
                 question = Question(Kind(name), asked)
-                for _ in range(50):  # its compiler has seen it then
+                for _ in range(50):  # so that the broker's JVM has compiled the code
                     metadata.answer(question)
                 before = used()
                 for _ in range(20):
@@ -219,7 +219,8 @@ def real(topics: int, partitions: int, growths: int) -> tuple[dict[str, float], 
             tree.commit(Transaction(writes=tuple(CreateNode(f"/of-{s}", b"") for s in SOURCES), why="benchmark"))
         for source, topic in zip(SOURCES, names, strict=False):
             with ExitStack() as stack:
-                # a tree has one source: that of the metadata stands in a chroot, beside the brokers' own nodes
+                # a tree has one source of topics: the tree with Kafka's metadata is in a chroot beside the brokers' own
+                # nodes
                 where = zookeeper.hosts if source == "zookeeper" else f"{zookeeper.hosts}/of-kafka"
                 group = Group(stack, where, source, servers, topic, topics)
 
@@ -232,13 +233,14 @@ def real(topics: int, partitions: int, growths: int) -> tuple[dict[str, float], 
 
 
 def cpu_seconds_of(pid: int) -> float:
-    """What a process has used so far, by Linux."""
+    """Return the CPU seconds of a process so far, from Linux."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def measures(found: Mapping[str, float]) -> list[Measure]:
-    """The figures. A change of a topic that a group names shall count within a second, however large the cluster is."""
+    """Return the figures. The goal: a change of a topic that a group names takes effect within a second, in a cluster
+    of any size."""
     goals = {"real_kafka_grow_ms": 1_000.0, "large_kafka_grow_ms": 1_000.0}
     return [Measure(name, value, goals.get(name), at_most=True) for name, value in found.items()]
 

@@ -1,4 +1,4 @@
-"""What every benchmark ends with: figures against their goals, one line each, and the exit code."""
+"""The end of every benchmark: figures compared with their goals, one line each, and the exit code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ OUT = Path(__file__).parent / "out"
 
 @dataclass(frozen=True)
 class Measure:
-    """One figure; `at_most` says on which side of the goal it shall be. Without a goal it is only told."""
+    """One figure. `at_most`: it shall not be above the goal; otherwise not below it. Without a goal it is only
+    printed."""
 
     name: str
     value: float
@@ -24,7 +25,7 @@ class Measure:
 
     @property
     def holds(self) -> bool:
-        """Whether the goal is reached."""
+        """True if the goal is reached."""
         if self.goal is None:
             return True
         return self.value <= self.goal if self.at_most else self.value >= self.goal
@@ -35,7 +36,7 @@ class Measure:
 
 
 def arguments(doc: str | None) -> argparse.ArgumentParser:
-    """The options that all of them have; `doc` is the help."""
+    """Return the parser with the options of all benchmarks; `doc` is the help text."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="under a minute; completes, but proves little")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the measures there too")
@@ -43,7 +44,8 @@ def arguments(doc: str | None) -> argparse.ArgumentParser:
 
 
 def conclude(measures: Sequence[Measure], details: Mapping[str, Any], json_file: Path | None) -> int:
-    """Print one line a measure; the exit code: 0 when all goals are reached. The file has `details`, too."""
+    """Print one line for each measure; return the exit code, 0 when all goals are reached. The file has `details`,
+    too."""
     if json_file is not None:
         rows = [
             {"measure": m.name, "value": m.value, "goal": m.goal, "at_most": m.at_most, "ok": m.holds} for m in measures

@@ -11,11 +11,11 @@ import kafka.consumer.ConsumerConfig;
 import kafka.javaapi.consumer.ZookeeperConsumerConnector;
 
 /**
- * Many old high-level consumers of one group in one process, for benchmarks/legacy.py. They fetch nothing: only what
- * they do in ZooKeeper is measured.
+ * Many old high-level consumers of one group in one process, for benchmarks/legacy.py. They fetch nothing, since only
+ * their work in ZooKeeper is measured.
  *
- * Arguments: key=value; `topic` is what they subscribe to, every other key a property of the consumers.
- * Commands, one a line: `join N` (so many more, side by side), `leave` (the oldest ends its session), `exit`.
+ * Arguments: key=value. They subscribe to `topic`; every other key is a property of the consumers.
+ * Commands, one a line: `join N` (start N more, in parallel), `leave` (the oldest ends its session), `exit`.
  * Prints a line for each: joined, left; `failed` and the error when a member could not start.
  */
 public final class OldGroup {
