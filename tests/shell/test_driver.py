@@ -1,4 +1,4 @@
-"""A driver steps its loop on one thread at a time, wherever an input arrives, and loses none."""
+"""A driver steps its loop on only one thread at a time, wherever an input arrives, and loses no input."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HOUR_MS = 3_600_000
 
 
 class Steps:
-    """Stands in the place of a loop's step: notes what it was given, and where."""
+    """Stands in for a loop's step. It notes the inputs of each step, and the step's thread."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver, self.taken = driver, list[Input]()
@@ -43,7 +43,7 @@ class Steps:
         return self.wake_at_ms
 
     def wait(self, condition: Callable[[], bool]) -> None:
-        """Wait for what a step makes true."""
+        """Wait until a step makes the condition true."""
         with self._changed:
             assert self._changed.wait_for(condition, DEADLINE_S)
 
@@ -55,14 +55,14 @@ class Steps:
 
 
 class Role:
-    """Has nothing to do."""
+    """A role that does nothing."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         return lambda *args, **fields: None
 
 
 def answer(steps: Steps, item: CallDone) -> None:
-    """As a store does on its connection's thread."""
+    """Deliver an answer, as a store does on its connection's thread."""
     steps.driver.inbox.add(item)
     steps.driver.told(True)
 
@@ -75,7 +75,7 @@ def made() -> Steps:
 
 
 def test_nothing_is_taken_in_before_the_driver_runs() -> None:
-    """A step would open a session that nobody closes."""
+    """A step would open a session that nobody would close."""
     steps = made()
     answer(steps, CallDone(1))
     steps.driver.answered(CallDone(2))
@@ -119,7 +119,7 @@ def test_what_arrives_during_a_step_is_taken_in_by_the_own_thread() -> None:
     other = threading.Thread(target=answer, args=[steps, CallDone(1)], name="other")
     other.start()
     assert entered.wait(DEADLINE_S)
-    answer(steps, CallDone(2))  # returns at once
+    answer(steps, CallDone(2))  # it returns at once
     go_on.set()
     steps.wait(lambda: len(steps.taken) == 2)
     assert steps.threads == ["own", "other", "own"]

@@ -1,4 +1,4 @@
-"""Who is asked for first, where a request cannot take all that waits."""
+"""The order in which waiting reads are sent when one request cannot take all of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from zkcoord.shell.fair_queue import PATIENCE_MS, FairQueue
 
 
 def waiting(*added: tuple[str, str]) -> FairQueue:
-    """Keys by name, each with its lane, in the order of adding."""
+    """A queue with these names, each in its lane, in the order of adding."""
     found = FairQueue()
     for name, lane in added:
         found.add(name, lane)

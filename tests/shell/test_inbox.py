@@ -1,4 +1,4 @@
-"""The inbox of a loop: its waits are by the loop's clock, which may go on while the machine does not run."""
+"""The inbox of a loop. Its waits use the loop's clock, which may go on while the machine is suspended."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Clock:
         self.looked_at = threading.Event()
 
     def now_ms(self) -> int:
-        """What the test has set."""
+        """The time that the test has set."""
         self.looked_at.set()
         return self.ms
 
@@ -41,7 +41,8 @@ def test_f58_a_wait_ends_when_the_clock_has_gone_on_while_the_machine_was_suspen
 
 
 def test_f103_a_signal_that_does_not_interrupt_the_wait_is_handled_all_the_same() -> None:
-    """The system may hand it to another thread, or hand it over before the main thread sleeps: nothing wakes that."""
+    """The system may deliver the signal to another thread, or before the main thread sleeps. Then nothing wakes the
+    main thread."""
     inbox, stopped = ThreadInbox(Clock()), CallDone(1)
     over = threading.Event()
     other = threading.Thread(target=over.wait, args=[DEADLINE_SECONDS], daemon=True)
@@ -67,13 +68,13 @@ def test_what_waits_is_taken_at_once_and_in_its_order() -> None:
     inbox.add(CallDone(4))
     inbox.wait(None)
     assert inbox.take() == [CallDone(token) for token in (1, 2, 3, 4)]
-    inbox.wait(0)  # nobody woke it since
+    inbox.wait(0)  # nothing has woken it since
     assert inbox.take() == []
 
 
 @pytest.mark.skipif(clock.BOOTTIME is None, reason="this machine has no clock that goes on while it is suspended")
 def test_f58_the_clock_goes_on_while_the_machine_is_suspended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the kernel counts it: the monotonic clock and the time that the machine was suspended."""
+    """It counts as the kernel does: the monotonic clock plus the time of suspension."""
     monkeypatch.setattr(time, "monotonic_ns", lambda: 0)
     before_ms = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
     assert before_ms <= clock.mono_ms() <= time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000

@@ -1,4 +1,5 @@
-"""Journal files: turned when full, the oldest removed, one writer a folder; a full disk ends the journal only."""
+"""Journal files: a full file is turned, the oldest is removed, and a folder has only one writer. A full disk ends only
+the journal."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from zkcoord.shell.journal.files import JournalFiles
 
 
 def written(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """File name to its lines, without the wall's time."""
+    """File name -> its lines, without the wall clock's time."""
     return {
         file.name: [
             {key: value for key, value in json.loads(line).items() if key != "time_ms"}
@@ -24,7 +25,7 @@ def written(folder: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def fill(files: JournalFiles, steps: range) -> None:
-    """Write these steps, each on a page of its own once a page is full."""
+    """Write these steps. A full page is turned first."""
     for step in steps:
         if files.turn:
             files.checkpoint({"checkpoint": "c", "step": step - 1})

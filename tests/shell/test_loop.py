@@ -1,5 +1,5 @@
-"""The loop's own rules: reads wait for a sync after an unknown outcome, a lost session is thrown away with its inputs,
-a lane that is refused again and again waits and says so."""
+"""The loop's own rules: reads wait for a sync after an unknown outcome; a lost session is thrown away with its inputs;
+a lane whose writes are refused again and again waits, and reports it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WRITE = Transaction(writes=(SetNode("/a", b"1", 0),), why="a test")
 
 
 class Store:
-    """Remembers what it was asked; the test answers."""
+    """A store that keeps its requests. The test answers them."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[Any, ...]] = []
@@ -53,7 +53,7 @@ class Store:
 
 
 class Recorder:
-    """A role that wants one node and notes what it is told."""
+    """A role that wants one node and notes its calls."""
 
     def __init__(self, loop: Loop) -> None:
         self.loop = loop
@@ -113,7 +113,7 @@ class Bench:
         return self.loop.step(inputs, now_ms)
 
     def connected(self) -> Store:
-        """The first session is up, and what it wants is read."""
+        """The first session is connected, and the wanted node is read."""
         self.step(0)
         self.step(1, LinkChanged(Link.CONNECTED, 77, 6_000))
         [store] = self.stores
@@ -197,7 +197,8 @@ TWO_THIRDS_MS, HALF_MS = 4_000, 3_000
 
 
 def test_the_answer_to_another_sync_does_not_open_the_gate() -> None:
-    """Neither that of one for the lease, nor of an earlier gate: what happened since may be missing behind it."""
+    """Neither a sync for the lease nor the sync of an earlier gate opens it: later changes may be missing in what is
+    read after them."""
     bench = Bench()
     store = bench.connected()
     bench.loop.sync(10)
@@ -230,12 +231,12 @@ def test_a_gate_that_was_not_answered_is_asked_for_again() -> None:
 def test_a_silent_server_that_owes_an_answer_is_left() -> None:
     bench = Bench()
     store = bench.connected()
-    assert bench.step(10_000) is None  # nothing is asked: heartbeats are the client's own affair
+    assert bench.step(10_000) is None  # no request is open: heartbeats are the client's task
     bench.loop.sync(10_000)
     assert bench.step(10_000) == 10_000 + HALF_MS
     assert bench.step(10_000 + HALF_MS - 1, WatchFired("/b", True, False)) == 12_999 + TWO_THIRDS_MS
     bench.loop.commit(WRITE, "tag", 13_400)
-    assert bench.step(13_500, Heard()) == 13_500 + TWO_THIRDS_MS  # a part of a large answer
+    assert bench.step(13_500, Heard()) == 13_500 + TWO_THIRDS_MS  # a part of a large answer came
     assert bench.step(14_000) == 13_500 + TWO_THIRDS_MS
     assert ("drop",) not in store.asked
     again_ms = bench.step(13_500 + TWO_THIRDS_MS)
@@ -243,7 +244,7 @@ def test_a_silent_server_that_owes_an_answer_is_left() -> None:
     assert bench.events[-1][0] == "server_left"
     assert again_ms == 13_500 + 2 * TWO_THIRDS_MS
     bench.step(17_600, LinkChanged(Link.SUSPENDED))
-    assert bench.step(30_000) is None  # it is the client that looks for a server now
+    assert bench.step(30_000) is None  # now the client looks for a server
     assert store.asked.count(("drop",)) == 1
 
 
@@ -257,7 +258,7 @@ def test_what_the_client_answers_itself_is_no_word_of_the_server() -> None:
 
 
 def test_f81_reads_that_are_answered_do_not_keep_a_server_that_owes_an_older_answer() -> None:
-    """A follower without a leader: it answers reads, of a node that is asked for again and again, and never a sync."""
+    """A follower without a leader answers reads of a node that is asked for again and again, but never a sync."""
     timeout_ms, again_ms = 45_000, 20_000
     bench = Bench()
     store = bench.connected()
@@ -283,7 +284,7 @@ def test_f81_reads_that_are_answered_do_not_keep_a_server_that_owes_an_older_ans
 
 
 def test_an_answer_to_what_was_asked_before_is_a_word_of_a_server_that_owes_another() -> None:
-    """Servers answer in order: what is owed may stand behind a large answer."""
+    """Servers answer in order, so the missing answer may come after a large one."""
     bench = Bench()
     store = bench.connected()
     bench.step(0, LinkChanged(Link.CONNECTED, 77, 6_000))

@@ -1,4 +1,4 @@
-"""A list that only an own multi has changed is not read: the reply tells it."""
+"""A list that only a multi of the program itself has changed is not read again: the reply tells the change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ COMMAND = Transaction(writes=(CreateNode("/c", b"", sequential=True), SetNode("/
 
 
 def listing_tracker() -> Tracker:
-    """A watched list that was read, with one child; by writes, too."""
+    """A tracker with a watched list, by writes, too, that was read and has one child."""
     tracker = Tracker()
     tracker.want("/c", Kind.CHILDREN, watch=True, scope="g", by_writes=True)
     tracker.take(1)
@@ -65,7 +65,7 @@ def test_a_list_is_read_when_the_reply_does_not_say_that_nobody_else_changed_it(
 
 
 def test_a_list_that_an_earlier_question_could_not_read_waits_for_nothing_of_an_own_multi() -> None:
-    """It is asked for again when its time comes or somebody changes it, and once."""
+    """The list is read once more, when its waiting time is over or when somebody changes it."""
     fired, waited, told = (listing_tracker() for _ in range(3))
     for tracker in (fired, waited, told):
         tracker.written(2, COMMAND.touched())

@@ -1,4 +1,4 @@
-"""What is dirty, being read, or clean: the rule that decides when a group may be decided on."""
+"""Nodes are dirty, being read, or clean. This decides when a group may be decided on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def node(path: str, kind: Kind = Kind.DATA) -> Node:
 
 
 def clean_tracker(*, watch: bool = True) -> Tracker:
-    """One list of scope g, wanted and read."""
+    """A tracker with one list in scope g, which is wanted and read."""
     tracker = Tracker()
     tracker.want("/a", Kind.CHILDREN, watch=watch, scope="g")
     assert tracker.take(1) == [Read("/a", Kind.CHILDREN, watch)]
@@ -65,7 +65,7 @@ def test_an_own_write_that_was_refused_is_read_when_its_outcome_comes() -> None:
     tracker.settled(9, [key_of("/a", Kind.CHILDREN)])
     assert tracker.take(2) == [Read("/a", Kind.CHILDREN, True)]
     tracker.answered(2, [node("/a", Kind.CHILDREN)])
-    tracker.fired("/a", data=False, children=True)  # by somebody else
+    tracker.fired("/a", data=False, children=True)  # somebody else changed it
     assert (tracker.clean("g"), tracker.take(3)) == (False, [Read("/a", Kind.CHILDREN, True)])
 
 
@@ -113,7 +113,7 @@ def test_an_event_behind_a_broken_link_is_not_taken_for_that_of_an_own_write_bef
 
 
 def test_after_a_broken_link_all_is_read_in_the_order_of_wanting() -> None:
-    """What follows from a list, a member's last words in its status, must not be older than the list."""
+    """Nodes that follow from a list, such as a member's last status, must not be older than the list."""
     tracker = Tracker()
     tracker.want("/a", Kind.CHILDREN, watch=True, scope="g")
     tracker.want("/a", scope="g")
@@ -193,7 +193,7 @@ def test_nodes_beside_a_list_are_read_behind_it_when_a_stranger_changed_the_list
     tracker.fired("/a", data=False, children=True)
     assert tracker.take(3) == [Read("/a", Kind.CHILDREN, True), Read("/a/y")]
     tracker.answered(3, [node("/a", Kind.CHILDREN), node("/a/y")])
-    tracker.written(9, [key_of("/a", Kind.CHILDREN)])  # an own change says by itself what it was about
+    tracker.written(9, [key_of("/a", Kind.CHILDREN)])  # a change of its own tells by itself what changed
     tracker.fired("/a", data=False, children=True)
     assert tracker.take(4) == [Read("/a", Kind.CHILDREN, True)]
 
@@ -247,7 +247,7 @@ def test_an_unreadable_node_keeps_its_scope_unclean_and_is_read_again_later_or_w
     tracker.touch("/a")
     assert tracker.take(5) == [Read("/a")]
     tracker.touch("/a")
-    tracker.put_off(5, "/a", Kind.DATA, until_ms=300)  # it changed while it was asked for
+    tracker.put_off(5, "/a", Kind.DATA, until_ms=300)  # the node changed while it was being read
     tracker.answered(5, [])
     assert tracker.take(6) == [Read("/a")]
     assert tracker.answered(6, [node("/a")]) == [node("/a")]
@@ -273,7 +273,7 @@ VERSIONS = (-1, 0, 5, 0)
 
 
 def granting_tracker() -> Tracker:
-    """Two owners and a channel whose nodes own multis tell, all read."""
+    """Two owners and a channel whose nodes are told by the program's own multis. All of them are read."""
     tracker = Tracker()
     tracker.want_data(OWNERS, "g", by_writes=True)
     tracker.want("/g/channel/a", Kind.CHILDREN, watch=True, scope="g", by_writes=True)
@@ -283,7 +283,7 @@ def granting_tracker() -> Tracker:
 
 
 def send(tracker: Tracker, token: int) -> bool:
-    """As the loop sends a multi."""
+    """Send a multi as the loop does."""
     _, tells = tracker.written(token, GRANT.touched())
     return tells
 
@@ -296,7 +296,7 @@ def test_a_committed_multi_answers_for_its_nodes_without_a_read() -> None:
     assert GRANT.told(VERSIONS, MADE) == TOLD
     assert tracker.told(5, TOLD, MADE) == TOLD
     tracker.settled(5, GRANT.touched())
-    assert tracker.take(7) == [Read("/g/channel/a", Kind.CHILDREN, True)]  # its watch did not fire: it is read, too
+    assert tracker.take(7) == [Read("/g/channel/a", Kind.CHILDREN, True)]  # its watch did not fire, so it is read, too
     tracker.answered(7, [node("/g/channel/a", Kind.CHILDREN)])
     assert tracker.clean("g")
     tracker.touch(MADE[0])
@@ -360,7 +360,7 @@ def test_a_watch_that_is_not_wanted_any_more_leaves_the_answer_to_the_reply() ->
     tracker.answered(1, [Node(read.path, read.kind, STAT) for read in tracker.take(1)])
     tracker.watch("/o", Kind.DATA, False)
     tracker.written(2, ["/o"])
-    tracker.fired("/o", data=True, children=False)  # by the own write
+    tracker.fired("/o", data=True, children=False)  # because of the program's own write
     gone = Node("/o", Kind.DATA, None)
     assert tracker.told(2, [gone], ()) == [gone]
     assert tracker.clean("g")

@@ -1,4 +1,4 @@
-"""How nodes are wanted and forgotten, and what of them is left where a question had no answer: nothing that counts."""
+"""How nodes are wanted and forgotten. When a read got no answer, nothing of the forgotten nodes may still count."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ LISTED, DATA = Read("/a", Kind.CHILDREN, True), Read("/a")
 
 
 def answered(tracker: Tracker, token: int) -> list[Read]:
-    """What is asked for as this request, and answered."""
+    """The reads of this request, which are answered at once."""
     asked = tracker.take(token)
     tracker.answered(token, [node(read.path, read.kind) for read in asked])
     return asked
 
 
 def data_tracker() -> Tracker:
-    """The data of /a and /b in scope g, read."""
+    """A tracker with the data of /a and /b in scope g, which are read."""
     tracker = Tracker()
     tracker.want_data(["/a", "/b"], "g")
     answered(tracker, 1)
@@ -66,7 +66,7 @@ def test_of_what_is_wanted_again_or_not_at_all_nothing_changes() -> None:
     tracker.want_data([], "h")
     tracker.put_off(1, "/unknown", Kind.DATA, until_ms=100)
     assert tracker.written(2, ["/unknown"]) == ([], False)
-    tracker.told(2, [], ["/unknown/list/0000000001", "/a/0000000001"])  # the list tells nothing by writes
+    tracker.told(2, [], ["/unknown/list/0000000001", "/a/0000000001"])  # the list is not wanted by writes
     tracker.settled(2, ["/unknown"])
     assert (tracker.clean("g"), tracker.clean("h"), tracker.take(3)) == (True, True, [])
     assert (tracker.watches("/unknown"), tracker.watches("/a", Kind.CHILDREN)) == (False, True)
@@ -167,7 +167,7 @@ def test_what_is_forgotten_counts_no_more_however_it_stood(forget: Callable[[Tra
     assert (rest, tracker.clean("g"), tracker.asks, tracker.resume(100)) == (rest, True, False, None)
     assert Read("/a", Kind.DATA, True) not in rest
 
-    tracker.want_later(["/a"], "g")  # wanted again, it stands as if it never was
+    tracker.want_later(["/a"], "g")  # wanted again, it begins like a new one
     tracker.fired("/a", data=True, children=False)
     tracker.settled(2, ["/a"])
     assert (tracker.clean("g"), tracker.asks, tracker.watches("/a")) == (True, False, False)
@@ -194,7 +194,7 @@ def test_what_cannot_be_read_is_not_asked_for_by_the_end_of_the_question_that_to
     tracker.touch("/a")
     tracker.take(2)
     tracker.put_off(2, "/a", Kind.DATA, until_ms=100)
-    tracker.unanswered(2)  # the link broke behind it
+    tracker.unanswered(2)  # then the link breaks
     assert (tracker.take(3), tracker.put_aside("/a"), tracker.put_aside("/b")) == ([], True, False)
     assert (tracker.resume(100), answered(tracker, 4), tracker.clean("g")) == (None, [DATA], True)
 

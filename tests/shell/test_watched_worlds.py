@@ -1,7 +1,8 @@
-"""Worlds of one connection: whatever is read, written, told and broken off, at rest the loop knows all of it.
+"""Worlds of one connection. Whatever is read, written, told or broken off, at rest the loop knows every wanted node as
+it is.
 
-The simulated world of `tests/sim` has sessions of its own: what it cannot see are the real store, reads and watches.
-Here they run below the real loop, on a model of a server (`watching_server`).
+The simulated world of `tests/sim` has sessions of its own: it does not use the real store, reads and watches. Here
+these run below the real loop, on a model of a server (`watching_server`).
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ SERVERS = pytest.mark.parametrize("coexist", [True, False], ids=["servers since 
 
 
 class World(Bench):
-    """What happens how often is drawn first."""
+    """A world with events at random. The seed first draws how often each kind of event comes."""
 
     def __init__(self, seed: int, *, coexist: bool) -> None:
         super().__init__(coexist=coexist)
         self._random = random = Random(f"{seed} {coexist}")
-        narrow = random.random() < 0.5  # one list, and all that happens is about it
+        narrow = random.random() < 0.5  # one list, which all events are about
         parents = [f"/p{number}" for number in range(1 if narrow else random.choice((1, 2, 7)))]
         below = [
             f"{parent}/c{number}" for parent in parents for number in range(0 if narrow else random.choice((0, 2)))
@@ -60,7 +61,7 @@ class World(Bench):
         self.wants("/p0", Kind.DATA)
 
     def play(self) -> None:
-        """Let things happen until it is time to rest."""
+        """Let random events happen until it is time to rest."""
         for _ in range(self._until_rest):
             possible = {what: rate for what, rate in self._rates.items() if self._possible(what)}
             self.forgets = self._random.random() < self._forgets
@@ -75,7 +76,7 @@ class World(Bench):
         return what != self.deliver or self.arrives
 
     def _some_inputs(self) -> int:
-        """How many of what waits an acting loop takes in before it acts."""
+        """How many of the waiting inputs the loop takes before it acts."""
         return self._random.choice((0, 0, 1, 3))
 
     def _take(self) -> None:
@@ -109,7 +110,7 @@ class World(Bench):
             self.does(lambda: self.tracker.touch(path, kind), self._some_inputs())
 
     def _write(self, chroot: str = "") -> Write:
-        """As a rule one that is possible."""
+        """A random write, usually one that can be applied."""
         random, paths = self._random, self._paths[1:]
         draw, version = random.random(), random.choice((-1, -1, -1, 0, 1))
         there = [path for path in paths if CHROOT + path in self.server.nodes]
@@ -129,7 +130,7 @@ class World(Bench):
         return CreateNode(path, data)
 
     def _some(self, chroot: str = "") -> list[Write]:
-        """Often the first changes one and the same list."""
+        """Random writes; the first one often changes one and the same list."""
         writes = [self._write(chroot) for _ in range(self._random.choice((1, 1, 1, 2, 3)))]
         if self.absolute(self._hot) in self.server.nodes and self._random.random() < self._in_hot:
             path = chroot + self._hot.rstrip("/")
@@ -152,7 +153,7 @@ class World(Bench):
 def test_whatever_happens_on_a_connection_what_is_wanted_is_known_at_rest(
     coexist: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watches, "IDLE_MAX", 6)  # watches are given up, too
+    monkeypatch.setattr(watches, "IDLE_MAX", 6)  # so that watches are given up, too
     told = refused = 0
     for seed in range(SEEDS):
         world = World(seed, coexist=coexist)
@@ -168,7 +169,7 @@ def test_whatever_happens_on_a_connection_what_is_wanted_is_known_at_rest(
 
 
 class Moments(Bench):
-    """A list that the server keeps a watch of, and another node."""
+    """A world with a list that the server keeps a watch of, and another node."""
 
     def __init__(self, *, coexist: bool) -> None:
         super().__init__(coexist=coexist)
@@ -187,7 +188,7 @@ class Moments(Bench):
         self.commits([CreateNode(self._list or "/", sequential=True), *gone])
 
     def commit_in_vain(self) -> None:
-        """The loop is refused a change of the list."""
+        """A change of the list by the loop is refused."""
         self.commits([CreateNode(self._list or "/", sequential=True), CheckNode("/l", 99)])
 
     def somebody(self) -> None:
@@ -221,7 +222,7 @@ BESIDE = [Moments.commit, Moments.commit_in_vain, Moments.somebody, Moments.ask]
 def test_whatever_happens_around_an_own_change_of_a_list_the_list_is_known_and_its_next_change_is_told(
     coexist: bool,
 ) -> None:
-    """Two things happen, each at every moment from the change's sending to its end."""
+    """Two other events happen, each at every moment from the sending of the change to its end."""
     told = 0
     for places in combinations_with_replacement(range(len(COURSE) + 1), 2):
         for beside in product(BESIDE, repeat=2):

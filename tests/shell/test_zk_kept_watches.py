@@ -1,4 +1,4 @@
-"""Watches that the server keeps, on a real one: fewer requests, and events as if each watch told once."""
+"""Watches that a real server keeps: there are fewer requests, and events come as if each watch fired once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def other(chroot: str) -> Iterator[Recorder]:
 
 
 def sent_by(zk: Recorder) -> list[Op]:
-    """All requests of the session from now on, as they are made."""
+    """A list that gets all further requests of the session."""
     send, sent = zk.store.session.send, list[Op]()
 
     def noting(make: Callable[[], Any]) -> bool:
@@ -88,7 +88,7 @@ def test_a_kept_watch_tells_once_and_only_what_was_read_since(zk: Recorder, othe
     for _ in range(3):
         zk.ask(*both("/n0"))
     other.commit(SetNode("/n0", b"1", 0))
-    assert fired(zk) == []  # the data were read without a watch
+    assert fired(zk) == []  # the data was read without a watch
     other.commit(CreateNode("/n0/a"), CreateNode("/n0/b"))
     other.commit(CreateNode("/n0/c"))
     assert fired(zk) == [WatchFired("/n0", data=False, children=True)]
@@ -108,16 +108,16 @@ def listed(path: str) -> Read:
 def test_a_reply_says_which_kept_lists_nobody_else_has_changed(zk: Recorder, other: Recorder) -> None:
     zk.ask(listed("/n0"), listed("/n1"))
     own = [CreateNode("/n0", b"", sequential=True), CreateNode("/n0/a"), DeleteNode("/n0/a", 0), CreateNode("/n1/a")]
-    assert zk.commit(CreateNode("/n0/c"), *own[:1]).alone == ()  # an ordinary watch told of the first, and is gone
+    assert zk.commit(CreateNode("/n0/c"), *own[:1]).alone == ()  # the ordinary watch fired at the first change
     zk.ask(listed("/n0"), listed("/n1"))
     done = zk.commit(*own)
     assert (done.made, done.alone) == (("/n0/0000000002",), ("/n0", "/n1"))
-    assert zk.commit(SetNode("/n0", b"1", 0), SetNode("/n1", b"1", 0)).alone == ()  # no list
-    assert zk.commit(*own[:1], DeleteNode("/n1/a", 0)).alone == ("/n0", "/n1")  # its watch has gone on
+    assert zk.commit(SetNode("/n0", b"1", 0), SetNode("/n1", b"1", 0)).alone == ()  # no list changed
+    assert zk.commit(*own[:1], DeleteNode("/n1/a", 0)).alone == ("/n0", "/n1")  # its watch is still there
     before = len(fired(zk))
     other.commit(CreateNode("/n0/b"))
     assert fired(zk)[before:] == [WatchFired("/n0", data=False, children=True)]
-    assert zk.commit(*own[1:3], CreateNode("/n1/b")).alone == ("/n1",)  # nobody has read what the other one made
+    assert zk.commit(*own[1:3], CreateNode("/n1/b")).alone == ("/n1",)  # /n0 was not read after the other one's change
     zk.ask(listed("/n0"))
     assert zk.commit(*own[1:3]).alone == ("/n0",)
 
@@ -134,7 +134,7 @@ def test_a_change_of_somebody_else_that_comes_with_an_own_one_is_not_overlooked(
         came = len(fired(zk))
         (list_,) = zk.ask(Read("/n0", Kind.CHILDREN)) or ()
         assert len(list_.children) == 2 * number + 2
-        if alone:  # the other one came later, and was told behind the reply
+        if alone:  # the other one's change came later, and was told after the reply
             order = [item for item in zk.seen if isinstance(item, WatchFired) or getattr(item, "token", 0) == mine]
             assert isinstance(order[-1], WatchFired)
         assert came > number
@@ -153,7 +153,7 @@ def test_a_kept_node_that_goes_and_comes_again_is_told_of_each_time(zk: Recorder
 
 
 def test_the_end_of_a_node_is_told_also_where_it_is_read_by_itself_among_many(zk: Recorder, other: Recorder) -> None:
-    """Its read, between two lists, is none of the multi-read."""
+    """Its read stands between two lists, and is not a part of the multi-read."""
     others = [f"/m{n}" for n in range(3)]
     other.commit(*(CreateNode(path) for path in others))
     zk.ask(listed("/n0"), *watched("/n1"), listed("/n2"), *watched(*others))
@@ -219,7 +219,7 @@ def test_f304_a_connection_that_breaks_under_the_question_is_no_refusal(
 def test_f304_of_a_server_that_refuses_watches_that_stay_each_change_is_told_and_one_line_says_so(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """`WatchManagerOptimized` knows none: the server answers MarshallingError, and goes on."""
+    """`WatchManagerOptimized` does not know such watches. The server answers MarshallingError, and stays connected."""
     manager = "org.apache.zookeeper.server.watch.WatchManagerOptimized"
     options = [f"-Dzookeeper.watchManagerName={manager}"]
     with (
@@ -245,7 +245,7 @@ def test_f304_of_a_server_that_refuses_watches_that_stay_each_change_is_told_and
 def test_what_is_kept_while_its_watch_is_on_the_way_is_read_once_more(
     zk: Recorder, other: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An ordinary watch that is left behind one that stays would end it."""
+    """If an ordinary watch is left after one that stays, it ends the one that stays."""
     paths = [f"/m{n}" for n in range(4)]
     other.commit(*(CreateNode(path) for path in paths[:3]))
     bulk, again = Reading._bulk, [True]
@@ -291,7 +291,7 @@ def test_the_server_forgets_what_nobody_waits_for(zk: Recorder, other: Recorder,
 
 
 class Unlocked:
-    """No lock: these are called on one thread."""
+    """A lock that does nothing: these calls are made on one thread."""
 
     def __enter__(self) -> None: ...
 
@@ -310,7 +310,7 @@ def test_an_event_before_the_answer_is_a_part_of_it() -> None:
         True,
         False,
     ]
-    assert watches.fired(Event.CHILD, "/b")  # an ordinary one
+    assert watches.fired(Event.CHILD, "/b")  # an ordinary watch
 
 
 def test_what_is_asked_or_armed_is_not_forgotten() -> None:

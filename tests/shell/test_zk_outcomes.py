@@ -1,4 +1,5 @@
-"""Every error of kazoo and ZooKeeper is REFUSED or UNKNOWN on purpose; requests are spelled as kazoo spells them."""
+"""Every error of kazoo and ZooKeeper is mapped to REFUSED or UNKNOWN on purpose. Requests have the bytes that kazoo
+would send."""
 
 import inspect
 import struct

@@ -1,4 +1,4 @@
-"""A session whose inputs are taken where they arrive, on the connection's thread."""
+"""A session whose inputs are handled where they arrive, on the connection's thread."""
 
 import queue
 import threading
@@ -38,7 +38,8 @@ def test_a_prompt_sink_gets_answers_and_events_in_order_on_the_connections_threa
 
 
 def test_a_request_that_another_thread_makes_while_answers_are_taken_in_is_sent_right_behind_them(chroot: str) -> None:
-    """The connection's thread is not woken for it; it would send it with its next heartbeat, and here there is none."""
+    """The connection's thread is not woken for the request. It would send it only with its next heartbeat, and here
+    there is none."""
     linked, answers = threading.Event(), queue.SimpleQueue[ReadDone]()
     sessions = zookeeper_sessions(chroot, prompt=True, session_timeout_ms=10_000)
 

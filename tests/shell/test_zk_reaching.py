@@ -1,4 +1,4 @@
-"""What a session logs of a server that cannot be reached, and of one that can be reached again."""
+"""The log lines of a session about a server that cannot be reached, and about one that can be reached again."""
 
 import logging
 import socket
@@ -30,7 +30,7 @@ def proxy(zookeeper: EmbeddedZooKeeper) -> Iterator[Proxy]:
 
 
 def below(chroot: str, proxy: Proxy) -> str:
-    """The test's chroot, seen through the proxy."""
+    """The test's chroot, by way of the proxy."""
     return f"{proxy.hosts}/{chroot.partition('/')[2]}"
 
 
@@ -112,7 +112,7 @@ def test_a_tree_does_not_wait_out_its_deadline_for_a_name_without_an_address() -
 
 
 def test_a_tree_waits_out_its_deadline_for_a_server_that_is_silent() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and never says a word
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # it accepts connections, and never answers
         address = f"{NOWHERE},127.0.0.1:{silent.getsockname()[1]}"
         with (
             Tree(address, deadline_ms=900, refused_wait_ms=REFUSED_WAIT_MS) as tree,

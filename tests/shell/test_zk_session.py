@@ -40,17 +40,17 @@ def proxy(zookeeper: EmbeddedZooKeeper) -> Iterator[Proxy]:
 
 
 def below(chroot: str, proxy: Proxy) -> str:
-    """The test's chroot, seen through the proxy."""
+    """The test's chroot, by way of the proxy."""
     return f"{proxy.hosts}/{chroot.partition('/')[2]}"
 
 
 def unread(zk: Recorder) -> list[object]:
-    """What requests are answered while there is no link."""
+    """The answers to requests while there is no link."""
     return [zk.ask(Read("/")), zk.commit(CreateNode("/unsent")).outcome, zk.sync().ok]
 
 
 def test_connected_tells_the_negotiated_timeout_not_the_wanted_one(server: EmbeddedZooKeeper) -> None:
-    for wanted_ms, negotiated_ms in ((4_001, 4_001), (60_000, 10_000), (10, 1_000)):  # 20 ticks of 500 ms at the most
+    for wanted_ms, negotiated_ms in ((4_001, 4_001), (60_000, 10_000), (10, 1_000)):  # at most 20 ticks of 500 ms
         with session(server.hosts, session_timeout_ms=wanted_ms) as zk:
             link = zk.linked(Link.CONNECTED)
             assert (link.session_timeout_ms, link.session_id) == (negotiated_ms, zk.store.session._session_id)
@@ -59,7 +59,7 @@ def test_connected_tells_the_negotiated_timeout_not_the_wanted_one(server: Embed
 def test_another_session_timeout_than_the_one_asked_for_is_told_once(
     server: EmbeddedZooKeeper, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It was taken silently."""
+    """Before the fix, the session took another timeout without a log line."""
 
     def told(asked_ms: int) -> list[str]:
         caplog.clear()
@@ -187,7 +187,7 @@ def test_dropping_the_connection_keeps_the_session(chroot: str) -> None:
 
 
 def test_the_server_that_was_just_lost_is_tried_last(zookeeper: EmbeddedZooKeeper, chroot: str) -> None:
-    """One that hangs takes connections, and time that the session does not have."""
+    """A server that hangs accepts connections, and costs time that the session does not have."""
     path = chroot.partition("/")[2]
     with ExitStack() as stack:
         one, other = stack.enter_context(Proxy(zookeeper.port)), stack.enter_context(Proxy(zookeeper.port))
@@ -204,7 +204,7 @@ def test_a_machine_that_does_not_even_refuse_is_given_up_before_the_session_is()
     handler.reach_wait_s = 0.1
     with socket.create_server(("127.0.0.1", 0), backlog=0) as listener, ExitStack() as stack:
         address = listener.getsockname()
-        for _ in range(2):  # nobody accepts: behind these the kernel swallows what asks for a connection
+        for _ in range(2):  # nobody accepts these: the kernel drops further requests for connections
             waiting = stack.enter_context(socket.socket())
             waiting.setblocking(False)
             waiting.connect_ex(address)
@@ -289,7 +289,7 @@ def test_a_server_before_3_6_is_read_one_by_one_and_asked_once(proxy: Proxy, chr
     first = Recorder(below(chroot, proxy))
     try:
         first.linked(Link.CONNECTED)
-        assert proxy.connections == 2  # the probe cost one
+        assert proxy.connections == 2  # one of them was for the probe
         nodes = first.ask(*[Read("/")] * 3)
         assert nodes is not None
         assert first.links() == [Link.CONNECTED]
@@ -297,7 +297,7 @@ def test_a_server_before_3_6_is_read_one_by_one_and_asked_once(proxy: Proxy, chr
         first.close()
 
     seen: list[object] = []
-    for expected in (4, 5):  # the factory remembers
+    for expected in (4, 5):  # the factory remembers the result of the probe
         linked = threading.Event()
         store = sessions(lambda item, linked=linked: (seen.append(item), linked.set()))
         assert linked.wait(DEADLINE_S)
@@ -309,8 +309,8 @@ def test_a_server_before_3_6_is_read_one_by_one_and_asked_once(proxy: Proxy, chr
 def test_a_server_that_forgets_multi_read_costs_one_unread_answer(proxy: Proxy, chroot: str) -> None:
     with session(below(chroot, proxy)) as zk:
         assert zk.ask(Read("/"), Read("/")) is not None
-        proxy.unknown = {Op.MULTI_READ}  # a member of another release
-        zk.store.sync(90)  # its answer is overtaken
+        proxy.unknown = {Op.MULTI_READ}  # as a server of another release
+        zk.store.sync(90)  # the answer to this sync comes later than the others
         assert zk.ask(Read("/"), Read("/")) is None
         zk.linked(Link.CONNECTED, times=2)
         assert zk.ask(Read("/"), Read("/")) is not None

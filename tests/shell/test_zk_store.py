@@ -38,13 +38,13 @@ def one(zk: Recorder, read: Read) -> Node:
 
 
 def shown(nodes: tuple[Node, ...] | None) -> list[tuple[str, int, bytes, tuple[str, ...]]]:
-    """Path, version (-1: not there), data, children."""
+    """Path, version (-1: missing), data and children of each node."""
     assert nodes is not None
     return [(n.path, n.stat.version if n.stat else -1, n.data, n.children) for n in nodes]
 
 
 def fired(zk: Recorder) -> list[WatchFired]:
-    """The events so far; a sync flushes those that are under way."""
+    """The events so far. The sync brings events that are under way."""
     zk.sync()
     return [item for item in zk.seen if isinstance(item, WatchFired)]
 
@@ -120,7 +120,7 @@ def test_an_answer_that_is_too_large_costs_the_connection_and_names_its_node(
 
 
 def test_of_a_large_answer_it_is_told_that_more_of_it_has_come(zk: Recorder) -> None:
-    """Over a slow link it takes longer than a server may be silent."""
+    """Over a slow link, the answer takes longer than a server may be silent."""
     zk.commit(CreateNode("/big", b"x" * 500_000))
     zk.ask(Read("/"))
     assert Heard() not in zk.seen
@@ -228,7 +228,7 @@ def test_requests_are_executed_and_answered_in_their_order(zk: Recorder) -> None
 
 
 def test_an_event_comes_before_the_answer_that_shows_its_change(zk: Recorder, other: Recorder) -> None:
-    """One writer changes eight nodes at random, one reader reads them with watches all the time."""
+    """One writer changes eight nodes at random, while a reader reads them with watches all the time."""
     paths, changes, rng = [f"/n{n}" for n in range(8)], 3_000, random.Random(7)
     other.commit(*(CreateNode(path, b"0") for path in paths), CreateNode("/end"))
 
@@ -244,13 +244,13 @@ def test_an_event_comes_before_the_answer_that_shows_its_change(zk: Recorder, ot
     writer.start()
     ended, asked = False, 0
     while not ended:
-        for path in paths * 4:  # 32 reads in flight, each with an answer of its own
+        for path in paths * 4:  # 32 reads under way, each with its own answer
             zk.store.read(1_000_000 + asked, [Read(path, watch=True)])
             asked += 1
         ended = one(zk, Read("/end")).data == b"1"
     writer.join()
 
-    known: dict[str, int] = {}  # path → version that was read since the last event
+    known: dict[str, int] = {}  # path -> the version that was read since the last event
     shown_changes = 0
     for item in zk.seen:
         if isinstance(item, WatchFired):
@@ -294,7 +294,7 @@ def test_reads_in_bulk(zk: Recorder, capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_reads_whose_answer_is_far_over_the_servers_limit_come_back(zk: Recorder) -> None:
-    """`jute.maxbuffer` is 1 MiB: the server applies it to what it receives."""
+    """`jute.maxbuffer` is 1 MiB, but the server applies it only to requests."""
     data = b"s" * 65_536
     for first in range(0, 120, 12):
         done = zk.commit(*(CreateNode(f"/s{n}", data) for n in range(first, first + 12)))

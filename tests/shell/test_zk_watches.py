@@ -1,4 +1,4 @@
-"""Many watched reads at once, on a real server: in few requests, and no change is missed."""
+"""Many watched reads at once, on a real server. They need few requests, and no change is missed."""
 
 import random
 import threading
@@ -39,7 +39,7 @@ def watched(*paths: str) -> list[Read]:
 
 
 def told(zk: Recorder) -> list[str]:
-    """The paths of the events so far, each as often as it was told."""
+    """The paths of all events so far, with repetitions."""
     zk.sync()
     return sorted(item.path for item in zk.seen if isinstance(item, WatchFired))
 
@@ -84,7 +84,7 @@ def test_what_changes_between_the_answer_and_its_watches_is_told_at_once(
     with session(chroot) as zk:
         monkeypatch.setattr(Reading, "_bulk", late)
         nodes = zk.ask(*watched(*THERE, *MISSING)) or ()
-        assert [node.data for node in nodes if node.exists] == [b"0"] * 6  # as it was
+        assert [node.data for node in nodes if node.exists] == [b"0"] * 6  # the values from before the change
         assert told(zk) == ["/m1", "/n1", "/n2", "/n3"]
         other.commit(SetNode("/n4", b"1", 0), CreateNode("/m2"))
         assert told(zk) == ["/m1", "/m2", "/n1", "/n2", "/n3", "/n4"]
@@ -110,7 +110,7 @@ def test_so_many_watches_need_so_many_requests(chroot: str, count: int, requests
 
 
 def test_whoever_reads_again_what_it_is_told_of_misses_no_change(zk: Recorder, other: Recorder) -> None:
-    """One writer sets, removes and makes nodes at random; the reader knows them all at the end."""
+    """One writer sets, deletes and creates nodes at random. At the end the reader must know all of them."""
     paths, rng = [*THERE, *MISSING], random.Random(7)
     over = threading.Event()
 
@@ -125,13 +125,13 @@ def test_whoever_reads_again_what_it_is_told_of_misses_no_change(zk: Recorder, o
         over.set()
 
     def known() -> dict[str, bytes | None]:
-        """What was read last of each, and is not known to have changed since."""
+        """The last value that was read of each node, unless the node is known to have changed since."""
         found: dict[str, bytes | None] = {}
         for item in list(zk.seen):
             if isinstance(item, ReadDone):
                 found |= {node.path: node.data if node.exists else None for node in item.nodes or ()}
                 for path in early:
-                    found.pop(path, None)  # its event came while the answer was under way
+                    found.pop(path, None)  # its event came before the answer
                 early.clear()
             elif isinstance(item, WatchFired):
                 found.pop(item.path, None)

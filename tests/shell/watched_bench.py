@@ -19,7 +19,7 @@ CHROOT = "/zk"
 
 
 class Role:
-    """Does what the test wants, and remembers what it is told."""
+    """A role that does what the test wants, and keeps what it is told."""
 
     def __init__(self) -> None:
         self.known: dict[tuple[str, Kind], Node] = {}
@@ -64,10 +64,10 @@ class Bench:
         self.server = WatchingServer(coexist=coexist)
         self.server.apply([CreateNode(CHROOT)])
         self.session: WatchingSession
-        self.wanted: dict[tuple[str, Kind], bool] = {}  # -> whether it is watched
+        self.wanted: dict[tuple[str, Kind], bool] = {}  # wanted node -> whether it is watched
         self.inbox: deque[Input] = deque()
         self.now_ms = 0
-        self.forgets = False  # each question looks for paths that nobody waits for
+        self.forgets = False  # then each read looks for paths that nobody waits for
         self.loop = Loop(self._open, self.inbox.append)
         self.role = Role()
         self.loop.run_role(self.role)
@@ -80,21 +80,21 @@ class Bench:
 
     @property
     def tracker(self) -> Tracker:
-        """The loop's."""
+        """The loop's tracker."""
         return self.loop.tracker
 
     def absolute(self, path: str) -> str:
-        """A path as the server spells it."""
+        """The full path on the server."""
         return self.session.absolute(path)
 
     def step(self, count: int = 0) -> None:
-        """The loop takes in so many inputs at once, and does what it has to."""
+        """The loop takes this many inputs in one step, and does its work."""
         if self.forgets:
             self.session.watches._look_at = 0
         self.loop.step([self.inbox.popleft() for _ in range(min(count, len(self.inbox)))], self.now_ms)
 
     def does(self, action: Callable[[], None], count: int = 0) -> None:
-        """The role does this in its next step, which takes in so many inputs."""
+        """The role does this in its next step, which takes this many inputs."""
         self.role.todo.append(action)
         self.step(count)
 
@@ -115,22 +115,22 @@ class Bench:
         return bool(self.server.answers) or self.session.dropped or not self.session.linked
 
     def deliver(self) -> None:
-        """Something arrives; or the connection breaks that was dropped, or there is another one."""
+        """The next answer or event arrives; otherwise a dropped connection breaks, or a new one comes."""
         if self.server.answers:
             self.session.deliver()
         else:
             self.break_off()
 
     def break_off(self) -> None:
-        """The connection breaks; or there is another one."""
+        """The connection breaks, or, if there is none, a new one comes."""
         if self.session.linked:
             self.session.link_down()
         else:
             self.session.link_up()
 
     def rest(self) -> None:
-        """Let all that is on its way arrive, and all that is to be read again later be read."""
-        for wait_ms in (0, UNREADABLE_MS):  # not at once: a server that owes an answer would be left
+        """Let everything under way arrive, and let delayed reads be made."""
+        for wait_ms in (0, UNREADABLE_MS):  # in two steps: a server that owes an answer would be left
             self.now_ms += wait_ms
             self.step()
             for _ in range(REST_STEPS):
@@ -146,13 +146,13 @@ class Bench:
                 raise AssertionError("the world does not come to rest")
 
     def prod(self) -> None:
-        """Somebody changes all that is wanted: each change must be told."""
+        """Somebody changes every wanted node. Each change must be told."""
         for path, kind in self.wanted:
             at = self.absolute(path)
             self.server.apply([SetNode(at, b"prod", -1) if kind is Kind.DATA else CreateNode(at, sequential=True)])
 
     def wrong(self) -> list[str]:
-        """What is known otherwise than it is, at rest."""
+        """Wanted nodes that the loop, at rest, does not know as they are."""
         aside = [key for key in self.wanted if self.tracker.put_aside(*key)]
         found = [f"{scope} is not clean" for scope in self.tracker.unclean()] if not aside else []
         for path, kind in self.wanted.keys() - aside:

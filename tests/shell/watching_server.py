@@ -1,8 +1,8 @@
 """A small model of a ZooKeeper server and of one connection to it, below the real store, reads and watches.
 
-It knows the requests that those send. A server before 3.9 has one mode of watch for each path and session (`coexist`
-False): an ordinary watch ends one that stays. Requests wait until the server takes them, answers and events until the
-client does.
+It understands the requests of these parts. A server before 3.9 has one mode of watch for each path and session
+(`coexist` False): an ordinary watch ends a watch that stays. Requests wait until the server takes them. Answers and
+events wait until the client takes them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Reply(NamedTuple):
 
 
 class RefusedError(Exception):
-    """A write that is not possible; its code."""
+    """A write that cannot be applied, with its error code."""
 
 
 class WatchingServer:
@@ -68,13 +68,13 @@ class WatchingServer:
         self.nodes = {"/": Stored(0, 0)}
         self.zxid = 0
         self.closed: set[str] = set()  # nodes that must not be read
-        self.keeps = True  # watches that stay; else it answers as a server with WatchManagerOptimized
-        self.foreign: set[str] = set()  # keys whose last change was somebody else's
+        self.keeps = True  # False: it refuses watches that stay, like WatchManagerOptimized
+        self.foreign: set[str] = set()  # keys of nodes that somebody else changed last
         self._coexist = coexist
         self.lost()
 
     def lost(self) -> None:
-        """The connection breaks: all that is on its way is gone, and so are the watches."""
+        """The connection breaks: everything under way is lost, and so are the watches."""
         self.requests: deque[Call] = deque()
         self.answers: deque[Told | Reply] = deque()
         self._of_data: dict[str, set[str]] = {}
@@ -90,7 +90,7 @@ class WatchingServer:
         )
 
     def apply(self, writes: Sequence[Write], *, own: bool = False) -> bytes:
-        """Carry all of it out, and tell; or nothing. Returns the reply to this multi."""
+        """Apply all writes and fire watches, or apply nothing. Returns the reply to this multi."""
         before, done = dict(self.nodes), b""
         changes: list[tuple[str, Event, str]] = []
         self.zxid += 1
@@ -109,8 +109,8 @@ class WatchingServer:
         return done + jute.LAST_PART
 
     def _write(self, write: Write, changes: list[tuple[str, Event, str]]) -> bytes:
-        """Carry one write out; returns its part of the reply. `changes`: of whose watches ("d": data, "c": lists) which
-        event is told."""
+        """Apply one write, and return its part of the reply. `changes` gets the events to fire, for watches of data
+        ("d") or of lists ("c")."""
         node = self.nodes.get(write.path)
         if isinstance(write, CreateNode):
             return self._create(write, changes)
@@ -166,7 +166,7 @@ class WatchingServer:
         modes.add(mode)
 
     def step(self, *, throttles: bool = False) -> None:
-        """Take the oldest request, or turn it away."""
+        """Take the oldest request, or (`throttles`) turn it away."""
         request = self.requests.popleft()
         error, body = (THROTTLED, b"") if throttles else self._answer(request.type, request.body)
         self.answers.append(Reply(request, error, jute.REPLY.pack(1, self.zxid, error) + body))
@@ -288,7 +288,7 @@ def _texts(body: bytes, offset: int) -> tuple[list[str], int]:
 
 
 class WatchingSession:
-    """What `KazooStore` needs of a session. What it can, it has from the real one."""
+    """The part of a session that `KazooStore` uses. As far as possible it is taken from the real session."""
 
     absolute = Session.absolute
     fired = Session.fired
@@ -305,10 +305,10 @@ class WatchingSession:
         self.linked = False
         self.dropped = False  # the connection is about to break
         self._server = server
-        self._sent: deque[Call] = deque()  # without an answer
+        self._sent: deque[Call] = deque()  # requests without an answer
 
     def send(self, make: Callable[[], Sequence[Call]]) -> bool:
-        """Send what `make` returns."""
+        """Send the calls that `make` returns."""
         if self.linked:
             calls = make()
             self._sent.extend(calls)
@@ -316,7 +316,7 @@ class WatchingSession:
         return self.linked
 
     def link_up(self) -> None:
-        """There is a connection."""
+        """A connection comes."""
         self.linked, self.dropped = True, False
         self.post(LinkChanged(Link.CONNECTED, 1, TIMEOUT_MS))
 
@@ -331,11 +331,11 @@ class WatchingSession:
             call.answer(CONNECTION_LOSS, b"", 0)
 
     def drop(self) -> None:
-        """See `Session.drop`."""
+        """Like `Session.drop`."""
         self.dropped = True
 
     def deliver(self) -> None:
-        """Take the oldest answer or event."""
+        """Deliver the oldest answer or event."""
         match self._server.answers.popleft():
             case Told(event, path):
                 self.fired(event, path)

@@ -1,4 +1,5 @@
-"""What the tests of `shell.zk` share: a sink that remembers and waits, and a link that can be cut."""
+"""Shared by the tests of `shell.zk`: a session that records its inputs and waits for answers, and a link that can be
+cut."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ T = TypeVar("T")
 
 
 class Recorder:
-    """A session whose inputs are kept in `seen`, in order; each call below waits for its answer."""
+    """A session that keeps its inputs in `seen`, in order. Each call below waits for its answer."""
 
     def __init__(self, connect: str, **settings: Any) -> None:
         self.seen: list[StoreInput] = []
@@ -35,14 +36,14 @@ class Recorder:
             self._changed.notify_all()
 
     def wait(self, wanted: Callable[[list[StoreInput]], T]) -> T:
-        """What `wanted(seen)` returns as soon as it is true."""
+        """Wait until `wanted(seen)` is true, and return its value."""
         with self._changed:
             found = self._changed.wait_for(lambda: wanted(self.seen), DEADLINE_S)
             assert found, f"not within {DEADLINE_S} s; seen: {self.seen}"
             return found
 
     def linked(self, link: Link, times: int = 1) -> LinkChanged:
-        """Wait until the link changed to `link` for the n-th time."""
+        """Wait until the link has changed to `link` for the `times`-th time."""
         found = self.wait(lambda seen: [x for x in seen if isinstance(x, LinkChanged) and x.link is link][times - 1 :])
         return found[0]
 
@@ -86,7 +87,7 @@ class Recorder:
         return answer
 
     def close(self) -> None:
-        """Close and see that no thread is left."""
+        """Close, and check that no thread is left."""
         self.store.close()
         assert self.store.join(int(DEADLINE_S * 1000))
 
@@ -103,8 +104,8 @@ def session(connect: str, **settings: Any) -> Iterator[Recorder]:
 
 
 class Proxy(Relay):
-    """A link to one server: `down` refuses and cuts, `stall` swallows everything; it does not know opcodes that are
-    `unknown`."""
+    """A link to one server. `down` refuses and cuts connections, `stall` drops everything that is sent. Opcodes in
+    `unknown` are answered with an error, as a server does that does not know them."""
 
     def __init__(self, target_port: int) -> None:
         self._target_port = target_port
@@ -122,15 +123,15 @@ class Proxy(Relay):
         self.is_down = False
 
     def stall(self) -> None:
-        """Swallow what is sent from now on, on every connection."""
+        """Drop everything that is sent from now on, on every connection."""
         self._flowing = False
 
     def flow(self) -> None:
-        """No longer stall."""
+        """End the stall."""
         self._flowing = True
 
     def target_port(self) -> int:
-        """Where a new connection is led to."""
+        """The port to which a new connection is led."""
         return self._target_port
 
     def through(self, frame: bytes, sender: socket.socket, *, up: bool, first: bool) -> bytes | None:
