@@ -34,7 +34,7 @@ def clicks(rows: DataFrame) -> DataFrame:
 
 
 def write(spark: SparkSession, zookeeper: str, bootstrap_servers: str, topic: str, table: str, **run: Any) -> int:
-    """Append the topic's records to the table; returns how many batches it took."""
+    """Append the topic's records to the table; return the number of batches."""
 
     def process(df: DataFrame, batch: Batch) -> None:
         write_delta(df, batch, table, transform=clicks, partition_by=["day"])
@@ -52,7 +52,7 @@ def write(spark: SparkSession, zookeeper: str, bootstrap_servers: str, topic: st
 
 
 def compact(table: str) -> tuple[int, int, int]:
-    """Compact the table; returns how many files became how many, and how many old ones were removed."""
+    """Compact the table; return the numbers of files before and after, and of the old files that were removed."""
     found = DeltaTable(table)
     made = found.optimize.compact()
     removed = found.vacuum(RETENTION_HOURS, dry_run=False, full=True)  # also files of programs that died
@@ -60,7 +60,7 @@ def compact(table: str) -> tuple[int, int, int]:
 
 
 def main() -> None:
-    """Either."""
+    """Run `write` or `compact`."""
     if sys.argv[1:2] == ["compact"] and len(sys.argv) == 3:
         before, after, removed = compact(sys.argv[2])
         print(f"{before} files became {after}; {removed} old ones were removed")

@@ -38,7 +38,7 @@ COLUMNS = pa.schema(
 
 
 def make_table(catalog: Catalog) -> None:
-    """The table, partitioned by day; one that is there stays as it is."""
+    """Make the table, partitioned by day, unless it exists."""
     catalog.create_namespace_if_not_exists(TABLE.split(".")[0])
     if not catalog.table_exists(TABLE):
         with catalog.create_table_transaction(TABLE, COLUMNS) as made, made.update_spec() as partitions:
@@ -52,7 +52,7 @@ def clicks(rows: DataFrame) -> DataFrame:
 
 
 def write(spark: SparkSession, zookeeper: str, bootstrap_servers: str, topic: str, catalog: Catalog, **run: Any) -> int:
-    """Append the topic's records to the table; returns how many batches it took."""
+    """Append the topic's records to the table; return the number of batches."""
 
     def process(df: DataFrame, batch: Batch) -> None:
         write_iceberg(df, batch, TABLE, catalog=catalog, transform=clicks)
@@ -70,14 +70,14 @@ def write(spark: SparkSession, zookeeper: str, bootstrap_servers: str, topic: st
 
 
 def rows_by_day(catalog: Catalog) -> dict[str, int]:
-    """How many rows the table has of each day, as any reader of Iceberg sees it."""
+    """Return how many rows the table has of each day, as any reader of Iceberg sees them."""
     days = catalog.load_table(TABLE).scan(selected_fields=("day",)).to_arrow()
     found = days.group_by("day").aggregate([([], "count_all")]).sort_by("day").to_pylist()
     return {str(row["day"]): row["count_all"] for row in found}
 
 
 def main() -> None:
-    """Everything there is now, then the rows of each day."""
+    """Write all records that exist now, then print the rows of each day."""
     if len(sys.argv) < 5 or not all("=" in word for word in sys.argv[5:]):
         sys.exit(__doc__)
     zookeeper, bootstrap_servers, topic, name, *properties = sys.argv[1:]

@@ -32,14 +32,14 @@ CREATE TABLE IF NOT EXISTS clicks_offsets
 
 
 def make_tables(database: str) -> None:
-    """Both tables; those that are there stay as they are."""
+    """Make both tables, unless they exist."""
     with psycopg.connect(database) as connection:
         connection.execute(TABLES)
 
 
 def write(spark: SparkSession, zookeeper: str, bootstrap_servers: str, topic: str, database: str, **run: Any) -> int:
-    """Insert the topic's records; returns how many batches it took."""
-    connect = partial(psycopg.connect, database)  # goes to the workers: an open connection could not
+    """Insert the topic's records; return the number of batches."""
+    connect = partial(psycopg.connect, database)  # is sent to the workers; an open connection cannot be sent
 
     def process(df: DataFrame, batch: Batch) -> None:
         rows = df.selectExpr("topic", "partition", "offset", "timestamp", "cast(value as string) as value")
@@ -57,7 +57,7 @@ def count(database: str) -> int:
 
 
 def main() -> None:
-    """Everything there is now, then how much that is."""
+    """Write all records that exist now, then print the number of rows."""
     if len(sys.argv) != 5:
         sys.exit(__doc__)
     zookeeper, bootstrap_servers, topic, database = sys.argv[1:]

@@ -27,13 +27,13 @@ SUMS = f"CREATE OR REPLACE TEMPORARY VIEW {VIEW} AS SELECT minute, key, sum(n) A
 
 
 def partial(rows: DataFrame) -> DataFrame:
-    """Counts of these rows. It is given only rows that the table has not counted."""
+    """Return the counts of these rows. The sink calls it only with rows that the table has not counted."""
     minute = functions.date_trunc("minute", "timestamp").alias("minute")
     return rows.groupBy(minute, functions.col("key").cast("string").alias("key")).agg(functions.count("*").alias("n"))
 
 
 def count(spark: SparkSession, zookeeper: str, bootstrap_servers: str, topic: str, table: str, **run: Any) -> int:
-    """Partial counts into the table; returns how many batches it took."""
+    """Write partial counts into the table; return the number of batches."""
 
     def process(df: DataFrame, batch: Batch) -> None:
         write_delta(df, batch, table, transform=partial)
@@ -51,7 +51,7 @@ def count(spark: SparkSession, zookeeper: str, bootstrap_servers: str, topic: st
 
 
 def result(spark: SparkSession, table: str) -> DataFrame:
-    """minute, key, n: the view over all partial counts, as the table is now."""
+    """Return minute, key and n: the sum of all partial counts in the table now."""
     files = DeltaTable(table).file_uris()  # with Delta's jars for Spark: spark.read.format("delta").load(table)
     spark.read.schema("minute timestamp, key string, n bigint").parquet(*files).createOrReplaceTempView("partial")
     spark.sql(SUMS)
@@ -59,7 +59,7 @@ def result(spark: SparkSession, table: str) -> DataFrame:
 
 
 def main() -> None:
-    """Everything there is now, then the sums."""
+    """Count all records that exist now, then print the sums."""
     if len(sys.argv) != 5:
         sys.exit(__doc__)
     zookeeper, bootstrap_servers, topic, table = sys.argv[1:]

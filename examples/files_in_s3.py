@@ -30,7 +30,7 @@ Options = Mapping[str, str]
 def write(
     spark: SparkSession, zookeeper: str, bootstrap_servers: str, topic: str, uri: str, options: Options, **run: Any
 ) -> int:
-    """Put the topic's records below `uri`; returns how many batches it took."""
+    """Write the topic's records below `uri`; return the number of batches."""
 
     def process(df: DataFrame, batch: Batch) -> None:
         rows = df.selectExpr("topic", "partition", "offset", "timestamp", "cast(value as string) as value")
@@ -41,14 +41,14 @@ def write(
 
 
 def rows_by_file(uri: str, options: Options) -> dict[str, int]:
-    """How many rows each file has, by its name."""
+    """Return file name -> number of rows."""
     folder = uri.split("://", 1)[1].rstrip("/")
     files = dataset.dataset(folder, filesystem=fs.S3FileSystem(**options)).get_fragments()
     return {each.path.rsplit("/", 1)[1]: each.count_rows() for each in files}
 
 
 def main() -> None:
-    """Everything there is now, then the files that are there."""
+    """Write all records that exist now, then print the files."""
     if len(sys.argv) < 5 or not all("=" in word for word in sys.argv[5:]):
         sys.exit(__doc__)
     zookeeper, bootstrap_servers, topic, uri, *words = sys.argv[1:]

@@ -41,7 +41,7 @@ def write(
     resume_from: Callable[[], Callable[[str], int | None]] | None = None,
     **run: Any,
 ) -> int:
-    """Append the topic's records to the table; returns how many batches it took."""
+    """Append the topic's records to the table; return the number of batches."""
 
     def process(df: DataFrame, batch: Batch) -> None:
         write_delta(df, batch, table, transform=clicks)
@@ -52,18 +52,18 @@ def write(
 
 
 def refill(spark: SparkSession, zookeeper: str, bootstrap_servers: str, topic: str, table: str, **run: Any) -> int:
-    """Do the same from where the table ends."""
+    """Do as `write` does, but start each partition where the table ends."""
     return write(spark, zookeeper, bootstrap_servers, topic, table, delta_ends(table), **run)
 
 
 def restore(table: str, version: int) -> int:
-    """Restore the table to a version; returns how many files of rows that took away."""
+    """Restore the table to a version; return how many data files were removed from it."""
     restored = DeltaTable(table).restore(version)
     return int(restored["numRemovedFile"])
 
 
 def main() -> None:
-    """One of the three."""
+    """Run `write`, `refill` or `restore`."""
     if sys.argv[1:2] == ["restore"] and len(sys.argv) == 4:
         print(f"{restore(sys.argv[2], int(sys.argv[3]))} files are gone from the table")
         return

@@ -28,12 +28,12 @@ CONNECTOR = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}" 
 
 
 def aggregate(spark: SparkSession, zookeeper: str, bootstrap_servers: str, topic: str, folder: Path, **run: Any) -> int:
-    """Partial counts into `folder`; returns how many batches it took."""
+    """Write partial counts into `folder`; return the number of batches."""
 
     def process(df: DataFrame, batch: Batch) -> None:
         minute = functions.date_trunc("minute", df.timestamp).alias("minute")
         partial = df.groupBy(minute, df.key.cast("string").alias("key")).count()
-        partial.write.mode("overwrite").parquet(str(folder / f"batch={batch.id}"))  # again with the same ranges: once
+        partial.write.mode("overwrite").parquet(str(folder / f"batch={batch.id}"))  # the same ranges again replace it
 
     consumer = SparkConsumer(
         spark,
@@ -42,13 +42,13 @@ def aggregate(spark: SparkSession, zookeeper: str, bootstrap_servers: str, topic
         "records-a-minute",
         [topic],
         starting_offsets="earliest",
-        min_batch_ms=1_000,  # an aggregate of few records is no smaller than of many: let some come together
+        min_batch_ms=1_000,  # counts of few records are as large as counts of many: so wait for more
     )
     return consumer.run(process, **run)
 
 
 def result(spark: SparkSession, folder: Path) -> DataFrame:
-    """minute, key, count over all batches."""
+    """Return minute, key, and count over all batches."""
     partial = spark.read.parquet(str(folder))
     return partial.groupBy("minute", "key").agg(functions.sum("count").alias("count")).orderBy("minute", "key")
 

@@ -22,7 +22,7 @@ CONNECTOR = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}" 
 
 
 def collect(spark: SparkSession, zookeeper: str, bootstrap_servers: str, topic: str, folder: Path, **run: Any) -> int:
-    """Words of the topic into files below `folder`; returns how many batches it took."""
+    """Write the topic's words into files below `folder`; return the number of batches."""
 
     def process(df: DataFrame, batch: Batch) -> None:
         text = functions.lower(df.value.cast("string"))
@@ -42,7 +42,7 @@ def count(spark: SparkSession, folder: Path) -> dict[str, int]:
 
 
 def main() -> None:
-    """Everything there is now, then the count."""
+    """Read all records that exist now, then print the count."""
     if len(sys.argv) != 5:
         sys.exit(__doc__)
     zookeeper, bootstrap_servers, topic, folder = sys.argv[1:]
