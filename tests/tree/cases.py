@@ -1,4 +1,4 @@
-"""Values and damaged documents that the codec tests draw from."""
+"""Values and damaged documents for the tests of codecs."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _paths(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 @st.composite
 def damaged(draw: st.DrawFn, document: bytes) -> bytes:
-    """The document with one value exchanged, or one stretch of bytes replaced, or cut."""
+    """The document with one value replaced, or with some bytes replaced or cut out."""
     if draw(st.booleans()):
         start = draw(st.integers(0, len(document)))
         return document[:start] + draw(st.binary(max_size=4)) + document[draw(st.integers(start, len(document))) :]
@@ -89,7 +89,8 @@ def damaged(draw: st.DrawFn, document: bytes) -> bytes:
 
 
 def reads_or_refuses(decode: Callable[[bytes], Any], data: bytes) -> str | None:
-    """Decode; None when it reads, else the CorruptError's message. Any other exception fails the test."""
+    """Decode the data. Returns None if that works, else the message of the CorruptError. Any other exception fails the
+    test."""
     try:
         decode(data)
     except CorruptError as error:

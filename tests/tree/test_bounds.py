@@ -1,4 +1,4 @@
-"""Whatever a member registers, and whatever it leaves behind: no write is larger than the server takes."""
+"""No write is larger than the server allows, whatever a member registers and leaves behind."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from zkcoord.tree.writes import ITEMS_MAX, CheckNode, DeleteNode
 
 
 def largest(view: GroupView) -> int:
-    """Of what a coordinator writes when it sees this group, in bytes."""
+    """The size of the largest transaction that a coordinator writes when it sees this group, in bytes."""
     decisions, _ = Steps().step(view, NOW)
     term = Term(epoch=1, epoch_version=1, marks=dict.fromkeys(view.topics, MARK))
     return max(len(encode(t, "")) for t in plan(decisions, GroupNodes(view=view), term, DRAFT))
 
 
 def static_member_of(topics: int) -> GroupView:
-    """A static member, alone with so many topics, as by a wildcard."""
+    """A static member that is alone with this many topics, as with a wildcard."""
     names = {f"{'a-topic-with-a-long-name':-<60}{number:06}": 1 for number in range(topics)}
     alone = member("a", threads=names, instance="one", hold_ms=30_000)
     return group([alone], {}, topics=dict.fromkeys(names, (0,)), marked=frozenset())

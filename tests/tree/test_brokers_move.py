@@ -1,4 +1,5 @@
-"""What Kafka's own nodes tell of a move to KRaft, as brokers of 2.8 to 3.9 write them; what else may stand there."""
+"""Kafka's own nodes about a move to KRaft, as brokers of 2.8 to 3.9 write them, and other data that may be in these
+nodes."""
 
 from __future__ import annotations
 
@@ -30,8 +31,8 @@ def node(path: str, data: bytes | None, *names: str) -> Node:
         (BEGUN, OLD, ("0", "1"), BrokersMove.MOVING),
         (BEGUN, KRAFT, ("1",), BrokersMove.MOVING),
         (BEGUN, KRAFT, (), BrokersMove.MOVED),
-        (BEGUN, None, ("x", "lost+found"), BrokersMove.MOVED),  # no names of brokers
-        # a node of the same name that is somebody else's, or of another version
+        (BEGUN, None, ("x", "lost+found"), BrokersMove.MOVED),  # these are no names of brokers
+        # a node of the same name that belongs to somebody else, or is of another version
         (b"", OLD, ("0",), None),
         (b"\xff\x00", OLD, ("0",), None),
         (b"17", OLD, ("0",), None),
@@ -39,7 +40,7 @@ def node(path: str, data: bytes | None, *names: str) -> Node:
         (b'{"from":"pg","to":"mysql"}', OLD, ("0",), None),
         (b'{"kraft_controller_id":"3000"}', OLD, ("0",), None),
         (b'{"kraft_controller_id":true}', OLD, ("0",), None),
-        (b'{"kraft_controller_id":-1}', OLD, ("0",), None),  # taken back
+        (b'{"kraft_controller_id":-1}', OLD, ("0",), None),  # the move was taken back
         (None, b'{"kraftControllerEpoch":null}', ("0",), None),
         (None, b"{", ("0",), None),
         (None, b'{"version":2,"brokerid":3000,"kraftControllerEpoch":0}', ("0",), BrokersMove.MOVING),
@@ -56,7 +57,7 @@ def test_a_move_is_seen_in_what_kafka_writes_and_in_nothing_else(
 def test_controllers_have_told_something_when_their_offset_is_another_one() -> None:
     first = written(None, node(MIGRATION, BEGUN), 1_000)
     assert first == Written(9, 1_000)
-    assert written(first, node(MIGRATION, BEGUN), 2_000) is first  # one that fails writes the same again
+    assert written(first, node(MIGRATION, BEGUN), 2_000) is first  # a controller that fails writes the same again
     assert written(first, node(MIGRATION, BEGUN.replace(b":9", b":10")), 3_000) == Written(10, 3_000)
     assert written(first, node(MIGRATION, BEGUN.replace(b":9", b":2")), 4_000) == Written(2, 4_000)  # a new attempt
     assert written(first, node(MIGRATION, None), 5_000) == Written(-1, 5_000)
@@ -80,7 +81,7 @@ def test_a_clusters_id_is_read_where_kafka_has_written_one(data: bytes | None, c
     ("source", "in_schema", "cluster_id"),
     [
         (FROM_KAFKA, "a", "a"),
-        (FROM_KAFKA, "", None),  # its coordinator has no answer yet: the node may be another cluster's
+        (FROM_KAFKA, "", None),  # its coordinator has no answer yet: the node may belong to another cluster
         (FROM_ZOOKEEPER, "a", "b"),
         (FROM_ZOOKEEPER, "", "b"),
     ],

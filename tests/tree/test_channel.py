@@ -1,4 +1,4 @@
-"""What a poke writes."""
+"""The writes of a poke."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from zkcoord.tree.writes import CreateNode, DeleteNode
 
 
 def test_f95_a_poke_registers_somebody_without_topics_and_removes_it_in_the_same_multi() -> None:
-    """Each old member rebalances once. Were it there when they read, they would give it a share, or fail at it."""
+    """Each old member rebalances once. If the registration were still there when they read, they would give it a share,
+    or fail because of it."""
     made, gone = poke("g", 7, LEGACY)
     path = LEGACY.registration("g", "g_zpoke-7")
     assert isinstance(made, CreateNode)

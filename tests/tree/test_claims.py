@@ -1,4 +1,4 @@
-"""A member's writes in the legacy layout: claims, and what is checked beside each offset."""
+"""A member's writes in the layout legacy: its claims, and the checks that go with each offset."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ACKNOWLEDGED = (DeleteNode(f"{CHANNEL}/0000000002", 0), SetNode(CHANNEL, b"{}", 
 
 
 def nodes(parents: dict[str, bool] | None = None) -> MemberNodes:
-    """As read: T0 has an offset, T1 has none."""
+    """The nodes as they were read: T0 has an offset, T1 has none."""
     return MemberNodes(
         paths=PATHS, view=MemberView(claims=True, status_version=6, positions=POSITIONS), parents=parents or {}
     )
@@ -101,7 +101,7 @@ def test_a_release_deletes_the_claim_and_sets_or_checks_the_offset() -> None:
         FENCE,
         CheckNode(f"{OFFSETS}/t/0", 3),
         DeleteNode(f"{OWNERS}/t/0", 1),
-        CreateNode(f"{OFFSETS}/t/1"),  # somebody deleted it
+        CreateNode(f"{OFFSETS}/t/1"),  # somebody deleted the offset
         DeleteNode(f"{OFFSETS}/t/1", 0),
         DeleteNode(f"{OWNERS}/t/1", 1),
         SetNode(f"{OFFSETS}/t/2", b"9", 3),

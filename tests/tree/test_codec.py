@@ -1,4 +1,4 @@
-"""What all codecs share: keys, numbers and JSON at their edges."""
+"""The common part of all codecs: edge cases of keys, numbers and JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Commands: the draft's are understood, ours are a superset, and what is not understood is refused whole."""
+"""Commands: those of the draft are understood, ours are a superset of them, and a command that is not understood is
+refused as a whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dropping a topic: pieces that are bounded, each guarded by the mark, the last of which moves it."""
+"""A topic is dropped in pieces of bounded size. Each piece checks the mark, and the last one changes it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OFFSETS = {T0: OffsetSeen("17", 3), T2: OffsetSeen("x", 0)}
 
 
 def nodes(**fields: object) -> GroupNodes:
-    """The topic t once had three partitions."""
+    """A group in which the topic t once had three partitions."""
     view = GroupView(
         group="g",
         owners={T0: Owner("dead-0", 2), T1: Owner("", 7), T2: Owner("", 1)},
@@ -32,7 +32,7 @@ def nodes(**fields: object) -> GroupNodes:
 
 
 def drop(known: GroupNodes, *, again: bool) -> list[list[Write]]:
-    """The pieces."""
+    """The pieces in which the topic is dropped."""
     offsets = known.view.leftovers["t"].offsets
     return list(
         drop_topic(DropTopic(topic="t", again=again, offsets=offsets, why="x"), known, known.view.owners, NEW, DRAFT)

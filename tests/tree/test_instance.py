@@ -1,4 +1,5 @@
-"""What is remembered of a static member: written small, read back whole, refused by what is wrong with it."""
+"""The state of a static member: it is written in a small form, read back completely, and refused with the reason if it
+is damaged."""
 
 from __future__ import annotations
 

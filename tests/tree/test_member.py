@@ -1,4 +1,4 @@
-"""A member's writes, whole: every one begins with the check of its own registration."""
+"""A member's writes, complete. Each multi begins with the check of the member's own registration."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ACKNOWLEDGED = (DeleteNode(f"{GROUP}/channel/c/0000000002", 0), SetNode(f"{GROUP
 
 
 def held(offset: int, *, offset_version: int = 4) -> Held:
-    """A partition that stands at `offset`."""
+    """A held partition whose offset is `offset`."""
     return Held(thread="c-0", owner_version=3, offset=offset, offset_version=offset_version, generation=1)
 
 

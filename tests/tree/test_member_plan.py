@@ -1,4 +1,5 @@
-"""A start whose acknowledgement the server would not take is known before; our own coordinators send none such."""
+"""A start whose acknowledgement would be too large for the server is detected before. Our own coordinators send no such
+start."""
 
 from __future__ import annotations
 
@@ -30,20 +31,21 @@ PATHS = MemberPaths(layout=DRAFT, group="g" * 249, consumer_id="c" * 529)
 
 
 class Desk(NamedTuple):
-    """What a member says in its status, and the starts that it finds."""
+    """A member's status, and the starts in its channel."""
 
     status: MemberStatus
     starts: Mapping[str, Command]
 
     @property
     def too_large(self) -> int:
-        """How much it would take to acknowledge them, if that is too much."""
+        """The size of the acknowledgement if it is too large, else 0."""
         sent = sum(len(encode_command(start)) for start in self.starts.values())
         return MemberSizes(PATHS).acknowledgement_bytes(self.starts, sent, {}, self.status.batch)
 
 
 def desk_with(ranges_bytes: int, starts: dict[str, Command]) -> Desk:
-    """A member that has announced so much, has refused what it could, and finds these starts."""
+    """A member that has announced ranges of this size, has refused as many starts as possible, and finds these
+    starts."""
     batch: dict[TopicPartition, Announced] = {}
     while ranges_bytes > 0:
         partition = TopicPartition("x" * 200, NUMBER - len(batch))
@@ -55,7 +57,8 @@ def desk_with(ranges_bytes: int, starts: dict[str, Command]) -> Desk:
 
 
 def starts_of(count: int, topic_length: int, times: int = 1) -> dict[str, Command]:
-    """So many starts, together of `times` as many partitions as one multi acknowledges, each of another topic."""
+    """This many starts. Together they have `times` as many partitions as one multi can acknowledge, each of another
+    topic."""
     named = [TopicPartition(f"{'z' * (topic_length - 8)}{n:08d}", NUMBER) for n in range(20_000)]
     named = named[: times * member.room(PATHS, named)]
     return {
@@ -71,7 +74,7 @@ def starts_of(count: int, topic_length: int, times: int = 1) -> dict[str, Comman
 
 
 def acknowledge(desk: Desk) -> bytes:
-    """The multi, as it is sent, when none of these partitions has an offset."""
+    """The bytes of the multi when none of these partitions has an offset."""
     named = [p for start in desk.starts.values() for p in start.ownership or ()]
     above = [PATHS.layout.topic_offsets(PATHS.group, p.topic) for p in named]
     status = encode_member_status(desk.status)

@@ -1,4 +1,4 @@
-"""A member's nodes to its view of itself: what replaces what, and what cannot be read."""
+"""From a member's nodes to its view of itself: which read replaces which value, and which data cannot be read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def absent(path: str, kind: Kind = Kind.DATA) -> Node:
 
 
 def listed(*names: str, made: int | None = None) -> Node:
-    """The channel's list; so many children were ever made there."""
+    """The channel's list. `made` is the number of children that were ever created there."""
     count = len(names) if made is None else made
     return Node(PATHS.channel, Kind.CHILDREN, Stat(0, 1, 0, child_changes=2 * count - len(names)), children=names)
 
@@ -44,7 +44,7 @@ def command(sequence: str, text: bytes | None = None) -> Node:
 
 
 def received(sequence: str) -> Received:
-    """That command, in the view."""
+    """The same command in the view."""
     return Received(sequence=sequence, command=STOP, size=len(encode_command(STOP)))
 
 
@@ -94,11 +94,11 @@ def test_owners_and_offsets_are_fresh_until_a_decision_has_seen_them() -> None:
     assert nodes.view.owners == {T0: Owner(ME, 4)}
     assert nodes.view.positions == {T0: Position(17, 2), T1: NOWHERE}
     assert nodes.view.fresh == {T0, T1}
-    assert fold(nodes, [absent(PATHS.offset(T1))]).view.fresh == {T0, T1}  # of a second batch before the decision, too
+    assert fold(nodes, [absent(PATHS.offset(T1))]).view.fresh == {T0, T1}  # from both batches before the decision
     gone = let_go(fold(nodes, [absent(PATHS.owner(T0))]), [T1])
     assert (gone.view.owners, gone.view.positions) == ({T0: NOBODY}, {T0: Position(17, 2)})
     assert gone.view.fresh == {T0}
-    assert nodes.view.owners == {T0: Owner(ME, 4)}  # what was before has not changed
+    assert nodes.view.owners == {T0: Owner(ME, 4)}  # the earlier values have not changed
 
 
 def test_what_a_start_tells_of_owners_counts_until_something_is_read() -> None:

@@ -1,4 +1,4 @@
-"""Offsets: what no client takes for a number is never taken for a position."""
+"""Offsets: data that no client takes for a number is never used as a position."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every write of a member that says where a partition stands is the store's: another store needs no other multis."""
+"""Every write of a member about a partition's offset comes from the store, so another store needs no other multis."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from zkcoord.tree.writes import DeleteNode, SetNode, Transaction, Write
 
 
 class Stamped:
-    """Sets the node at every step, also where the offset stands already: so each step has a transaction of its own."""
+    """A store that sets the node at every step, even if the offset is unchanged. So each step has a transaction of its
+    own."""
 
     def begin(self, path: str, offset: int, version: int | None) -> Sequence[Write]:
-        """Set it."""
+        """Set the node."""
         return [SetNode(path, b"begun", version or 0)]
 
     def commit(self, path: str, offset: int, version: int) -> Sequence[Write]:
-        """Set it."""
+        """Set the node."""
         return [SetNode(path, b"committed", version)]
 
     def release(self, path: str, offset: int, version: int, *, committed: bool) -> Sequence[Write]:
-        """Set it."""
+        """Set the node."""
         return [SetNode(path, b"same" if committed else b"released", version)]
 
 
@@ -36,7 +37,7 @@ DONE = Acknowledgement(commands={"0000000002": 0}, status=b"{}", status_version=
 
 
 def offsets_set(*transactions: Transaction) -> dict[str, bytes]:
-    """What these multis write below the group's offsets: path -> data."""
+    """Path -> data: the offsets that these multis write."""
     writes = [write for transaction in transactions for write in transaction.writes]
     return {w.path: w.data for w in writes if isinstance(w, SetNode) and w.path.startswith(DRAFT.offsets("g"))}
 

@@ -1,4 +1,4 @@
-"""Who owns what where owners are claims, and the coordinator's writes about them."""
+"""The owners where owners are claims, and the coordinator's writes about them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TERM = Term(epoch=4, epoch_version=9, marks={"t": MARK})
 
 
 def channel(consumer_id: str, *commands: QueuedCommand, owned: frozenset[TopicPartition] = frozenset()) -> Channel:
-    """A consumer's channel; with `owned` it was evicted."""
+    """A consumer's channel. With `owned`, the consumer was evicted."""
     return Channel(
         consumer_id=consumer_id,
         version=1,
@@ -112,7 +112,7 @@ VIEW = GroupView(
 def written(
     decision: EvictMember | DeleteClaims | DropTopic | GrantPartitions | MarkTopic | RemoveRefused,
 ) -> list[Write]:
-    """The writes behind the guards."""
+    """The decision's writes without the guards at the beginning."""
     nodes = GroupNodes(view=VIEW, marks={} if isinstance(decision, MarkTopic) else {"t": MarkSeen(MARK, 0)})
     return [write for transaction in plan([decision], nodes, TERM, LEGACY) for write in transaction.writes[3:]]
 

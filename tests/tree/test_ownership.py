@@ -1,4 +1,4 @@
-"""Every write that grants, frees or marks an owner is the layout's: another layout needs no other planner."""
+"""Every write that grants, frees or marks an owner comes from the layout, so another layout needs no other planner."""
 
 from __future__ import annotations
 
@@ -21,44 +21,45 @@ from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Writ
 
 
 class Claims:
-    """A node exists while the partition is owned, as the old consumers have it; here the coordinator makes it."""
+    """A node exists while its partition is owned, as with the old consumers. But here the coordinator creates the
+    node."""
 
     claimed = False
 
     def claim(self, path: str, thread: str) -> Sequence[Write]:
-        """Nothing."""
+        """No writes."""
         return ()
 
     def parents(self, owners: str, topics: Sequence[str]) -> Sequence[str]:
-        """None of their own."""
+        """No further parents."""
         return ()
 
     def guard(self, path: str, version: int) -> Sequence[Write]:
-        """Its version."""
+        """Check the node's version."""
         return [CheckNode(path, version)]
 
     def grant(self, path: str, thread: str, owner: Owner | None) -> tuple[Sequence[Write], int]:
-        """Make it."""
+        """Create the node."""
         return [CreateNode(path, thread.encode())], 1
 
     def free(self, path: str, version: int) -> Write:
-        """Remove it."""
+        """Delete the node."""
         return DeleteNode(path, version)
 
     def guard_free(self, offset_path: str, version: int | None) -> Sequence[Write]:
-        """Nothing."""
+        """No writes."""
         return ()
 
     def withdraw(self, path: str, version: int) -> Sequence[Write]:
-        """Remove it."""
+        """Delete the node."""
         return [DeleteNode(path, version)]
 
     def drop(self, path: str, owner: Owner, *, stays: bool) -> Sequence[Write]:
-        """Remove it, whatever stays."""
+        """Delete the node in any case."""
         return [DeleteNode(path, owner.version)]
 
     def noted(self, owned: Sequence[TopicPartition]) -> Sequence[TopicPartition] | None:
-        """Nothing: the nodes stay."""
+        """None: the nodes stay."""
         return None
 
     def why_not_mended(self, session: int) -> str:
@@ -66,7 +67,7 @@ class Claims:
         return ""
 
     def halt(self, path: str, owner: Owner) -> Write:
-        """Mark it in its own way."""
+        """Mark the owner in this layout's own way."""
         return SetNode(path, b"halt", owner.version)
 
 
@@ -94,7 +95,7 @@ DONE = Acknowledgement(commands={"0000000004": 0}, status=b"{}", status_version=
 def written(
     decision: GrantPartitions | StopFetching | ReleaseForDraftMember | RemoveRefused | DropTopic,
 ) -> list[Write]:
-    """What this decision does to the owner."""
+    """The writes of this decision to the owner."""
     transactions = plan([decision], NODES, TERM, LAYOUT)
     return [write for transaction in transactions for write in transaction.writes if write.path == OWNER]
 

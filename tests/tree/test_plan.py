@@ -1,4 +1,4 @@
-"""Decisions to writes: every transaction of a coordinator, whole, with its guards."""
+"""From decisions to writes: every transaction of a coordinator, complete with its guards."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_grant_sets_what_exists_creates_what_does_not_and_sends_the_start_in_o
     assert (start.path, start.sequential, start.ephemeral) == (f"{GROUP}/channel/a", True, False)
     command = decode_command(start.data)
     assert dict(command.ownership or {}) == {T0: "a-0", T1: "a-0"}
-    assert dict(command.owner_versions) == {T0: 9, T1: 0}  # what these very writes leave, if they happen
+    assert dict(command.owner_versions) == {T0: 9, T1: 0}  # the versions that these writes leave, if they are applied
     assert (command.generation, command.epoch, command.offsets) == (6, 4, "zookeeper")
 
 
@@ -189,7 +189,8 @@ def test_removing_a_refused_start_frees_the_owners_that_it_named() -> None:
 
 
 def test_removing_a_refused_start_frees_nothing_that_another_thread_owns() -> None:
-    """Its partitions were given on since, it names what is another consumer's, or it is a stop: who owns them reads."""
+    """The partitions may be granted on by now, the command may name another consumer's partition, or it may be a stop.
+    In each case the owner reads."""
     refused = QueuedCommand(
         sequence="0000000004", version=1, option="start-fetcher", threads={T0: "a-0", T1: "b-0"}, error="no"
     )
@@ -206,7 +207,7 @@ def test_removing_a_refused_start_frees_nothing_that_another_thread_owns() -> No
 
 
 def test_answers_to_wishes_come_last_in_one_and_check_the_state_that_they_were_decided_from() -> None:
-    """Behind a raise that is the state as the raise leaves it."""
+    """After a raise, they check the version of the state that the raise leaves."""
     paused = WriteResponse(request="pause", run="r1", state="paused", ends=False, why="nobody reads")
     done = WriteResponse(request="rebalance", run="r2", state="done", ends=True, why="asked again")
     record = replace(VIEW.record, wish={"rebalance": {"run": "r2"}, "pause": {"run": "r1"}})
@@ -235,7 +236,7 @@ def test_the_end_of_a_deletion_that_keeps_the_offsets_is_in_the_state_until_the_
     deleted = GroupState(generation=6, empty_ms=3, deleted=True)
     assert ended.writes == (CheckNode(EPOCH, 9), SetNode(record, b"", 2), SetNode(state, encode_state(deleted), 5))
 
-    [joined] = plan([done], NODES, TERM, DRAFT)  # somebody joined in the middle of the deletion
+    [joined] = plan([done], NODES, TERM, DRAFT)  # somebody joined during the deletion
     assert joined.writes == (CheckNode(EPOCH, 9), SetNode(record, b"", 2), CheckNode(state, 5))
 
 

@@ -1,4 +1,4 @@
-"""What is read of a group: from its roots down, until nothing new is named."""
+"""The reads of a group: from its roots down, until an answer names nothing new."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NAMED = {*(Read(path, Kind.CHILDREN) for path in LISTS), *(Read(path) for path i
 
 
 def answers(reads: Iterable[Read], nodes: Iterable[str] = STANDING) -> list[Node]:
-    """What a tree with these nodes, and those above them, answers."""
+    """The answers of a tree with these nodes and their parents."""
     standing = {path for node in nodes for path in (node, *parents(node))}
     found = []
     for path, kind, _ in reads:
@@ -52,7 +52,7 @@ def answers(reads: Iterable[Read], nodes: Iterable[str] = STANDING) -> list[Node
 
 
 def by_a_tool(*more: Read, layout: Layout = DRAFT, nodes: Iterable[str] = STANDING) -> list[list[Read]]:
-    """What a tool asks for, request by request."""
+    """The reads of a tool, request by request."""
     asked, reads = [], [*(Read(want.path, want.kind) for want in roots("g", layout)), *more]
     while reads:
         asked.append(reads)
@@ -61,7 +61,7 @@ def by_a_tool(*more: Read, layout: Layout = DRAFT, nodes: Iterable[str] = STANDI
 
 
 def by_a_coordinator() -> set[Read]:
-    """What a coordinator asks for, without its watches."""
+    """The reads of a coordinator, without their watches."""
     tracker, asked = Tracker(), set[Read]()
     following = GroupWatch.begin("g", DRAFT, tracker)
     while reads := tracker.take(1):

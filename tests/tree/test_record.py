@@ -1,4 +1,5 @@
-"""Group records: people's words are read with their defaults, refused by key, and never lost."""
+"""Group records: people's values are read with their defaults, a wrong key is refused by its name, and nothing is
+lost."""
 
 from __future__ import annotations
 

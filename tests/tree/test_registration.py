@@ -1,4 +1,4 @@
-"""Registrations: what old clients wrote is read as they read it, what we write all of them can read."""
+"""Registrations: those of old clients are read as the old clients read them, and all old clients can read ours."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VECTORS: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "data" /
 OLD_TEXTS = sorted({text for vector in VECTORS for text in vector["registrations"].values()})
 READ_BY_SOME = {text for vector in VECTORS if "error" not in vector for text in vector["registrations"].values()}
 WRITTEN_BY_MEMBERS = {v["registrations"][consumer] for v in VECTORS for consumer in v["specs"]}
-READ_BY_NONE = set(OLD_TEXTS) - READ_BY_SOME - WRITTEN_BY_MEMBERS  # not: read, but the plan failed
+READ_BY_NONE = set(OLD_TEXTS) - READ_BY_SOME - WRITTEN_BY_MEMBERS  # not those that were read but had no plan
 OURS = Registration(
     subscription={"clicks": 2},
     timestamp="1416335000123",

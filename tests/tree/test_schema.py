@@ -1,4 +1,4 @@
-"""Schema and epoch: what says whether a program may work on a tree."""
+"""Schema and epoch: the nodes that tell a program whether it may work on a tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Group states: what coordinators leave to each other, and the digest that they must agree on."""
+"""Group states: the values that one coordinator leaves for the next, and the digest on which they must agree."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_broken_state_is_refused_with_the_key_and_the_rule(data: bytes, messag
 
 
 def test_the_largest_state_fits_into_one_node() -> None:
-    """All that may be kept and quarantined, at the true limits, and what one start may add."""
+    """All ranges and quarantines that may be kept, at the real limits, and the ranges that one start may add."""
     wide = Announced(2**63 - 10, 2**63 - 1, 2**63 - 1, 2**31 - 1)
     number, weight = 2**31 - 1, 0
     replay = {}

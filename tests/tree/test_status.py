@@ -1,4 +1,4 @@
-"""Statuses: what a member says of itself survives, within the size of a znode."""
+"""Statuses: everything that a member says about itself is kept, within the size of a znode."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ LONG = "x" * 249  # a topic's name in Kafka
 
 
 def test_the_largest_status_and_all_that_may_go_along_fit_into_one_multi() -> None:
-    """The most that a member may be handed, refuse and say, at the true limits."""
+    """The most that a member may be handed, may refuse, and may say, at the real limits."""
     wide = Announced(2**63 - 10, 2**63 - 1, 2**63 - 1, 2**31 - 1)
     batch, taken = {}, 0
     while (

@@ -1,4 +1,4 @@
-"""The times that a status tells: what is written, what is read, and what is left out."""
+"""The times in a status: which are written, which are read, and which are left out."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_an_entry_has_the_command_its_partitions_as_ranges_and_the_ages() -> Non
     ],
 )
 def test_an_entry_that_nobody_can_parse_is_left_out_alone(timing: Any) -> None:
-    """Decisions depend on the rest of a status."""
+    """Decisions depend on the other parts of the status."""
     document = json.loads(encode_status(Status(held={7: {"a": "0-1"}}, store_name="zookeeper", timing=(READ,))))
     entries = timing if isinstance(timing, list) else []
     document["timing"] = [*entries, *document["timing"]] if entries else timing
@@ -106,4 +106,4 @@ def test_ages_count_back_from_the_writing_and_what_was_long_ago_is_told_no_more(
 
     for now_ms, number in ((1_810 + TOLD_MS, 1), (1_811 + TOLD_MS, 0)):
         assert len(decode_status(encode_member_status(status, now_ms)).timing) == number
-    assert replace(status, timing=()) == status  # no decision sees a difference
+    assert replace(status, timing=()) == status  # for decisions it is the same status

@@ -1,4 +1,4 @@
-"""Topics and marks: partition sets as old clients read them, and incarnations told apart."""
+"""Topics and marks: sets of partitions are read as old clients read them, and different incarnations are recognised."""
 
 from __future__ import annotations
 
@@ -106,16 +106,16 @@ def test_random_and_damaged_marks_never_raise_anything_else(data: bytes) -> None
         (None, None, 10, 1, True),
         (None, None, 11, 1, False),  # deleted and created again
         (None, None, 11, 2, True),  # the tree was copied
-        (None, ID, 10, 1, True),  # the brokers were updated and gave it an id
+        (None, ID, 10, 1, True),  # the brokers were updated, and have given it an id
         (None, ID, 11, 1, False),
         (ID, None, 10, 1, True),
         (ID, ID, 10, 1, True),
-        (ID, ID, 11, 1, True),  # its node was restored
+        (ID, ID, 11, 1, True),  # somebody restored its node
         (ID, ID, 11, 2, True),
         (ID, OTHER_ID, 11, 1, False),
         (ID, OTHER_ID, 10, 1, False),
         (ID, OTHER_ID, 11, 2, False),  # copied, and created again
-        (None, ID, MIRRORED_CZXID, 1, True),  # topics come from Kafka, and the mark from a broker that told no id
+        (None, ID, MIRRORED_CZXID, 1, True),  # topics come from Kafka, and a broker that told no id led to this mark
         (ID, OTHER_ID, MIRRORED_CZXID, 1, False),
     ],
 )

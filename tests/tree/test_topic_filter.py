@@ -1,4 +1,4 @@
-"""Wildcards: a stored Java regex means here what it means to the old clients."""
+"""Wildcards: a stored Java regex has the same meaning here as for the old clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A wildcard means here what it means in Java: random regexes, compared with a real Java's answers."""
+"""A wildcard has the same meaning here as in Java: random regexes are compared with the answers of a real Java."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from zkcoord.errors import CorruptError
 from zkcoord.tree.topic_filter import matches
 
-pytestmark = pytest.mark.spark  # for its Java, which answers through py4j
+pytestmark = pytest.mark.spark  # for its Java, which answers by way of py4j
 
 ATOMS = [
     r"a",
@@ -83,12 +83,12 @@ def java() -> Iterator[Any]:
     gateway = launch_gateway()
     yield gateway.jvm.java.util.regex.Pattern
     gateway.shutdown()
-    gateway.proc.stdin.close()  # its Java ends with it
+    gateway.proc.stdin.close()  # this ends its Java
     assert gateway.proc.wait(30) is not None
 
 
 def in_java(pattern: Any, regex: str) -> list[bool] | None:
-    """Which names match; None: Java refuses the regex."""
+    """Whether each name matches in Java; None: Java refuses the regex."""
     from py4j.protocol import Py4JJavaError
 
     try:
@@ -99,7 +99,7 @@ def in_java(pattern: Any, regex: str) -> list[bool] | None:
 
 
 def here(regex: str) -> list[bool] | None:
-    """The same, by zkcoord."""
+    """The same, as zkcoord answers."""
     try:
         return [matches(regex, name) for name in NAMES]
     except CorruptError:

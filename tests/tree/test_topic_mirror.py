@@ -1,4 +1,4 @@
-"""The mirror of Kafka's topics as nodes: what is written for each change, and in which order."""
+"""The mirror of Kafka's topics as nodes: the writes of each change, and their order."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ROOT = MirrorRoot(whole=True, over=(("x", "idX"),))
 
 
 def nodes(**topics: Topic) -> dict[str, Node]:
-    """Both parents, these topics, and the broker 1; each with a version of its own."""
+    """Both parents, these topics, and broker 1. Each node has another version."""
     data = {LAYOUT.topics: encode_root(ROOT), LAYOUT.brokers: b"", f"{LAYOUT.brokers}/1": encode_broker(B)}
     data |= {LAYOUT.topic(name): encode_topic(topic) for name, topic in topics.items()}
     stats = {path: Stat(version=number, czxid=1, ephemeral_owner=0) for number, path in enumerate(data)}

@@ -1,4 +1,5 @@
-"""Znodes to view: what was read replaces what was known; what nobody can parse stops nothing and names its path."""
+"""From znodes to the view: a read replaces the known value. A node that nobody can parse stops nothing, and its path is
+reported."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ T0 = TopicPartition("t", 0)
 
 
 def data(path: str, content: bytes | None, version: int = 0) -> Node:
-    """A node that was read; None = it is not there."""
+    """A node that was read; None: it is missing."""
     return Node(path, Kind.DATA, None if content is None else Stat(version, 5, 0), content or b"")
 
 
@@ -37,7 +38,7 @@ def children(path: str, *names: str) -> Node:
 
 
 def folded(*nodes: Node, before: GroupNodes | None = None) -> GroupNodes:
-    """The group after these answers."""
+    """The group's nodes after these answers."""
     return fold(before or unread("g", DRAFT), nodes, DRAFT)
 
 
@@ -57,7 +58,7 @@ def test_a_member_comes_with_its_registration_and_goes_with_the_list() -> None:
 
 
 def written(node: Node, *, version: int, czxid: int, mzxid: int) -> Node:
-    """The same bytes by another transaction, or in another node."""
+    """The same bytes, written by another transaction, or in another node."""
     return node._replace(stat=Stat(version, czxid, 0, 0, 0, mzxid))
 
 
@@ -84,7 +85,7 @@ def test_a_registration_or_status_that_was_written_again_or_made_again_is_read_a
         assert folded(node, before=known).view.members["a"].threads == {"u": 1}
     assert folded(status_of(2, version=2, mzxid=10), before=known).view.channels["a"].progress == 2
     assert folded(status_of(2, czxid=10, mzxid=10), before=known).view.channels["a"].progress == 2
-    assert folded(status_of(2, mzxid=0), before=known).view.channels["a"].progress == 2  # its writer is not told
+    assert folded(status_of(2, mzxid=0), before=known).view.channels["a"].progress == 2  # its mzxid is unknown
 
 
 def test_a_status_that_nobody_can_parse_stays_named_when_it_is_read_again() -> None:
@@ -229,7 +230,7 @@ def test_an_owner_that_was_told_to_stop_and_knows_only_the_draft_is_its_threads_
 
 
 def test_with_a_topics_mark_the_draft_stops_below_it_are_gone() -> None:
-    """The coordinator looked up the owner of a draft stop, and died of it."""
+    """Before the fix, the coordinator looked up the owner of such a stop, which was gone, and crashed."""
     mark = f"{GROUP}/owners/t"
     marked = folded(data(mark, b""), data(f"{mark}/0", b"!a-0", version=4))
     assert marked.view.draft_stops == frozenset({T0})
@@ -239,7 +240,7 @@ def test_with_a_topics_mark_the_draft_stops_below_it_are_gone() -> None:
 
 @pytest.mark.parametrize("seed", range(50))
 def test_a_batch_of_answers_is_the_same_as_one_after_the_other(seed: int) -> None:
-    """Topics come and go with their owners; some of these are draft stops or unreadable, as are some members."""
+    """Topics come and go with their owners. Some owners are draft stops or unreadable, and so are some members."""
     draw = random.Random(seed)
     answers: list[Node] = []
     for version in range(80):

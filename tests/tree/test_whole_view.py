@@ -1,4 +1,4 @@
-"""A group's view with what topics, brokers and coordinators say of it."""
+"""A group's view, with the data of topics, brokers and coordinators."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_what_became_of_a_marked_topic_is_told_of_one_that_was_created_again_and
         (topics(), {}),
         (topics(czxid=8), {"t": TopicChange.RECREATED}),
         (topics(exists=False, listed=frozenset()), {"t": TopicChange.DELETED}),
-        (topics(exists=False, listed=None), {}),  # where there is no list of topics it says nothing
+        (topics(exists=False, listed=None), {}),  # without a list of topics, this says nothing
     ):
         view, _ = view_of(NODES, Needs(T), around(known))
         assert view.changed == change
@@ -94,7 +94,7 @@ def test_a_wildcard_gives_its_member_what_it_takes_and_interests_count_static_me
     away = Instance(last_id="c", hold_ms=1, threads={"v": 1}, share={}, rack="r")
     assert needs(found, {"i": away}) == Needs(frozenset({"t", "u", "v"}), racked=True)
     beside = replace(NODES, view=replace(NODES.view, members=found))
-    assert needs_of(beside, frozenset({"o"})) == Needs(frozenset({"o", "t", "u"}))  # what old members read, too
+    assert needs_of(beside, frozenset({"o"})) == Needs(frozenset({"o", "t", "u"}))  # the topics of old members, too
 
 
 @pytest.mark.parametrize(
