@@ -1,4 +1,4 @@
-"""Nodes of old groups, as a test says them in few words."""
+"""Short ways to write nodes of old groups."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MADE_MS, SINCE_MS, WRITTEN_MS = 1_416_000_000_000, 1_416_335_000_123, 1_416_400_
 
 
 def node(data: bytes | str, mtime_ms: int = SINCE_MS, session: int = 1) -> Node:
-    """A node that is there."""
+    """A node that exists."""
     written = data if isinstance(data, bytes) else data.encode()
     return Node("", Kind.DATA, Stat(0, 1, session, mtime_ms), written)
 

@@ -1,4 +1,5 @@
-"""Files of cases: whatever they hold, there is a plan, a reason, or a message for whoever wrote the file."""
+"""Files of cases: whatever a file holds, the answer is a plan, a reason, or a message for the person who wrote the
+file."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ VECTORS: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "data" /
 
 
 def answered(text: str) -> None:
-    """Read and plan all of it; a UsageError's message is one line of ASCII."""
+    """Read and plan all cases. The message of a UsageError must be one line of ASCII."""
     try:
         cases = read_cases(text)
     except UsageError as error:
@@ -45,7 +46,7 @@ def test_a_file_of_anything_is_refused_with_a_message(text: str) -> None:
 @QUICK
 @given(st.sampled_from([v for v in VECTORS if "error" not in v and not v["hash_tie"]]), st.randoms())
 def test_the_order_of_members_and_topics_in_a_file_changes_no_plan(vector: dict[str, Any], random: Any) -> None:
-    """But for ties, where the order in which members list topics counts."""
+    """Ties are left out: for them the order in which members list topics counts."""
     shuffled = {
         key: dict(random.sample(sorted(value.items()), len(value))) if key in ("registrations", "topics") else value
         for key, value in vector.items()

@@ -1,4 +1,4 @@
-"""What may stand in a node of an old deployment: it is recognised as far as its bytes tell, and breaks no reader."""
+"""The data of nodes in an old deployment: it is recognised as far as its bytes tell, and no data breaks a reader."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ WILD = [
 
 @st.composite
 def changed_texts(draw: st.DrawFn) -> str:
-    """A text that a member wrote, with a stretch of it exchanged."""
+    """A text that a member wrote, with a part of it replaced."""
     text = draw(st.sampled_from(OLD_TEXTS))
     start = draw(st.integers(0, len(text)))
     return text[:start] + draw(st.sampled_from(WILD)) + text[draw(st.integers(start, min(len(text), start + 25))) :]
@@ -138,6 +138,6 @@ def test_what_a_member_of_some_version_reads_is_read(text: str, version: str) ->
         threads = read.threads(["t", "a", "foo.bar"], frozenset())
     except CorruptError:
         return
-    of_ours = re.search(f'"coordination":"{MARKER[:-1]}(?!1")', text)  # another protocol: it is not for this release
+    of_ours = re.search(f'"coordination":"{MARKER[:-1]}(?!1")', text)  # with another protocol: not for this release
     if threads and not of_ours:
         decode_registration(text.encode())

@@ -1,4 +1,4 @@
-"""What an inventory says of one group: facts, what would go wrong, and what only people know."""
+"""An inventory of one group: its facts, the problems to be expected, and the questions that only people can answer."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_round_robin_of_which_side_is_told_where_the_owners_tell_it() -> None:
     topics = {"events": 12, "a": 3}
     names = ("g_h-1-aaaaaaaa", "g_h-2-bbbbbbbb", "g_h-3-cccccccc")
     asks = {names[0]: static(events=2, a=1), names[1]: static(events=2, a=1), names[2]: static(events=1)}
-    new = "A1 B0 B1 C0 A0 A1 B0 B1 C0 A0"  # events 10, 11, 0 … of the order `a/0..2, events/10, 11, 0..9`
+    new = "A1 B0 B1 C0 A0 A1 B0 B1 C0 A0"  # events in the order of `a/0..2, events/10, 11, 0..9`
     order = [*(f"a/{n}" for n in range(3)), "events/10", "events/11", *(f"events/{n}" for n in range(10))]
     threads = ["A0", "B0", "A0", *new.split(), "A1", "B0"]
     owners = {p: f"{names['ABC'.index(t[0])]}-{t[1]}" for p, t in zip(order, threads, strict=True)}
@@ -142,7 +142,7 @@ def test_copied_registrations_and_owners_are_told_since_no_session_ever_ends_the
 
 
 def test_f262_nobody_is_told_to_remove_what_keeps_old_members_out_of_a_group_that_was_moved() -> None:
-    """It stands in a persistent node, which nobody of the group made: as a copied registration does."""
+    """It is in a persistent node, which no member of the group made. A copied registration is such a node, too."""
     moved = {TOMBSTONE: encode_tombstone("zk2:2181/kafka").decode()}
     found = group(moved, {}, OFFSETS, TOPICS, session=0)
     assert (found.kind, found.members, found.moved_to) == ("moved", (), "zk2:2181/kafka")

@@ -1,4 +1,4 @@
-"""What an inventory takes from nodes and their stats: also from strange ones, and in groups of several libraries."""
+"""An inventory reads nodes and their stats, even strange ones, and groups of several libraries."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_versions_are_those_of_kafkas_own_members_and_not_of_0_7() -> None:
 
 
 def test_an_owner_of_another_library_is_named_without_a_thread() -> None:
-    """Its id ends as one with a thread does."""
+    """Its id ends in the same way as an id with a thread."""
     found = group({PYKAFKA: "t", A: static(t=1)}, {"t/0": PYKAFKA, "t/1": f"{A}-0"}, topics={"t": 2})
     assert found.owned() == {PYKAFKA: 1, A: 1}
     assert found.orphaned_owners() == []
@@ -115,7 +115,7 @@ def test_only_two_numbers_are_a_partition_as_0_7_names_it(name: str) -> None:
 
 
 def test_what_only_the_oldest_readers_cannot_read_is_read_as_the_newest_does() -> None:
-    """A count that is no int of 32 bits breaks those with Jackson; the others take what they can."""
+    """A count that is no 32-bit int breaks the readers that use Jackson. The others read what they can."""
     (member,) = taken({A: node(static(t=1)[:-1] + ',"x":1.5}')}).members
     assert (dict(member.threads), [each.text for each in member.refused_by]) == ({"t": 1}, ["0.8.2", "0.11"])
 
@@ -141,7 +141,7 @@ def test_partitions_without_an_owner_beside_members_that_all_own_some_are_looked
 
 
 def test_ties_are_told_unless_the_owners_fit_range_alone() -> None:
-    """One member owns all by each strategy."""
+    """One member owns everything under each strategy."""
     topics = {"Aa": 2, "BB": 2}
     owners = {f"{topic}/{n}": f"{A}-0" for topic in topics for n in range(2)}
     found = group({A: static(Aa=1, BB=1)}, owners, {"Aa/0": "1"}, topics)
@@ -164,7 +164,7 @@ def test_control_characters_of_names_are_spelled_out() -> None:
 
 
 def suggested(found: GroupInventory, key: str) -> tuple[object, str]:
-    """What the tree suggests, and why."""
+    """The value that the tree suggests, and the reason."""
     return next((question.suggested, question.why) for question in questions_of(found) if question.key == key)
 
 
@@ -199,12 +199,12 @@ def test_round_robin_of_both_sides_tells_no_version() -> None:
 
 
 def told(**fields: object) -> Adoption:
-    """An answer of people."""
+    """The answers of people."""
     return Adoption(**{"offsets": "zookeeper", "strategy": "range", "kafka": "1.1", **fields})  # type: ignore[arg-type]
 
 
 def oldest(version: str) -> GroupInventory:
-    """A group whose one member is known to be of these versions."""
+    """A group whose only member is known to be of these versions."""
     text = {"0.8.0-beta1": static(t=1).replace('"timestamp": ', '"when": '), "1.0.1-1.1.1": wildcard(r"a\\\\.b")}
     return group({A: text[version]}, {}, {"t/0": "1"}, {"t": 1}, {})
 

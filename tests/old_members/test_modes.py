@@ -1,4 +1,5 @@
-"""The mode of a group beside old members: whose members are ours, what is shared with whom, and when nothing is."""
+"""The mode of a group beside old members: which members are ours, with whom partitions are shared, and when nothing is
+done."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def mode(
     since_ms: Mapping[str, int] | None = None,
     version: int = 0,
 ) -> GroupMode:
-    """The mode of the group g of these members; topic t has four partitions unless told."""
+    """The mode of group g with these members. Topic t has four partitions, unless `topics` says otherwise."""
     found = {topic: tuple(range(size)) for topic, size in (topics or {"t": 4}).items()}
     return mode_of(Neighbours.of("g", registered(texts, version)), found, adoption, since_ms or {}, NOW)
 
@@ -124,7 +125,7 @@ def test_beside_another_library_a_group_is_observed_and_its_reason_names_it(name
 def test_a_registration_that_nobody_can_read_is_waited_for_ten_seconds_and_observed_then(text: bytes) -> None:
     texts: dict[str, str | bytes] = {OURS: ours(t=1), OLD: text}
     first = mode(texts)
-    if b"subscription" in text:  # it can be read, and old members fail at what it says: waiting would not help
+    if b"subscription" in text:  # it can be parsed, but old members fail because of it: waiting would not help
         assert (first.mode, first.plan) == (Mode.OBSERVE, None)
         return
     assert (first.mode, first.plan, first.grace_ends_ms) == (Mode.MIXED, None, NOW + GRACE_MS)
@@ -157,7 +158,7 @@ def test_a_wildcard_takes_what_old_members_of_that_version_take() -> None:
     texts = {OURS: ours(t=1), OLD: wildcard("t|_.*")}
     topics = {"t": 2, "__transaction_state": 1, "u": 1}
     assert plan(mode(texts, topics=topics)) == {"t-0": OLD, "t-1": OURS}
-    # 0.10 knows of one internal topic only: its wildcard takes the other, which ours never take
+    # 0.10 knows only one internal topic: its wildcard matches the other one, which our members never read
     older = mode(texts, replace(ADOPTED, kafka="0.10"), topics=topics)
     assert (older.mode, "__transaction_state" in older.why) == (Mode.OBSERVE, True)
     told = mode(texts, replace(ADOPTED, exclude_internal=False), topics=topics)

@@ -1,4 +1,4 @@
-"""What differs between the versions of the old consumers, beyond what the vectors of three of them show."""
+"""Differences between the versions of the old consumers that the vectors of three versions do not show."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def planned(version: str, assignor: str, topics: dict[str, int], *texts: str) ->
 
 
 def owners(plan: Plan) -> str:
-    """`a a b`: the members that have the partitions, in the order of the partitions."""
+    """The members that own the partitions, as `a a b`, in the order of the partitions."""
     assert plan.owners is not None, plan.error
     return " ".join(plan.owners[partition][2] for partition in sorted(plan.owners))
 
@@ -104,7 +104,7 @@ def test_members_of_0_8_2_to_0_10_1_that_list_tied_topics_differently_never_sett
     [("0.11.0.2", "0 1 0 1 0", "1 0 1 0 1"), ("1.1.1", "0 1 0 1 0", "0 0 1 0 1")],
 )
 def test_where_hashes_are_equal_it_may_count_who_registered_first(version: str, first: str, later: str) -> None:
-    """What members of these versions computed on a server on which they had registered in the first order."""
+    """The plans that members of these versions computed on a server where they had registered in the first order."""
     registrations = {
         "g_node-2": registration(events=1, absent=2, BBBB=2, BB=2, AaBB=2, e_1=2, t2=1),
         "g_h-1-aa1": registration(absent=1, e_1=1, AaBB=2, r=1),

@@ -73,7 +73,7 @@ def test_what_scala_refuses_is_refused(text: str) -> None:
 @given(st.lists(plain, max_size=3) | st.dictionaries(st.text(max_size=5), plain, max_size=3), st.booleans())
 def test_json_without_large_numbers_means_what_it_means_to_everybody(value: Any, ascii_only: bool) -> None:
     text = json.dumps(value, ensure_ascii=ascii_only)
-    if "\x1a" not in text:  # ends Scala's text, which JSON's own escape does not
+    if "\x1a" not in text:  # this character ends Scala's text; the escape in JSON does not
         assert parse_scala_json(text) == value
 
 

@@ -1,4 +1,5 @@
-"""How hundreds of groups are read: few round trips, some at a time, whatever vanishes or may not be read."""
+"""Hundreds of groups are read in few round trips, some groups at a time, whatever disappears or must not be read
+meanwhile."""
 
 from __future__ import annotations
 
@@ -16,16 +17,16 @@ from zkcoord.tree.snapshot import Kind, Node, Read, Stat
 
 
 class Deployment:
-    """Nodes in memory, and what was asked of them."""
+    """Nodes in memory, and the sizes of the requests for them."""
 
     def __init__(self, nodes: dict[str, str]) -> None:
         self.nodes = {parent: "" for path in nodes for parent in parents(path)} | nodes
         self.asked: list[int] = []
         self.forbidden: set[str] = set()
-        self.vanishing: set[str] = set()  # that are listed, and gone when they are read
+        self.vanishing: set[str] = set()  # nodes that are listed, and gone when they are read
 
     def read(self, reads: Sequence[Read]) -> tuple[Node, ...]:
-        """As a Tree."""
+        """Answer reads as a Tree does."""
         self.asked.append(len(reads))
         return tuple(map(self._answer, reads))
 
@@ -42,7 +43,7 @@ class Deployment:
 
 
 def groups_of(count: int, owners: int = 1) -> Deployment:
-    """So many groups, each with one member that owns partitions of `t`."""
+    """This many groups. Each has one member that owns partitions of `t`."""
     nodes: dict[str, str] = {"/brokers/ids/0": "{}", "/brokers/topics/t": '{"partitions":{"0":[0]}}'}
     for number in range(count):
         above = f"/consumers/g{number:03}"
