@@ -1,4 +1,5 @@
-"""A certificate and its key for a server on the loopback, in tests alone: it certifies itself, until the year 2126."""
+"""A self-signed certificate and its key for a server on the loopback, for tests only. It is valid until the year
+2126."""
 
 CERTIFICATE = """\
 -----BEGIN CERTIFICATE-----

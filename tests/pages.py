@@ -1,5 +1,5 @@
-"""The blocks of code in the pages. A test that runs one asks for it by its page and heading, so what is run is known
-by reading the tests (`asked_for`), and what is not needs a reason (tests/test_pages_code.py)."""
+"""The blocks of code in the pages. A test that runs a block asks for it by its page and heading. So the tests show
+which blocks are run (`asked_for`). A block that is not run needs a reason (tests/test_pages_code.py)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BLOCK = re.compile(r"(?ms)^```(\w*)\n(.*?)^```|(?<=\n\n)((?:    [^\n]*\n)+)")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One block. `number`: 1 for the first of its kind (Python, or other) below its heading."""
+    """One block. `number` is 1 for the first block of its kind (Python, or other) below its heading."""
 
     page: str
     heading: str
@@ -29,12 +29,12 @@ class Block:
 
     @property
     def name(self) -> str:
-        """What a test calls it: "README.md, Start it, 1"."""
+        """The name that tests use: "README.md, Start it, 1"."""
         return f"{self.page}, {self.heading}, {self.number}"
 
     @property
     def lines(self) -> list[str]:
-        """Its lines, without the space that makes it a block."""
+        """The block's lines, without their indentation."""
         return [line.strip() for line in self.text.splitlines()]
 
 
@@ -55,17 +55,17 @@ def blocks(page: Path) -> Iterator[Block]:
 
 
 def _blank(block: re.Match[str]) -> str:
-    """Hide what is in a block, at the same length: a comment in it is no heading."""
+    """Replace a block's text by spaces of the same length: a comment in it is not a heading."""
     return re.sub(r"[^\n]", " ", block[0])
 
 
 def python_block(page: str, heading: str, number: int = 1) -> str:
-    """The text of a Python block: that with this number below the heading."""
+    """The text of the Python block with this number below the heading."""
     return _block(page, heading, number, python=True).text
 
 
 def shell_block(page: str, heading: str, number: int = 1) -> list[str]:
-    """The lines of another block: commands, or a file."""
+    """The lines of a block that is not Python: commands, or a file."""
     return _block(page, heading, number, python=False).lines
 
 
@@ -78,7 +78,7 @@ def _block(page: str, heading: str, number: int, *, python: bool) -> Block:
 
 
 def asked_for(kind: str) -> set[str]:
-    """The names of the blocks that some test asks for by `python_block` or `shell_block` (`kind`)."""
+    """The names of the blocks that tests ask for with `python_block` or `shell_block` (`kind`)."""
     names = set()
     for path in sorted((ROOT / "tests").rglob("*.py")):
         text = path.read_text("utf-8")

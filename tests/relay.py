@@ -1,5 +1,5 @@
-"""A listener that leads each connection on to a server. Frames that have their length before them, as ZooKeeper's and
-Kafka's have, may be changed, answered or swallowed on the way."""
+"""A listener that leads each connection on to a server. Frames that begin with their length, as those of ZooKeeper and
+Kafka do, may be changed, answered or dropped on the way."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 
-DEADLINE_S = 120.0  # only what fails takes so long
+DEADLINE_S = 120.0  # only a failure takes that long
 
 
 class Relay(ABC):
-    """One listener. While it `is_down` it ends each connection."""
+    """One listener. While `is_down` is true, it ends each connection."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -29,11 +29,12 @@ class Relay(ABC):
 
     @abstractmethod
     def target_port(self) -> int:
-        """Where a new connection is led to."""
+        """The port to which a new connection is led."""
 
     @abstractmethod
     def through(self, frame: bytes, sender: socket.socket, *, up: bool, first: bool) -> bytes | None:
-        """Return what goes on of a frame, None: nothing. OSError ends the connection. `up`: it is a client's."""
+        """Return what goes on of a frame (None: nothing). An OSError ends the connection. `up`: the client sent the
+        frame."""
 
     def cut(self) -> None:
         """Break all connections."""
@@ -45,7 +46,7 @@ class Relay(ABC):
             each.close()
 
     def close(self) -> None:
-        """End it and its threads."""
+        """End the relay and its threads."""
         self.is_down = True
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)

@@ -26,13 +26,13 @@ SUITES = (
     "postgres",
     "browser",
     "zookeeper",
-)  # a test belongs to the first that it is marked with
+)  # a test belongs to the first suite whose marker it has
 PURE = "no server"
-TOGETHER = ("tests/containers", "tests/sinks", "tests/spark")  # each in one worker: a network, a Spark session
+TOGETHER = ("tests/containers", "tests/sinks", "tests/spark")  # each in one worker: they share a network, a Spark
 APART = ("tests/spark/test_real_cluster.py", "tests/spark/test_real_connect.py")
 """Files there that do not: their Sparks are programs of their own. The folder is what the other workers wait for."""
 
-LOOSE = "tests/sim/"  # each test by itself, for most have nothing to share
+LOOSE = "tests/sim/"  # each test by itself, since most of them have nothing to share
 KEEPING = (
     "beside_kafka",
     "beside_storms",
@@ -51,9 +51,9 @@ KEEPING = (
     "replay",
     "reset_storms",
     "source_switch",
-)  # files of it in one worker each: two tests ask about the same storms, of which the file keeps what they came to
+)  # each of these files in one worker: two tests use the results of the same storms, which the file caches
 PROPERTY = "suite"
-PORT_SLICES = 8  # more than there are workers; one that replaces a crashed worker has a number of its own
+PORT_SLICES = 8  # more than there are workers: a worker that replaces a crashed one has a new number
 COUNTED = {"passed": "passed", "failed": "failed", "error": "failed", "skipped": "skipped"}
 
 
@@ -73,7 +73,8 @@ def sentence(counts: Mapping[str, int]) -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give each worker ports of its own: none takes the port of a server that another one is about to start again."""
+    """Give each worker its own ports, so that no worker takes the port of a server that another one is about to
+    restart."""
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
     if worker:
         size = (server.PORT_MAX - server.PORT_MIN) // PORT_SLICES
@@ -101,7 +102,7 @@ def scope_of(test_id: str) -> str:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Deal the tests out by `scope_of`. (xdist's own groups change a test's id, which pytest 9.2 does not allow.)"""
+    """Distribute the tests by `scope_of`. (xdist's own groups change a test's id, which pytest 9.2 does not allow.)"""
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):  # type: ignore[misc,unused-ignore]
@@ -113,12 +114,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order the tests: what shares a worker stands where the heaviest test of it belongs."""
+    """Order the tests: tests that share a worker stand at the place of the heaviest of them."""
     ranks = {suite: number for number, suite in enumerate((*SUITES, PURE))}
     scopes: dict[str, int] = {}
     for item in items:
         suite = suite_of(mark.name for mark in item.iter_markers())
-        item.user_properties.append((PROPERTY, suite))  # goes with the test's reports to the process that counts
+        item.user_properties.append((PROPERTY, suite))  # this goes with the test's reports to the process that counts
         scope = scope_of(item.nodeid)
         scopes[scope] = min(ranks[suite], scopes.get(scope, ranks[suite]))
 
@@ -144,8 +145,8 @@ def counted(stats: Mapping[str, list[Any]]) -> tuple[dict[str, Counter[str]], di
 
 
 def worked(stats: Mapping[str, list[Any]]) -> dict[str, tuple[float, float, str]]:
-    """For each process the seconds that its tests took, when the last of them ended, and what that one shared servers
-    with. The process that ends last is the one that all others waited for."""
+    """For each process: the seconds that its tests took, the time when its last test ended, and the scope of that test.
+    All others waited for the process that ended last."""
     found: dict[str, tuple[float, float, str]] = {}
     for report in (each for reports in stats.values() for each in reports if isinstance(each, pytest.TestReport)):
         process = getattr(report, "worker_id", "")
@@ -157,7 +158,7 @@ def worked(stats: Mapping[str, list[Any]]) -> dict[str, tuple[float, float, str]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """One line for each suite of which a test ran, and for each process."""
+    """Print one line for each suite that had a test, and for each process."""
     counts, seconds = counted(terminalreporter.stats)
     for suite in (PURE, *reversed(SUITES)):
         if suite in counts:
@@ -171,7 +172,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.hookimpl(trylast=True)  # after pytest's own last line
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """The sum of all, alone on the last line. A module that cannot be imported counts as failed."""
+    """Print the sum of all, alone on the last line. A module that cannot be imported counts as failed."""
     reporter = config.pluginmanager.getplugin("terminalreporter")
     if reporter and not hasattr(config, "workerinput"):
         stats = reporter.stats

@@ -1,7 +1,7 @@
-"""The Java under the tests' Sparks: quick to compile, and with Spark's classes in an archive of their own (JEP 350).
+"""The Java of the tests' Sparks. It compiles quickly, and has Spark's classes in an archive (JEP 350).
 
-With the archive a Spark needs half the processor time until it has answered its first queries. A first Spark makes it
-when it ends; it stays in the environment that PySpark is installed in.
+With the archive, a Spark needs half the processor time until it has answered its first queries. The first Spark makes
+the archive when it ends. The archive stays in the environment in which PySpark is installed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from zkcoord.embedded.java import QUICK, pyspark_jars
 
 PREPARES_S = 300  # a quarter of a minute on a quiet machine
-ARCHIVED = "-Xlog:disable"  # a Spark with another class path cannot use the archive: no word of it in what it prints
+ARCHIVED = "-Xlog:disable"  # a Spark with another class path cannot use the archive: it must not print that
 WRAPPER = """#!/bin/sh
 case " $* " in *" org.apache.spark.deploy.SparkSubmit "*) set -- {options} "$@" ;; esac
 exec {java} {quick} "$@"
@@ -38,26 +38,26 @@ spark.stop()
 
 
 def quick_java_home(java: Path, folder: Path) -> Path:
-    """Make a folder that serves Spark as JAVA_HOME in place of the one with this `java`."""
+    """Make a folder that Spark can use as JAVA_HOME instead of the one with this `java`."""
     archive = _archive(java, folder)
     return _wrapped(java, folder / "java-home", f"-XX:SharedArchiveFile={archive}")
 
 
 def _archive(java: Path, folder: Path) -> Path:
-    """Return the archive for this Java and this PySpark; the first process that asks makes it, others wait."""
+    """Return the archive for this Java and this PySpark. The first process that asks makes it, and others wait."""
     jars = pyspark_jars()
     known_by = [(str(path), path.stat().st_mtime_ns) for path in (java.resolve(), jars)]
     archive = Path(sys.prefix) / f"spark-{hashlib.sha256(repr(known_by).encode()).hexdigest()[:8]}.jsa"
     with archive.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not archive.exists():
-            draft = folder / "draft.jsa"  # Java crashes over half an archive
+            draft = folder / "draft.jsa"  # Java crashes with an incomplete archive
             home = _wrapped(java, folder / "making", f"-XX:ArchiveClassesAtExit={draft}")
             subprocess.run(
                 [sys.executable, "-c", FIRST_SPARK, str(folder / "first")],
                 env={**os.environ, "JAVA_HOME": str(home), "PYSPARK_PYTHON": sys.executable},
                 check=True,
-                capture_output=True,  # to its end: Java ends, and has written all, behind the program that started it
+                capture_output=True,  # until the output ends: Java ends, with all written, after its starter
                 timeout=PREPARES_S,
             )
             place = archive.with_suffix(".draft")

@@ -1,4 +1,5 @@
-"""Assignors that installed packages bring: found at the coordinator's start, shielded, known to a journal by name."""
+"""Assignors of installed packages: they are found when the coordinator starts, their errors are caught, and a journal
+knows them by name."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What the public classes refuse before they do anything: what can never work is a UsageError that says what is
-allowed."""
+"""Arguments that the public classes refuse before they do anything: a call that can never work raises a UsageError that
+says what is allowed."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_f63_an_argument_of_a_wrong_type_is_refused_when_the_coordinator_is_made
 
 
 def test_f63_a_call_with_a_wrong_type_is_refused_before_it_reaches_the_membership() -> None:
-    """It went to the membership's thread, which ended there with an AttributeError."""
+    """Before the fix, the call went to the membership's thread, which ended with an AttributeError."""
     consumer = Consumer("127.0.0.1:1", "g", ["t"], **CALLBACKS)
     plain: Any = ("t", 0)
     calls: list[Any] = [
@@ -142,7 +142,7 @@ def test_f63_an_answer_with_plain_tuples_is_that_callbacks_error() -> None:
 
 
 def test_f63_a_ready_that_raises_is_not_ready_and_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    """It is asked on the membership's thread, which it ended."""
+    """It is called on the membership's thread. Before the fix, its error ended that thread."""
     consumer = Consumer("127.0.0.1:1", "g", ["t"], **CALLBACKS)
 
     def ready() -> bool:

@@ -1,4 +1,4 @@
-"""Whoever waits for a consumer gets an answer: at the end of its loop, and when a callback hangs."""
+"""A caller that waits for a consumer gets an answer, even at the end of the loop, and when a callback hangs."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ class _Store:
 
 
 def quiet_consumer() -> Consumer:
-    """Reaches nobody, and has nothing to do for its application."""
+    """A consumer that reaches no server, and whose callbacks do nothing."""
     return Consumer("127.0.0.1:1", "g", ["t"], on_start=lambda p: None, on_stop=lambda p: {}, on_lost=lambda p: None)
 
 
 def test_every_request_of_the_batch_that_ends_a_loop_is_answered() -> None:
-    """`stop()` (or a `commit`) right behind a fatal error waits the whole rebalance timeout, 300 s of Spark's."""
+    """Before the fix, a `stop()` (or `commit`) right after a fatal error waited for the whole rebalance timeout, which
+    is 300 s in Spark."""
     loop = Loop(lambda sink: _Store(), lambda item: None)
     role = MembershipRole(loop, MemberSettings(group="g", new_id=str, registration=lambda ms: b""), _Store(), print)
     loop.run_role(role)
@@ -63,7 +64,7 @@ def test_stop_returns_although_a_callback_hangs() -> None:
         "127.0.0.1:1", "g", ["t"], on_start=lambda p: None, on_stop=hang, on_lost=hang, rebalance_timeout_ms=1_000
     )
     consumer.start()
-    consumer._worker.call(1, "stop", ())  # as the loop does
+    consumer._worker.call(1, "stop", ())  # as the loop calls it
     stopping = threading.Thread(target=consumer.stop, daemon=True)
     stopping.start()
     stopping.join(60)
@@ -102,14 +103,14 @@ def test_f59_a_loss_is_told_while_the_question_where_to_start_has_no_answer() ->
         consumer._worker.call(2, "start", Starting({}, 1))
         consumer._worker.call(3, "lost", ())
         assert told.wait(DEADLINE_S)
-        assert order == ["start", "lost"]  # the callbacks themselves stay in their order
+        assert order == ["start", "lost"]  # the callbacks themselves stay in order
     finally:
         answered.set()
         consumer._worker.stop(DEADLINE_S)
 
 
 def test_a_bug_in_a_step_tells_the_application_and_whoever_waits() -> None:
-    """Else records are read on without a membership, and a commit waits for its whole time-out."""
+    """Otherwise records would be read on without a membership, and a commit would wait until its timeout."""
     consumer = quiet_consumer()
     role = consumer._role
     told: list[str] = []
@@ -129,7 +130,7 @@ def test_a_bug_in_a_step_tells_the_application_and_whoever_waits() -> None:
 
 @pytest.mark.parametrize("told", [True, False])
 def test_f80_after_a_bug_the_session_stays_open_until_the_application_obeyed_or_the_lease_is_over(told: bool) -> None:
-    """Else another consumer starts what this application still reads."""
+    """Otherwise another consumer would start partitions that this application still reads."""
     closed, obeys, asked = threading.Event(), threading.Event(), threading.Event()
 
     class Store(_Store):
@@ -170,7 +171,7 @@ def test_f80_after_a_bug_the_session_stays_open_until_the_application_obeyed_or_
 
 
 def test_a_commit_after_the_consumer_ended_by_itself_says_why_and_who_acts() -> None:
-    """A FencedError says that nobody acts; another layout is an operator's."""
+    """A FencedError says that nobody needs to act. With another layout an operator must act."""
     consumer = quiet_consumer()
     why = SchemaError("/zkcoord/schema: an operator must restore it")
 
@@ -212,7 +213,7 @@ def test_a_commit_after_a_stop_is_fenced_and_says_so() -> None:
 
 
 def test_a_bug_in_a_step_answers_the_requests_of_that_step() -> None:
-    """They are out of the inbox, and the role may not have seen them."""
+    """They are not in the inbox any more, and the role may not have seen them."""
     driver = Driver(lambda sink: _Store(), "test", print)
     role = MembershipRole(
         driver.loop, MemberSettings(group="g", new_id=str, registration=lambda ms: b""), _Store(), print
@@ -236,7 +237,8 @@ def test_a_coordinator_answers_its_stop_and_refuses_what_it_does_not_know() -> N
 
 
 def test_a_commit_says_by_which_start_its_partitions_ran_when_it_was_decided() -> None:
-    """Inside of `on_start` it is still one of the earlier start. A start that raises leaves nothing that runs."""
+    """Inside of `on_start`, a commit still belongs to the earlier start. A start that raises leaves no partition that
+    runs."""
     first, second = TopicPartition("t", 0), TopicPartition("t", 1)
     seen: list[CommitRequest] = []
 
@@ -270,12 +272,12 @@ def test_a_commit_says_by_which_start_its_partitions_ran_when_it_was_decided() -
 
 
 class Ended(BaseException):
-    """What ends a program, as SystemExit, KeyboardInterrupt and GeneratorExit do."""
+    """An error that ends a program, as SystemExit, KeyboardInterrupt and GeneratorExit do."""
 
 
 @pytest.mark.parametrize("name", ["start", "stop", "lost", "reset", "replay"])
 def test_f63_an_exit_in_a_callback_ends_the_membership_and_is_raised_where_the_user_waits(name: str) -> None:
-    """The worker's thread ended without a word: the member stayed registered, and obeyed nothing."""
+    """Before the fix, the worker's thread ended without a message. The member stayed registered, and obeyed nothing."""
     ends = Ended(name)
     lost: list[tuple[TopicPartition, ...]] = []
 
@@ -303,14 +305,14 @@ def test_f63_an_exit_in_a_callback_ends_the_membership_and_is_raised_where_the_u
     starting = Starting({partition: 5}, 1)
     consumer._worker.call(1, "start" if name == "replay" else name, starting if name != "stop" else (partition,))
     if name != "lost":
-        consumer._worker.call(2, "lost", (partition,))  # as the loop does when it has ended
+        consumer._worker.call(2, "lost", (partition,))  # as the loop does it at its end
     consumer.start()
     consumer._driver.ended.wait(DEADLINE_S)
 
     with pytest.raises(Ended) as raised:
         consumer.commit({partition: 6})
     assert (raised.value, consumer.error) == (ends, ends)
-    consumer.stop()  # it was told
+    consumer.stop()  # it does not raise again
     assert sorted(done.token for done in answers) == ([0, 1] if name == "lost" else [0, 1, 2])
     assert lost == [()] if name == "lost" else lost == [(partition,)]
 
@@ -328,7 +330,7 @@ def test_f63_an_exit_in_a_callback_is_raised_by_stop_when_no_call_has_told_it() 
 
 
 def test_f63_a_request_that_cannot_be_served_fails_alone() -> None:
-    """Its error ended the loop, and the membership with it."""
+    """Before the fix, the request's error ended the loop, and the membership with it."""
     loop = Loop(lambda sink: _Store(), lambda item: None)
     role = MembershipRole(loop, MemberSettings(group="g", new_id=str, registration=lambda ms: b""), _Store(), print)
     loop.run_role(role)
@@ -347,7 +349,7 @@ def test_f63_a_request_that_cannot_be_served_fails_alone() -> None:
 
 
 def test_a_consumer_that_was_stopped_before_its_start_never_joins() -> None:
-    """A later `start` joined the group after all."""
+    """Before the fix, a later `start` did join the group."""
     consumer = quiet_consumer()
     consumer.stop()
     with pytest.raises(UsageError, match=r"^this consumer was stopped, and never joins again: make a new Consumer$"):

@@ -1,4 +1,5 @@
-"""What the pages say is there: files, headings, commands, options, events; their examples compile, and decode."""
+"""The pages are right: the files, headings, commands, options and events that they name exist, and their examples
+compile and decode."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ CODECS: dict[str, Callable[[bytes], bytes | None]] = {
 
 
 def anchor(heading: str) -> str:
-    """What a heading is linked by: small letters, spaces as dashes, nothing but letters, digits, - and _."""
+    """The anchor of a heading: lower case, dashes instead of spaces, and only letters, digits, - and _."""
     return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
 
 
@@ -67,7 +68,7 @@ def anchors(page: Path) -> set[str]:
 
 
 def section(text: str, title: str) -> str:
-    """What stands below a heading, up to the next one of its level or above."""
+    """The text below a heading, up to the next heading of its level or above."""
     heading = re.search(rf"^(#+) {re.escape(title)}$", text, re.MULTILINE)
     assert heading, f"there is no heading {title!r}"
     rest = text[heading.end() :]
@@ -76,12 +77,13 @@ def section(text: str, title: str) -> str:
 
 
 def spans(text: str) -> list[str]:
-    """What is set as code inside of lines."""
+    """The texts that are set as code within lines."""
     return re.findall(r"`([^`\n]+)`", text)
 
 
 def examples(text: str) -> Iterator[bytes]:
-    """The JSON objects in a section, as they would be written: indented, perhaps over several lines, or in a line."""
+    """The JSON objects in a section, as one line each: from indented blocks, perhaps of several lines, or from within a
+    line."""
     blocks = ["".join(line.strip() for line in block) for block in _indented(text)]
     for found in [*blocks, *(span for span in spans(text) if span.startswith('{"version"'))]:
         if found.startswith("{"):
@@ -99,7 +101,7 @@ def _indented(text: str) -> Iterator[list[str]]:
 
 
 def command_of(words: list[str]) -> tuple[click.Command, list[str]] | None:
-    """The command that `zkcoord …` names, and what follows it; None if there is no such command."""
+    """The command that `zkcoord …` names, and the words after it; None if there is no such command."""
     found: click.Command = cli
     while isinstance(found, click.Group) and words and re.fullmatch(r"[a-z]+(-[a-z]+)*", words[0]):
         below = found.commands.get(words[0])
@@ -158,7 +160,7 @@ def test_python_examples_compile() -> None:
 
 
 def lines_of_commands() -> list[str]:
-    """The lines of the page of commands that show a command, each with its continuation."""
+    """The lines that show a command on the page of commands, each with its continuation."""
     text = re.sub(r"\n {10,}", " ", COMMANDS)
     return [line.strip() for line in text.splitlines() if line.startswith("    zkcoord ")]
 
@@ -201,7 +203,7 @@ def test_every_benchmark_is_run_by_the_script_and_told_on_the_page_of_figures() 
     (names,) = re.findall(r"^for name in (.*); do$", script, re.MULTILINE)
     programs = [path.stem for path in (ROOT / "benchmarks").glob("*.py") if '"__main__"' in path.read_text("utf-8")]
     told = re.findall(r"^\| `benchmarks/(\w+)\.py` \|", PERFORMANCE, re.MULTILINE)
-    assert sorted([*names.split(), "against"]) == sorted(programs) == sorted(told)  # against: with another checkout
+    assert sorted([*names.split(), "against"]) == sorted(programs) == sorted(told)  # against: for another checkout
 
 
 @pytest.mark.parametrize("title", CODECS)
@@ -233,7 +235,7 @@ def test_the_keys_that_commands_print_for_programs_are_explained() -> None:
             name = str(path.relative_to(ROOT / "zkcoord").with_suffix(""))
             printed[name] = set(re.findall(r'[{(\s]"([a-z_0-9]+)": ', text))
     assert {"cli/coordinator", "cli/consume", "cli/group/requests", "cli/migrate/schema"} <= printed.keys()
-    handed_on = {"assignors", "offsets"}  # to a consumer, into a wish
+    handed_on = {"assignors", "offsets"}  # for a consumer; for a wish
     assert {name: keys - explained for name, keys in printed.items() if not keys <= explained | handed_on} == {}
 
 
@@ -248,13 +250,13 @@ def test_events_of_the_product_are_explained() -> None:
         r'(?:\bevent|_events|\bemit|_tell\(logging\.[A-Z]+,|log_event\(\s*logging\.[A-Z]+,)\(?\s*"([a-z_]+)"', code
     )
     reporting = (ROOT / "zkcoord" / "serving" / "reporting.py").read_text(encoding="utf-8")
-    noted = re.findall(r'"([a-z]+_[a-z_]+|evicted)"', reporting)  # where the coordinator names its decisions
+    noted = re.findall(r'"([a-z]+_[a-z_]+|evicted)"', reporting)  # the coordinator names its decisions there
     of_states = {event.value for event in StateEvent}
     assert sorted({*told, *noted, *of_states} - explained) == []
 
 
 def failure_tests() -> dict[str, set[str]]:
-    """Number of a failure case -> the tests whose names carry it, as `file::name` below tests/."""
+    """Number of a failure case -> the tests that have it in their names, as `file::name` below tests/."""
     found: dict[str, set[str]] = {}
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         for name, numbers in re.findall(

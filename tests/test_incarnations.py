@@ -1,4 +1,4 @@
-"""The incarnation of a topic as the next start will tell it, from the nodes alone."""
+"""The incarnation of a topic that the next start will name, computed from the nodes alone."""
 
 from __future__ import annotations
 

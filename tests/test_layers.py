@@ -1,5 +1,5 @@
-"""Who may import what, how long files and functions are, what is public. Imports inside functions count; the longest
-prefix of the table wins; relative imports are not used."""
+"""Rules: which module may import what, how long files and functions may be, and which names are public. Imports inside
+functions count, the longest prefix in the table wins, and relative imports are not used."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"zkcoord.errors", "zkcoord.settings", "zkcoord.logs"}
     | {"zkcoord.clock", "zkcoord.signals", "zkcoord.subscription", "zkcoord.incarnations"}
     | {"zkcoord.option_help", "zkcoord.metrics.start", "zkcoord.metrics.batches"},
-    "zkcoord.spark.readers.python": STDLIB  # runs in executors, alone
+    "zkcoord.spark.readers.python": STDLIB  # runs alone in executors
     | {"pyspark", "pyarrow", "confluent_kafka", "zkcoord.spark.readers.kept_clients"},
     "zkcoord.spark.readers.kept_clients": STDLIB,  # likewise
     "zkcoord.spark.sinks.files_in_tasks": STDLIB | {"pyarrow", "deltalake", "pyiceberg"},  # likewise
@@ -108,11 +108,11 @@ ALLOWED: dict[str, set[str]] = {
         "pyspark",
         "pyarrow",
         "zkcoord.spark.readers.python",
-    }  # runs in executors; beside the driver also:
+    }  # runs in executors; on the driver it may also use:
     | {"zkcoord.spark.stream.source", "zkcoord.spark.stream.offsets", "zkcoord.spark.stream.options"},
     "zkcoord.spark.history": STDLIB
     | {"pyspark", "pyarrow", "zkcoord.spark", "zkcoord.core", "zkcoord.kafka.client", "zkcoord.errors"},
-    "zkcoord.spark.history.decoding": STDLIB | {"pyarrow"},  # runs in executors, alone
+    "zkcoord.spark.history.decoding": STDLIB | {"pyarrow"},  # runs alone in executors
     "zkcoord.spark.history.source": STDLIB  # likewise
     | {"pyspark", "pyarrow", "zkcoord.spark.history.decoding", "zkcoord.spark.readers.python"},
     "zkcoord.spark.history.lag": STDLIB | {"matplotlib", "zkcoord.core", "zkcoord.plotting"},
@@ -184,7 +184,7 @@ KAFKA_CLIENT = (
     "zkcoord.kafka.same_cluster",
     "zkcoord.kafka.steady",
 )
-KNOW_OWNERSHIP = {  # beside `tree.ownership` itself and the layouts, whose value it is: CONTRIBUTING.md has the ten
+KNOW_OWNERSHIP = {  # apart from `tree.ownership` and the layouts, which have it as a value: CONTRIBUTING.md has the ten
     "zkcoord.tree.reading",
     "zkcoord.tree.owners",
     "zkcoord.tree.view",
@@ -207,7 +207,7 @@ ONLY_IMPORTER = {
 
 
 def sources(*folders: str) -> list[Path]:
-    """Python files that git would know, below these folders."""
+    """The Python files below these folders that belong to git."""
     return sorted(p for folder in folders for p in (ROOT / folder).rglob("*.py") if "__pycache__" not in p.parts)
 
 
@@ -223,13 +223,13 @@ def parsed(path: Path) -> ast.Module:
 
 
 class Source(NamedTuple):
-    """What the rules ask about a file, by one walk through its syntax tree."""
+    """The facts about a file that the rules need, from one walk through its syntax tree."""
 
     lines: int
-    documented: bool  # or empty
+    documented: bool  # True also for an empty file
     plain: list[tuple[int, str]]  # line and name of each `import name`
     froms: list[tuple[int, str, str]]  # line, package and name of each `from package import name`
-    too_long: list[str]  # functions
+    too_long: list[str]  # names of functions
     attributes: set[tuple[str | None, str]]  # `a.b` and `x.a.b` are ("a", "b")
 
 
@@ -254,37 +254,38 @@ def source(path: Path) -> Source:
 
 
 def lines_of(node: ast.stmt) -> int:
-    """How many lines a statement has."""
+    """The number of a statement's lines."""
     return (node.end_lineno or 0) - node.lineno + 1
 
 
 def imports(path: Path) -> list[tuple[int, str]]:
-    """Line and dotted name of everything that a file imports, wherever it does."""
+    """Line and dotted name of every import of a file, wherever it is."""
     plain, froms = source(path).plain, source(path).froms
     return plain + [(line, f"zkcoord.{name}" if package == "zkcoord" else package) for line, package, name in froms]
 
 
 def imported(path: Path, modules: Collection[str]) -> set[str]:
-    """Those of these modules that a file imports. `from package import module` imports the module alone."""
+    """Those of these modules that a file imports. `from package import module` counts as an import of the module
+    only."""
     named = {(package, f"{package}.{name}") for _, package, name in source(path).froms}
     names = {name if name in modules else package for package, name in named}
     return names.union(name for _, name in source(path).plain).intersection(modules)
 
 
 def within(name: str, prefixes: set[str]) -> bool:
-    """True when one of the prefixes is the name or a package around it."""
+    """True when a prefix is the name itself or a package that contains it."""
     parts = name.split(".")
     return any(".".join(parts[: n + 1]) in prefixes for n in range(len(parts)))
 
 
 def rule_for(module: str, table: dict[str, set[str]]) -> set[str]:
-    """The entry with the longest prefix."""
+    """The table's entry with the longest matching prefix."""
     parts = module.split(".")
     return next((table[p] for n in range(len(parts), 0, -1) if (p := ".".join(parts[:n])) in table), set())
 
 
 def out_of_layer(path: Path) -> list[str]:
-    """What a file imports and its layer may not."""
+    """The imports of a file that its layer does not allow."""
     module = module_of(path)
     allowed, forbidden = rule_for(module, ALLOWED), rule_for(module, FORBIDDEN)
     return [
@@ -299,7 +300,7 @@ def test_modules_import_only_what_their_layers_may() -> None:
 
 
 def circles(graph: dict[str, set[str]]) -> list[str]:
-    """What stands in a circle of this graph, or above one."""
+    """The nodes of this graph that are in a circle, or lead to one."""
     left = dict(graph)
     while leaves := [name for name, below in left.items() if below.isdisjoint(left)]:
         for name in leaves:
@@ -308,7 +309,8 @@ def circles(graph: dict[str, set[str]]) -> list[str]:
 
 
 def package_of(module: str) -> str:
-    """The package right below `zkcoord`. The Kafka client is one of its own: the consumers above it need more."""
+    """The package right below `zkcoord`. The Kafka client counts as a package of its own, since the consumers above it
+    need more."""
     return KAFKA_CLIENT[0] if module in KAFKA_CLIENT else ".".join(module.split(".")[:2])
 
 
@@ -366,7 +368,7 @@ def test_public_names_are_listed() -> None:
 
 
 def test_every_package_is_installed() -> None:
-    """setup.py lists them by hand; a checkout's own tests would never miss one."""
+    """setup.py lists the packages by hand. In a checkout, no other test would notice a missing one."""
     call = next(n for n in ast.walk(parsed(ROOT / "setup.py")) if isinstance(n, ast.Call) and n.keywords)
     listed = next(ast.literal_eval(given.value) for given in call.keywords if given.arg == "packages")
     found = {module_of(path) for path in sources("zkcoord") if path.name == "__init__.py"}

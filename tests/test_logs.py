@@ -1,4 +1,4 @@
-"""The log's two formats, on whole lines."""
+"""The two formats of the log, compared as whole lines."""
 
 import io
 import json
@@ -20,7 +20,7 @@ CLICKS = [TopicPartition("clicks", number) for number in range(20)]
 
 @pytest.fixture
 def stream() -> Iterator[io.StringIO]:
-    """Where the log goes; logging is as before after the test."""
+    """The log's stream. After the test, logging is restored."""
     root, ours = logging.getLogger(), logging.getLogger("zkcoord")
     handlers, level = list(root.handlers), ours.level
     yield io.StringIO()

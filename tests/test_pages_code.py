@@ -1,7 +1,7 @@
-"""The code in the pages: Python blocks are run by some test, and name what exists; each command line is taken.
+"""The code in the pages: Python blocks are run by some test, and their names exist; each command line can be parsed.
 
-Which tests run a block is read from them: they ask for it by its page and heading (tests/pages.py). What no test runs
-stands in ONLY_PARSED, with the reason; a Python block never does.
+This file reads the tests to know which blocks they run: they ask for a block by its page and heading (tests/pages.py).
+Blocks that no test runs are listed in ONLY_PARSED with the reason. No Python block may be listed there.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ ASSIGNMENT = re.compile(r"[A-Z_]+=\S*")
 
 
 def python_blocks() -> Iterator[Any]:
-    """Each block of each page; those about Spark need PySpark."""
+    """Each Python block of each page. Blocks about Spark need PySpark."""
     for block in (block for page in PAGES for block in blocks(page) if block.python):
         marks = [pytest.mark.spark] if "spark" in block.text else []
         yield pytest.param(block.text, id=block.name, marks=marks)
 
 
 def wrong_names(code: str) -> list[str]:
-    """Names of zkcoord that do not exist, and calls that their functions do not take."""
+    """Names of zkcoord that do not exist, and calls with arguments that the functions do not take."""
     known: dict[str, Any] = {}
     wrong = []
     for node in ast.walk(ast.parse(code)):
@@ -91,7 +91,7 @@ def wrong_names(code: str) -> list[str]:
 
 
 def _called(node: ast.expr, known: dict[str, Any]) -> Any:
-    """The function or class that an expression calls, None if it is none of zkcoord's."""
+    """The function or class of zkcoord that an expression calls; None if it calls another one."""
     if not isinstance(node, ast.Call):
         return None
     path = ast.unparse(node.func).split(".")
@@ -118,8 +118,8 @@ def _wrong_call(node: ast.Call, known: dict[str, Any]) -> list[str]:
 
 
 def wrong_command(line: str) -> str | None:
-    """What is wrong with a line that people type."""
-    words = shlex.split(re.split(r" {2,}", line)[0], comments=True)  # what follows is said about it
+    """The problem of a command line that people type; None if there is none."""
+    words = shlex.split(re.split(r" {2,}", line)[0], comments=True)  # the rest of the line is a remark about it
     while words and ASSIGNMENT.fullmatch(words[0]):
         words = words[1:]
     program, *rest = words
@@ -144,7 +144,7 @@ def wrong_command(line: str) -> str | None:
 
 
 def is_commands(lines: list[str]) -> bool:
-    """True for what people type; False for a drawing or a file."""
+    """True for commands that people type; False for a drawing or a file."""
     return not kinds(lines)
 
 
@@ -168,7 +168,7 @@ def test_every_other_block_is_played_or_has_a_reason_to_be_parsed_only() -> None
 
 
 def kinds(lines: list[str]) -> set[str]:
-    """What these lines are, if they are no commands."""
+    """The kinds of these lines if they are not commands."""
     return {kind for kind, pattern in NO_COMMANDS.items() if re.search(pattern, "\n".join(lines))}
 
 

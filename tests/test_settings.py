@@ -1,4 +1,4 @@
-"""A setting is spelled once: type checkers, the pages, the command line and queries are told what it is."""
+"""A setting is defined in one place: type checkers, the pages, the command line and queries take it from there."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_pages_tables_have_each_setting_with_its_default(options: Any) -> No
 
 
 def shown_default(default: object) -> str:
-    """As the tables show it; of what has no plain value nothing."""
+    """The default as the tables show it; "" for a default without a plain value."""
     if isinstance(default, bool):
         return "yes" if default else "no"
     if isinstance(default, int):

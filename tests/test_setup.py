@@ -1,6 +1,8 @@
-"""`scripts/setup` on machines that lack something; Python's venv and pip are played, so nothing is fetched.
+"""`scripts/setup` on machines that lack something. Python's venv and pip are replaced by small programs, so nothing is
+fetched.
 
-And what every script answers who asks for help, or calls it from elsewhere."""
+Also here: the answer of every script to `--help`, and to a call from another folder.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,8 @@ WAITS = "until [[ -e go ]]; do read -rt 0.02 <> <(:) || true; done"  # bash's ow
 
 
 class Checkout:
-    """A checkout whose Python is played: `pip.log` has the extras that pip was asked for, `pip.sh` is what it does."""
+    """A checkout with a replaced Python. `pip.log` lists the extras that pip was asked for; `pip.sh` is run in place of
+    pip."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -79,11 +82,11 @@ class Checkout:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell cannot trap what was ignored
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell cannot trap an ignored signal
         )
 
     def run(self, *extras: str, **environment: str) -> tuple[int, str]:
-        """Exit code and what is said."""
+        """The exit code and the error output."""
         with self.start(*extras, **environment) as process:
             said = process.communicate(timeout=DEADLINE_S)[1]
         return process.returncode, said
@@ -94,7 +97,7 @@ class Checkout:
         return log.read_text().splitlines() if log.exists() else []
 
     def stamped(self) -> list[str]:
-        """The sets of extras that count as installed."""
+        """The sets of extras that are noted as installed."""
         first, *extras = (self.folder / ".venv/.zkcoord-setup").read_text().splitlines()
         assert len(first) == 64
         return extras
@@ -254,7 +257,7 @@ def test_a_journal_is_looked_for_where_the_script_was_called(tmp_path: Path) -> 
 def test_a_demo_that_cannot_be_shown_is_refused_before_anything_is_set_up(
     checkout: Checkout, words: list[str], why: str
 ) -> None:
-    """It fetched 0.6 GB first."""
+    """Before the fix, it fetched 0.6 GB first."""
     done = demo(checkout, *words)
     assert (done.returncode, done.stderr) == (2, f"scripts/demo: {why}; see scripts/demo --help\n")
     assert not (checkout.folder / ".venv").exists()
@@ -271,7 +274,7 @@ def test_the_demos_script_lets_pass_what_the_demo_takes(checkout: Checkout) -> N
 
 
 def demo(checkout: Checkout, *words: str) -> subprocess.CompletedProcess[str]:
-    """scripts/demo in this checkout."""
+    """Run scripts/demo in this checkout."""
     shutil.copy(SCRIPTS / "demo", checkout.folder / "scripts")
     command = ["bash", checkout.folder / "scripts" / "demo", *words]
     return subprocess.run(

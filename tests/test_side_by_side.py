@@ -1,4 +1,4 @@
-"""What `scripts/test` says at the end, whichever process a test ran in."""
+"""The last lines of `scripts/test`, whichever process ran a test."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_module_that_cannot_be_imported_counts_as_failed(tmp_path: Path) -> No
 
 
 def test_a_process_that_dies_ends_the_run_and_its_test_is_named(tmp_path: Path) -> None:
-    """In place of waiting for ever for the last tests that it had been given."""
+    """Otherwise the run would wait for ever for the last tests that this process was given."""
     (tmp_path / "test_a.py").write_text("import os\n\n\ndef test_dies(): os.abort()\ndef test_behind(): pass\n")
     (tmp_path / "test_b.py").write_text("def test_one(): pass\ndef test_two(): pass\n")
 
@@ -113,7 +113,7 @@ def test_where_no_test_is_found_the_exit_code_is_5(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("environment", "code"), [({"CI": ""}, 5), ({"CI": "true"}, 1)])
 def test_a_suite_left_out_by_the_processes_is_told_once(environment: dict[str, str], code: int) -> None:
-    """Port 9 discards: no Docker engine answers there."""
+    """No Docker engine answers at port 9."""
     arguments = ("-n", "2", "-m", "docker", "tests/containers")
 
     done, lines = run(ROOT, *arguments, DOCKER_HOST="tcp://127.0.0.1:9", **environment)
@@ -139,14 +139,15 @@ def test_what_shares_servers_stays_in_one_process_and_comes_after_what_needs_non
 
 
 def test_files_that_keep_what_their_storms_came_to_are_known() -> None:
-    """Else each process would play storms again that another one has played, or count a part of them only."""
+    """Otherwise each process would play storms that another one has played already, or would count only some of
+    them."""
     keeps = re.compile(r"^@cache\n(?=def \w+\(seed: int)|^REACHED\b", re.MULTILINE)
     files = {file.stem.removeprefix("test_"): file.read_text() for file in (ROOT / "tests/sim").glob("test_*.py")}
     assert {name for name, text in files.items() if keeps.search(text)} == set(KEEPING)
 
 
 def test_files_that_start_sparks_of_their_own_and_use_no_other_are_known() -> None:
-    """Else the one process that has the session would play them as well, while the others have nothing more to do."""
+    """Otherwise the one process that has the session would play them, too, while the others have nothing left to do."""
     files = [(f"tests/spark/{file.name}", file.read_text()) for file in (ROOT / "tests/spark").glob("test_*.py")]
     assert {name for name, text in files if "run_program(" in text and "SparkSession" not in text} == set(APART)
     assert [scope_of(f"{name}::test_a") for name in APART] == list(APART)

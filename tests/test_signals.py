@@ -1,4 +1,5 @@
-"""Handlers for a while: who is called, what stays ignored, and that all is as before afterwards."""
+"""Temporary signal handlers: which one is called, which signals stay ignored, and that everything is restored
+afterwards."""
 
 import signal
 import threading
@@ -11,12 +12,12 @@ NUMBERS = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 
 def before(number: int, _frame: object) -> None:
-    """What was installed before."""
+    """The handler that was installed before."""
 
 
 @pytest.fixture(autouse=True)
 def handlers() -> object:
-    """Ours for all three; what this process had comes back."""
+    """Install `before` for all three signals; after the test, this process's own handlers are restored."""
     kept = {number: signal.signal(number, before) for number in NUMBERS}
     yield
     for number, handler in kept.items():

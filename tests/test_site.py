@@ -1,4 +1,4 @@
-"""The documentation as a site: it is built without a warning, and has every page, command and public name."""
+"""The documentation as a site: it can be built without warnings, and has every page, command and public name."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from zkcoord.cli.main import cli
 from zkcoord.cli.options import commands_of
 
 ROOT = Path(__file__).parent.parent
-pytestmark = pytest.mark.spark  # its reference names the options of Spark consumers
-SECONDS = 600.0  # only what fails takes so long
+pytestmark = pytest.mark.spark  # the reference names the options of Spark consumers
+SECONDS = 600.0  # only a failure takes that long
 MADE = ("index", "contributing", "changes", "reference/commands", "reference/python")
 FETCHING = re.compile(r"<(?:script|link|img|source|iframe|object|embed|video|audio)\b[^>]*>")
 LINK = re.compile(r'(?:href|src)="([^"]+)"')
@@ -28,7 +28,8 @@ LINK = re.compile(r'(?:href|src)="([^"]+)"')
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built with warnings as errors: dead links, pages that no menu has, docstrings that cannot be read."""
+    """Build the site with warnings as errors: dead links, pages without a menu entry, docstrings that cannot be
+    parsed."""
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(folder)]
     env = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
@@ -73,7 +74,8 @@ def test_pictures_are_shown(site: Path) -> None:
 
 
 def test_no_page_fetches_anything_from_elsewhere(site: Path) -> None:
-    """Scripts, styles, fonts and pictures are the site's own; nor has a page what the theme's script would fetch."""
+    """Scripts, styles, fonts and pictures come from the site itself. No page has content for which the theme's script
+    would fetch something."""
     found = []
     for path in sorted(site.rglob("*.html")):
         for tag in FETCHING.findall(path.read_text("utf-8")):
@@ -100,7 +102,7 @@ def test_the_reference_has_every_public_name(module: str, site: Path) -> None:
     assert [name for name in import_module(module).__all__ if f'id="{module}.{name}"' not in text] == []
 
 
-@pytest.mark.long  # it is built once more
+@pytest.mark.long  # the site is built once more
 def test_the_line_that_serves_the_site_serves_it() -> None:
     (line,) = shell_block("CONTRIBUTING.md", "Documentation as a site")
     assert line == ".venv/bin/mkdocs serve"

@@ -1,6 +1,7 @@
-"""The wheel, in environments that have nothing else: what it holds, and what runs without extras.
+"""The wheel in environments that have nothing else: its files, and the programs that run without extras.
 
-tests/integration/test_demo.py runs the demo from it."""
+tests/integration/test_demo.py runs the demo from the wheel.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +81,7 @@ def test_the_readmes_line_for_a_checkout_finds_the_extras_and_their_versions() -
     pip, *words = shlex.split(line, comments=True)
     others = [words[-1].replace("[spark]", extra) for extra in ("[kafka]", "")]
     assert [words[-1], *others] == [".[spark]", ".[kafka]", "."]
-    command = [sys.executable, "-m", pip, *words, *others, "--dry-run"]  # it resolves all of it, and changes nothing
+    command = [sys.executable, "-m", pip, *words, *others, "--dry-run"]  # pip resolves everything, and changes nothing
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, "does not provide the extra" in done.stderr) == (0, False), done.stderr
 

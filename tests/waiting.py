@@ -1,4 +1,4 @@
-"""Waiting for what others do: for a condition, with a deadline; and whether a program listens yet."""
+"""Waiting: for a condition, with a deadline; and a check whether a program already listens."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Callable
 
 from zkcoord.embedded.server import LOOPBACK
 
-PATIENCE_SECONDS = 120.0  # only what fails takes so long
+PATIENCE_SECONDS = 120.0  # only a failure takes that long
 TURN_SECONDS = 0.01
 
 
 def wait_until(holds: Callable[[], object], what: str, patience_seconds: float = PATIENCE_SECONDS) -> None:
-    """Return as soon as `holds()`; fail after the deadline."""
+    """Return as soon as `holds()` is true; fail after the deadline."""
     deadline = time.monotonic() + patience_seconds
     while not holds():
         assert time.monotonic() < deadline, f"waited too long: {what}"
@@ -22,7 +22,7 @@ def wait_until(holds: Callable[[], object], what: str, patience_seconds: float =
 
 
 def listens(port: int) -> bool:
-    """Whether somebody takes connections there, on the loopback."""
+    """True if a program accepts connections at this port of the loopback."""
     try:
         socket.create_connection((LOOPBACK, port), timeout=5).close()
     except OSError:
