@@ -19,11 +19,12 @@ Positions = Mapping[TopicPartition, int]
 
 
 class CancelledJobError(Exception):
-    """What a fake job ends with."""
+    """The error of a fake job that is cancelled."""
 
 
 class FakeMembership:
-    """Any thread plays the worker thread, one at a time: `give`, `take`, `lose`."""
+    """A membership that a test plays with `give`, `take` and `lose`. Any thread plays the worker thread, one at a
+    time."""
 
     generation = 7
     consumer_id: str | None = "g_here-1-aa"
@@ -58,11 +59,11 @@ class FakeMembership:
         self.world.events.append("leave")
 
     def report(self, progress: int, lag: int) -> None:
-        """How the work goes, as it was told."""
+        """Note the progress that the consumer reports."""
         self.reported = (progress, lag)
 
     def reading(self, partitions: Iterable[TopicPartition]) -> None:
-        """A batch of these is about to be processed."""
+        """Note that a batch with records of these partitions begins."""
         self.begun.update(partitions)
 
     def join_when(self, ready: Callable[[], bool], stop_needs_ms: int = 0) -> None:
@@ -141,11 +142,11 @@ class World:
         self.given: Positions = {}
         self.starts: dict[TopicPartition, int] = {}
         self.ends: dict[TopicPartition, int] = {}
-        self.at_time: dict[TopicPartition, int] = {}  # the first record since any time
-        self.high: dict[TopicPartition, int] | None = None  # ends with open transactions, where they differ
+        self.at_time: dict[TopicPartition, int] = {}  # the offset that is found for any time
+        self.high: dict[TopicPartition, int] | None = None  # ends with open transactions, if they differ
         self.away = False
         self.cluster_id: str | None = None  # as Kafka tells it
-        self.named: str | None = None  # the cluster, by the tree
+        self.named: str | None = None  # the cluster that the tree names
         self.incarnation = 0  # of every topic
         self.leased = True
         self.events: list[str] = []
@@ -153,14 +154,14 @@ class World:
         self.announced_max = 1_000
         self.commits: list[Positions] = []
         self.early = threading.Event()
-        self.released: list[dict[str, int | None]] = []  # early, while a stop waits for the rest
+        self.released: list[dict[str, int | None]] = []  # final offsets given before the stop was over
         self.before_announcement: list[Callable[[], None]] = []
         self.before_commit: list[Callable[[], None]] = []
         self.while_planning: list[Callable[[], None]] = []
-        self.while_confirming: list[Callable[[], None]] = []  # the cluster, before a commit
-        self.while_looking: list[Callable[[], None]] = []  # at the cluster, through new connections
+        self.while_confirming: list[Callable[[], None]] = []  # called while the cluster is confirmed before a commit
+        self.while_looking: list[Callable[[], None]] = []  # called while the cluster is asked through new connections
         self.looked: list[str] = []
-        self.closed = 0  # by the Kafka client, by the progress
+        self.closed = 0  # how many of these were closed: the Kafka client, the progress
         self.reports: list[Report] = []
         self.lost = 0
         self.active: object = None
@@ -171,7 +172,7 @@ class World:
         self.idle_told = threading.Event()
         self.unheld_told = threading.Event()
         self.asked = threading.Event()
-        self.requests: list[tuple[str, int]] = []  # for log ends: which, of how many partitions
+        self.requests: list[tuple[str, int]] = []  # requests for log ends: the kind, and the number of partitions
         self.member: FakeMembership | None = None
 
     # ---- ports.Parts

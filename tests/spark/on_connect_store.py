@@ -1,7 +1,8 @@
 """A remote session writes into a store, as a program: `python -m tests.spark.on_connect_store SERVER FOLDER ENDPOINT`.
 
-FOLDER is of the driver program, and lies in the store under its name. Prints as one line of JSON how many rows were
-written at each of two times. A process of its own: one that has a classic session can have no remote one.
+FOLDER is a folder of the driver program, and also its name in the store. The program prints one line of JSON: how many
+rows each of two writes has written. It is a process of its own, since a process with a classic session can have no
+remote one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A driver that can be put to sleep: `python -m tests.spark.on_pause ZOOKEEPER KAFKA TOPIC`.
+"""A driver that can be suspended: `python -m tests.spark.on_pause ZOOKEEPER KAFKA TOPIC`.
 
 Prints a line of JSON for each thing that happens. Its first batch waits for a line on standard input.
 """
@@ -20,7 +20,7 @@ GROUP = "g"
 
 
 def tell(what: str, **fields: Any) -> None:
-    """A line."""
+    """Print a line."""
     print(json.dumps({"what": what, **fields}), flush=True)
 
 
@@ -34,7 +34,7 @@ def process(df: DataFrame, batch: Batch) -> None:
 
 
 def committed(report: Report) -> None:
-    """Tell of a batch that is committed."""
+    """Print that a batch is committed."""
     tell("committed", ranges=[[each.partition, each.start, each.end] for each in report.batch.ranges])
 
 

@@ -1,4 +1,4 @@
-"""Consumers whose Kafka and Spark are real, and whose membership is played by the test."""
+"""Consumers with a real Kafka and a real Spark, whose membership the test plays."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PlayedParts(Dependencies):
 
 
 def consumer_of(world: World, spark: SparkSession, topic: Topic, **choices: Any) -> SparkConsumer:
-    """It holds what `world.given` says, else partition 0 from its beginning."""
+    """Return a consumer that holds the partitions in `world.given`, or partition 0 from its beginning."""
     world.given = world.given or {TopicPartition(topic.name, 0): 0}
     parts = PlayedParts(world, spark, topic, Options(**choices))
     return SparkConsumer(spark, "", topic.bootstrap_servers, "g", [topic.name], parts=parts, **choices)

@@ -1,4 +1,4 @@
-"""A PostgreSQL of the tests' own: a folder of its own, no port, ended with the tests."""
+"""A PostgreSQL server for the tests: it has a folder of its own, listens on no port, and ends with the tests."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import Any
 from zkcoord.errors import ZkcoordError
 
 DEADLINE_S = 60
-WHERE = "/usr/lib/postgresql"  # Debian's, in a folder for each version, and not on the PATH
+WHERE = "/usr/lib/postgresql"  # where Debian has the programs, in a folder for each version that is not on the PATH
 
 
 def postgres_programs() -> Path:
-    """The folder of `initdb` and `postgres`; ZkcoordError if there is none."""
+    """Return the folder of `initdb` and `postgres`; ZkcoordError if there is none."""
     found = shutil.which("initdb")
     folders = [Path(found).resolve().parent] if found else []
     folders += sorted(Path(WHERE).glob("*/bin"))
@@ -30,7 +30,8 @@ def postgres_programs() -> Path:
 
 @contextmanager
 def postgres() -> Iterator[str]:
-    """A running server; how to connect, for a driver. It refuses to run as root, so it runs as nobody then."""
+    """Run a server, and give a driver's connection string. PostgreSQL refuses to run as root; then it runs as
+    nobody."""
     programs = postgres_programs()
     run: dict[str, Any] = {"stdin": subprocess.DEVNULL, "timeout": DEADLINE_S, "check": True, "capture_output": True}
     folder = Path(tempfile.mkdtemp(prefix="zkcoord-postgres-"))  # short: a socket's path has 107 characters

@@ -1,4 +1,4 @@
-"""Structured streaming queries of one group, and what each of their batches held."""
+"""Structured streaming queries of one group, and the records of each of their batches."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Stream:
-    """Queries of one group on one topic, and what each of their batches held."""
+    """Queries of one group on one topic, and the records of each of their batches."""
 
     def __init__(self, spark: SparkSession, zookeeper: str, topic: Topic) -> None:
         register_source(spark)
@@ -84,8 +84,8 @@ class Stream:
         return {partition for query, _, rows in self.batches for partition, _ in rows if query == name}
 
     def committed(self) -> dict[int, int]:
-        """The group's offsets, by partition. (A query that has read all may be asked, under load, before it has
-        committed: `processAllAvailable` tells neither.)"""
+        """Return partition -> offset of the group. (Under load a query may have read all records and not have committed
+        them yet; `processAllAvailable` does not wait for that.)"""
         return committed(self.zookeeper, self.group)
 
     def wait_for(self, what: Callable[[], bool], *queries: StreamingQuery) -> None:
@@ -94,7 +94,7 @@ class Stream:
 
 
 def committed(zookeeper: str, group: str) -> dict[int, int]:
-    """The group's offsets, by partition; none when there is no such group (yet)."""
+    """Return partition -> offset of the group; empty if there is no such group (yet)."""
     tree = Tree(zookeeper)
     try:
         offsets = read_group(tree, DRAFT, group).offsets
@@ -106,7 +106,7 @@ def committed(zookeeper: str, group: str) -> dict[int, int]:
 
 
 def await_progress(query: StreamingQuery, number: int) -> dict[str, Any]:
-    """The progress of a batch that Spark has noted as complete."""
+    """Wait until Spark has noted this batch as complete; return its progress."""
     deadline = mono_ms() + DEADLINE_S * 1000
     while mono_ms() < deadline:
         for each in query.recentProgress:

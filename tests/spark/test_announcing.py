@@ -1,4 +1,6 @@
-"""Announce and replay: what was announced is processed as it was announced, whatever happens in between."""
+"""Announce and replay: an announced range is processed exactly as it was announced, even if the consumer fails
+meanwhile.
+"""
 
 import threading
 from typing import Any
@@ -93,7 +95,7 @@ def test_an_announcement_of_an_earlier_tenure_counts_only_where_nothing_has_move
     job.await_begun(1)
     world.ends = {A: 500, B: 500}
     world.member.lose(A, B)
-    world.member.give({A: 10, B: 60})  # one was done by somebody else, one was set back by an operator
+    world.member.give({A: 10, B: 60})  # another consumer has processed A further, and an operator has set B back
     again = job.await_begun(2)
     assert (again.replayed, [str(each) for each in again.ranges]) == (False, ["t-0-10-500", "t-1-60-500"])
     job.let_go()
@@ -103,7 +105,8 @@ def test_an_announcement_of_an_earlier_tenure_counts_only_where_nothing_has_move
 def test_f61_an_announcement_ends_with_its_topic_though_another_member_set_an_offset_of_the_new_one(
     world: World,
 ) -> None:
-    """It begins at the same position: only the membership knows that this is another topic, and hands nothing over."""
+    """The new topic begins at the same position. Only the membership knows that it is another topic, and replays
+    nothing."""
     job = Job(world)
     running = InThread(lambda: world.consumer(out_of_range="fail").run(job, max_batches=2))
     job.await_begun(1)
@@ -144,7 +147,7 @@ def test_a_commit_that_may_have_happened_decides_whether_the_range_comes_again(w
     running = InThread(lambda: world.consumer().run(seen, max_batches=2))
     assert world.joined.wait(DEADLINE_S)
     wait_until(lambda: world.lost == 1, "the batch is lost")
-    world.member.give({A: 10, B: 100}, replay={B: (100, 130)})  # it had for one of them: they were two transactions
+    world.member.give({A: 10, B: 100}, replay={B: (100, 130)})  # one of two transactions had succeeded
     assert running.result() == 2
     assert seen[1:] == [(["t-1-100-130"], True), (["t-0-10-20", "t-1-130-140"], False)]
 
@@ -184,7 +187,7 @@ def test_without_an_announcement_nothing_is_processed_and_it_is_tried_again(worl
     world.before_announcement = [away]
     seen = Seen()
     assert world.consumer().run(seen, max_batches=1) == 1
-    assert seen == [(["t-0-0-15", "t-1-100-130"], False)]  # what was never begun may be planned anew
+    assert seen == [(["t-0-0-15", "t-1-100-130"], False)]  # a range that was never begun may be planned again
 
 
 def test_a_refused_announcement_waits_for_the_command_that_explains_it(world: World) -> None:
@@ -206,7 +209,7 @@ def test_a_batch_fenced_while_it_is_announced_is_not_processed(world: World) -> 
     world.before_announcement = [lambda: InThread(lambda: world.member.lose(A)).result()]
     seen = Seen()
     assert world.consumer().run(seen, max_batches=1) == 1
-    assert seen == [(["t-1-100-130"], True)]  # announced all the same, so it stays as it is
+    assert seen == [(["t-1-100-130"], True)]  # it was announced in spite of the error, so the range does not change
     assert world.announced == [BOTH, {"t-1": (100, 130)}]
 
 

@@ -1,4 +1,4 @@
-"""One batch between the loop's thread and Spark's: Spark has it, or it is withdrawn, never both."""
+"""One batch is handed from the loop's thread to Spark's: Spark takes it, or it is withdrawn, never both."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BATCH = Batch(id="ab", seq=0, generation=7, ranges=(OffsetRange("t", 0, 0, 10),)
 
 
 def offering(handover: Handover) -> InThread:
-    """The loop's thread, which offers the batch "tag"; returns when Spark may take it."""
+    """Start a thread that offers the batch "tag" as the loop does; return when Spark may take it."""
 
     def offer() -> None:
         with handover.running("tag", ""):
@@ -48,7 +48,7 @@ def test_a_batch_that_spark_runs_is_not_withdrawn_and_is_over_when_spark_says_so
 
 
 def test_a_complete_batch_is_committed_before_spark_goes_on() -> None:
-    """Else a query that shall end does not know yet that it has read enough, and reads on."""
+    """Otherwise a query that shall end would not know that it has read enough, and would read on."""
     told = []
 
     def turn() -> None:
@@ -103,7 +103,8 @@ def test_a_late_cancellation_of_an_earlier_batch_withdraws_nothing() -> None:
 
 
 def test_f71_spark_does_not_take_a_batch_after_its_lease_though_the_loss_is_not_heard_yet() -> None:
-    """The process stood still while the batch was on offer: its lease is over, and Spark asks first."""
+    """The process was suspended while the batch was on offer. Its lease is over, and Spark asks before the loss is
+    known."""
     handover, allowed = Handover(), {BATCH.ranges[0].topic_partition}
     handover.allowed = allowed.__contains__
     running = offering(handover)

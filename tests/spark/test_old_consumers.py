@@ -1,4 +1,4 @@
-"""A Spark consumer and a streaming query beside old consumers, which wait for a partition only so long."""
+"""A Spark consumer and a streaming query beside old consumers, which wait for a partition only for a limited time."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def test_f108_a_running_batch_is_cancelled_and_not_committed_once_old_consumers_
     stopping = InThread(lambda: member.take(A))
     wait_until(lambda: A not in consumer._guard.view().holds, "the stop has begun")
     assert world.cancelled == []
-    member.held.discard(A)  # the membership has given it up: the loss is told when `on_stop` has returned
+    member.held.discard(A)  # the membership has given it up; `on_lost` comes after the return of `on_stop`
     assert stopping.result() == {A: 0}
     member.lose(A)
     again = job.await_begun(2)
     job.let_go()
     assert running.result() == 1
     assert len(world.cancelled) >= 1
-    assert [str(each) for each in again.ranges] == ["t-1-0-5"]  # what it kept is read again
+    assert [str(each) for each in again.ranges] == ["t-1-0-5"]  # the partition that it kept is read again
     assert world.commits == [{B: 5}]
 
 

@@ -163,7 +163,7 @@ def test_a_terminal_gets_one_line_that_is_written_over_and_a_sum() -> None:
     stream = io.StringIO()
     line = LiveLine(stream, "g")
     line.batch_done(REPORT)
-    line.idle(7)  # too soon after the last one to be drawn
+    line.idle(7)  # not drawn, since the last line was drawn just before
     line.close()
     first, last = stream.getvalue().split("\r\x1b[K")[1:]
     assert first.startswith("g · batch 3: 5 offsets in 50 ms (100/s) · lag 1,234")
@@ -201,7 +201,7 @@ class Terminal(io.StringIO):
 
 
 class ClosedTerminal(Terminal):
-    """Its window is gone: the system answers EIO."""
+    """A terminal whose window is closed: the system answers EIO."""
 
     def write(self, text: str) -> int:
         raise OSError(5, "Input/output error")
@@ -310,7 +310,7 @@ def test_the_sink_needs_topic_and_partition_a_batch_and_a_path(tmp_path: Path) -
         write_parquet_ranges(SimpleNamespace(columns=["topic"]), REPORT.batch, tmp_path)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=r"batch is 3; .*stream_batch\(df\.sparkSession, checkpoint, number\)"):
         write_parquet_ranges(frame, 3, tmp_path)  # type: ignore[arg-type]
-    for folder in (Path("hdfs://namenode/clicks"), f"file:{tmp_path}"):  # a Path has taken a slash away
+    for folder in (Path("hdfs://namenode/clicks"), f"file:{tmp_path}"):  # Path has removed one of two slashes
         with pytest.raises(UsageError, match="is neither a path nor a URI, which has two slashes"):
             write_parquet_ranges(frame, REPORT.batch, folder)
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""Kafka clients that Python workers keep: they read what new ones would, whatever happened between two tasks."""
+"""Kafka clients that Python workers keep read the same as new clients would, in spite of events between two tasks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def world() -> World:
 
 
 def read(topic: Topic, *slices: tuple[int, int, int], timeout_ms: int = 20_000, **settings: str) -> list[Any]:
-    """Partition, offset and time of each record of these (partition, start, end), as a task reads them."""
+    """Read these slices (partition, start, end) as a task does; return partition, offset and time of each record."""
     chosen = {"bootstrap.servers": topic.bootstrap_servers, "group.id": "kept", **settings}
     wanted = [Slice(topic.name, *each) for each in slices]
     batches = read_slices(chosen, wanted, timeout_ms=timeout_ms, keep=True)
@@ -53,7 +53,7 @@ def offsets(found: list[Any]) -> list[tuple[int, int]]:
 def test_one_client_reads_any_slices_one_task_after_the_other(
     make_topic: Callable[[int], Topic], own_clients: list[Any]
 ) -> None:
-    """Forward and back, alone and together, up to the logs' ends, over gaps at an end; also right after each other."""
+    """The slices go forward and back, alone and together, up to the logs' ends, and over gaps at an end."""
     topic = make_topic(3)
     topic.fill(0, 3_000)
     topic.fill(1, 40)
@@ -74,7 +74,7 @@ def test_one_client_reads_any_slices_one_task_after_the_other(
 def test_another_configuration_has_a_client_of_its_own(
     make_topic: Callable[[int], Topic], own_clients: list[Any]
 ) -> None:
-    """A kept one would go on reading what only committed transactions have."""
+    """A kept client would go on reading only committed records."""
     topic = make_topic(1)
     transactions(topic)
     sees = {
@@ -121,7 +121,7 @@ def test_f255_a_broker_that_hangs_makes_the_task_fail_as_with_a_new_client(
 
 
 def made_anew(topic: Topic) -> bool:
-    """False while the broker still deletes the earlier one."""
+    """Create the topic again; False while the broker still deletes the earlier one."""
     try:
         topic.create()
     except confluent_kafka.KafkaException as error:
@@ -137,7 +137,7 @@ def test_f256_a_topic_that_was_made_anew_between_two_batches_is_read_as_it_is_no
     topic = Topic(own_kafka, 1)
     old, new = datetime(2020, 1, 1, tzinfo=UTC), datetime(2021, 1, 1, tzinfo=UTC)
     topic.fill(0, 20, times=[old] * 20)
-    own_kafka.kill()  # its leader has a higher epoch than that of the new topic will have
+    own_kafka.kill()  # so that the topic's leader epoch is higher than the new topic's will be
     own_kafka.start()
     assert read(topic, (0, 0, 20)) == [(0, at, old) for at in range(20)]
     admin = AdminClient({"bootstrap.servers": own_kafka.bootstrap_servers, "log_level": 5})
@@ -181,7 +181,7 @@ def test_f258_a_process_that_was_forked_from_a_worker_reads_with_clients_of_its_
 
 
 def idle_in_worker(batches: Any) -> Iterator[Any]:
-    """How many idle clients this worker has."""
+    """Return how many idle clients this worker has."""
     import pyarrow as pa
 
     yield from (pa.RecordBatch.from_pydict({"pid": [os.getpid()], "idle": [idle_here()]}) for _ in batches)

@@ -1,4 +1,4 @@
-"""The jobs over Kafka's offset log, on a real broker: what Kafka itself answers, and what people did to a group."""
+"""The jobs over Kafka's offset log, on a real broker: they agree with Kafka's answers, and find operators' changes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = ON_REAL_SERVERS
-CLI_TIMEOUT_S = 600  # only what fails takes so long
+CLI_TIMEOUT_S = 600  # only a failure takes so long
 DAY_MS = 24 * 3_600_000
 
 
@@ -108,7 +108,7 @@ def test_a_deleted_groups_offsets_are_removed_and_did_not_expire(
     assert row["removed_ms"] >= row["last_ms"]
     group.commit(0, 1)
     row = reported(spark, topic, group)[group.name, 0]
-    assert (row["rewinds"], row["removed_ms"]) == (1, None)  # behind a tombstone nothing goes back
+    assert (row["rewinds"], row["removed_ms"]) == (1, None)  # after a tombstone a lower offset is no rewind
 
 
 def test_an_offset_that_was_removed_after_its_retention_expired(spark: SparkSession) -> None:
@@ -169,7 +169,7 @@ def test_the_command_writes_a_table_a_csv_file_parquet_and_a_picture(
 
 
 def called(line: str, folder: Path, places: Mapping[str, str], *more: str) -> subprocess.CompletedProcess[str]:
-    """Run a printed line in the folder, with these words in place of others."""
+    """Run a printed command line in the folder, after replacing some words."""
     for word, instead in places.items():
         line = line.replace(word, instead)
     program, *words = line.split()

@@ -1,4 +1,5 @@
-"""A Spark consumer beside real old consumers: who processed which record, and how long a batch may hold one up."""
+"""A Spark consumer beside real old consumers: which consumer processes which record, and how long a batch may delay an
+old one."""
 
 from __future__ import annotations
 
@@ -36,11 +37,11 @@ STORES = pytest.mark.parametrize("store", ["zookeeper", "kafka"])
 
 
 class Beside:
-    """An old consumer and one with Spark, half of the partitions each. `processed`: by both of them, batches that were
-    not finished aside."""
+    """An old consumer and one with Spark, each with half of the partitions. `processed`: the records of both, without
+    batches that were not finished."""
 
     def __init__(self, lab: Lab, kafka: EmbeddedKafka, store: str) -> None:
-        """`store`: zookeeper, or kafka: the old ones commit to Kafka alone."""
+        """`store`: zookeeper or kafka. With kafka the old consumers commit to Kafka alone."""
         self.lab, self.kafka, self.sent = lab, kafka, 0
         self._words: dict[str, object] = {"rebalance_backoff_ms": BACKOFF_MS}
         if store == "kafka":
@@ -56,7 +57,7 @@ class Beside:
         return self.processed - Counter(dict.fromkeys(self.processed, 1))
 
     def take(self, df: DataFrame) -> None:
-        """What a batch holds is processed."""
+        """Note the records of a batch as processed."""
         rows = df.select("topic", "partition", "offset").collect()
         self._done.update((f"{row.topic}-{row.partition}", row.offset) for row in rows)
 
@@ -68,20 +69,20 @@ class Beside:
         return set(self.processed) == {(f"t-{n}", offset) for n in range(SIZE) for offset in range(self.sent)}
 
     def read_by_both(self) -> None:
-        """The consumer with Spark has been started: each reads its half."""
+        """Wait until each consumer reads its half, after the consumer with Spark was started."""
         half = {"t-2", "t-3"}
         wait_until(lambda: {p for p, owner in self.lab.owners().items() if "-z" in owner} == half, "halves", PATIENCE_S)
         self.send()
         wait_until(self.all_processed, "both have read", PATIENCE_S)
 
     def begin(self) -> None:
-        """The first old one has read all."""
+        """Wait until the first old consumer has read all records."""
         self.lab.join("a", V11, fetch=True, **self._words)
         self.send()
         wait_until(self.all_processed, "the old one has read all", PATIENCE_S)
 
     def one_more_joins(self) -> None:
-        """Another old one, which has its share before it gives up."""
+        """Start another old consumer, and wait until it has its share, before it gives up."""
         b = self.lab.start("b", V11, fetch=True, **self._words)
         wait_until(lambda: b.events("started") or b.events("gave_up"), "it starts", PATIENCE_S)
         assert b.events("gave_up") == []
@@ -140,7 +141,7 @@ def test_f108_each_record_is_processed_once_though_a_batch_is_longer_than_an_old
 def test_f108_a_query_loses_to_an_old_consumer_what_a_long_batch_holds_and_nothing_else_is_read_again(
     spark: SparkSession, chroot: str, tmp_path: Path, store: str
 ) -> None:
-    """Spark cannot be told to cancel a stream's batch: it runs to its end, and is not committed."""
+    """Spark cannot cancel a stream's batch. The batch runs to its end, and is not committed."""
     register_source(spark)
     with beside(chroot, tmp_path, store) as scene:
         slow, hangs, goes_on = threading.Event(), threading.Event(), threading.Event()

@@ -32,7 +32,7 @@ UPSERT = (
 
 
 class Meeting(Frame):
-    """Rows that wait for another writer's first row, once: both have begun before either ends."""
+    """Rows that wait once for another writer's first row, so that both writers have begun before one of them ends."""
 
     def __init__(self, barrier: threading.Barrier, *ranges: OffsetRange) -> None:
         super().__init__(*ranges)
@@ -135,7 +135,8 @@ def test_rows_and_offsets_are_one_transaction(make: Callable[..., Database]) -> 
 def test_of_two_that_write_the_same_offsets_at_once_one_writes(
     make: Callable[..., Database], isolation: str | None, again: bool
 ) -> None:
-    """Their ranges come in different orders: who locks one and waits for the other would never be waited for."""
+    """Their ranges come in different orders. If each locked one range and then waited for the other, they would wait
+    for ever."""
     database = make(key="")
     if isolation is not None:
         import psycopg
@@ -169,7 +170,8 @@ def test_two_that_write_the_same_rows_of_a_keyed_table_at_once_both_succeed(
 
 
 def begun(database: Database) -> tuple[Any, InThread]:
-    """A straggler has written one row, and not committed it; a batch with that row and one before it waits for it."""
+    """A slow writer has written one row without committing it. A batch with this row and an earlier one waits for
+    it."""
     import psycopg
 
     straggler = psycopg.connect(database._where)
@@ -197,7 +199,7 @@ def test_a_deadlock_with_a_straggler_is_survived(make: Callable[..., Database]) 
 
     database = make()
     straggler, writing = begun(database)
-    with contextlib.suppress(psycopg.errors.DeadlockDetected):  # one of the two is chosen
+    with contextlib.suppress(psycopg.errors.DeadlockDetected):  # PostgreSQL ends one of the two
         straggler.execute("INSERT INTO clicks VALUES ('t', 0, 10, 0)")
         straggler.commit()
     straggler.close()

@@ -1,7 +1,7 @@
-"""A stop that comes in the middle of a batch: it waits for it, as long as it may, or cancels it (`at_rebalance`).
+"""A stop comes in the middle of a batch. It waits for the batch as long as it may, or cancels it (`at_rebalance`).
 
-Either way nothing of the batch is committed, and what was announced of it is done as it was: by the next owner of the
-partition that moves, and by the consumer itself.
+In both cases nothing of the batch is committed, and its announced ranges are processed unchanged: by the next owner of
+the partition that moves, and by the consumer itself.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from tests.spark.conftest import Topic
 
 pytestmark = ON_REAL_SERVERS
-TIMEOUT_MS = 2_000  # a batch of a busy machine may outlast it, too, but nobody stops that one
+TIMEOUT_MS = 2_000  # on a busy machine another batch may take longer, but that one is not stopped
 
 
 class Scene:
-    """A consumer whose first batch only its cancellation ends, and an heir that joins in its middle."""
+    """A consumer whose first batch ends only if it is cancelled, and an heir that joins during that batch."""
 
     def __init__(self, spark: SparkSession, topic: Topic, world: World, **choices: Any) -> None:
         self.seen = Seen()
@@ -41,7 +41,7 @@ class Scene:
         self._consumers = {
             name: SparkConsumer(
                 *(spark, world.zookeeper, topic.bootstrap_servers, "g", [topic.name]),
-                warm_up=lambda df: None,  # the heir's would wait for a core until the batch ends
+                warm_up=lambda df: None,  # the heir's warm-up would wait for a core until the batch ends
                 **choices,
             )
             for name in ("first", "heir")
@@ -62,11 +62,11 @@ class Scene:
         self._running[name] = InThread(lambda: consumer.run(work))
 
     def offsets(self) -> list[bytes]:
-        """The group's, of the first batch's partitions."""
+        """Return the group's offsets of the first batch's partitions."""
         return [self._world.data(DRAFT.offset("g", each.topic_partition)) for each in self.batches[0][1].ranges]
 
     def end(self) -> None:
-        """What both have committed, and that the first has lost one batch."""
+        """Stop both consumers. Each has committed a batch, and only the first has lost one."""
         for name, running in self._running.items():
             self._consumers[name].stop()
             assert running.result() >= 1
@@ -75,7 +75,7 @@ class Scene:
 
 @pytest.fixture
 def told() -> Iterator[list[dict[str, Any]]]:
-    """What consumers warn of a batch: the fields of each event, and its name."""
+    """The warnings of consumers about a batch: the name and the fields of each event."""
     found: list[dict[str, Any]] = []
 
     class Listening(logging.Handler):
@@ -132,7 +132,7 @@ def test_a_batch_that_is_in_a_stops_way_is_done_again_where_its_partitions_are_t
 
 
 def check_told(told: list[dict[str, Any]], batch: Batch, at_rebalance: str) -> None:
-    """What was said of the batch: why it was dropped, and before that, why that might happen."""
+    """Check the warnings about the batch: first that it may be dropped and why, then that it was dropped and why."""
     dropped = {
         "finish": f"a stop waited {TIMEOUT_MS} ms for it: raise rebalance_timeout_ms, or lower max_offsets_per_batch",
         "cancel": "a stop cancels it (at_rebalance)",

@@ -1,4 +1,4 @@
-"""Spark consumers and queries of groups whose offsets stand in Kafka, too: all servers and Spark are real."""
+"""Spark consumers and queries in groups with offsets in Kafka, too. All servers and Spark are real."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ IN_KAFKA = pytest.mark.parametrize("store", ["dual", "kafka"])
 
 
 def keep_in(zookeeper: str, group: str, store: str) -> None:
-    """The group's record says so before anybody joins."""
+    """Write the store into the group's record before any member joins."""
     with Tree(zookeeper) as tree:
         edit_record(tree, DRAFT, group, lambda record: replace(record, store_name=store, store_step=1), new=True)
 
@@ -41,7 +41,7 @@ def commits(make_topic: Callable[[int], Topic]) -> Iterator[KafkaCommits]:
 
 
 def in_kafka(commits: KafkaCommits, group: str) -> dict[int, int]:
-    """The offsets in Kafka of commits that zkcoord made."""
+    """Return the offsets in Kafka that zkcoord has committed."""
     found = commits.read([group]).found.get(group, {})
     return {partition.partition: commit.offset for partition, commit in found.items() if commit.stamp is not None}
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = ON_REAL_SERVERS
-ONE_QUESTION_S = 12  # a question to a Kafka that is away takes 10 s
+ONE_QUESTION_S = 12  # a request to a Kafka that is away takes 10 s
 
 
 def test_a_query_that_is_started_again_while_kafka_is_away_waits_for_it(

@@ -19,7 +19,7 @@ pytestmark = ON_REAL_SERVERS
 
 @contextmanager
 def member(stream: Stream) -> Iterator[dict[TopicPartition, int]]:
-    """A plain member of the group, which reads nothing; what it holds, and from where."""
+    """Start a plain member of the group, which reads nothing; return its partitions and their offsets."""
     held: dict[TopicPartition, int] = {}
 
     def stop(partitions: tuple[TopicPartition, ...]) -> dict[TopicPartition, int]:
@@ -63,7 +63,7 @@ def test_a_member_that_joins_is_given_a_partition_when_the_batch_is_complete(str
     query = stream.start("a", tmp_path, {"processingTime": "5 seconds"})
     await_progress(query, 0)
     with member(stream) as held:
-        wait_until(lambda: len(held) == 1, "a partition")  # the next trigger tells that the batch is complete
+        wait_until(lambda: len(held) == 1, "a partition")  # the next trigger shows that the batch is complete
         ((given, position),) = held.items()
         assert position == {0: 20, 1: 10}[given.partition]
         stream.topic.fill(given.partition, 5)

@@ -1,4 +1,4 @@
-"""A consumer goes on where a table ends, if it is asked to, and says so."""
+"""With `resume_from` a consumer starts where a table ends, and reports it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def run(world: World, ends: Any, batches: int = 1, **settings: Any) -> list[OffsetRange]:
-    """The ranges of so many batches."""
+    """Return the ranges of this number of batches."""
     found: list[OffsetRange] = []
     world.consumer(resume_from=ends, **settings).run(lambda df, batch: found.extend(batch.ranges), max_batches=batches)
     return found
@@ -74,7 +74,7 @@ def test_the_table_is_read_once_for_each_start(world: World) -> None:
 
 
 def started(*positions: int) -> tuple[BatchGuard, list[Any], TableStart]:
-    """A and B held, what is committed of them, and a start where the table has 4 of A and 90 of B."""
+    """Start A and B with these committed offsets, and with a table that has 4 of A and 90 of B."""
     guard, commits = BatchGuard(lambda tag: None, Limits(cancel_wait_ms=1)), list[Any]()
     membership: Any = SimpleNamespace(commit=commits.append, incarnation=lambda each: 1)
     guard.start(Starting(dict(zip((A, B), positions, strict=False)), 1))
@@ -108,7 +108,7 @@ def test_a_partition_that_is_started_again_is_compared_again() -> None:
 
 
 def test_an_announced_range_is_read_again_as_it_was(world: World) -> None:
-    """The table has it, or a part of it, or nothing: its sink leaves out what the table has."""
+    """The table has all, a part or nothing of the range. The sink leaves out the records that the table has."""
 
     world.given = {}
     job = Job(world)

@@ -1,4 +1,4 @@
-"""Kafka's security settings, named once, reach both clients; both clients take what they are given."""
+"""Kafka's security settings are given once, and reach both clients; both clients accept them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ JAAS = 'org.apache.kafka.common.security.scram.ScramLoginModule required usernam
 
 
 def both(config: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """For the connector and for librdkafka, without what is always there."""
+    """Return the settings for the connector and for librdkafka, without those that are always there."""
     found = split_settings(config)
     known = {*READER_DEFAULTS, "isolation.level"}
     sides = found.reader, found.librdkafka
@@ -71,7 +71,7 @@ def test_what_cannot_be_translated_is_refused_with_what_to_do(config: dict[str, 
 
 @pytest.mark.spark
 def test_both_clients_take_the_translated_settings(spark: SparkSession) -> None:
-    """Nobody listens; a wrong setting would be refused before that is noticed."""
+    """Nothing listens at the address; a client refuses a wrong setting before it notices that."""
     from zkcoord.core.model import TopicPartition
     from zkcoord.errors import UnavailableError
 

@@ -1,4 +1,4 @@
-"""A table in which each record is once, whatever is written again, by whom, and in which pieces."""
+"""A table has each record once, even if records are written again, by other writers, and in other batches."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ Rows = list[tuple[Any, ...]]
 
 
 class Frame:
-    """What the sink sees of a DataFrame; `failing` after so many rows."""
+    """The methods of a DataFrame that the sink uses. `failing`: it fails after this number of rows."""
 
     def __init__(self, *ranges: OffsetRange, columns: list[str] = COLUMNS, failing: int | None = None) -> None:
         self.columns = columns
@@ -175,7 +175,7 @@ def test_what_was_written_before_is_not_written_again_and_not_even_read(plain: D
     in_one(plain, A, B)
     again = Frame(A, B)
     assert (in_one(plain, A, B, frame=again), again.read) == (0, 0)
-    assert in_one(plain, A._replace(start=12, end=20), B) == 6  # cut anew: the rest of it, and nothing of the other
+    assert in_one(plain, A._replace(start=12, end=20), B) == 6  # other bounds: only the missing rows of A are written
     assert plain.rows(CLICKS) == records(A._replace(end=20), B)
     assert plain.rows(OFFSETS) == [("t", 0, 20), ("t", 1, 8)]
 

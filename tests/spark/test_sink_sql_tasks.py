@@ -1,4 +1,4 @@
-"""`write_sql` from the tasks: each record is once, whatever tasks do twice, at once, or not at all."""
+"""`write_sql` in tasks: each record is there once, even if tasks run twice, at the same time, or not at all."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def arrow(*ranges: OffsetRange) -> pa.RecordBatch:
 
 
 def task(database: Any, *ranges: OffsetRange, rows: Sequence[OffsetRange] | None = None) -> list[dict[str, Any]]:
-    """What a task tells that is handed the rows of these ranges."""
+    """Run a task with the rows of these ranges; return its result."""
     given = iter([arrow(*(ranges if rows is None else rows))])
     (told,) = write_ranges(TARGET, batch(*ranges), database.connect, COLUMNS, given)
     return [{key: value for key, value in row.items() if value} for row in told.to_pylist()]
@@ -50,7 +50,7 @@ def test_rows_are_cut_where_the_partition_changes_within_arrow_batches_and_betwe
 
 
 def test_f186_rows_without_a_partition_take_no_other_rows_along() -> None:
-    """A join or a union has made them. Sorted, they come first."""
+    """Rows without a partition come from a join or a union. After sorting they come first."""
     keys = {"topic": [None, "t", "t", "t"], "partition": pa.array([0, None, 0, 0], pa.int32()), "offset": [1, 2, 3, 4]}
     found = {
         at: [row["offset"] for each in rows for row in each.to_pylist()]
@@ -133,8 +133,8 @@ def test_f166_a_batch_split_over_heirs_and_a_program_that_wakes_up_write_each_re
     zombie = InThread(lambda: task(database, B, A))
     for each in (*heirs, zombie):
         each.result()
-    task(database, A._replace(start=12, end=20))  # cut anew
-    task(database, A, B)  # and the zombie once more
+    task(database, A._replace(start=12, end=20))  # with other bounds
+    task(database, A, B)  # and the first task again, as a zombie
     assert database.ask(CLICKS) == records(A._replace(end=20), B)
     assert database.ask(OFFSETS) == [("t", 0, 20), ("t", 1, 8)]
 

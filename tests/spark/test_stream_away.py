@@ -1,4 +1,4 @@
-"""A streaming query that begins while Kafka is away: it waits, as one that runs does. Nothing is real."""
+"""A streaming query that begins while Kafka is away waits, as a running query does. Nothing is real."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_restarted_query_whose_last_batch_is_incomplete_waits_for_kafka(
 def test_a_broker_that_has_just_come_back_and_knows_no_topic_yet_is_waited_for(
     away: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Else the query ends: nothing is left of its last batch, it would say."""
+    """Otherwise the query would end with the error that the records of its last batch are gone."""
 
     def unknown(partitions: Any, policy: Any) -> dict[TopicPartition, int]:
         if not known.is_set():
@@ -92,7 +92,7 @@ def test_a_query_that_begins_waits_for_kafka_before_it_joins_its_group(
     asking = InThread(lambda: source.latest(EMPTY))
     await_warning(caplog)
     assert away.events == []
-    away.limits = Limits(member_wait_ms=0)  # the time to join begins when Kafka has answered
+    away.limits = Limits(member_wait_ms=0)  # the time for joining begins only when Kafka has answered
     away.away = False
     assert ranges_in(asking.result()) == (OffsetRange("t", 0, 0, 10),)
     source.stop()

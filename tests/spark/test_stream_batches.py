@@ -1,4 +1,4 @@
-"""Streams whose rows are ranges: what of their plan goes where. Nothing is real."""
+"""Streams whose rows are ranges: which part of the plan the driver, the rows and the connector get. Nothing is real."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OFFSET = {"version": 1, "run": "r", "ranges": {}, "group": "g", "generation": 7,
 
 
 def planned(ranges: tuple[OffsetRange, ...] = RANGES, **options: str) -> tuple[Any, list[Any]]:
-    """A reader whose planning answers these tasks, and the partitions that Spark is given."""
+    """Return a reader whose planning gives these tasks, and the partitions that it gives to Spark."""
     source = StreamSource(options={**OPTIONS, "rows": "ranges", **options})
     reader = source.streamReader(schema=None)
 
@@ -60,13 +60,15 @@ def test_a_batch_of_which_nothing_is_left_has_no_task() -> None:
 
 
 def test_what_the_driver_takes_from_the_plan_is_small() -> None:
-    """The JVM answers what is above 8 KiB, as text, in two pieces, the second of which waits 40 ms for the first."""
+    """An answer of the JVM with more than 8 KiB of text comes in two pieces, and the second comes 40 ms later."""
     _, (partition,) = planned()
     assert len(pickle.dumps(partition)) * 4 / 3 < 8192
 
 
 def test_f313_ranges_that_the_connector_splits_over_tasks_come_to_the_batch_whole() -> None:
-    """Parts of a partition's range had come as ranges of their own, of which the connector reads only the last one."""
+    """Each part of a partition's range was a range of its own, and the connector reads only the last range of a
+    partition.
+    """
     world = World()
     world.given = world.starts = {P0: 0, P1: 0}
     world.ends = {P0: 30, P1: 5}
@@ -146,7 +148,7 @@ def test_a_wrong_call_of_batches_says_what_to_do(call: Any, told: str) -> None:
 
 
 class Plan:
-    """Of Spark: its text, and the attributes that its topmost node puts out."""
+    """A plan of Spark: its text, and the output attributes of its topmost node."""
 
     def __init__(self, text: str, output: str) -> None:
         self.toString = lambda: text

@@ -1,4 +1,5 @@
-"""What the streaming source knows of its partitions: what is complete, and how far a query that shall end reads."""
+"""The streaming source's state of its partitions: which ranges are complete, and how far a query that shall end
+reads."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ def never(*_: object) -> Any:
 
 
 def member_of(known: StreamPositions, **callbacks: Any) -> FakeMembership:
-    """A membership whose callbacks tell `known`; the given ones are behind them."""
+    """Return a membership whose callbacks change `known` first, and then call the given ones."""
     parts = StreamParts(World(), "g", Handover(), known)
     names = ("on_start", "on_stop", "on_lost", "on_replay", "reset")
     member = parts.membership(**{name: callbacks.get(name, never) for name in names})
@@ -66,7 +67,7 @@ def test_a_query_that_shall_end_does_not_wait_for_a_partition_that_failed_to_sta
 
 
 def complete(start: int, end: int, incarnation: int = 0) -> OffsetRange:
-    """A range of P0 that a checkpoint has."""
+    """Note a range of P0 as complete, by a checkpoint."""
     return OffsetRange("t", 0, start, end, incarnation)
 
 
@@ -110,7 +111,8 @@ def test_f102_one_partition_that_was_started_again_keeps_no_other_of_the_checkpo
 
 
 def test_a_query_that_shall_end_does_not_wait_for_partitions_that_others_have() -> None:
-    """They are lost, stopped, or given back before the stop is over; a partition whose end nobody has heard counts."""
+    """The partitions are lost, stopped, or given back before the stop is over. A partition whose end is not known still
+    counts."""
     known = StreamPositions()
     seen: list[tuple[str, bool]] = []
 

@@ -1,4 +1,5 @@
-"""What can never work is refused when the consumer is made or `run` is called: by name, with what is expected."""
+"""Arguments that can never work are refused when the consumer is made or `run` is called. The error names the argument,
+and says what is expected."""
 
 from __future__ import annotations
 

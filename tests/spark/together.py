@@ -1,4 +1,4 @@
-"""Consumers of one real group: a coordinator that serves, and what all of them together have processed."""
+"""Consumers of one real group: a coordinator that serves, and the records that all consumers have processed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ON_REAL_SERVERS = [
 
 @contextmanager
 def coordinating(zookeeper: str, **source: Any) -> Iterator[None]:
-    """With a coordinator that serves, and takes topics from there."""
+    """Return the world with a coordinator that serves, and that takes topics from this source."""
     serving = threading.Event()
     coordinator = Coordinator(zookeeper, on_serving=lambda number, epoch: serving.set(), **source)
     coordinator.start()
@@ -48,7 +48,7 @@ def coordinating(zookeeper: str, **source: Any) -> Iterator[None]:
 
 
 class Seen:
-    """What all consumers together have processed."""
+    """The records that all consumers together have processed."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -66,7 +66,7 @@ class Seen:
         return process
 
     def wait_for(self, what: Callable[[], bool], runs: Sequence[InThread] = ()) -> None:
-        """`runs`: what is to do it; the error by which one has ended is why this waits in vain."""
+        """Wait until `what` is true. `runs` are the threads that should make it true; a failure shows their errors."""
         with self._changed:
             met = self._changed.wait_for(what, DEADLINE_S)
             assert met, (sum(self.records.values()), self.by, [(each.done, each.error) for each in runs])
@@ -79,7 +79,7 @@ def endless(df: DataFrame) -> int:
 
 
 def run_program(module: str, *arguments: object, **environment: str) -> Any:
-    """What a program of these tests prints as its last line, which is JSON."""
+    """Run a program of these tests; return the JSON of the last line that it prints."""
     command = [sys.executable, "-m", module, *map(str, arguments)]
     env = {**os.environ, **environment}
     done = subprocess.run(command, capture_output=True, text=True, timeout=PROGRAM_DEADLINE_S, cwd=ROOT, env=env)
