@@ -1,4 +1,4 @@
-"""Views of one small group, what is decided of them, and what they look like once a raise is written."""
+"""Views of one small group, the decisions about it, and its view after a raise is written."""
 
 from __future__ import annotations
 

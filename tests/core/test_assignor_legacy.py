@@ -1,4 +1,5 @@
-"""The legacy assignors against what real members of Kafka 0.8.2.2, 0.11.0.2 and 1.1.1 computed: every vector."""
+"""The legacy assignors, compared with the plans that real members of Kafka 0.8.2.2, 0.11.0.2 and 1.1.1 computed, for
+every vector."""
 
 from __future__ import annotations
 

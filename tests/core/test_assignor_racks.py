@@ -1,4 +1,5 @@
-"""Partitions with replicas in several racks: as many as can be are read in one of theirs, and little else moves."""
+"""Partitions with replicas in several racks: as many as possible go to a member in one of their racks, and little else
+moves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The range assignor's rules one by one, and the check of every answer; test_assignor_legacy has real members' own."""
+"""The range assignor's rules one by one, and the check of every answer. (test_assignor_legacy has the answers of real
+members.)"""
 
 from __future__ import annotations
 

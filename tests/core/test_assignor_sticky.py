@@ -1,4 +1,4 @@
-"""The sticky assignor: balance, least movement, and the same target from every tree on the way to it."""
+"""The sticky assignor: balance, few moves, and the same target in every state on the way to it."""
 
 from __future__ import annotations
 

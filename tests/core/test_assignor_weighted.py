@@ -1,4 +1,5 @@
-"""The sticky assignor with weights, capacities and racks: evenness, room, racks, and one target on every way to it."""
+"""The sticky assignor with weights, capacities and racks: even shares, no member over its capacity, near racks, and the
+same target in every state on the way to it."""
 
 from __future__ import annotations
 

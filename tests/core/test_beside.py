@@ -1,4 +1,5 @@
-"""A coordinator beside old members: what it finishes, whom it evicts, what it tells, and what it never begins."""
+"""A coordinator beside old members: the work that it ends, the members that it evicts, the problems that it reports,
+and the work that it never begins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A budget of moves: at most so many leave a living owner by one raise, recovery is never limited, and it ends."""
+"""A limit of moves: one raise takes at most that many partitions from living owners. Recovery is not limited, and the
+moves come to an end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a coordinator decides, as whole values: view in, every decision out, in order."""
+"""A coordinator's decisions as whole values: each test gives it a view, and compares all decisions in order."""
 
 from __future__ import annotations
 

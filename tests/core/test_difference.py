@@ -1,4 +1,5 @@
-"""What owners and target differ in, and who takes part: kept while it is asked the same, made anew when it is not."""
+"""The difference between owners and target, and the members that take part. Both are kept while their inputs are the
+same, and computed again when an input changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What owners and target do not agree on: the same from what changed as from everything, and it costs what changed."""
+"""The difference between owners and target. It is computed from the changes alone, which costs only as much as the
+changes, and must be the same as when it is computed from everything."""
 
 from __future__ import annotations
 

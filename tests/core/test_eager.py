@@ -1,4 +1,4 @@
-"""Eager groups: everybody stops everything before anybody starts anything."""
+"""Eager groups: all members stop everything before any member starts anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Whose answer of an assignor is given to another: against a plain version that asks everybody about everything."""
+"""Partitions that an assignor gave to a member that cannot have them go to another member. The result is compared with
+that of a plain version, which asks about every member for every partition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The border of the public classes: what is not what it should be is told with what was seen and what to pass."""
+"""Arguments of the public classes: an error about a wrong one says what was passed, and what to pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hand-overs as a coordinator's views and decisions show them; times are its own clock."""
+"""Hand-overs as a coordinator sees them in its views and decisions. All times are those of its own clock."""
 
 from zkcoord.core.decisions import GrantPartitions, StopFetching
 from zkcoord.core.fast_replace import fast_replace

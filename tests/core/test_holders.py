@@ -1,4 +1,4 @@
-"""Partitions that are free by their owner nodes while a consumer reads them: who has one is stopped first."""
+"""Partitions that are free by their owner nodes, but that a consumer still reads: this consumer is stopped first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Static members: whose share waits, for how long, and what a return, a second process and an eviction make of it."""
+"""Static members: whose share waits, and for how long, and the effects of a return, of a second process, and of an
+eviction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How Scala's and Java's maps iterate: what no vector shows."""
+"""The order in which Scala's and Java's maps iterate, where no vector shows it."""
 
 from __future__ import annotations
 

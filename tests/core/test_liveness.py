@@ -1,4 +1,4 @@
-"""Probes: when they are due, and which answers show that a member is dead inside."""
+"""Probes: when they are due, and which answers show that a program hangs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a coordinator decides where owners are claims: an owner at version -1 has no node (`tree.owners`)."""
+"""A coordinator's decisions where owners are claims. An owner at version -1 has no node (`tree.owners`)."""
 
 from __future__ import annotations
 

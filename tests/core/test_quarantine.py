@@ -1,4 +1,5 @@
-"""Refused partitions go elsewhere; one that breaks one consumer after the other is given to nobody for a while."""
+"""A refused partition goes to another member. A partition that breaks one consumer after the other is granted to nobody
+for a while."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Announced ranges: which of them count, who is given them, and how long what holds them stays."""
+"""Announced ranges: which of them count, which member gets them, and how long the nodes with them stay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Room: a member is handed no more announced ranges than its status can hold, and asked until it can."""
+"""Room: a member is handed no more announced ranges than its status can hold. Until it has room again, it is asked for
+its status."""
 
 from __future__ import annotations
 

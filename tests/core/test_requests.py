@@ -1,4 +1,4 @@
-"""Wishes of people: what stops, what is granted, and what is answered."""
+"""People's wishes: the stops, the grants and the answers that follow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a group that nobody uses: deletion on request, and retention that outlives failovers."""
+"""Groups without members: deletion on request, and retention, which continues over failovers."""
 
 from __future__ import annotations
 

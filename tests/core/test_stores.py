@@ -1,4 +1,5 @@
-"""The group's offset store: who is told of it, who is given nothing because of it, and when a step is done."""
+"""The group's offset store: which members are told of it, which are granted nothing because of it, and when a step is
+done."""
 
 from __future__ import annotations
 

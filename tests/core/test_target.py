@@ -1,4 +1,4 @@
-"""Which assignor a group uses, and what happens when it gives no usable answer."""
+"""The group's assignor, and what happens when it gives no usable answer."""
 
 from __future__ import annotations
 

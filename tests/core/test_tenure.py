@@ -1,4 +1,4 @@
-"""Which of two offsets counts: every case of the rule, and what no sequence of writes and commits may do."""
+"""Which of two offsets counts: every case of the rule, and results that no sequence of writes and commits may have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Kafka's answers change in the mirror of its topics, answer by answer."""
+"""Changes of the mirror of Kafka's topics, for one answer of Kafka after the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Kafka is asked for the mirror of its topics, and again when the answer told nothing."""
+"""The questions to Kafka for the mirror of its topics, and the repeated ones after an answer that told nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics that are not what was marked: what is decided, in order, as whole values."""
+"""Topics that differ from their marks: all decisions, in order, as whole values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a member misses: that nobody is elected is told once, and once when somebody is."""
+"""A member reports once that no coordinator is elected, and once that one is."""
 
 from __future__ import annotations
 

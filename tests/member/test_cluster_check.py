@@ -1,4 +1,5 @@
-"""F224: brokers of another cluster than the tree's topics: a consumer reads nothing of theirs, and commits nothing."""
+"""F224: a consumer whose brokers are of another cluster than the tree's topics. It reads nothing from them, and commits
+nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a member follows: a look-up begins from nothing."""
+"""The nodes that a member follows. A look-up reads everything again."""
 
 from __future__ import annotations
 

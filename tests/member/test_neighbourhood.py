@@ -1,4 +1,4 @@
-"""What a member knows of the others where old consumers may come, and since when."""
+"""A member's knowledge of the other members of a group that old consumers may join, and of their join times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a member is told of its group that is read elsewhere: once where, and once that it is read here again."""
+"""A member of a group that is read elsewhere reports once where it is read, and once that it is read here again."""
 
 from __future__ import annotations
 

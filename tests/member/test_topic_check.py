@@ -1,4 +1,4 @@
-"""Which topics a consumer's user is told of: those that are missing, once, until they have been there."""
+"""Reports about missing topics: each is reported once, until it has existed again."""
 
 from __future__ import annotations
 

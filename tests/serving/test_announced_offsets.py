@@ -1,4 +1,5 @@
-"""When a coordinator reads the offset of a partition of which somebody dead has announced a range."""
+"""The moments at which a coordinator reads the offset of a partition for which a dead consumer has announced a
+range."""
 
 from __future__ import annotations
 

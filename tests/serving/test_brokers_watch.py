@@ -1,4 +1,5 @@
-"""When brokers are asked whether they have left ZooKeeper, which answers count, and what is followed for it."""
+"""When the coordinator asks brokers whether they have left ZooKeeper, which answers count, and which nodes it follows
+for that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a coordinator reads again when a channel's list tells that more happened than it shows."""
+"""The nodes that a coordinator reads again when a channel's list says that more has happened than the list shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When controllers of KRaft count as silent, and what a coordinator says then, by the nodes that a test gives."""
+"""When KRaft controllers count as silent, and what a coordinator reports then. The test gives it the nodes."""
 
 from __future__ import annotations
 

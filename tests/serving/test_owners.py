@@ -1,4 +1,5 @@
-"""What a coordinator reads again where owners are claims: their lists, and the offsets of evicted consumers' claims."""
+"""The nodes that a coordinator reads again where owners are claims: lists of claims, and offsets of evicted consumers'
+claims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a coordinator counts when it begins to serve: groups that cannot be read do not keep the rest waiting."""
+"""A coordinator that begins to serve counts the groups. Groups that cannot be read do not delay the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The mirror of one term: which answers it takes in, and what it sends for them."""
+"""The mirror in one term: which answers it takes, and what it writes for them."""
 
 from __future__ import annotations
 

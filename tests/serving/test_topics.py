@@ -1,4 +1,4 @@
-"""Which topics groups name, and which only a wildcard takes."""
+"""The topics that groups name, and those that only a wildcard matches."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ class ConsumerFactory:
 
 
 def topic_json(partitions: int, topic_id: str | None = None) -> bytes:
-    """What a broker writes into `/brokers/topics/<t>`; the id since 2.8."""
+    """The data that a broker writes into `/brokers/topics/<t>`. Brokers since 2.8 write the topic's id, too."""
     numbered = {"partitions": {str(n): [0] for n in range(partitions)}}
     if topic_id is not None:
         return json.dumps({"version": 3, "topic_id": topic_id, **numbered}).encode()

@@ -291,7 +291,8 @@ class Field:
         return self.owners.get((group, partition)) or (holding and f"{holding.consumer}-0")
 
     def stolen_ms(self, group: str, partition: TopicPartition, client: str, now_ms: int) -> int | None:
-        """When somebody deleted this client's claim; None if that is longer ago than the client's session timeout."""
+        """The time at which somebody deleted this client's claim; None if it is longer ago than the client's session
+        timeout."""
         stolen_ms = self.thefts.get((group, partition, client)) if self.thefts else None
         if stolen_ms is None:
             return None

@@ -71,7 +71,7 @@ class SimMessage(NamedTuple):
 
 
 class SimKafka:
-    """What a process asks of Kafka."""
+    """The simulated Kafka of one process."""
 
     def __init__(self, process: ProgramProcess, logs: Logs, log: OffsetLog | None = None) -> None:
         """`log`: the group's commits."""

@@ -354,7 +354,7 @@ class LogStore:
         return self._log.commit("", commits)
 
     def users(self, group: str) -> list[str]:
-        """Who uses the group id in Kafka."""
+        """The consumers of Kafka's own protocol that use the group id."""
         if self._log.away:
             raise UnavailableError("no broker answers")
         return ["console-consumer on host"] if self._log.in_use else []

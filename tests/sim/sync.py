@@ -224,7 +224,7 @@ class SimQueue:
         return self.get(block=False)
 
     def put_nowait(self, item: Any) -> None:
-        """As `put`."""
+        """Put an item, like `put`."""
         self.put(item)
 
     def qsize(self) -> int:

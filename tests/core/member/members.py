@@ -1,4 +1,4 @@
-"""Views of one small member, and what it decides of them."""
+"""Views of one small member, and its decisions."""
 
 from __future__ import annotations
 

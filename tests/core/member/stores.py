@@ -1,4 +1,4 @@
-"""Members that keep offsets in Kafka, too, and what is decided about these."""
+"""Members that keep offsets in Kafka, too, and their decisions about these offsets."""
 
 from __future__ import annotations
 

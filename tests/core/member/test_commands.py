@@ -1,4 +1,5 @@
-"""When a member answers pings and refuses what it cannot understand: view in, every decision out."""
+"""How a member answers pings and refuses commands that it cannot understand. Each test gives it views, and compares all
+its decisions."""
 
 from __future__ import annotations
 

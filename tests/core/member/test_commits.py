@@ -1,4 +1,4 @@
-"""How a member commits: view in, every decision out."""
+"""How a member commits. Each test gives it views, and compares all its decisions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How a member keeps offsets in both stores, ZooKeeper first: view in, every decision out."""
+"""How a member keeps offsets in both stores, ZooKeeper first. Each test gives it views, and compares all its
+decisions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changes between a look at Kafka, or a commit without an answer, and the next commit there."""
+"""Changes between a read of Kafka (or a commit without an answer) and the next commit to Kafka."""
 
 from __future__ import annotations
 

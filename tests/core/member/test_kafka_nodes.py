@@ -1,4 +1,4 @@
-"""A member that keeps offsets in Kafka, and offset nodes that somebody deletes, or makes again."""
+"""A member that keeps offsets in Kafka, and offset nodes that somebody deletes or creates again."""
 
 from __future__ import annotations
 

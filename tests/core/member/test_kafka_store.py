@@ -1,4 +1,4 @@
-"""How a member keeps offsets in Kafka: view in, every decision out."""
+"""How a member keeps offsets in Kafka. Each test gives it views, and compares all its decisions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How a member in the store `kafka` deals with what strangers commit there: view in, every decision out."""
+"""How a member in the store `kafka` handles strangers' commits there. Each test gives it views, and compares all its
+decisions."""
 
 from __future__ import annotations
 

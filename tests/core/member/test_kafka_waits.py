@@ -1,4 +1,4 @@
-"""When a member that keeps offsets in Kafka must look again, though nothing comes in."""
+"""The times at which a member that keeps offsets in Kafka must look again, even without an input."""
 
 from __future__ import annotations
 

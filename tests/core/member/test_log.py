@@ -1,4 +1,4 @@
-"""What a member asked Kafka, as a value."""
+"""A member's open calls to Kafka, as a value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a member knows of Kafka's side of its offsets, as a value."""
+"""A member's knowledge of its offsets in Kafka, as a value."""
 
 from __future__ import annotations
 

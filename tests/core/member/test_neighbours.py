@@ -1,4 +1,4 @@
-"""Whether a consumer may register beside the others of its group, by where these keep their offsets."""
+"""Whether a consumer may register beside the others of its group. This depends on the store of their offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How a member obeys starts where owners are claims that it makes itself: view in, every decision out."""
+"""How a member obeys starts where owners are claims that it makes itself. Each test gives it views, and compares all
+its decisions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How a member starts again what it holds and does not run: view in, every decision out."""
+"""How a member starts partitions again that it holds and does not run. Each test gives it views, and compares all its
+decisions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a member obeys starts: view in, every decision out."""
+"""How a member obeys starts. Each test gives it views, and compares all its decisions."""
 
 from __future__ import annotations
 

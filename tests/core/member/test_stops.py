@@ -1,4 +1,5 @@
-"""How a member obeys stops, leaves, and answers pings meanwhile: view in, every decision out."""
+"""How a member obeys stops, leaves, and answers pings meanwhile. Each test gives it views, and compares all its
+decisions."""
 
 from __future__ import annotations
 

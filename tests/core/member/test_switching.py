@@ -1,4 +1,4 @@
-"""How a member changes its offset store: view in, every decision out."""
+"""How a member changes its offset store. Each test gives it views, and compares all its decisions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a member's status tells of its commands' times. No decision depends on it: whole statuses leave it out."""
+"""The times of a member's commands in its status. No decision depends on them, so other tests compare statuses without
+them."""
 
 from __future__ import annotations
 
