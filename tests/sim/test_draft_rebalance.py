@@ -54,7 +54,7 @@ def test_when_some_partition_is_unowned_a_rebalance_is_necessary(seed: int) -> N
 
 @on_seeds()
 def test_when_an_owner_is_another_than_computed_a_rebalance_is_necessary(seed: int) -> None:
-    """One partition gets the weight of all others together, so the computed owners of two partitions change."""
+    """One partition gets the weight of all others together, so its owner must give another partition away."""
     script = Script(seed, consumers=2)
     script.settle()
     heavy = TopicPartition("t", 0)
