@@ -64,9 +64,9 @@ class SparkConsumer:
     are translated from either spelling to the other.
 
     How much is read: at most `max_offsets_per_batch`, and fewer when batches take longer than `max_batch_ms` (half of
-    the rebalance timeout). A batch that is not full begins at the earliest `min_batch_ms` after the one before.
+    the rebalance timeout). A batch that is not full begins at the earliest `min_batch_ms` after the batch before began.
     `max_offsets_per_task` splits larger ranges over tasks. Ranges smaller than `min_offsets_per_task` share tasks of
-    about that many offsets. (Neither applies with `write_parquet_ranges`.)
+    about that many offsets. (`write_parquet_ranges` needs the first unset, and below a path also the second.)
 
     How a batch ends: `at_stop` is for `stop` and signals, `at_rebalance` for a stop command that takes a partition of
     the running batch away. With "finish" the batch is finished first. With "cancel" nothing of it is committed, and it
