@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
     from zkcoord.embedded.kafka import KafkaBroker
 
-TIMEOUT_S = 120  # only what fails takes so long
+TIMEOUT_S = 120  # only a failure takes so long
 
 
 class Topic:
     """A topic of its own for one test; the records are `value-<n>`, n from 0 in each partition.
 
-    `source`: where a coordinator takes it from, as it is started with it.
+    `source`: the arguments with which a coordinator takes topics from this broker.
     """
 
     def __init__(self, kafka: KafkaBroker, partitions: int, **config: str) -> None:
@@ -47,7 +47,7 @@ class Topic:
         create_topic(admin, self.name, self._partitions, config=named)
 
     def grow(self, partitions: int) -> None:
-        """More partitions."""
+        """Raise the number of partitions to this one."""
         from confluent_kafka.admin import NewPartitions
 
         self._partitions = partitions
@@ -56,15 +56,15 @@ class Topic:
         await_partitions(admin, self.name, partitions)
 
     def _admin(self) -> Any:
-        """A client for one request, to be kept while it lasts: Spark keeps what a query's functions name, this topic
-        too, longer than the broker runs."""
+        """Return a client for one request. The caller keeps it until the answer. It is no attribute of this object,
+        since Spark keeps the objects that a query's functions use, this one too, longer than the broker runs."""
         from confluent_kafka.admin import AdminClient
 
         quiet = {"log_level": 5}  # at its end it tells, as information, that an event was not served
         return AdminClient({"bootstrap.servers": self.bootstrap_servers, **quiet})
 
     def show_in(self, zookeeper: str) -> None:
-        """Put the topic's node into another tree, as it is in this broker's own; of Kafka 4 a coordinator does so."""
+        """Copy the topic's node from this broker's tree into another one. (With Kafka 4 a coordinator writes it.)"""
         from kazoo.client import KazooClient
 
         if self.source:
@@ -84,7 +84,7 @@ class Topic:
             client.close()
 
     def delete_before(self, partition: int, offset: int) -> None:
-        """As retention does it: the log starts at `offset`."""
+        """Delete records as retention does, so that the log starts at `offset`."""
         from confluent_kafka import TopicPartition
 
         admin = self._admin()
@@ -98,7 +98,7 @@ class Topic:
         headers: list[tuple[str, bytes]] | None = None,
         times: Sequence[datetime] = (),
     ) -> None:
-        """`times` are those of the records, if they are not of now."""
+        """Write records. `times`: their timestamps; by default the present time."""
         from confluent_kafka import Producer
 
         failed: list[Any] = []
@@ -134,13 +134,13 @@ def make_topic(kafka: KafkaBroker) -> Callable[[int], Topic]:
 
 @pytest.fixture
 def source(kafka: KafkaBroker) -> Mapping[str, Any]:
-    """With what a coordinator is started beside the shared broker."""
+    """The arguments with which a coordinator takes topics from the shared broker."""
     return source_of(kafka)
 
 
 @pytest.fixture
 def own_clients(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
-    """The consumers that this test makes in this process, which has kept none before. They are closed afterwards."""
+    """The consumers that this test makes in this process. None is kept before the test; they are closed after it."""
     import confluent_kafka
 
     clients: list[Any] = []
@@ -159,7 +159,7 @@ def own_clients(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
 
 @pytest.fixture
 def stream(spark: SparkSession, make_topic: Callable[[int], Topic], chroot: str) -> Iterator[Stream]:
-    """With a coordinator that serves, and a topic of two partitions."""
+    """Queries of a group with a coordinator that serves, and a topic of two partitions."""
     topic = make_topic(2)
     topic.show_in(chroot)
     with coordinating(chroot, **topic.source):
@@ -171,6 +171,6 @@ def stream(spark: SparkSession, make_topic: Callable[[int], Topic], chroot: str)
 
 @pytest.fixture(params=["records", "ranges"])
 def either(stream: Stream, request: pytest.FixtureRequest) -> Stream:
-    """The same; rows are the records, or ranges, by which Spark's connector reads."""
+    """The same. The rows are records, or ranges that Spark's connector then reads."""
     stream.of_ranges = request.param == "ranges"
     return stream

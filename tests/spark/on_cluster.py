@@ -1,6 +1,6 @@
 """A driver with two executors of its own: `python -m tests.spark.on_cluster ZOOKEEPER KAFKA TOPIC FOLDER`.
 
-Prints as one line of JSON what happened. Run with a SPARK_HOME that may be written to: executors work below it.
+It prints one line of JSON with all results. SPARK_HOME must be a folder that it may write to: executors work below it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ STREAM_DEADLINE_S = 60
 
 
 def session(hidden: str) -> SparkSession:
-    """Two executors of one core each, whose Python finds `hidden` first; with the Spark UI."""
+    """Return a session with two executors of one core each, and with the Spark UI. The executors' Python finds `hidden`
+    first."""
     config = {
         "spark.executorEnv.PYTHONPATH": hidden,
         "spark.ui.enabled": "true",
@@ -36,7 +37,7 @@ def session(hidden: str) -> SparkSession:
         "spark.executor.heartbeatInterval": "1s",
         "spark.sql.shuffle.partitions": "2",
         "spark.cores.max": str(EXECUTORS),
-        "spark.scheduler.minRegisteredResourcesRatio": "1.0",  # else the first alone may do the first batch
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",  # so that the first executor does not run alone
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
     }
     jars = connector_jars()
@@ -46,7 +47,8 @@ def session(hidden: str) -> SparkSession:
 
 
 def lethal(flag: str, levels: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Work that kills its own Python worker (0), or the executor above it (2), at the first try of one task."""
+    """Return work that kills its process at the first try of one task: its Python worker (`levels` 0), or the executor
+    (`levels` 2)."""
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
@@ -64,7 +66,7 @@ def lethal(flag: str, levels: int) -> Callable[[Iterator[pa.RecordBatch]], Itera
 
 
 def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """For each task, the executor that ran it, and whether zkcoord could be imported there."""
+    """Return for each task the executor that ran it, and whether zkcoord could be imported there."""
     import pyarrow
 
     for _ in batches:
@@ -80,7 +82,7 @@ def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 class Scene:
-    """One topic, read by one consumer after the other, each of a group of its own."""
+    """One topic that several consumers read one after the other, each in a group of its own."""
 
     def __init__(self, spark: SparkSession, zookeeper: str, kafka: str, topic: str, folder: Path) -> None:
         self.spark, self.folder = spark, folder
@@ -88,7 +90,7 @@ class Scene:
         self._topic = topic
 
     def read(self, group: str, process: Callable[[DataFrame, Batch], object], **choices: Any) -> SparkConsumer:
-        """Read everything; what `process` returns is nobody's business."""
+        """Read everything in one batch; the result of `process` is ignored."""
         zookeeper, kafka = self._at
         consumer = SparkConsumer(
             *(self.spark, zookeeper, kafka, group, [self._topic]), starting_offsets="earliest", **choices
@@ -97,7 +99,7 @@ class Scene:
         return consumer
 
     def spread(self, reader: Any) -> dict[str, Any]:
-        """What the tasks of one batch say of their place, the records, and the consumer's own count."""
+        """Return where the tasks of one batch ran, the records, and the consumer's own counters."""
         found: dict[str, Any] = {}
 
         def process(df: DataFrame, batch: Batch) -> None:
@@ -110,7 +112,7 @@ class Scene:
         return {**found, "offsets": consumer.metrics.offsets, "lost": consumer.metrics.lost}
 
     def survive(self, name: str, levels: int, reader: Any) -> dict[str, Any]:
-        """A batch in the middle of which a worker or an executor is killed."""
+        """Process a batch during which a worker or an executor is killed."""
         found: dict[str, Any] = {}
         flag = self.folder / name
 
@@ -125,7 +127,7 @@ class Scene:
         return {**found, "killed": flag.exists(), "batches": consumer.metrics.batches, "lost": consumer.metrics.lost}
 
     def stream(self, name: str) -> dict[str, Any]:
-        """A query of `format("zkcoord")`, whose executors cannot import zkcoord."""
+        """Run a query of `format("zkcoord")` whose executors cannot import zkcoord."""
         register_source(self.spark)
         found: list[list[int]] = []
         executors: set[int] = set()
@@ -158,14 +160,14 @@ class Scene:
         }
 
     def shown(self) -> list[str]:
-        """The descriptions of all jobs, as the Spark UI's REST API tells them."""
+        """Return the descriptions of all jobs from the Spark UI's REST API."""
         context = self.spark.sparkContext
         with urllib.request.urlopen(f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}/jobs") as answer:
             return sorted({job.get("description", "") for job in json.load(answer)})
 
 
 def main(zookeeper: str, kafka: str, topic: str, folder: str) -> None:
-    """Everything, one after the other."""
+    """Run everything in turn, and print the results."""
     spark = session(f"{folder}/hidden")
     try:
         scene = Scene(spark, zookeeper, kafka, topic, Path(folder))

@@ -1,6 +1,7 @@
 """A consumer of a remote session, as a program: `python -m tests.spark.on_connect SERVER FOLDER ZOOKEEPER KAFKA TOPIC`.
 
-Prints as one line of JSON what happened. A process of its own: one that has a classic session can have no remote one.
+It prints one line of JSON with all results. It is a process of its own, since a process with a classic session can have
+no remote one.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ if TYPE_CHECKING:
 
 
 def consumer_of(spark: SparkSession, place: tuple[str, str, str], group: str, **choices: Any) -> SparkConsumer:
-    """A consumer of the whole topic, in a group of its own."""
+    """Return a consumer of the whole topic, in a group of its own."""
     zookeeper, kafka, topic = place
     return SparkConsumer(spark, zookeeper, kafka, group, [topic], starting_offsets="earliest", **choices)
 
 
 def read(spark: SparkSession, place: tuple[str, str, str], reader: Any, *, measure_bytes: bool) -> dict[str, Any]:
-    """One batch: its records, and what the consumer counts."""
+    """Read one batch; return its records, and the consumer's counters."""
     records: list[Any] = []
     reports: list[Report] = []
 
@@ -45,10 +46,10 @@ def read(spark: SparkSession, place: tuple[str, str, str], reader: Any, *, measu
 
 
 def cancel(spark: SparkSession, place: tuple[str, str, str]) -> dict[str, Any]:
-    """A batch that never ends is cancelled, and its records are read again by the next run.
+    """Cancel a batch that never ends; the next run reads its records again.
 
-    Cancelled once its tasks run: a server (4.0) that is interrupted while it plans may start the job all the same, for
-    an operation that is over, and then nobody can end it.
+    It is cancelled only when its tasks run. A server (4.0) that is interrupted while it plans may still start the job.
+    The job's operation is then over, so nothing can end the job.
     """
     consumer = consumer_of(spark, place, "cancelled")
     hanging, begun = threading.Event(), threading.Event()
@@ -83,7 +84,8 @@ def cancel(spark: SparkSession, place: tuple[str, str, str]) -> dict[str, Any]:
 
 
 def into_tables(spark: SparkSession, folder: str) -> dict[str, Any]:
-    """A batch of five rows into a Delta table below a path, twice; and what the session writes timestamps as, then."""
+    """Write a batch of five rows into a Delta table below a path, twice; return also how the session then writes
+    timestamps."""
     batch = Batch(id="b", seq=0, generation=1, ranges=(OffsetRange("clicks", 0, 0, 5),), group="etl")
     rows = spark.range(5).selectExpr("'clicks' AS topic", "0 AS partition", "id AS offset", "now() AS at")
     counts = [write_delta(rows, batch, f"{folder}/table") for _ in range(2)]
@@ -91,7 +93,7 @@ def into_tables(spark: SparkSession, folder: str) -> dict[str, Any]:
 
 
 def gets_on(spark: SparkSession) -> list[bool]:
-    """Whether a look differs from the one before: after an operation, after nothing, after another operation."""
+    """Return whether the activity has changed: after an operation, after nothing, after another operation."""
     meter = meter_of(spark, measure_bytes=False)
     looks = []
     for rows in (0, 10, 0, 10):
@@ -102,7 +104,7 @@ def gets_on(spark: SparkSession) -> list[bool]:
 
 
 def stream(spark: SparkSession, place: tuple[str, str, str], folder: str) -> dict[str, Any]:
-    """A query of `format("zkcoord")`, with a function for each batch, which runs in the server; and the same again."""
+    """Run a query of `format("zkcoord")` twice. Its function for each batch runs in the server."""
     register_source(spark)
 
     def write(df: DataFrame, number: int) -> None:
@@ -129,7 +131,7 @@ def stream(spark: SparkSession, place: tuple[str, str, str], folder: str) -> dic
 
 
 def rows_of(spark: SparkSession, place: tuple[str, str, str], group: str) -> DataFrame:
-    """The topic as a stream."""
+    """Return the topic as a stream."""
     zookeeper, kafka, topic = place
     return (
         spark.readStream.format("zkcoord")
@@ -144,13 +146,13 @@ def rows_of(spark: SparkSession, place: tuple[str, str, str], group: str) -> Dat
 
 
 def leave_running(spark: SparkSession, place: tuple[str, str, str], folder: str) -> None:
-    """A query that nobody stops."""
+    """Start a query, and do not stop it."""
     writer = rows_of(spark, place, "connect-left").writeStream.format("noop")
     writer.option("checkpointLocation", f"{folder}/left").trigger(processingTime="0 seconds").start()
 
 
 def fill(kafka: str, topic: str) -> None:
-    """Three more records in partition 1."""
+    """Write three more records into partition 1."""
     producer = Producer({"bootstrap.servers": kafka})
     for number in range(3):
         producer.produce(topic, value=b"%d" % number, partition=1)
@@ -158,7 +160,7 @@ def fill(kafka: str, topic: str) -> None:
 
 
 def main(server: str, folder: str, *place: str) -> None:
-    """Everything, one after the other; then it goes away without a word, as a client that is killed."""
+    """Run everything in turn; then end without closing the session, like a client that is killed."""
     from pyspark.sql import SparkSession
 
     zookeeper, kafka, topic = place

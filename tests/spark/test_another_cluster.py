@@ -1,4 +1,5 @@
-"""Kafka's names lead to another cluster while a consumer runs: nothing of it is committed, nor moves a position."""
+"""Kafka's host names lead to another cluster while a consumer runs. Nothing of that cluster is committed, and it moves
+no position."""
 
 from __future__ import annotations
 
@@ -105,7 +106,7 @@ def test_f312_a_task_that_found_another_cluster_ends_the_consumer_with_what_to_c
     assert world.commits == []
 
 
-# what one task reads
+# the reading of one task
 
 
 @pytest.fixture
@@ -163,7 +164,7 @@ def test_f312_a_task_returns_nothing_of_a_cluster_that_takes_the_brokers_place_w
 
 
 def test_f312_a_task_asks_for_the_cluster_once(both: TwoClusters, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counted are its own questions: librdkafka asks for metadata as often as it likes."""
+    """Only the task's own requests count. librdkafka also asks for metadata by itself, at any time."""
     first, asked = cluster_of(both, 0), list[str]()
 
     class Asking(confluent_kafka.Consumer):

@@ -1,4 +1,4 @@
-"""What two threads may do to each other across the guard."""
+"""How the guard orders the loop's thread and the membership's thread."""
 
 from collections.abc import Callable
 
@@ -28,7 +28,7 @@ def cancelled() -> list[str]:
 
 @pytest.fixture
 def guard(cancelled: list[str]) -> BatchGuard:
-    made = BatchGuard(cancelled.append, Limits(cancel_wait_ms=1, commit_wait_ms=1))  # one thread: nobody comes back
+    made = BatchGuard(cancelled.append, Limits(cancel_wait_ms=1, commit_wait_ms=1))  # one thread: waits time out
     made.start(Starting({A: 0, B: 5}, 1))
     return made
 
@@ -115,13 +115,13 @@ def test_a_consumer_that_is_asked_to_leave_says_so(guard: BatchGuard) -> None:
     assert guard.view().leaving
 
 
-# what a stop waits for
+# the batches that a stop waits for
 
 
 def test_a_stop_waits_for_a_batch_that_reads_what_it_names_also_when_it_names_what_is_not_held(
     guard: BatchGuard, cancelled: list[str]
 ) -> None:
-    """The lease says nothing of a partition that was not started here."""
+    """A lease does not cover a partition that was not started here."""
     guard.begin("batch", RANGES[:1], guard.view())
 
     def leased(partition: TopicPartition) -> bool:
@@ -215,7 +215,7 @@ def test_two_batches_at_once_are_a_bug(guard: BatchGuard) -> None:
         guard.begin("two", RANGES[1:], guard.view())
 
 
-# what `begin` leaves out, and when `claim` says no
+# which ranges `begin` leaves out, and when `claim` refuses
 
 
 def test_a_consumer_that_leaves_begins_nothing(guard: BatchGuard) -> None:
@@ -225,7 +225,7 @@ def test_a_consumer_that_leaves_begins_nothing(guard: BatchGuard) -> None:
 
 
 def test_what_is_being_stopped_is_left_out_of_a_batch_that_was_planned_before(guard: BatchGuard) -> None:
-    """The batch that the stop waits for is over, and the stop has not noticed yet."""
+    """The batch that the stop waits for is over, but the stop has not noticed that yet."""
     seen = guard.view()
     guard.begin("batch", RANGES[:1], seen)
     begun: list[object] = []
@@ -273,7 +273,8 @@ def test_a_batch_that_was_fenced_is_not_claimed_though_all_of_it_is_still_held(g
 def test_a_batch_with_a_restarted_partition_cannot_be_claimed(
     guard: BatchGuard,
 ) -> None:
-    """A loss drops the partition first and fences then; a start tells the present offset without a loss."""
+    """A loss drops the partition first, and then fences. A start can also give a new offset without a loss before
+    it."""
     guard.begin("batch", RANGES, guard.view())
     guard.start(Starting({A: 3}, 2))
     assert not guard.fenced
@@ -287,7 +288,8 @@ def test_a_wait_for_one_batch_does_not_fence_the_next(guard: BatchGuard, cancell
 
 
 def test_what_ended_is_no_news_of_a_partition_that_was_started_anew(guard: BatchGuard) -> None:
-    """Neither its announcement nor its commit, and a stop of it does not wait for that batch."""
+    """The ended batch's announcement and commit do not count for the partition, and a stop of the partition does not
+    wait for that batch."""
     guard.begin("batch", RANGES, guard.view())
     guard.start(Starting({A: 3}, 2))
     guard.announced()
@@ -309,7 +311,7 @@ def test_a_batch_that_was_fenced_while_it_was_announced_may_not_read(guard: Batc
 
 def test_a_range_that_was_handed_over_counts_at_its_own_position_only(guard: BatchGuard) -> None:
     guard.replay({A: (0, 10), B: (5, 9)})
-    guard.start(Starting({A: 4, B: 5}, 2))  # a checkpoint tells that a part of A is done
+    guard.start(Starting({A: 4, B: 5}, 2))  # a checkpoint shows that a part of A is processed
     assert guard.view().holds == {A: Hold(4, 2), B: Hold(5, 2, announced=9)}
 
 

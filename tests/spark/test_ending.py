@@ -1,4 +1,4 @@
-"""How batches end early or are kept short: stop, stop commands, times; and what a consumer says of them."""
+"""How batches end early or are kept short (stop, stop commands, times), and how a consumer reports it."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_batch_that_nears_the_rebalance_timeout_is_warned_about_while_it_runs(
     logging.getLogger("zkcoord.spark").addHandler(watch)
     try:
         consumer = world.consumer(rebalance_timeout_ms=20)
-        assert consumer.run(job, max_batches=1) == 1  # it ends since the warning let it go
+        assert consumer.run(job, max_batches=1) == 1  # the batch ends because the warning released it
     finally:
         logging.getLogger("zkcoord.spark").removeHandler(watch)
     assert "a stop waits at most 20 ms for it, and then drops it: raise rebalance_timeout_ms" in caplog.text
@@ -188,7 +188,7 @@ def test_a_position_out_of_range_goes_where_its_own_policy_says(
 
 
 def test_a_position_that_its_log_reaches_before_it_is_moved_stays(world: World) -> None:
-    """Moved to the log's end it would pass over what came in between."""
+    """If the position were moved to the log's end, the records that came in between would be skipped."""
     world.given, world.ends = {A: 30}, {A: 10}
     answers = world.reset_positions
 

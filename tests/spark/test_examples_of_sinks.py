@@ -1,5 +1,5 @@
-"""The examples of sinks, each as a program with its words, against a real group and its real store; another client than
-the sink's reads what is there."""
+"""The examples of sinks. Each runs as a program with its arguments, with a real group and a real store; a client other
+than the sink's reads the result."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def topic(make_topic: Callable[[int], Topic], group: str) -> Topic:
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., list[str]]:
-    """Runs a program with these words, and returns the lines that it prints."""
+    """Run a program with these arguments; return the lines that it prints."""
 
     def called(example: ModuleType, *words: object) -> list[str]:
         monkeypatch.setattr(sys, "argv", [f"examples/{example.__name__}.py", *map(str, words)])
@@ -64,7 +64,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def written_twice(monkeypatch: pytest.MonkeyPatch, example: ModuleType, sink: str) -> list[tuple[Any, Any]]:
-    """Have each batch written again, as if it came again; what the sink answered, of each batch so far."""
+    """Write each batch twice, as if it came again; return the sink's results of each batch so far."""
     write, answers = getattr(example, sink), []
 
     def twice(*arguments: Any, **settings: Any) -> None:
@@ -75,7 +75,7 @@ def written_twice(monkeypatch: pytest.MonkeyPatch, example: ModuleType, sink: st
 
 
 def records(*counts: int) -> Rows:
-    """The records of partitions that were filled so far."""
+    """Return the records that were written to these partitions so far."""
     return [(number, at, f"value-{at}") for number, count in enumerate(counts) for at in range(count)]
 
 

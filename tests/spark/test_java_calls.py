@@ -1,4 +1,4 @@
-"""What is asked of Java for each batch: each call is time of the driver's. Java is played."""
+"""The calls of Java for each batch: each costs the driver time. Java is played."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ LATER = (OffsetRange("t", 3, 0, 2),)
 
 
 class Loaded(dict[str, str]):
-    """A DataFrame: the options that it was made with, and which partitions of its topic it reads in how many tasks."""
+    """A DataFrame: the options that it was made with, the partitions of its topic that it reads, and the number of
+    tasks."""
 
     def __init__(self, options: Mapping[str, str], reads: Sequence[str] = ()) -> None:
         super().__init__(options)
@@ -36,7 +37,7 @@ class Loaded(dict[str, str]):
 
 
 class Reading:
-    """Spark's `DataFrameReader`: it has what it was given, and counts it."""
+    """Spark's `DataFrameReader`: it keeps its options, and notes every call."""
 
     def __init__(self, given: list[str]) -> None:
         self._given, self._options = given, dict[str, str]()
@@ -67,7 +68,7 @@ class Session:
 
 
 class RemoteSession(Session):
-    """One through Spark Connect, as the name of its module says."""
+    """A session of Spark Connect, which is recognised by the name of its module."""
 
 
 RemoteSession.__module__ = "pyspark.sql.connect.session"
@@ -107,7 +108,7 @@ def test_ranges_below_the_least_of_a_task_share_tasks_and_others_have_their_own(
 
 
 class JavaMap:
-    """Of figures: to walk through it ends with an exception of Java."""
+    """A Java map of figures. As with the real one, iteration raises an exception."""
 
     def __init__(self, **figures: int | None) -> None:
         self.get = figures.get
@@ -129,7 +130,7 @@ def test_figures_are_asked_for_by_name(told: dict[str, int | None], found: dict[
 
 
 class Ended:
-    """A job of these stages, of which Spark's listeners hear at the second look."""
+    """A job with these stages. Spark's listeners know its end only at the second look."""
 
     def __init__(self, stages: str) -> None:
         self._statuses = ["RUNNING", "SUCCEEDED"]

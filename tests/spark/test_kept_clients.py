@@ -1,4 +1,4 @@
-"""Which Kafka clients a Python worker keeps between its tasks, for whom, and how long. Without Kafka."""
+"""Which Kafka clients a Python worker keeps between its tasks, for which tasks, and how long. Without Kafka."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zkcoord.spark.readers.kept_clients import IDLE_MAX, IdleClients, idle_clien
 
 
 class Client:
-    """All that is asked of one: to be closed."""
+    """A client that can only be closed."""
 
     def __init__(self) -> None:
         self.closed = 0
@@ -75,7 +75,7 @@ def test_another_setting_or_another_file_behind_a_setting_is_another_configurati
     ca.write_text("first")
     first = key_of(settings)
     assert first == key_of(dict(reversed(settings.items())))
-    (tmp_path / "new.pem").write_text("other")  # as long as the first
+    (tmp_path / "new.pem").write_text("other")  # the file is as long as the first one
     (tmp_path / "new.pem").rename(ca)
     keys = [absent, first, key_of(settings), key_of({**settings, "sasl.password": "new"})]
     assert len(set(keys)) == len(keys)

@@ -1,4 +1,4 @@
-"""The driver loop against every order of commands: what is read, what is committed, what is dropped."""
+"""The driver loop with every order of commands: which ranges it reads, commits and drops."""
 
 import threading
 from collections.abc import Callable
@@ -20,7 +20,7 @@ def ranges(*batches: Batch) -> list[list[str]]:
 
 
 def started(world: World, job: Callable[..., object], **run: Any) -> InThread:
-    """The consumer, running in a thread and joined; `world.stop()` ends it."""
+    """Run the consumer in a thread, and wait until it has joined; `world.stop()` ends it."""
     consumer = world.consumer()
     world.stop = consumer.stop
     running = InThread(lambda: consumer.run(job, **run))
@@ -47,7 +47,7 @@ def test_a_batch_asks_for_all_ends_at_once_and_once_for_the_starts_of_new_partit
 ) -> None:
     consumer = world.consumer(max_offsets_per_batch=10)
     assert consumer.run(lambda frame, batch: world.requests.append(("batch", batch.seq)), max_batches=3) == 3
-    joined = world.requests.index(("batch", 0)) - 2  # before it is the warm-up
+    joined = world.requests.index(("batch", 0)) - 2  # the warm-up comes before it
     assert world.requests[joined:] == [
         ("latest", 2),
         ("earliest", 2),

@@ -1,4 +1,4 @@
-"""What a batch comes to that fails through no fault of its own, and what probes hear of one that is long."""
+"""What happens to a batch that fails without a fault of its own, and what probes are told during a long batch."""
 
 from __future__ import annotations
 
@@ -167,11 +167,11 @@ def test_f59_a_batch_is_cancelled_while_kafka_does_not_answer_the_reset_question
 
     def not_answered(partitions: Any, policy: Any) -> dict[TopicPartition, int]:
         asked.set()
-        answered.wait()  # longer than anybody waits for the loss
+        answered.wait()  # longer than the consumer waits for the loss
         return dict.fromkeys(partitions, 0)
 
     def membership(**callbacks: Any) -> Consumer:
-        """The real one, with its threads, whose loop is played: it reaches no ZooKeeper."""
+        """The real membership with its threads. Its loop is played, and reaches no ZooKeeper."""
         parts = Dependencies(None, "127.0.0.1:1", "127.0.0.1:1", "g", ["t"], Options())
         made = parts.membership(**callbacks)
         assert isinstance(made, Consumer)

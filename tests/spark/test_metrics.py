@@ -1,4 +1,4 @@
-"""What a Spark consumer and a streaming query serve of their batches over HTTP."""
+"""The metrics about batches that a Spark consumer and a streaming query serve over HTTP."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PARTS = ("drain", "plan", "process", "commit", "acknowledge")
 
 @pytest.fixture
 def address() -> Iterator[str]:
-    """Of an endpoint that listens, as it does for a real membership: here that one is played."""
+    """The address of an endpoint that listens. A real membership starts it; here the test plays the membership."""
     found = free_address()
     part, endpoint = Part("member", lambda: None, lambda: None), Endpoint.at(found)
     endpoint.add(part)
@@ -32,7 +32,7 @@ def address() -> Iterator[str]:
 
 
 def batches(address: str, group: str = "g") -> tuple[float | None, ...]:
-    """Committed batches, lost ones, offsets of the committed ones."""
+    """Return the numbers of committed batches, of lost batches, and of offsets of the committed batches."""
     by_outcome = [value(address, BATCHES, group=group, outcome=outcome) for outcome in ("committed", "lost")]
     return (*by_outcome, value(address, OFFSETS, group=group))
 

@@ -1,4 +1,4 @@
-"""What the report says of commits, without a broker: which went back, which are foreign or of an earlier tenure."""
+"""The report about commits, without a broker: which went back, and which are foreign or of an earlier tenure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GONE: int | str = "gone"
 UNREADABLE: int | str = "unreadable"
 HOUR_MS, DAY_MS = 3_600_000, 24 * 3_600_000
 LARGEST = 2**63 - 1
-Told = tuple[int | str, str]  # an offset and its metadata, or what else the record is
+Told = tuple[int | str, str]  # an offset and its metadata; or GONE or UNREADABLE instead of the offset
 
 
 def ours(offset: int, mzxid: int, tree: str = "aa") -> Told:
@@ -32,7 +32,7 @@ def ours(offset: int, mzxid: int, tree: str = "aa") -> Told:
 
 
 def log(spark: SparkSession, *partitions: Sequence[Told], each_ms: int = HOUR_MS) -> DataFrame:
-    """The log of a group with so many partitions, a record each `each_ms`."""
+    """Return the log of a group with these partitions; each has a record every `each_ms`."""
     from zkcoord.spark.history.decoding import COMMIT
     from zkcoord.spark.history.source import TYPES
 
@@ -51,7 +51,7 @@ def reported(spark: SparkSession, *partitions: Sequence[Told], **more: Any) -> l
 
 
 def test_f264_tenures_of_another_tree_say_nothing_of_those_of_this_one(spark: SparkSession) -> None:
-    """A group was moved to another ensemble, whose zxids are lower: all its commits were taken for late ones."""
+    """A group was moved to another ensemble with lower zxids, and all its commits there counted as late."""
     moved = [ours(1, 900), ours(2, 950), ours(3, 7, "bb"), ours(4, 7, "bb"), ours(5, 9, "bb")]
     late = [ours(1, 900), ours(3, 7, "bb"), ours(2, 900), ours(4, 9, "bb"), ours(3, 7, "bb")]
     back = [ours(1, 900), ours(2, 7, "bb"), ours(3, 1000), ours(4, 1000)]
@@ -68,7 +68,7 @@ METADATA = [
     '{"zkcoord":1,"offset":"7","tree":"aa","mzxid":"99999999999999999999"}',
     '{"zkcoord":1,"offset":"7","tree":"aa","mzxid":',
     '{"zkcoord":["',
-    ours(8, 5)[1],  # a program that sets another offset and hands the metadata on
+    ours(8, 5)[1],  # a program that sets another offset and keeps the metadata
 ]
 
 

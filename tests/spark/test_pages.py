@@ -1,4 +1,4 @@
-"""The blocks about Spark in README and docs/consumers.md, as they stand but for addresses, topics and folders."""
+"""Runs the code blocks about Spark in README and docs/consumers.md; only addresses, topics and folders are replaced."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ NEEDED = '<dependency org="{0}" name="{1}" rev="{2}" conf="default->default"/>'
 
 
 class EnoughError(Exception):
-    """Ends a consumer that would run on."""
+    """Raised to end a consumer that would run on."""
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def topic(make_topic: Callable[[int], Topic], group: str) -> Topic:
 
 
 def replaced(text: str, **other: str) -> str:
-    """The text with other words; each of the given words stands in it."""
+    """Return the text with these words replaced; each of them must be in it."""
     for word, instead in other.items():
         assert word in text, f"{word} is not in the block"
         text = text.replace(word, instead)
@@ -72,14 +72,14 @@ def replaced(text: str, **other: str) -> str:
 
 
 def names_of(code: str) -> dict[str, Any]:
-    """Run a block; what it has named."""
+    """Run a block; return its names and values."""
     names: dict[str, Any] = {}
     exec(compile(code, "<page>", "exec"), names)
     return names
 
 
 def read(group: str, topic: Topic, spark: SparkSession, process: Process) -> int:
-    """Hand one batch of all that there is to `process`, as the pages' group etl."""
+    """Call `process` with one batch of all records, as the group etl of the pages."""
     where = (spark, group, topic.bootstrap_servers, "etl", [topic.name])
     return SparkConsumer(*where, starting_offsets="earliest").run(process, max_batches=1)
 
@@ -97,7 +97,7 @@ def test_the_pages_tables_take_each_record_once_and_one_that_was_restored_is_fil
     sinks = [names_of(each)["process"] for each in blocks]
 
     def rows() -> list[tuple[int, int]]:
-        """How many rows each table has, and how many different ones."""
+        """Return how many rows each table has, and how many different ones."""
         database = sqlite3.connect(tmp_path / "clicks.db")
         counted = 'count(*), count(distinct "partition" * 100 + "offset")'
         found = [database.execute(f"select {counted} from clicks").fetchone()]
@@ -141,7 +141,7 @@ def iceberg(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     for name, value in {"URI": f"sqlite:///{folder}/catalog.db", "WAREHOUSE": f"file://{folder}/warehouse"}.items():
         monkeypatch.setenv(f"PYICEBERG_CATALOG__DEFAULT__{name}", value)
-    monkeypatch.setattr(pyiceberg.catalog, "_ENV_CONFIG", Config())  # it has read the environment when it was imported
+    monkeypatch.setattr(pyiceberg.catalog, "_ENV_CONFIG", Config())  # it read the environment at its import
     catalog = pyiceberg.catalog.load_catalog("default")
     catalog.create_namespace("lake")
     catalog.create_table("lake.clicks", pa.schema([("topic", pa.string()), ("value", pa.binary())]))
@@ -163,7 +163,7 @@ def test_the_pages_sink_below_a_uri_writes_a_file_for_each_range(
 
 @pytest.fixture
 def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program's own Spark: small, and with the packages that tests have fetched as its repository."""
+    """The settings of a program's own Spark: small, with the jars that tests have fetched as its repository."""
     jars, made = connector_jars(), tmp_path / "made"
     named = [("org.apache.spark", *jar.stem.rsplit("-", 1)) for jar in jars]  # an organisation is not looked at
     (connector,) = [each for each in named if each[1].startswith("spark-sql-kafka")]

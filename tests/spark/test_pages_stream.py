@@ -1,4 +1,5 @@
-"""The blocks about structured streaming in docs/consumers.md, as they stand but for addresses, topics and folders."""
+"""Runs the code blocks about structured streaming in docs/consumers.md; only addresses, topics and folders are
+replaced."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ GROUP = "etl-stream"
 
 @pytest.fixture
 def topic(make_topic: Callable[[int], Topic], chroot: str) -> Iterator[Topic]:
-    """Two partitions, with 20 records and 10; a coordinator serves."""
+    """A topic with 20 and 10 records in two partitions, and a coordinator that serves."""
     made = make_topic(2)
     made.fill(0, 20)
     made.fill(1, 10)
@@ -38,7 +39,7 @@ def topic(make_topic: Callable[[int], Topic], chroot: str) -> Iterator[Topic]:
 
 @pytest.fixture
 def code(topic: Topic, chroot: str, tmp_path: Path, spark: SparkSession) -> Iterator[str]:
-    """The first block; the queries of its session are ended."""
+    """The code of the first block. The queries of its session are stopped after the test."""
     yield replaced(
         python_block("consumers.md", "Structured streaming"),
         **{
@@ -54,7 +55,7 @@ def code(topic: Topic, chroot: str, tmp_path: Path, spark: SparkSession) -> Iter
 
 
 def await_positions(chroot: str) -> None:
-    """Until the query has its partitions: it reads what comes from then on."""
+    """Wait until the query has its partitions. It reads the records that come after that."""
     wait_until(lambda: committed(chroot, GROUP) == {0: 20, 1: 10}, "it starts at the ends", DEADLINE_S)
 
 

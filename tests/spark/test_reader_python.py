@@ -1,4 +1,4 @@
-"""The reader without a jar, where it needs neither Spark nor Kafka."""
+"""The parts of the reader without a jar that need neither Spark nor Kafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real Spark, whose Kafka's name leads to another cluster between two batches, or within one."""
+"""With real Spark, Kafka's host name leads to another cluster between two batches, or within one batch."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def world() -> World:
 
 @pytest.fixture(scope="module")
 def brokers(zookeeper: EmbeddedZooKeeper) -> Iterator[list[EmbeddedKafka]]:
-    """Of two clusters, for Spark's connector, which cannot ask librdkafka's mock clusters."""
+    """The brokers of two clusters. They are real, since Spark's connector cannot read from librdkafka's mock
+    clusters."""
     with (
         EmbeddedKafka(f"{zookeeper.hosts}/first", heap="256m") as first,
         EmbeddedKafka(f"{zookeeper.hosts}/second", heap="256m") as second,
@@ -50,7 +51,7 @@ def brokers(zookeeper: EmbeddedZooKeeper) -> Iterator[list[EmbeddedKafka]]:
 
 @pytest.fixture
 def real(brokers: list[EmbeddedKafka]) -> Iterator[TwoClusters]:
-    """These, behind one address, with a topic of this test's own."""
+    """The two clusters behind one address, with a topic of this test."""
     both = TwoClusters([each.bootstrap_servers for each in brokers], f"clicks-{uuid.uuid4().hex[:8]}")
     for each in brokers:
         create_topic(AdminClient({"bootstrap.servers": each.bootstrap_servers}, logger=QUIET), both.topic, 1)
@@ -59,7 +60,7 @@ def real(brokers: list[EmbeddedKafka]) -> Iterator[TwoClusters]:
 
 
 class Seen:
-    """What a consumer processes; `strike` comes before the batch with this number is read."""
+    """The records that a consumer processes. `strike` is called before the batch with its number is read."""
 
     def __init__(self, strike_at: int = -1, strike: Callable[[], None] = lambda: None) -> None:
         self.values = list[str]()
@@ -72,13 +73,13 @@ class Seen:
 
 
 def consumer(world: World, spark: SparkSession, both: TwoClusters, reader: Literal["kafka", "python"]) -> SparkConsumer:
-    """It holds partition 0, from its beginning."""
+    """Return a consumer that holds partition 0 from its beginning."""
     topic: Any = SimpleNamespace(name=both.topic, bootstrap_servers=both.servers)
     return consumer_of(world, spark, topic, reader=reader, max_offsets_per_batch=5)
 
 
 def first_read(both: TwoClusters, count: int) -> tuple[dict[TopicPartition, int], list[str]]:
-    """What is committed, and processed, of so many of the first cluster's records."""
+    """Return the commits and the processed records after this number of records of the first cluster."""
     return {TopicPartition(both.topic, 0): count}, [f"0-{number}" for number in range(count)]
 
 
@@ -97,7 +98,7 @@ def test_f312_tasks_in_python_return_no_records_of_another_cluster(
 def test_f312_the_end_of_another_clusters_log_moves_no_position(
     spark: SparkSession, world: World, counts: tuple[int, int]
 ) -> None:
-    """It strikes between two batches, as the first cluster's log has no more records."""
+    """The name changes between two batches, when the first cluster's log has no more records."""
     with two_clusters(counts) as both:
         seen = Seen()
         world.before_commit = [lambda: None, lambda: both.way.lead(1)]
@@ -119,7 +120,7 @@ def test_f312_what_spark_s_connector_has_read_of_another_cluster_is_not_committe
 def test_f312_new_connections_of_spark_s_connector_are_looked_after(
     spark: SparkSession, world: World, real: TwoClusters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first cluster stays: only who connects anew comes to the other one."""
+    """Old connections to the first cluster stay; only new connections lead to the other cluster."""
     monkeypatch.setattr(cluster_watch, "ANEW_MS", 0)
     real.fill((10, 20))
     with pytest.raises(UsageError, match="is another cluster now"):

@@ -1,4 +1,4 @@
-"""A consumer whose executors are processes of their own: nothing depends on shared files or on the driver's memory."""
+"""A consumer with executors in processes of their own. Nothing depends on shared files or on the driver's memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper]
 
 
 def spark_home(folder: Path) -> str:
-    """PySpark's own, in which executors may make their folders."""
+    """Return a copy of PySpark's home in which executors may make their folders."""
     folder.mkdir()
     for each in pyspark_jars().parent.iterdir():
         (folder / each.name).symlink_to(each)
@@ -26,7 +26,7 @@ def spark_home(folder: Path) -> str:
 
 
 def without_zkcoord(folder: Path) -> None:
-    """A place for a module search path at which zkcoord is not to be had."""
+    """Return a folder for the module search path that hides zkcoord."""
     (folder / "zkcoord").mkdir(parents=True)
     (folder / "zkcoord" / "__init__.py").write_text("raise ImportError('not on executors')\n")
 

@@ -31,7 +31,8 @@ SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"  # its jar is
 
 @pytest.fixture
 def server(spark_java: None, tmp_path: Path) -> Iterator[str]:
-    """The address of a Connect server in local mode, with the connector. It leaves a folder where it runs."""
+    """Start a Connect server in local mode, with the connector; give its address. It makes a folder in its working
+    directory."""
     (port,) = free_ports(1)
     config = {
         "spark.connect.grpc.binding.address": LOOPBACK,

@@ -1,4 +1,4 @@
-"""A real topic is deleted and created again between two runs of a consumer and of a query, under every sink at once."""
+"""A real topic is deleted and created again between two runs of a consumer and of a query, with every sink."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def mirrored_id(topic: Topic, zookeeper: str) -> str | None:
 def create_again(topic: Topic, zookeeper: str) -> None:
     """Delete the topic and create it, in Kafka and in this tree."""
     before = mirrored_id(topic, zookeeper)
-    admin = topic._admin()  # kept while it is asked
+    admin = topic._admin()  # the client must live until its requests are answered
     admin.delete_topics([topic.name])[topic.name].result(TIMEOUT_S)
 
     def created() -> bool:
         try:
             topic.create()
-        except KafkaException:  # it is still being deleted
+        except KafkaException:  # the old topic is still being deleted
             return False
         return True
 

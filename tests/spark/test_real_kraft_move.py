@@ -1,4 +1,4 @@
-"""The move to KRaft and to Kafka 4, whole or given up, under a group that reads on: nothing is lost, nothing is read
+"""The move to KRaft and to Kafka 4, finished or given up, while a group reads on: no record is lost, none is read
 twice.
 
 Two consumers without Spark and one with it share the group.
@@ -41,7 +41,7 @@ class SparkReader:
         scene.at_end(self.leave)
 
     def offsets(self, number: int) -> list[int]:
-        """What it has read of a partition, what was read twice as often."""
+        """Return the offsets that it has read of a partition; an offset that was read twice is there twice."""
         assert self._running.error is None, self._running.error
         return [
             offset
@@ -57,20 +57,20 @@ class SparkReader:
 
 
 def join(scene: KRaftMove, spark: SparkSession) -> Readers:
-    """Two plain consumers and one with Spark, each of which reads."""
+    """Start two plain consumers and one with Spark, and wait until each reads."""
     readers: Readers = [scene.reader(), scene.reader(), SparkReader(spark, scene)]
     scene.await_settled(len(readers))
     return readers
 
 
 def features(scene: KRaftMove) -> str:
-    """The line of `kafka-features describe` about the metadata's version."""
+    """Return the line of `kafka-features describe` about the metadata's version."""
     told = kafka_tool("kafka-features", "--bootstrap-server", scene.servers, "describe")
     return next(line for line in told.splitlines() if "metadata.version" in line)
 
 
 def rehearse(scene: KRaftMove, flow: Flow, readers: Readers) -> None:
-    """To the last step from which there is a way back, and back."""
+    """Go to the last step of the move that can be undone, and back."""
     scene.migrate()
     follow(flow, readers, "both write to ZooKeeper")
     scene.kraft_mode()
@@ -83,7 +83,9 @@ def rehearse(scene: KRaftMove, flow: Flow, readers: Readers) -> None:
 def test_a_group_reads_on_over_the_whole_move_to_kraft_and_kafka_4_and_goes_to_an_ensemble_of_its_own(
     spark: SparkSession, tmp_path: Path, brokers: int
 ) -> None:
-    """With one broker nothing is read while it is away. With three all partitions are, whichever is away."""
+    """With one broker nothing is read while it is away. With three brokers all partitions are read while any one is
+    away.
+    """
     with KRaftMove(tmp_path, brokers) as scene:
         coordinator = scene.coordinator()
         flow = scene.flow()
@@ -140,7 +142,7 @@ def test_f232_a_move_that_is_given_up_after_topics_came_from_kafka_ends_where_it
         coordinator = switch_topics(scene, coordinator)
         follow(flow, readers, "topics come from Kafka")
         where = ("--zookeeper", scene.zookeeper, "--bootstrap-servers", scene.servers)
-        assert "/brokers/ids" in called("migrate", "topics", "--to", "zookeeper", *where)  # none is there
+        assert "/brokers/ids" in called("migrate", "topics", "--to", "zookeeper", *where)  # none is registered
 
         scene.give_up()
         follow(flow, readers, "brokers are in ZooKeeper mode, and topics come from Kafka")

@@ -1,7 +1,7 @@
-"""Losing well: what real Spark consumers lose in the middle of a batch, and how they come back within one `run`.
+"""Real Spark consumers lose partitions, sessions or servers in the middle of a batch, and recover within one `run`.
 
-Each time nothing is committed that was not processed, and nothing is lost. Nobody has to start anything again, but for
-a task that died in local mode, which is Spark's way.
+In each case only processed records are committed, and no record is lost. Nothing has to be started again, except after
+the death of a task in local mode, as always with Spark.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def test_a_broker_that_dies_in_the_middle_of_a_batch_is_waited_for(
     spark: SparkSession, own_kafka: KafkaBroker, chroot: str, monkeypatch: pytest.MonkeyPatch, reader: Any
 ) -> None:
     monkeypatch.setattr(reader_ranges, "POLL_TIMEOUT_MS", 2_000)
-    patient = Limits(away_batches_max=50)  # as patient as with 20 s: a broker just started may be slow
+    patient = Limits(away_batches_max=50)  # as patient as with 20 s, since a broker may be slow after its start
     monkeypatch.setattr(Dependencies, "limits", patient)
     topic = Topic(own_kafka, 2)
     topic.show_in(chroot)
@@ -76,7 +76,7 @@ def test_a_broker_that_dies_in_the_middle_of_a_batch_is_waited_for(
             starting_offsets="earliest",
             reader=reader,
             config=SOON,
-            warm_up=lambda df: None,  # tried once, and on a busy machine a first read may take 2 s
+            warm_up=lambda df: None,  # it is tried only once, and on a busy machine a first read may take 2 s
         )
         running = InThread(lambda: consumer.run(lose_it_once))
         runs.append(running)
@@ -113,7 +113,7 @@ def test_a_killed_python_worker_ends_a_local_run_and_the_next_run_reads_on(
 
 
 def hang_once(df: DataFrame, begun: threading.Event, ended: threading.Event) -> bool:
-    """A job that only its cancellation ends, in the first batch; False in the others."""
+    """In the first batch run a job that ends only when it is cancelled; in the others return False."""
     if begun.is_set():
         return False
     begun.set()
@@ -182,7 +182,7 @@ def test_f06_a_member_with_a_hanging_batch_is_evicted_and_one_with_a_long_batch_
         elif batch.seq == 1:
             hanging.set()
             wait_until(lambda: bool(world.reports.of("session_lost")), "its eviction")
-            return  # what it began now would be cancelled, or not: its consumer is about to hear of the loss
+            return  # a job that began now might be cancelled or not, since its consumer will soon know the loss
         process(df, batch)
 
     def probed(consumer_id: str) -> int:

@@ -1,4 +1,6 @@
-"""A driver, its JVM and all, that sleeps longer than its session: SIGSTOP in the middle of a batch, later SIGCONT."""
+"""A driver and its JVM are suspended for longer than their session lasts: SIGSTOP in the middle of a batch, later
+SIGCONT.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,7 @@ class Driver:
         self._lines.put("")
 
     def next(self, what: str) -> dict[str, Any]:
-        """The next line, which tells of this."""
+        """Wait for the next line, which must be about this event."""
         line = self._lines.get(timeout=PROGRAM_DEADLINE_S)
         assert line, f"it ended before {what}"
         told: dict[str, Any] = json.loads(line)
@@ -66,17 +68,17 @@ class Driver:
         return told
 
     def signal_all(self, number: signal.Signals) -> None:
-        """To the whole group."""
+        """Send a signal to the whole process group."""
         os.killpg(self._process.pid, number)
 
     def go_on(self) -> None:
-        """The first batch's line."""
+        """Write the line that the first batch waits for."""
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()
 
     def end(self) -> None:
-        """As an operator ends it."""
+        """End it as an operator does."""
         self._process.send_signal(signal.SIGTERM)
 
 

@@ -1,4 +1,5 @@
-"""What both readers make of a real log: the same rows in Spark's own Kafka columns, gaps, transactions, headers."""
+"""Both readers return the same rows of a real log in Spark's own Kafka columns, also at gaps, transactions and
+headers."""
 
 from __future__ import annotations
 
@@ -92,7 +93,7 @@ def test_gaps_of_transactions_are_passed_over_and_the_ranges_end_is_committed(
 
 @contextmanager
 def eager_cleaner(kafka: KafkaBroker) -> Iterator[None]:
-    """The broker looks for something to compact five times a second."""
+    """A broker whose log cleaner looks for logs to compact five times a second."""
     from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 5})
@@ -111,7 +112,7 @@ def eager_cleaner(kafka: KafkaBroker) -> Iterator[None]:
 
 
 def kept(topic: Topic) -> list[int]:
-    """The offsets that the first partition's log still has, as a plain client reads them."""
+    """Return the offsets that the first partition's log still has, as a plain client reads them."""
     slices = [Slice(topic.name, 0, 0, 121)]
     settings = {"bootstrap.servers": topic.bootstrap_servers, "group.id": "kept"}
     return [offset for batch in read_slices(settings, slices) for offset in batch.column("offset").to_pylist()]

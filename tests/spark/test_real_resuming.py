@@ -1,4 +1,5 @@
-"""A Delta table that is restored under a real group: it is filled up again from where it ends, each record once."""
+"""A Delta table of a real group is restored to an earlier version. It is then filled from its end on, each record
+once."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ def group(chroot: str, source: Mapping[str, Any]) -> Iterator[str]:
 def test_f175_a_restored_table_is_filled_up_again_by_the_group_that_wrote_it(
     spark: SparkSession, group: str, make_topic: Callable[[int], Topic], tmp_path: Path
 ) -> None:
-    """Without `resume_from` the group's offsets lie behind what was taken back, and it is lost."""
+    """Without `resume_from` the group would go on at its offsets, and the records that the restore removed would be
+    lost."""
     topic, table = make_topic(2), tmp_path / "clicks"
     topic.show_in(group)
 

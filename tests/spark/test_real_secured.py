@@ -1,4 +1,4 @@
-"""A Kafka that asks for TLS and a password: what a structured streaming job says of it serves all our clients too."""
+"""A Kafka with TLS and a password: the settings of a structured streaming job work for all clients of zkcoord, too."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 
 @pytest.fixture(params=BOTH)
 def secured(chroot: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[KafkaBroker, str]]:
-    """A broker, and its address where it asks for a password over TLS."""
+    """A broker, and the address of its listener with TLS and a password."""
     plain, port = free_ports(2)
     store = tmp_path / "server.pem"
     store.write_text(KEY + CERTIFICATE)
@@ -61,7 +61,7 @@ def secured(chroot: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iter
 
 
 def as_in_java(ca: Path, password: str = "a b") -> dict[str, str]:
-    """As options of Spark's own source."""
+    """Return the settings as options of Spark's own source."""
     return {
         "kafka.security.protocol": "SASL_SSL",
         "kafka.sasl.mechanism": "PLAIN",
@@ -138,7 +138,7 @@ def test_f257_a_client_that_was_kept_serves_neither_other_credentials_nor_anothe
 
 
 def streamed(spark: SparkSession, zookeeper: str, address: str, topic: Topic, folder: Path) -> list[tuple[int, int]]:
-    """What a query of the source reads."""
+    """Return the records that a query of the source reads."""
     register_source(spark)
     found: list[tuple[int, int]] = []
 

@@ -54,7 +54,7 @@ def await_job(spark: SparkSession) -> None:
 
 
 def await_no_job(spark: SparkSession) -> None:
-    """Nothing is left running. (Spark's tracker hears of a job's end a moment after the job's caller.)"""
+    """Wait until no job runs. (Spark's tracker knows a job's end a moment later than the job's caller.)"""
     tracker = spark.sparkContext.statusTracker()
     wait_until(lambda: not tracker.getActiveJobsIds(), "no job is active")
 
@@ -109,7 +109,7 @@ def test_a_loss_cancels_the_running_job_and_commits_nothing(
         counts.append(endless(df) if batch.seq == 0 else df.count())
 
     running = InThread(lambda: consume(topic).run(process, max_batches=1))
-    assert begun.wait(DEADLINE_S)  # before it, Spark may tell of the warm-up's job
+    assert begun.wait(DEADLINE_S)  # before that, Spark may still report the warm-up's job
     await_job(spark)
     world.member.lose(first)
     assert running.result() == 1
@@ -214,7 +214,7 @@ def test_a_table_has_what_was_committed_and_nothing_of_a_batch_that_was_cancelle
     def process(df: DataFrame, batch: Batch) -> None:
         begun.set()
         rows = df.selectExpr("topic", "partition", "offset", "cast(value as string) as value")
-        if batch.seq == 0:  # rows come now and then, and never end
+        if batch.seq == 0:  # rows come from time to time, without end
             rows = rows.crossJoin(spark.range(10**13)).where("hash(value, id) % 1000000 = 1").drop("id")
         sent.append(write_sql(rows, batch, connect, "clicks", offsets_table="written"))
 

@@ -46,7 +46,7 @@ def test_a_restarted_query_does_not_read_a_complete_uncommitted_batch_again(eith
         "0": {"lo": 0, "hi": 20, "end": 20, "incarnation": 1},
         "1": {"lo": 0, "hi": 10, "end": 10, "incarnation": 1},
     }
-    first.stop()  # the source never heard that the batch is complete
+    first.stop()  # the source was never told that the batch is complete
     assert len(either.records) == 30
     either.topic.fill(0, 7)
     second = either.start("second", tmp_path)
@@ -62,14 +62,14 @@ def test_a_broken_batch_is_read_again_with_its_own_ranges(either: Stream, tmp_pa
 def test_a_broken_batch_is_read_again_as_it_was_from_a_checkpoint_of_spark_s_other_writer(
     stream: Stream, tmp_path: Path
 ) -> None:
-    """The pages name it: on a local disk it costs a batch less time."""
+    """The documentation names this writer: on a local disk a batch takes less time with it."""
     stream.of_ranges = True
     exec(python_block("consumers.md", "At the connector's speed", 2), {"spark": stream.spark})
     try:
         _break_and_go_on(stream, tmp_path)
     finally:
         stream.spark.conf.unset(MANAGER)
-    assert (tmp_path / "offsets" / ".0.crc").exists()  # Spark's usual writer makes none
+    assert (tmp_path / "offsets" / ".0.crc").exists()  # Spark's default writer makes no such file
 
 
 def _break_and_go_on(stream: Stream, tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def _break_and_go_on(stream: Stream, tmp_path: Path) -> None:
 def test_f253_a_query_that_leaves_out_ranges_is_refused_and_its_batch_comes_again(
     stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its filter would be passed over: `batches` takes the ranges from the source."""
+    """The query's filter would have no effect, since `batches` takes the ranges from the source."""
     stream.of_ranges = True
     stream.topic.fill(0, 7)
     with monkeypatch.context() as filtered:

@@ -1,4 +1,5 @@
-"""How a run begins and how a signal ends it: warm first, then the group; what is wrong is told before that."""
+"""How a run begins, and how a signal ends it. The warm-up comes before joining; errors in the settings come before
+both."""
 
 import itertools
 import logging
@@ -144,7 +145,7 @@ def test_a_signal_stops_like_stop_and_the_handlers_are_restored(world: World, nu
 
 
 def levels(caplog: pytest.LogCaptureFixture, event: str) -> list[str]:
-    """The levels at which an event was told, in order."""
+    """Return the levels at which an event was logged, in order."""
     return [each.levelname for each in caplog.records if getattr(each, "zkcoord_event", "") == event]
 
 

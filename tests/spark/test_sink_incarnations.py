@@ -1,6 +1,6 @@
-"""A topic is deleted and created again under a sink, and its offsets begin anew.
+"""A topic is deleted and created again while a sink writes its records, so its offsets begin again at zero.
 
-The sink takes the new records, or it says what to do.
+The sink writes the new records, or its error says what to do.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def test_f62_a_table_of_offsets_takes_the_records_of_a_recreated_topic(plain: Da
 
 
 def test_the_column_of_the_incarnation_is_found_in_any_case_that_the_database_tells_it_in(plain: Database) -> None:
-    """Databases tell names that nobody quoted in small letters, in capitals, or as they were written."""
+    """Databases report names that were not quoted in small letters, in capitals, or as they were written."""
     plain.create(ADD.format("clicks_offsets").replace("incarnation", "INCARNATION"))
     assert (in_one(plain, FIRST), in_one(plain, AGAIN)) == (30, 10)
     assert plain.rows(OFFSETS) == [("t", 0, 10, 2)]
@@ -116,7 +116,7 @@ def test_f62_a_range_whose_incarnation_nobody_told_goes_on_where_the_table_is(pl
 
 
 def test_a_line_whose_incarnation_nobody_knows_is_given_the_batchs(plain: Database) -> None:
-    """Somebody added the column with another default than the documented one."""
+    """The column was added with another default than the documented one."""
     plain.create("ALTER TABLE clicks_offsets ADD COLUMN incarnation INTEGER NOT NULL DEFAULT 0")
     plain.create("INSERT INTO clicks_offsets VALUES ('t', 0, 4, 0)")
     assert in_one(plain, AGAIN) == 6
@@ -139,7 +139,7 @@ def test_what_nobody_told_the_incarnation_of_is_the_first_in_a_table_that_has_th
 def test_f62_what_a_fresh_batch_brings_and_is_passed_over_is_told(
     plain: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The group was deleted with the topic: its count began anew."""
+    """The group was deleted together with the topic, so its count of incarnations began again."""
     in_one(plain, FIRST)
     assert in_one(plain, FIRST._replace(end=10)) == 0
     assert told(caplog) == ["rows_passed_over"]
@@ -164,7 +164,7 @@ def test_f62_a_statement_of_ones_own_is_given_the_incarnation_last(numbered: Dat
 
 
 class Filled(Frame):
-    """Has the incarnation itself, whatever the batch says."""
+    """A DataFrame with a column `incarnation`, which the sink uses instead of the batch's incarnation."""
 
     def __init__(self, *ranges: OffsetRange) -> None:
         super().__init__(*ranges, columns=["topic", "partition", "offset", "n", "incarnation"])
@@ -181,7 +181,7 @@ def test_f62_a_dataframe_may_have_the_incarnation_itself(numbered: Database) -> 
 
 @pytest.mark.parametrize("column", ["incarnation", "life"])
 def test_a_statement_of_ones_own_is_given_the_dataframes_incarnation_once(tmp_path: Path, column: str) -> None:
-    """Whatever the table calls it."""
+    """The column of the table may have any name."""
     made = Database(tmp_path / "own.db")
     made.create(f'CREATE TABLE clicks (topic, "partition", "offset", n, {column})')
     write(made, AGAIN, frame=Filled(AGAIN), statement="INSERT INTO clicks VALUES (?, ?, ?, ?, ?)")
@@ -253,7 +253,7 @@ def test_f62_a_file_that_a_fresh_batch_replaces_is_told(
     assert told(caplog) == events
 
 
-# ---- how the number comes to the batch
+# ---- how the batch gets the number
 
 
 def test_f62_a_batch_names_the_incarnation_that_its_partitions_were_started_for(world: World) -> None:

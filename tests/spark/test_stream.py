@@ -67,7 +67,7 @@ def test_an_offset_of_another_source_is_refused(written: Any) -> None:
         (EMPTY, offset("a", "0 0 9"), ranges("0 0 9")),
         (offset("a", "0 0 9"), offset("a", "0 9 12"), ranges("0 9 12")),
         (offset("a", "0 0 9"), offset("a", "0 0 9"), ()),  # nothing new
-        (offset("a", "0 0 9"), offset("a", "0 0 12"), ranges("0 0 12")),  # somebody set the offset back
+        (offset("a", "0 0 9"), offset("a", "0 0 12"), ranges("0 0 12")),  # the offset was set back
         (offset("a", "0 0 9", "1 4 5"), offset("b", "0 9 12", "1 3 9"), ranges("0 9 12", "1 3 9")),
     ],
 )
@@ -96,7 +96,7 @@ def source_of(world: World, **options: str) -> Source:
 
 
 def await_thread(name: str) -> None:
-    """A thread of this name runs."""
+    """Wait until a thread of this name runs."""
     deadline = mono_ms() + DEADLINE_MS
     while not any(each.name.startswith(name) for each in threading.enumerate()):
         assert mono_ms() < deadline
@@ -108,7 +108,7 @@ def raised(error: Exception) -> None:
 
 
 def read(source: Source, start: Offset, end: Offset) -> list[str]:
-    """As Spark asks for a batch's partitions."""
+    """Ask for a batch's partitions as Spark does; return the rows."""
     return [f"{each.partition} {each.start} {each.end}" for task in source.tasks(start, end) for each in task]
 
 
@@ -131,7 +131,7 @@ def test_the_next_question_commits_the_batch_and_returns_the_same_offset_without
 def test_a_stop_between_two_batches_is_obeyed_at_once(world: World, source: Source) -> None:
     last = source.latest(None)
     assert source.latest(last) is last
-    world.ends = {P0: 20, P1: 20}  # nobody asks for these: nothing is planned
+    world.ends = {P0: 20, P1: 20}  # these ends are not asked for, since nothing is planned
     assert world.member is not None
     assert world.member.take(P0) == {P0: 10}
     assert ranges_in(source.latest(last)) == ranges("1 5 20")
@@ -153,7 +153,7 @@ def test_a_batch_whose_partition_is_lost_is_not_committed(world: World, source: 
     member = world.member
     assert member is not None
     losing = InThread(lambda: member.lose(P0))
-    await_thread("cancel-zkcoord")  # it was heard; what Spark runs cannot be cancelled
+    await_thread("cancel-zkcoord")  # the stop was noticed; a batch that Spark runs cannot be cancelled
     assert ranges_in(source.latest(last)) == ranges("1 0 5")
     losing.result()
     assert world.commits == []
@@ -226,7 +226,7 @@ def test_a_restarted_query_skips_its_checkpoints_ranges_if_nobody_read_on(world:
     world.given = {P0: 0, P1: 3}
     before = offset("before", "0 0 4", "1 0 4")
     source = source_of(world)
-    assert read(source, before, before) == []  # Spark tells where the query was
+    assert read(source, before, before) == []  # Spark gives the offset of the query's last batch
     found = source.latest(None)
     assert ranges_in(found) == ranges("0 4 10", "1 3 5")
     assert world.commits == [{P0: 4}]

@@ -1,4 +1,4 @@
-"""A batch of an earlier process that is run again: it reads the same records, or the query says what is gone."""
+"""A batch of an earlier process is run again: it reads the same records, or the query's error says which are gone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def read(source: Source, start: Offset, end: Offset) -> list[str]:
 def test_f83_a_batch_that_is_run_again_reads_nothing_of_another_topic_of_that_name(
     ignored: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Only the bounds of the log were compared: the new topic's records were read in place of the old one's."""
+    """Only the bounds of the log were compared, so records of the new topic were read instead of the old topic's."""
     both = (OffsetRange("t", 0, 0, 4, incarnation=1), OffsetRange("t", 1, 0, 5))
     broken = offset_of("before", "g", Batch(id="", seq=0, generation=7, ranges=both), {})
     world = World()
@@ -44,12 +44,12 @@ def test_f83_a_batch_that_is_run_again_reads_nothing_of_another_topic_of_that_na
         with pytest.raises(UsageError, match=f"cannot be read again as it was: {text}. Set .* failOnDataLoss=false"):
             read(source, EMPTY, broken)
         return
-    assert read(source, EMPTY, broken) == ["1 0 5"]  # planned when nobody knew the number
+    assert read(source, EMPTY, broken) == ["1 0 5"]  # it was planned when the incarnation was not known
     assert text in caplog.text
 
 
 def test_a_batch_that_is_run_again_is_read_whole_beside_an_open_transaction() -> None:
-    """Its records were there. What readers of committed records see as the log's end may lie before them."""
+    """The batch's records exist, but for readers of committed records the log may end before them."""
     planned = offset_of("before", "g", Batch(id="", seq=0, generation=7, ranges=(OffsetRange("t", 0, 0, 4),)), {})
     world = World()
     world.starts, world.ends, world.high = {P0: 0}, {P0: 2}, {P0: 10}

@@ -18,7 +18,7 @@ OPTIONS = {"zookeeper": "zk", "kafka.bootstrap.servers": "k:1", "group": "g", "s
 def test_without_a_partition_a_query_is_answered_soon_if_its_triggers_have_an_interval(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Else Spark warns that the batch is falling behind, at each trigger."""
+    """Otherwise Spark warns at each trigger that the batch is falling behind."""
     waits, clock = list[int](), SimpleNamespace(ms=1_000)
     monkeypatch.setattr("zkcoord.spark.stream.source.mono_ms", lambda: clock.ms)
     monkeypatch.setattr(Handover, "next", lambda self, timeout_ms: waits.append(timeout_ms))
