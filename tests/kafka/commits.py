@@ -11,10 +11,10 @@ from tests.waiting import PATIENCE_SECONDS, wait_until
 
 
 def commit_as_stranger(admin: Any, group: str, topic: str, offsets: Mapping[int, int], metadata: str = "") -> None:
-    """Commit these, and return when Kafka has taken them.
+    """Commit these offsets, and return when Kafka has accepted them.
 
-    (The first commits of a broker's life make its log of offsets. Until it can write there the broker refuses them:
-    partition by partition, which raises nothing.)
+    (The first commits to a broker make it create its log of offsets. Until it can write there, it refuses commits by an
+    error for each partition, for which the client raises nothing.)
     """
 
     def taken() -> bool:

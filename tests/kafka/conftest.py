@@ -24,7 +24,7 @@ def broker() -> Broker:
 
 @pytest.fixture(autouse=True)
 def nothing_was_said_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What an earlier test made librdkafka say counts for nothing."""
+    """Forget the lines that librdkafka logged in an earlier test."""
     for logger in (NATIVE_LOG, fetcher.LOG, reach.LOG):
         monkeypatch.setattr(logger, "filters", [LogThrottle()])
 
@@ -37,7 +37,7 @@ def coordinator() -> Coordinator:
 
 @pytest.fixture
 def open_consumer(broker: Broker, coordinator: Coordinator) -> Iterator[Callable[..., KafkaConsumer]]:
-    """Opens consumers of group `g` that are closed after the test, and leaves no thread behind."""
+    """Open consumers of group `g`. They are closed after the test, and no thread is left."""
     before = set(threading.enumerate())
     opened: list[KafkaConsumer] = []
 

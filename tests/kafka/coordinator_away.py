@@ -1,8 +1,8 @@
-"""A Kafka cluster that knows nothing but groups: a broker that answers, and their coordinator, which comes later.
+"""A Kafka cluster that has only groups: a broker that answers, and the groups' coordinator, which comes later.
 
-It speaks as much of Kafka's protocol as librdkafka needs to ask for a group's offsets and members: old versions, whose
-fields have fixed sizes. The coordinator's port belongs to it from the beginning, and refuses connections until `come`.
-The broker that answers is the coordinator of groups whose names begin with HERE.
+It has the part of Kafka's protocol that librdkafka needs to ask for a group's offsets and members, in old versions,
+whose fields have fixed sizes. The coordinator has its port from the beginning, but the port refuses connections until
+`come`. The broker that answers is the coordinator of groups whose names begin with HERE.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ def text(value: str) -> bytes:
 
 
 class CoordinatorAway:
-    """The cluster, within a block."""
+    """The cluster. A context manager: it runs while the block runs."""
 
     def __init__(self, cluster_id: str = "cluster") -> None:
         self._cluster_id = cluster_id
         self._come = False
-        self.error = 0  # with which the coordinator answers what it is asked of a group
+        self.error = 0  # the error in the coordinator's answers about a group
         self.breaks = False  # the coordinator ends the connection when it is asked for a group
-        self.asked: Counter[tuple[int, str]] = Counter()  # what, of which group
+        self.asked: Counter[tuple[int, str]] = Counter()  # (API key, group) -> number of requests
         self._broker, self._coordinator = socket.socket(), socket.socket()
         for each in (self._broker, self._coordinator):
             each.bind((LOOPBACK, 0))
@@ -48,8 +48,8 @@ class CoordinatorAway:
 
     def __exit__(self, *_: object) -> None:
         for each in (self._broker, self._coordinator, *self._open):
-            with suppress(OSError):  # it was never open, or is no more
-                each.shutdown(socket.SHUT_RDWR)  # whoever waits in it wakes up
+            with suppress(OSError):  # it was never connected, or is not any more
+                each.shutdown(socket.SHUT_RDWR)  # a thread that waits for it wakes up
             each.close()
 
     @property
@@ -58,7 +58,7 @@ class CoordinatorAway:
         return f"{LOOPBACK}:{self._broker.getsockname()[1]}"
 
     def come(self) -> None:
-        """The coordinator takes connections from now on, and the other broker names it."""
+        """Let the coordinator accept connections from now on; the other broker then names it."""
         self._come = True
         self._listen(self._coordinator)
 
@@ -76,7 +76,7 @@ class CoordinatorAway:
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        with connection.makefile("rb") as requests, suppress(OSError):  # the client is gone
+        with connection.makefile("rb") as requests, suppress(OSError):  # the client has closed the connection
             while len(head := requests.read(4)) == 4:
                 answer = self._answer(requests.read(struct.unpack(">i", head)[0]))
                 if answer is None:
@@ -118,6 +118,6 @@ class CoordinatorAway:
         return struct.pack(">hi", 0, number) + text(LOOPBACK) + struct.pack(">i", one.getsockname()[1])
 
     def _described(self, group: str) -> bytes:
-        """A group that nobody uses."""
+        """Return the description of a group without members."""
         told = b"".join(map(text, (group, "Empty", "consumer", "")))
         return struct.pack(">ih", 1, self.error) + told + struct.pack(">i", 0)

@@ -1,4 +1,4 @@
-"""A broker that librdkafka plays itself, and a membership whose coordinator is the test."""
+"""A broker that librdkafka plays, and a membership whose coordinator the test plays."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from zkcoord.errors import FencedError
 from zkcoord.kafka.client import Message
 from zkcoord.kafka.consumer import KafkaConsumer
 
-PATIENCE_SECONDS = 120.0  # only what fails takes so long
-TOPICS = itertools.count(1000)  # so many digits that names sort as they are made
+PATIENCE_SECONDS = 120.0  # only a failure takes so long
+TOPICS = itertools.count(1000)  # all numbers have four digits, so that names sort in the order in which they are made
 Open = Callable[..., KafkaConsumer]  # the fixture `open_consumer`
-QUIET = logging.getLogger("test.librdkafka")  # what a client of the test itself logs is nobody's business
+QUIET = logging.getLogger("test.librdkafka")  # for clients of the test itself, whose log is ignored
 QUIET.propagate = False
 QUIET.addHandler(logging.NullHandler())
 
@@ -34,14 +34,14 @@ class Broker:
         self.bootstrap_servers = f"{broker.host}:{broker.port}"
 
     def topic(self, counts: Iterable[int] = (20,)) -> str:
-        """A new topic whose partitions hold so many messages, the value of each being its offset."""
+        """Make a topic whose partitions have these numbers of messages. The value of a message is its offset."""
         topic = f"clicks-{next(TOPICS)}"
         for partition, count in enumerate(counts):
             self.produce(TopicPartition(topic, partition), [str(offset).encode() for offset in range(count)])
         return topic
 
     def produce(self, partition: TopicPartition, values: Iterable[bytes]) -> None:
-        """Write these, one after the other."""
+        """Write these messages, one after the other."""
         for value in values:
             self._producer.produce(partition.topic, value, partition=partition.partition)
         assert self._producer.flush(PATIENCE_SECONDS) == 0
@@ -50,21 +50,21 @@ class Broker:
 class Coordinator:
     """A membership for the consumer under test; the test gives and takes partitions through it.
 
-    Callbacks run on one worker thread, as zkcoord.Consumer runs them. `store` holds what was committed.
+    Callbacks run on one worker thread, as zkcoord.Consumer runs them. `store` has the committed offsets.
     """
 
     def __init__(self) -> None:
         self.store: dict[TopicPartition, int] = {}
         self.commits: list[dict[TopicPartition, int]] = []
-        self.released: list[dict[TopicPartition, int]] = []  # early, while a stop waits for the rest
+        self.released: list[dict[TopicPartition, int]] = []  # final offsets given before the stop was over
         self.held: set[TopicPartition] = set()
         self.begun: set[TopicPartition] = set()  # records of these were handed out
-        self.starts = 0  # so far
-        self.started: dict[TopicPartition, int] = {}  # by which start each was named last
+        self.starts = 0  # how many so far
+        self.started: dict[TopicPartition, int] = {}  # partition -> the number of its last start
         self.lease = True
         self.error: BaseException | None = None
         self.consumer_id: str | None = "g_h-1-aaaaaaaa"
-        self.refusal: Exception | None = None  # what the next commit raises
+        self.refusal: Exception | None = None  # the error that the next commit raises
         self.gate = threading.Event()  # a commit waits for it
         self.gate.set()
         self.committing = threading.Event()
@@ -73,11 +73,11 @@ class Coordinator:
         self._worker: ThreadPoolExecutor | None = None
 
     def __call__(self, zookeeper: str, group: str, topics: Any, **settings: Any) -> Coordinator:
-        """As a membership factory."""
+        """Return itself as the membership: the consumer calls this as a factory."""
         self.settings = {"zookeeper": zookeeper, "group": group, "topics": topics, **settings}
         return self
 
-    # what the consumer calls
+    # called by the consumer
 
     def start(self) -> None:
         self.joined += 1
@@ -109,11 +109,11 @@ class Coordinator:
         self.released.append(dict(offsets))
 
     def report(self, progress: int, lag: int) -> None:
-        """How the work goes, as it was told."""
+        """Note the progress that the consumer reports."""
         self.reported = (progress, lag)
 
     def reading(self, partitions: Iterable[TopicPartition]) -> None:
-        """Of these records are handed out now."""
+        """Note that records of these partitions are handed out."""
         self.begun.update(partitions)
 
     def join_when(self, ready: Callable[[], bool], stop_needs_ms: int = 0) -> None:
@@ -122,10 +122,10 @@ class Coordinator:
     def allowed(self, partition: TopicPartition) -> bool:
         return self.lease and partition in self.held
 
-    # what the test calls
+    # called by the test
 
     def give(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Start these; returns when the callback has."""
+        """Start these partitions; return when the callback has returned."""
 
         def run() -> None:
             self.held.update(positions)
@@ -136,7 +136,7 @@ class Coordinator:
         self._call(run).result(PATIENCE_SECONDS)
 
     def take(self, partitions: Iterable[TopicPartition]) -> Future[dict[TopicPartition, int]]:
-        """Stop these; the future has the final offsets, which are then stored."""
+        """Stop these partitions. The future has the final offsets, which are stored first."""
         gone = tuple(partitions)
 
         def run() -> dict[TopicPartition, int]:
@@ -148,7 +148,7 @@ class Coordinator:
         return self._call(run)
 
     def lose(self, partitions: Iterable[TopicPartition]) -> None:
-        """Take these without asking; returns when the callback has."""
+        """Take these partitions away as lost; return when the callback has returned."""
         gone = tuple(partitions)
 
         def run() -> None:
@@ -163,7 +163,7 @@ class Coordinator:
 
 
 def read(consumer: KafkaConsumer, count: int) -> list[tuple[int, int]]:
-    """Partition and offset of the next `count` messages."""
+    """Read the next `count` messages; return partition and offset of each."""
     found: list[tuple[int, int]] = []
     deadline = time.monotonic() + PATIENCE_SECONDS
     while len(found) < count:
@@ -175,5 +175,5 @@ def read(consumer: KafkaConsumer, count: int) -> list[tuple[int, int]]:
 
 
 def where(message: Message) -> tuple[int, int]:
-    """Partition and offset."""
+    """Return partition and offset of a message."""
     return message.partition(), message.offset()

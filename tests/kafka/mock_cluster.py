@@ -31,14 +31,14 @@ class MockCluster:
         assert LIBRARY.rd_kafka_mock_topic_create(self._cluster, self.topic.encode(), PARTITIONS, 1) == 0
 
     def lead(self, partition: int, broker: int) -> None:
-        """This broker leads the partition from now on, with a new epoch."""
+        """Make this broker the leader of the partition, with a new leader epoch."""
         topic = self.topic.encode()
         assert LIBRARY.rd_kafka_mock_partition_set_leader(self._cluster, topic, partition, broker) == 0
 
     def down(self, broker: int) -> None:
-        """The broker ends its connections and takes no more. The partitions that it leads keep it."""
+        """Make the broker end its connections and accept no more. It stays the leader of its partitions."""
         assert LIBRARY.rd_kafka_mock_broker_set_down(self._cluster, broker) == 0
 
     def delay(self, broker: int, milliseconds: int) -> None:
-        """The broker's answers take so long."""
+        """Delay the broker's answers by this time."""
         assert LIBRARY.rd_kafka_mock_broker_set_rtt(self._cluster, broker, milliseconds) == 0

@@ -1,5 +1,5 @@
-"""A broker that a test plays: it has one topic, and when it is asked for brokers alone it knows of none, as a real one
-that has just started, and was told of no broker yet."""
+"""A broker that a test plays. It has one topic. A request for brokers alone gets an empty answer, as from a real broker
+that has just started and does not know any broker yet."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def _array(items: Iterable[bytes]) -> bytes:
 
 
 class _Connection(socketserver.StreamRequestHandler):
-    """Answers requests in their order."""
+    """Answers the requests of a connection in their order."""
 
     server: PlayedBroker
 
     def handle(self) -> None:
-        """Serve one client until it goes."""
+        """Serve one client until it closes the connection."""
         while len(size := self.rfile.read(4)) == 4:
             request = self.rfile.read(struct.unpack(">i", size)[0])
             api, version, number, client = struct.unpack_from(">hhih", request)

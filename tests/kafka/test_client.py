@@ -1,4 +1,4 @@
-"""Questions to a cluster, and how their failures reach the user."""
+"""Requests to a cluster, and how their failures are reported to the user."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_librdkafkas_lines_go_to_the_logger_of_zkcoord(caplog: pytest.LogCapture
     with KafkaClient(NOBODY, {"isolation.level": "read_committed"}, timeout_ms=300) as client:
         log_ends(client, [TopicPartition("clicks", 0)], timeout_ms=500)
     assert {record.name for record in caplog.records} == {"zkcoord.kafka.librdkafka"}
-    assert [record.getMessage().count("Connection refused") for record in caplog.records] == [1]  # of many attempts
+    assert [record.getMessage().count("Connection refused") for record in caplog.records] == [1]  # for many attempts
     assert "CONFWARN" not in caplog.text
 
 

@@ -1,4 +1,5 @@
-"""How one client of librdkafka's follows the other: when one is replaced, who ends it, and when none can be made."""
+"""How one client of librdkafka replaces another: when it is replaced, which thread ends it, and when none can be
+made."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ class Clients:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_ms = 0
         self.made, self.ended = list[str](), list[str]()
-        self.refusal: ZkcoordError | None = None  # why none can be made
+        self.refusal: ZkcoordError | None = None  # why no client can be made
         monkeypatch.setattr(renewed, "mono_ms", lambda: self.now_ms)
         self.renewed = Renewed(self._open, self.ended.append)
 
@@ -34,7 +35,7 @@ class Clients:
         return self.made[-1]
 
     def ask(self, end_ms: int, answered: bool, meanwhile: Callable[[], object] = lambda: None) -> str:
-        """A question until then. Return the client that it went through."""
+        """Ask a question that ends at `end_ms`. Return the client that it used."""
 
         def question(client: str) -> str:
             meanwhile()
@@ -54,7 +55,7 @@ def test_f269_a_client_is_replaced_when_no_question_was_answered_for_long_since_
 ) -> None:
     clients.ask(0, True)
     clients.now_ms = 5_000
-    clients.ask(9_000, False)  # since 5_000
+    clients.ask(9_000, False)  # unanswered since 5_000
     clients.ask(5_000 + RENEW_MS - 1, False)
     assert (clients.made, clients.ended) == (["client 0"], [])
     clients.ask(5_000 + RENEW_MS, False)
@@ -111,7 +112,7 @@ def test_f302_a_client_that_others_use_is_replaced_for_the_next_question_and_end
         clients.ask(RENEW_MS, False)
         assert clients.ended == []
 
-    clients.ask(3 * RENEW_MS, False, first)  # it asked the one that is replaced: the other one has all its time
+    clients.ask(3 * RENEW_MS, False, first)  # this question used the replaced client, so the new one has its whole time
     assert (clients.made, clients.ended) == (["client 0", "client 1"], ["client 0"])
 
 

@@ -1,4 +1,4 @@
-"""Which cluster a poll-style consumer reads is told by questions that it asks anyway."""
+"""A poll-style consumer learns its cluster from requests that it sends anyway."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_f224_the_membership_is_told_the_cluster_by_the_question_that_a_start_as
 
 
 def test_f224_a_place_in_a_log_is_told_only_with_its_cluster(broker: Broker) -> None:
-    """Kafka was away at the start, and answers when a partition without an offset is started."""
+    """Kafka is away when the consumer starts, and answers when a partition without an offset is started."""
     resets = Resets(broker.bootstrap_servers, {}, "earliest")
     assert (resets.cluster_id, resets.answered) == (None, False)
     resets.positions([TopicPartition(broker.topic(), 0)])

@@ -1,4 +1,4 @@
-"""The poll-style consumer against librdkafka's own broker; the membership is the test's."""
+"""The poll-style consumer with librdkafka's own broker; the test plays the membership."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AtWork = Callable[[int], tuple[KafkaConsumer, TopicPartition]]
 
 @pytest.fixture
 def at_work(open_consumer: Open, coordinator: Coordinator, broker: Broker) -> AtWork:
-    """A consumer that has polled so many messages of its only partition, the last of which is in work."""
+    """Return a consumer that has polled this number of messages of its only partition. The last one is in work."""
 
     def work(count: int) -> tuple[KafkaConsumer, TopicPartition]:
         partition = TopicPartition(broker.topic(), 0)
@@ -38,7 +38,7 @@ def at_work(open_consumer: Open, coordinator: Coordinator, broker: Broker) -> At
 
 
 def finals(stop: Future[dict[TopicPartition, int]]) -> dict[TopicPartition, int]:
-    """What on_stop returned."""
+    """Return the offsets that `on_stop` returned."""
     return stop.result(PATIENCE_SECONDS)
 
 
@@ -100,11 +100,11 @@ def test_a_start_reaches_a_poll_that_waits(open_consumer: Open, coordinator: Coo
 def test_what_is_in_work_is_reported_as_left_until_the_next_poll(
     open_consumer: Open, coordinator: Coordinator, broker: Broker
 ) -> None:
-    """A program that hangs in a message shows a lag and no progress: dead inside."""
+    """A program that hangs in a message has lag and makes no progress, so that it is noticed."""
     consumer = open_consumer()
     coordinator.give({TopicPartition(broker.topic([3]), 0): 0})
     finished = 0
-    while finished < 3:  # it waits for the first message only, so the second may come with the next poll
+    while finished < 3:  # a poll waits for the first message only, so the second may come with the next poll
         in_work = len(consumer.poll_many(2, PATIENCE_SECONDS))
         assert in_work
         assert coordinator.reported == (finished, in_work)
@@ -121,11 +121,11 @@ def test_a_stop_waits_for_the_message_in_work_until_the_next_poll(
     coordinator.give({a: 0, b: 0})
     seen = read(consumer, 1)
     working, other = (a, b) if seen[0][0] == 0 else (b, a)
-    assert finals(coordinator.take([other])) == {other: 0}  # nobody works on it: at once
+    assert finals(coordinator.take([other])) == {other: 0}  # no message of it is in work, so it stops at once
     stop = coordinator.take([working])
     wait_until(lambda: consumer._positions.wanted() == {}, "the stop has begun")
     assert not stop.done()
-    assert consumer.poll(0.2) is None  # finishes the first; nothing more of a stopping partition
+    assert consumer.poll(0.2) is None  # this finishes the first message; a stopping partition gives no more
     assert finals(stop) == {working: 1}
 
 
@@ -138,7 +138,7 @@ def test_a_stop_releases_idle_partitions_at_once_and_the_others_when_they_are_fi
     consumer.pause([a])
     read(consumer, 2)
     consumer.resume([a])
-    read(consumer, 1)  # of a, and in work; b is finished, and is being committed:
+    read(consumer, 1)  # a message of a is in work; that of b is finished, and is being committed:
     coordinator.gate.clear()
     commit = threading.Thread(target=consumer.commit, args=[{b: 2}])
     commit.start()
@@ -221,7 +221,7 @@ def test_nothing_fetched_before_a_stop_is_handed_out_after_a_new_start(
 
 
 def more(consumer: KafkaConsumer, count: int) -> Iterator[Any]:
-    """The next `count` messages, taken several at once."""
+    """Return the next `count` messages, read several at a time."""
     while count:
         messages = consumer.poll_many(count, PATIENCE_SECONDS)
         assert messages, "the broker is silent"
@@ -242,7 +242,7 @@ def test_a_lost_partition_falls_silent_and_its_commit_is_refused(
     assert consumer.poll(0.2) is None
     with pytest.raises(FencedError, match=str(a)):
         consumer.commit()
-    assert coordinator.commits == [{b: 2}]  # what is still held was written
+    assert coordinator.commits == [{b: 2}]  # the offset of the partition that is still held was written
     consumer.commit()
     with pytest.raises(FencedError, match=str(a)):
         consumer.commit({a: 3, b: 2})
@@ -251,7 +251,7 @@ def test_a_lost_partition_falls_silent_and_its_commit_is_refused(
 
 def test_a_loss_that_a_commit_ran_into_is_reported_once(at_work: AtWork, coordinator: Coordinator) -> None:
     consumer, a = at_work(3)
-    coordinator.held.clear()  # the membership knows, its callback has not run yet
+    coordinator.held.clear()  # the membership knows the loss; its callback has not run yet
     with pytest.raises(FencedError, match="not the owner"):
         consumer.commit()
     coordinator.held.add(a)

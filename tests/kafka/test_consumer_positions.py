@@ -1,4 +1,4 @@
-"""Where the poll-style consumer reads: positions outside of the log, seeks, pauses; and what Kafka refuses it."""
+"""Where the poll-style consumer reads: positions outside of the log, seeks, pauses; and refusals by Kafka."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_an_offset_ahead_of_the_log_is_reset_by_the_policy_and_reported(
     handed: list[int] = []
 
     def going_on() -> bool:
-        message = consumer.poll(0)  # the log's first one may come at once
+        message = consumer.poll(0)  # the log's first message may come at once
         handed.extend([] if message is None else [message.offset()])
         return bool(handed) or consumer.position(a) == goes_on_at
 
@@ -49,7 +49,7 @@ def test_an_offset_behind_the_log_is_reset_by_the_policy_and_reported(
     open_consumer: Open, coordinator: Coordinator, broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     a = TopicPartition(broker.topic([]), 0)
-    broker.produce(a, [bytes(900_000)] * 10)  # the broker keeps 5 MB
+    broker.produce(a, [bytes(900_000)] * 10)  # the broker keeps 5 MB, so the log's start moves
     consumer = open_consumer(from_beginning=True)
     first = coordinator.settings["reset"]((a,))[a]
     assert first > 0
@@ -127,7 +127,8 @@ def test_refused_credentials_raise_before_the_join_and_an_absent_broker_is_waite
 def test_a_commit_that_was_decided_before_a_partition_came_back_is_refused(
     open_consumer: Open, coordinator: Coordinator, broker: Broker
 ) -> None:
-    """Between its decision and the membership the partition is lost, and started again from what is committed."""
+    """After the commit was decided, and before the membership gets it, the partition is lost, and started again from
+    the committed offset."""
     a = TopicPartition(broker.topic([5]), 0)
     consumer = open_consumer()
     coordinator.give({a: 0})
@@ -196,17 +197,17 @@ def test_f63_a_poll_style_consumer_refuses_arguments_of_a_wrong_type(name: str, 
 def test_a_consumer_that_is_closed_while_it_starts_does_not_join(
     broker: Broker, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another thread closed it between the last look and the joining: it was a member for good."""
+    """Another thread closed it between the last check and the joining; the consumer then stayed a member for ever."""
     consumer = KafkaConsumer("zk:2181", broker.bootstrap_servers, "g", ["clicks"], membership=coordinator)
     checked = consumer._check_open
     closing: list[threading.Thread] = []
 
     def check_then_close() -> None:
         checked()
-        if consumer._started and not closing:  # this is the last look
+        if consumer._started and not closing:  # this is the last check
             closing.append(threading.Thread(target=consumer.close))
             closing[0].start()
-            closing[0].join(1)  # it ends here unless joining and closing exclude one another
+            closing[0].join(1)  # the thread ends here unless joining and closing exclude each other
 
     monkeypatch.setattr(consumer, "_check_open", check_then_close)
     consumer.start()

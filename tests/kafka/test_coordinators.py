@@ -1,4 +1,4 @@
-"""Questions to the coordinators of groups: when a client of librdkafka's is asked again, and when it is ended."""
+"""Requests to the coordinators of groups: when a client of librdkafka is used again, and when it is ended."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LONG_SECONDS = 30.0
 
 
 class Opened:
-    """Asks the coordinators of this cluster, and remembers through which clients."""
+    """Asks the coordinators of this cluster, and notes the clients that it opened."""
 
     def __init__(self, cluster: CoordinatorAway) -> None:
         self._cluster = cluster
@@ -50,7 +50,7 @@ class Opened:
         return self.clients[-1]
 
     def soon_open(self, *wanted: bool) -> None:
-        """Wait until the clients, in the order in which they were opened, are open, or not."""
+        """Wait until each client is open or closed as `wanted` says, in the order in which they were opened."""
         wait_until(lambda: [*map(is_open, self.clients)] == [*wanted], f"open: {wanted}")
 
 
@@ -123,7 +123,7 @@ def test_f234_who_tells_offsets_was_not_looked_up_after_it_was_described(
     cluster: CoordinatorAway, opened: Opened
 ) -> None:
     cluster.come()
-    opened.coordinators.ask(QUESTION, GROUPS, LONG_SECONDS)  # one that is new makes librdkafka look again
+    opened.coordinators.ask(QUESTION, GROUPS, LONG_SECONDS)  # a new client looks coordinators up
     groups = [f"many-{number}" for number in range(3 * AT_ONCE_MAX)]
     assert opened.coordinators.ask(TELLS_OFFSETS, offsets_of(*groups), LONG_SECONDS).keys() == {*groups}
     for question in (FIND_COORDINATOR, DESCRIBE_GROUPS, OFFSET_FETCH):
@@ -134,7 +134,7 @@ def test_f234_who_tells_offsets_was_not_looked_up_after_it_was_described(
 def test_f234_members_are_asked_for_again_through_other_clients(
     cluster: CoordinatorAway, opened: Opened, error: int | None
 ) -> None:
-    """None: the connection is lost."""
+    """`error` None: the connection is lost."""
     cluster.come()
     cluster.error, cluster.breaks = error or 0, error is None
     told = list[Any]()
@@ -153,7 +153,7 @@ def test_f234_members_are_asked_for_again_through_other_clients(
 def test_f234_offsets_are_asked_for_behind_what_only_a_coordinator_says(
     cluster: CoordinatorAway, opened: Opened, error: int, asked: int
 ) -> None:
-    """Any other error is the answer: whoever may not describe a group may not read its offsets, either."""
+    """Any other error is the answer: a user who may not describe a group may not read its offsets, either."""
     cluster.come()
     cluster.error = error
     answers = opened.coordinators.ask(TELLS_OFFSETS, offsets_of("g"), LONG_SECONDS)
@@ -163,16 +163,16 @@ def test_f234_offsets_are_asked_for_behind_what_only_a_coordinator_says(
 
 
 class Played:
-    """An AdminClient with an answer at once: `error`, if there is one. It tells its cluster's id unless `silent`."""
+    """An AdminClient that answers at once, with `error` if there is one. It tells its cluster's id unless `silent`."""
 
     def __init__(self) -> None:
         self.error: int | None = None
         self.silent = False
-        self.ended = False  # a connection has, as the next poll tells
-        self.asked = list[str]()  # questions about groups, and "cluster"
+        self.ended = False  # True: a connection has ended, which the next poll reports
+        self.asked = list[str]()  # requests about groups, and "cluster"
 
     def coordinators(self, config: dict[str, str] | None = None) -> Coordinators:
-        """Those that it is asked for."""
+        """Return the coordinators for these groups."""
         return Coordinators(confluent_kafka, self._open, "h:1", config)
 
     def _open(self, broken: Callable[[], None]) -> Played:
@@ -206,7 +206,7 @@ class Played:
             self._broken()
 
     def __exit__(self, *_: object) -> None:
-        """Nothing is open."""
+        """Do nothing, since nothing is open."""
 
 
 def test_f315_an_answer_does_not_count_while_nobody_tells_of_which_cluster_it_is() -> None:

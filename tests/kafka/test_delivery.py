@@ -1,4 +1,4 @@
-"""The turns of the polling thread: what is handed out may be read at the moment at which the user has it."""
+"""The turns of the polling thread: a message may still be read at the moment when the user gets it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GOOD, BEYOND = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class Around:
-    """Membership, fetcher and Kafka: the lease ends while Kafka is asked."""
+    """Plays membership, fetcher and Kafka. The lease ends during a request to Kafka."""
 
     policy, consumer_id, idle, answered = "latest", "g-1", False, True
     cluster_id: str | None = None
@@ -83,7 +83,8 @@ def test_f69_messages_are_of_held_partitions_also_after_a_slow_question_to_kafka
 
 
 def test_f224_nothing_is_fetched_before_a_kafka_that_was_away_has_told_which_cluster_it_is() -> None:
-    """Its records may be of another cluster than the tree's topics: the membership compares, and ends."""
+    """The records may be of another cluster than that of the tree's topics. Then the membership sees the difference,
+    and ends."""
     around = Around()
     around.answered, around.cluster_id, around._fetched = False, "cluster-2", []
     around.positions.start(Starting({GOOD: 5}, 1))

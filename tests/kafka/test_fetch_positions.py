@@ -1,4 +1,4 @@
-"""What a consumer holds: nothing that was handed out and not finished is ever passed over."""
+"""The positions of a consumer: a message that was handed out and not finished is never skipped."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ A, B = TopicPartition("clicks", 0), TopicPartition("clicks", 1)
 
 
 def holding(**positions: int) -> FetchPositions:
-    """Holdings of clicks-0 (`a`) and clicks-1 (`b`), from these offsets."""
+    """Return positions with clicks-0 (`a`) and clicks-1 (`b`), from these offsets."""
     tracked = FetchPositions()
     start(tracked, {{"a": A, "b": B}[name]: offset for name, offset in positions.items()})
     return tracked
 
 
 def start(tracked: FetchPositions, positions: dict[TopicPartition, int]) -> None:
-    """Started and acknowledged."""
+    """Start a partition, and acknowledge the start."""
     tracked.start(Starting(positions, 1))
     for partition in positions:
         tracked.unbar(partition)
 
 
 def hand_out(tracked: FetchPositions, partition: TopicPartition, offset: int, allowed: bool = True) -> bool:
-    """As the fetcher does that follows the tracked at once."""
+    """Hand messages out, as a fetcher does that follows the positions immediately."""
     epoch = tracked.wanted().get(partition, (None, 0))[0]
     return tracked.hand_out(partition, epoch, offset, allowed)
 
@@ -83,7 +83,7 @@ def test_what_a_refused_commit_told_as_gone_is_not_told_again() -> None:
     assert tracked.begin_commit(None) == {A: 6, B: 1}
     tracked.end_commit(False, {A})
     tracked.lose([A, B])
-    assert tracked.take_forfeited() == (B,)  # of which the user has not heard
+    assert tracked.take_forfeited() == (B,)  # the user does not know this loss yet
 
 
 def test_what_was_lost_during_the_commit_that_told_it_is_not_told_again() -> None:
@@ -220,13 +220,14 @@ def test_a_seek_is_the_position_for_commits_too() -> None:
 
 
 class Story:
-    """One partition, a consumer that comes and goes, a fetcher that keeps old messages, a user who crashes at times."""
+    """One partition, a consumer that comes and goes, a fetcher that keeps old messages, a user program that sometimes
+    crashes."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.tracked = FetchPositions()
         self.store = 0  # the offset store
-        self.fetched: list[tuple[int, int]] = []  # epoch, offset: in flight between librdkafka and the tracked
+        self.fetched: list[tuple[int, int]] = []  # epoch, offset: on the way from librdkafka to the positions
         self.fetching: tuple[int, int] | None = None  # epoch, next offset
         self.work: list[int] = []  # handed out, not finished
         self.finished: set[int] = set()
@@ -306,4 +307,4 @@ def test_no_story_passes_over_a_message() -> None:
         for _ in range(200):
             story.step()
         reached += story.store
-    assert reached > 300  # the stories get somewhere
+    assert reached > 300  # the stories process messages

@@ -1,4 +1,4 @@
-"""The ends of logs are asked for while their leaders change."""
+"""Requests for the ends of logs while the logs' leaders change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def led_by_two() -> MockCluster:
 
 
 def asked_once(cluster: MockCluster) -> KafkaClient:
-    """A client that knows who leads what."""
+    """A client that knows the leaders already."""
     client = KafkaClient(cluster.servers, timeout_ms=TIMEOUT_MS)
     wait_until(lambda: client.ask_offsets(ASKED, "latest") == (dict.fromkeys(ASKED, 0), {}), "all answer")
     return client

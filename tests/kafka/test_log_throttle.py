@@ -1,4 +1,4 @@
-"""What librdkafka says again and again, in records whose time the test chooses."""
+"""The limit on lines that librdkafka repeats, with records whose time the test chooses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from zkcoord.kafka.log_throttle import SAME_LINE_MS, SAME_LINES_MAX, LogThrottle
 
 
 def passed(quiet: LogThrottle, *lines: tuple[float, str]) -> list[tuple[float, str]]:
-    """Those of the lines, each with its time in seconds, that pass, as they are logged then."""
+    """Return the lines that pass, as they are logged. Each given line has its time in seconds."""
     found = []
     for seconds, text in lines:
         record = logging.LogRecord("l", logging.ERROR, __file__, 1, "%s", (text,), None)

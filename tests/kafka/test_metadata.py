@@ -1,4 +1,4 @@
-"""What a real broker's answers are to who mirrors its topics."""
+"""A real broker's answers, as the mirror of topics needs them."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_list_leaves_out_what_has_an_error_and_names_that_no_command_can_hold(
             whole = bool(brokers) and controller >= 0
             assert metadata.answer(Question(Kind.LIST)) == Listed("c", frozenset(brokers), {"t": "0:1"}, whole)
             with pytest.raises(UnavailableError, match="broken"):
-                metadata.whole()  # else the switch would take it for deleted
+                metadata.whole()  # otherwise the switch would think that the topic was deleted
 
 
 @pytest.mark.parametrize("question", [Question(Kind.LIST), Question(Kind.DESCRIBE, ("t",)), Question(Kind.CLUSTER)])

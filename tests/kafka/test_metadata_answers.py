@@ -1,4 +1,4 @@
-"""What becomes of a cluster's answers, whole or not, that no real broker gives when it is asked to."""
+"""How a cluster's answers are handled, complete or not. A test cannot make a real broker give such answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MISSING, REFUSED = KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZAT
 
 
 def done(told: Any) -> Future[Any]:
-    """An answer: of an error's number it is the error."""
+    """Return a finished answer; an error's number becomes the error."""
     future: Future[Any] = Future()
     if isinstance(told, int):
         future.set_exception(KafkaException(KafkaError(told)))
@@ -34,12 +34,12 @@ def done(told: Any) -> Future[Any]:
 
 
 def topic(topic_id: str = TOPIC_ID) -> Any:
-    """What a cluster tells of a topic with one partition."""
+    """Return a cluster's description of a topic with one partition."""
     return SimpleNamespace(topic_id=topic_id, partitions=[SimpleNamespace(id=0, replicas=[NODE])])
 
 
 class Answers(KafkaClient):
-    """A cluster whose answers are given: of its topics, and of itself."""
+    """A cluster with given answers about its topics and about itself."""
 
     def __init__(self, topics: dict[str, Future[Any]], controller: int | None = 2) -> None:
         super().__init__(NOWHERE)
@@ -51,7 +51,7 @@ class Answers(KafkaClient):
         self.closed = self.collected = False
 
     def list_topics(self, timeout_seconds: float) -> Any:
-        """All of its topics; those without an answer have an error."""
+        """Return all topics; those without an answer have an error."""
         self.collected = gc.isenabled()
         self.lists += 1
         partitions = {0: SimpleNamespace(replicas=[2])}
@@ -64,17 +64,17 @@ class Answers(KafkaClient):
         )
 
     def admin(self) -> Any:
-        """What asks it."""
+        """Return the client that asks this cluster."""
         return self
 
     def describe_topics(self, named: TopicCollection, request_timeout: float) -> dict[str, Future[Any]]:
-        """What it tells of these."""
+        """Return the answers about these topics."""
         assert request_timeout == 0.1
         self.asked.append(named.topic_names)
         return {name: self._topics[name] for name in named.topic_names}
 
     def close(self) -> None:
-        """Is noticed."""
+        """Note that the client was closed."""
         self.closed = True
         super().close()
 
@@ -86,7 +86,7 @@ SILENT: Future[Any] = Future()
 
 @pytest.fixture
 def collecting() -> Iterator[None]:
-    """What a test does to the garbage collector is undone."""
+    """Restore the garbage collector's settings after the test."""
     yield
     gc.enable()
 
@@ -107,7 +107,7 @@ def test_everything_is_asked_for_in_parts_and_topics_without_an_id_are_named(mon
     names = [f"t{number:04}" for number in range(DESCRIBE_MAX + 2)]
     client = Answers({name: done(topic()) for name in names} | {"old": done(topic("A" * 22))})
     found, nameless = opened(client, monkeypatch).whole()
-    assert [len(asked) for asked in client.asked] == [1, DESCRIBE_MAX, 3]  # the first one for the brokers' racks
+    assert [len(asked) for asked in client.asked] == [1, DESCRIBE_MAX, 3]  # the first request is for the brokers' racks
     assert client.lists == 1
     assert nameless == ("old",)
     one = Topic(topic_id="J9yFzcT8Sdqog-R1XZ7J_A", partitions={0: (2,)})
@@ -146,7 +146,7 @@ def test_brokers_are_those_of_a_list_with_the_racks_that_one_topic_of_theirs_tel
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     client = Answers({"broken": SILENT, "t": done(topic()), "u": done(topic())})
-    client.brokers = {2: NODE, 3: SimpleNamespace(host="kafka3", port=9093)}  # the second one has no replica
+    client.brokers = {2: NODE, 3: SimpleNamespace(host="kafka3", port=9093)}  # the second broker has no replica
     expected = {2: Broker("kafka2", 9092, "r"), 3: Broker("kafka3", 9093)}
     assert brokers(client, monkeypatch) == Cluster("c", expected)
     assert client.asked == [["t"]]
@@ -173,7 +173,7 @@ def test_a_broker_whose_rack_another_one_does_not_know_yet_is_left_out(monkeypat
 
 
 def test_brokers_whose_racks_are_not_told_are_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    for untold in (done(MISSING), Future[Any]()):  # the topic has just gone, or nobody answers
+    for untold in (done(MISSING), Future[Any]()):  # the topic has just gone, or there is no answer
         client = Answers({"t": untold})
         with pytest.raises(UnavailableError, match="did not tell the racks"):
             brokers(client, monkeypatch)
@@ -202,7 +202,7 @@ def test_f247_what_nobody_answered_for_long_is_followed_by_another_client(monkey
     client.brokers = nobody
     unanswered(0)
     client._topics, client.brokers = {"t": done(REFUSED)}, {2: NODE}
-    with pytest.raises(RefusedError):  # it is an answer
+    with pytest.raises(RefusedError):  # a refusal is an answer
         metadata.answer(Question(Kind.CLUSTER))
     client.brokers = nobody
     unanswered(RENEW_MS)

@@ -1,4 +1,4 @@
-"""A broker that has just started, and knows of no other broker and not of itself, is asked about its cluster."""
+"""A broker that has just started knows neither other brokers nor itself. It is asked about its cluster."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_f243_brokers_are_asked_for_in_a_way_that_a_broker_which_knows_none_ends
 
 
 def test_f243_librdkafka_still_ends_a_process_that_asks_such_a_broker_for_its_cluster() -> None:
-    """When this fails, librdkafka is mended, and `describe_cluster` may be asked again."""
+    """If this fails, librdkafka was repaired, and `describe_cluster` may be used again."""
     with PlayedBroker() as broker:
         command = [sys.executable, "-c", OTHERWISE, broker.bootstrap_servers]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)

@@ -1,4 +1,4 @@
-"""The poll-style consumer beside old consumers, which wait for a partition only so long."""
+"""The poll-style consumer beside old consumers, which wait for a partition only for a limited time."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def test_f108_a_stop_that_old_consumers_cut_short_ends_at_once_and_a_late_commit
     assert read(consumer, 1) == [(0, 0)]
     stop = coordinator.take([a])
     wait_until(lambda: consumer._positions.wanted() == {}, "the stop has begun")
-    coordinator.held.discard(a)  # the membership has given it up: the loss is told when `on_stop` has returned
-    assert stop.result(PATIENCE_SECONDS) == {a: 0}  # the answer does not count
-    coordinator.give({b: 0})  # it was not held up
+    coordinator.held.discard(a)  # the membership has given it up; `on_lost` comes after the return of `on_stop`
+    assert stop.result(PATIENCE_SECONDS) == {a: 0}  # this answer is ignored
+    coordinator.give({b: 0})  # the worker is free again
     assert f"messages of {a} are in work, and will come again, elsewhere: the stop waited until" in caplog.text
     with pytest.raises(FencedError, match=str(a)):
         consumer.commit()

@@ -1,4 +1,5 @@
-"""Whether Kafka can be reached: told once when it cannot and once when it can again, on a clock of the test's own."""
+"""Reports whether Kafka can be reached: one report when it cannot, and one when it can again, on a clock of the
+test."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ def said(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> I
 
 
 def events(said: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
-    """Level and event of what was told, but for librdkafka's lines and its attempts, which are told to who asks."""
+    """Return level and event of the reports, without librdkafka's own lines and the records of its attempts."""
     told = [(r.levelname, getattr(r, "zkcoord_event", "-")) for r in said.records if r.name != NATIVE_LOG.name]
     return [one for one in told if one != ("INFO", "-")]
 
@@ -55,8 +56,8 @@ def test_f64_a_kafka_that_is_away_is_told_once_and_its_return_once(said: pytest.
     cluster, clock = Cluster(), [0]
     seen = Reach("g", cluster, lambda: clock[0])
     seen.look(heard=False)
-    assert (cluster.asked, seen.error) == (0, None)  # nobody is asked while nothing is wrong
-    for _ in range(50):  # as librdkafka tells of its attempts
+    assert (cluster.asked, seen.error) == (0, None)  # there is no request while nothing is wrong
+    for _ in range(50):  # as librdkafka logs its attempts
         cluster.trouble = REFUSED
         seen.look(heard=False)
         clock[0] += CHECK_MS // 10
@@ -90,7 +91,7 @@ def test_f64_one_broker_of_several_that_is_away_is_told_but_kafka_is_not_away(sa
         seen.look(heard=False)
         clock[0] += CHECK_MS
     assert seen.error is None
-    assert events(said) == [("WARNING", "-")]  # the same line comes once in a while
+    assert events(said) == [("WARNING", "-")]  # the same line is logged only from time to time
     assert said.messages == [f"other brokers answer, but: {REFUSED}"]
 
 
@@ -112,7 +113,8 @@ def test_f64_librdkafkas_lines_are_marked_and_connection_lines_are_no_errors(
 def test_f64_a_consumer_waits_for_a_kafka_that_goes_away_and_reads_on(
     broker: Broker, coordinator: Coordinator, said: pytest.LogCaptureFixture
 ) -> None:
-    """Through a way that is cut: librdkafka's own broker names the way to it, so the first question goes through it."""
+    """The consumer connects through a `Way` that is cut. librdkafka's broker names the `Way` as its address, so even
+    the first request goes through it."""
     topic = broker.topic([3])
     partition = TopicPartition(topic, 0)
     with Proxy(int(broker.bootstrap_servers.rpartition(":")[2])) as way:

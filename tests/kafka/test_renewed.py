@@ -1,4 +1,4 @@
-"""A client of librdkafka's that does not find back to its brokers is replaced, and what it did goes on."""
+"""A client of librdkafka that cannot reconnect to its brokers is replaced, and its work goes on."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ AWAY = UnavailableError("Kafka at h:1 cannot be reached: no brokers; check that 
 
 
 class Forgetful:
-    """librdkafka's consumer, or admin client, without any broker: it tells nothing by itself, and asks nobody."""
+    """librdkafka's consumer, or admin client, without any broker: it sends no requests and reports nothing by
+    itself."""
 
     def __init__(self) -> None:
         self.ended = False
@@ -51,14 +52,14 @@ class Forgetful:
 
 
 class Starting(Forgetful):
-    """One that is connected to a broker which names no brokers."""
+    """A client that is connected to a broker whose answer names no brokers."""
 
     def list_topics(self, *_topics: str, timeout: float) -> Any:
         return SimpleNamespace(brokers={}, cluster_id="c")
 
 
 class Silent(Cluster):
-    """A cluster of which only a question tells that it is away."""
+    """A cluster whose absence only a request shows."""
 
     def answers(self, seconds: float) -> bool:
         self.trouble = None if self.up else AWAY
@@ -125,7 +126,7 @@ def test_f269_a_consumer_whose_client_has_forgotten_all_brokers_reads_on_and_eac
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients are replaced after a moment."""
+    """Replace clients after a short time."""
     monkeypatch.setattr(reach, "SILENT_MS", 100)
     monkeypatch.setattr(renewed, "RENEW_MS", 100)
     monkeypatch.setattr(reach, "CHECK_MS", 50)
@@ -161,7 +162,7 @@ def test_f300_a_consumer_goes_on_when_another_client_cannot_be_made_and_reads_on
 def test_f301_a_client_that_is_replaced_reads_nothing_of_another_cluster(
     broker: Broker, open_consumer: Open, coordinator: Coordinator
 ) -> None:
-    """The brokers' name leads to another cluster now, which has the topic, too, with as many records."""
+    """The brokers' host name now leads to another cluster, which has the same topic with as many records."""
     other, topic = Broker(), broker.topic([2])
     partition = TopicPartition(topic, 0)
     other.produce(partition, [b"0", b"1", b"2"])
@@ -184,7 +185,7 @@ def test_f301_a_client_that_is_replaced_reads_nothing_of_another_cluster(
 
 
 class Turned(Forgetful):
-    """One whose first answer is of the first cluster, and whose messages and later answers are of another one."""
+    """A client whose first answer is of the first cluster; its messages and later answers are of another cluster."""
 
     def __init__(self, first: str | None, partition: TopicPartition) -> None:
         super().__init__()
@@ -205,7 +206,7 @@ class Turned(Forgetful):
 def test_f301_what_a_client_in_place_of_another_reads_first_is_not_taken_for_what_it_was_asked_before(
     broker: Broker, open_consumer: Open, coordinator: Coordinator
 ) -> None:
-    """New connections lead elsewhere between that question and the first fetch; none has ended."""
+    """New connections lead to another cluster between that request and the first fetch. No connection has ended."""
     partition = TopicPartition(broker.topic([2]), 0)
     consumer = open_consumer()
     coordinator.give({partition: 0})
@@ -222,7 +223,7 @@ def test_f301_what_a_client_in_place_of_another_reads_first_is_not_taken_for_wha
 def test_f301_brokers_that_are_all_away_are_not_followed_by_those_of_another_cluster(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """librdkafka would begin again at the address, and go on there after a second."""
+    """librdkafka would connect to the address again, and go on with the other cluster after a second."""
     monkeypatch.setattr(renewed, "RENEW_MS", 3_000)
     first, second, partition = MockCluster(1), MockCluster(1), TopicPartition(MockCluster.topic, 0)
     for cluster, count in ((first, 2), (second, 5)):
@@ -282,12 +283,12 @@ def test_one_leader_that_answers_is_an_answer_also_when_it_says_no(
 
 
 def unanswered(asked: Any, **_times: Any) -> Any:
-    """As librdkafka's own: an answer for each that never comes."""
+    """Return a future for each, as librdkafka does; none of them is ever answered."""
     return {each: NoAnswer() for each in asked}
 
 
 class NoAnswer:
-    """Of one partition."""
+    """The missing answer about one partition."""
 
     def result(self, _seconds: float) -> Any:
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT))

@@ -1,4 +1,4 @@
-"""The brokers' own addresses lead to another cluster: what it answers counts for nothing."""
+"""The brokers' own addresses lead to another cluster. Its answers are ignored."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ MUTE = {"log_level": "3"}
 
 @pytest.fixture
 def seldom(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By itself librdkafka asks for metadata every five seconds, which may fall between two counts of such requests."""
+    """Make librdkafka's own requests for metadata rare. They come every five seconds by default, and one may come
+    between two counts of such requests."""
     monkeypatch.setattr(kafka_client, "LEADERS_MS", 300_000)
 
 
@@ -78,7 +79,7 @@ def test_f310_a_steady_client_asks_for_the_cluster_once_and_then_only_after_a_br
 def test_f310_a_steady_client_in_place_of_another_asks_for_its_cluster() -> None:
     with two_clusters((2, 5)) as both, SteadyClient(both.servers) as client:
         assert client.ask_offsets([P0], "latest") == ({P0: 2}, {})
-        both.way.lead(1, cut=False)  # only who connects anew comes to the other cluster
+        both.way.lead(1, cut=False)  # only new connections lead to the other cluster
         client._renewed._held = None
         with pytest.raises(UsageError, match="is another cluster now"):
             wait_until(lambda: bool(client.ask_offsets([P0], "latest")[0]), "an answer")
@@ -87,7 +88,7 @@ def test_f310_a_steady_client_in_place_of_another_asks_for_its_cluster() -> None
 def test_f310_a_client_that_nothing_was_asked_of_since_sees_that_its_connections_have_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(same_cluster, "SURE_MS", 3_600_000)  # else it would see so by the time that passes
+    monkeypatch.setattr(same_cluster, "SURE_MS", 3_600_000)  # otherwise the time that passes would be enough to see it
     with two_clusters((2, 5)) as both, SteadyClient(both.servers) as client:
         client.ask_offsets([P0], "latest")
         both.way.lead(1)

@@ -1,4 +1,4 @@
-"""Makes topics that clients can use at once."""
+"""Makes topics that clients can use immediately."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.waiting import PATIENCE_SECONDS, wait_until
 
 
 def create_topic(admin: Any, name: str, partitions: int, *, replicas: int = 1, **settings: Any) -> None:
-    """Create it, and wait until the broker tells a leader of each partition.
+    """Create the topic, and wait until the broker names a leader of each partition.
 
     (Without ZooKeeper the controller answers before the broker knows the topic.) `settings` are those of `NewTopic`.
     """
@@ -19,7 +19,7 @@ def create_topic(admin: Any, name: str, partitions: int, *, replicas: int = 1, *
 
 
 def await_partitions(admin: Any, name: str, partitions: int) -> None:
-    """Wait until the broker tells a leader of each of so many partitions."""
+    """Wait until the broker names a leader of each of this number of partitions."""
 
     def known() -> bool:
         topic = admin.list_topics(timeout=PATIENCE_SECONDS).topics.get(name)
@@ -29,7 +29,7 @@ def await_partitions(admin: Any, name: str, partitions: int) -> None:
 
 
 def await_replicas(admin: Any, name: str, replicas: int) -> None:
-    """Wait until each partition of the topic has a leader, and so many replicas that are in sync."""
+    """Wait until each partition of the topic has a leader, and this number of replicas in sync."""
 
     def in_sync() -> bool:
         topic = admin.list_topics(timeout=PATIENCE_SECONDS).topics.get(name)

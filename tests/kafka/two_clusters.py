@@ -1,6 +1,7 @@
-"""Two clusters, each of one broker, behind one address that both name as their broker's own.
+"""Two clusters of one broker each, behind one address. Both clusters name it as their broker's address.
 
-As when a cluster is made anew under the names of another one: a client that connects again is led to it by itself.
+This is as if a cluster was replaced by a new one with the same host names: a client that connects again reaches the new
+one without noticing.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ HOST = b"127.0.0.1"
 
 
 class Way(Relay):
-    """A listener that leads to one cluster. In the brokers' answers its port stands in place of theirs."""
+    """A listener that leads to one cluster. It replaces the brokers' ports in their answers by its own port."""
 
     def __init__(self, ports: list[int]) -> None:
         self._ports, self._to = ports, 0
@@ -29,17 +30,17 @@ class Way(Relay):
         super().__init__()
 
     def lead(self, to: int, *, cut: bool = True) -> None:
-        """Lead new connections to this cluster. `cut`: those that there are end."""
+        """Lead new connections to this cluster. `cut`: end the present connections."""
         self._to = to
         if cut:
             self.cut()
 
     def target_port(self) -> int:
-        """Where a new connection is led to."""
+        """Return the port to which a new connection is led."""
         return self._ports[self._to]
 
     def through(self, frame: bytes, sender: socket.socket, *, up: bool, first: bool) -> bytes | None:
-        """Note a request; the brokers' own ports are replaced in answers."""
+        """Note a request; replace the brokers' own ports in an answer."""
         if up:
             self.asked.append(struct.unpack_from("!h", frame)[0])
             return None if self.asked[-1] in self.held else frame
@@ -49,7 +50,9 @@ class Way(Relay):
 
 
 class TwoClusters:
-    """`way` leads to the first one at first. Each has one broker, at one of these addresses, and has the topic."""
+    """Two clusters, each with one broker, at one of these addresses, and with the topic. `way` first leads to the first
+    one.
+    """
 
     topic = MockCluster.topic
 
@@ -59,18 +62,19 @@ class TwoClusters:
         self.servers = self.way.hosts
 
     def address(self, to: int) -> str:
-        """One cluster's own address."""
+        """Return one cluster's own address."""
         return self._addresses[to]
 
     def produce(self, to: int, partition: int, values: Iterable[bytes]) -> None:
-        """Write these into one of the clusters."""
+        """Write these values into one of the clusters."""
         producer = Producer({"bootstrap.servers": self.address(to)}, logger=QUIET)
         for value in values:
             producer.produce(self.topic, value, partition=partition)
         assert producer.flush(PATIENCE_SECONDS) == 0
 
     def fill(self, counts: tuple[int, int]) -> None:
-        """Write so many records into partition 0 of each; their values name the cluster and the offset."""
+        """Write these numbers of records into partition 0 of each cluster. Their values name the cluster and the
+        offset."""
         for to, count in enumerate(counts):
             self.produce(to, 0, (f"{to}-{offset}".encode() for offset in range(count)))
 
@@ -85,4 +89,4 @@ def two_clusters(counts: tuple[int, int]) -> Iterator[TwoClusters]:
         yield both
     finally:
         both.way.close()
-        del mocks  # they live until here
+        del mocks  # the mock clusters must live until here
