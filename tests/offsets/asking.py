@@ -1,5 +1,5 @@
 """A program of its own that asks a group's coordinator in Kafka, as tools do, until its input ends: `asking.py SERVERS
-GROUP TOPIC [TIMEOUT_MS]`. It prints how many answers it has had each time that it has asked for all."""
+GROUP TOPIC [TIMEOUT_MS]`. Each time it asks all questions, and prints how many answers it got."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zkcoord.offsets.kafka_store import KafkaCommits
 
 
 def main(servers: str, group: str, _topic: str, timeout_ms: str = "2000") -> None:
-    """Ends in a moment once the input has ended."""
+    """Ask until the standard input ends."""
     groups, ended = [f"{group}-{number}" for number in range(3)], threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
     with KafkaClient(servers) as client:

@@ -1,5 +1,5 @@
 """A program of its own that commits to Kafka, one offset after the other, until its input ends: `committing.py SERVERS
-GROUP TOPIC`. It prints each offset that Kafka took and tells."""
+GROUP TOPIC`. It prints each offset that Kafka has accepted, and returns when it is asked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PATIENCE_MS = 4_000
 
 
 def main(servers: str, group: str, topic: str) -> None:
-    """Ends in a moment once the input has ended."""
+    """Commit until the standard input ends."""
     commits = kafka_commits(group, servers, None, patience_ms=PATIENCE_MS, wall_ms=lambda: time.time_ns() // 1_000_000)
     ended, partition = threading.Event(), TopicPartition(topic, 0)
     threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
@@ -30,7 +30,7 @@ def main(servers: str, group: str, topic: str) -> None:
         except UnavailableError:
             continue
         if outcome.done:
-            assert told is not None and told.offset <= offset, (told, offset)  # an earlier one may land late
+            assert told is not None and told.offset <= offset, (told, offset)  # an earlier commit may arrive late
             print(offset, flush=True)
     commits.close()
 

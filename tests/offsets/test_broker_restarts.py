@@ -22,11 +22,11 @@ from zkcoord.kafka.client import TIMEOUT_MS, KafkaClient
 from zkcoord.kafka.coordinators import NEVER_SECONDS
 from zkcoord.offsets.kafka_store import KafkaCommits
 
-PAUSES_SECONDS = (0.0, 1.5, 3.0, 5.0)  # how long the broker is away, beside its start: requests take 2 s at most
+PAUSES_SECONDS = (0.0, 1.5, 3.0, 5.0)  # how long the broker is away, without its start; requests take 2 s at most
 
 
 class Program:
-    """A process that works with a cluster all the time, and prints how it fares. Ends with its block, if it lives."""
+    """A process that uses a cluster all the time, and prints its results. It must live, and is ended with the block."""
 
     def __init__(self, name: str, servers: str, *more: str) -> None:
         command = [sys.executable, "-m", f"tests.offsets.{name}", servers, new_group(), *more]
@@ -52,7 +52,7 @@ class Program:
         assert kind is not None or ended == 0
 
     def tells(self, times: int, *, nothing: bool = False) -> None:
-        """Wait until it has told so many more numbers above 0 (`nothing`: zeros). It must not die."""
+        """Wait until it has printed `times` further numbers above 0 (`nothing`: zeros). It must not die."""
 
         def told() -> int:
             return sum((number == 0) is nothing for number in list(self._told))
@@ -63,7 +63,7 @@ class Program:
 
 
 def restart(broker: KafkaBroker, times: int) -> None:
-    """Kill the broker and start it again, so many times, while a process commits and one asks: both must survive it."""
+    """Kill the broker and start it again `times` times, while one process commits and one asks. Both must survive."""
     topic = new_topic(AdminClient({"bootstrap.servers": broker.bootstrap_servers}, logger=QUIET), 1)
     with ExitStack() as stack:
         working = (Program(name, broker.bootstrap_servers, topic) for name in ("committing", "asking"))
@@ -93,7 +93,8 @@ def test_f142_f203_a_process_that_commits_and_one_that_asks_survive_brokers_that
 
 
 def test_f203_a_tool_survives_a_coordinator_that_comes_when_its_question_has_timed_out() -> None:
-    """While it is away, another broker answers: so does a cluster of several. The tool ends as usual, too."""
+    """While the coordinator is away, another broker answers, as in a cluster of several. The tool also ends
+    normally."""
     with CoordinatorAway() as cluster, Program("asking", cluster.bootstrap_servers, "t", "1000") as program:
         program.tells(1, nothing=True)
         cluster.come()
@@ -111,7 +112,7 @@ def test_f233_a_tool_survives_a_broker_that_is_not_the_coordinator_and_goes_on_w
 
 
 def test_f234_a_tool_survives_a_coordinator_that_goes_when_it_is_asked_for_the_group() -> None:
-    """What it said then is nothing: its successor is not known to be the coordinator."""
+    """The tool's result is then empty, since the coordinator's successor is not known."""
     with CoordinatorAway() as cluster:
         cluster.error, cluster.breaks = NOT_COORDINATOR, True
         cluster.come()

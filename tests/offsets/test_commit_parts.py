@@ -1,4 +1,4 @@
-"""What Kafka tells of a group's offsets, as commits. No server."""
+"""Kafka's answers about a group's offsets become commits. No server."""
 
 from __future__ import annotations
 

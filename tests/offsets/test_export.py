@@ -1,4 +1,4 @@
-"""The export of a large deployment: nothing grows with it. No server."""
+"""The export of a large deployment: its memory does not grow with the number of groups. No server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STAT = Stat(0, 1, 0)
 
 
 class Endless:
-    """Groups with one topic of many partitions each, made up as they are read."""
+    """Groups that have one topic of many partitions each, and are made when they are read."""
 
     def __init__(self) -> None:
         self.nodes = 0

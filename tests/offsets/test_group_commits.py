@@ -1,4 +1,5 @@
-"""What a member's thread asks of Kafka: bounded in time, on a thread of its own, and closed."""
+"""A member's requests to Kafka: they have a time limit, run on a thread of their own, and are closed with the
+member."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def now() -> int:
 
 
 class Stored:
-    """A group's commits in memory, and how often they were closed."""
+    """A group's commits in memory; it counts how often they were closed."""
 
     def __init__(self) -> None:
         self.commits: dict[TopicPartition, KafkaCommit] = {}

@@ -44,7 +44,7 @@ def store(kafka: EmbeddedKafka, group: str) -> Iterator[GroupConsumer]:
 
 
 def committed(store: GroupConsumer, commits: dict[TopicPartition, KafkaCommit]) -> CommitOutcome:
-    """Commit, as soon as the broker's coordinator of groups is there."""
+    """Commit as soon as the broker's coordinator of groups is there."""
     outcomes: list[CommitOutcome] = []
 
     def answered() -> bool:
@@ -69,7 +69,7 @@ def test_commits_of_many_partitions_come_back_with_what_they_say_of_themselves(
     with KafkaClient(kafka.bootstrap_servers) as client:
         seen = KafkaCommits(client)
         assert seen.read([group]).found == {group: commits}
-        assert seen.users(group) == []  # it is no member
+        assert seen.users(group) == []  # the consumer is no member
 
 
 def test_partitions_that_could_not_be_committed_are_named_one_by_one() -> None:
@@ -138,10 +138,10 @@ def test_settings_of_a_consumer_that_reads_do_not_matter_to_one_that_commits() -
 
 
 class Native:
-    """librdkafka's consumer, without a broker while it is `away`. What it was asked to commit is answered by a poll.
+    """librdkafka's consumer, without a broker while it is `away`. A poll answers the commits that it was asked for.
 
-    `on_error` and `broken` are to be called with an error and when a connection has ended; `answered` is called behind
-    each answer to a commit.
+    `on_error` is called with an error, `broken` when a connection has ended, and `answered` after each answer to a
+    commit.
     """
 
     def __init__(
@@ -219,7 +219,7 @@ def test_f269_a_client_that_had_no_answer_for_long_is_ended_and_the_next_request
             store.read([p])
         assert store.read([p]) == {}
         opened[0].away = False
-        opened[0].poll(0)  # what it had sent is answered late, with an error
+        opened[0].poll(0)  # its commits are answered late, with an error
     assert [each.closed for each in opened] == [1, 1, 1]
     assert {each.settings["sasl.username"] for each in opened} == {"u"}
 

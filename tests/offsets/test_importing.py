@@ -1,4 +1,4 @@
-"""What an import says that it changes: what the group's consumers will see change. No server."""
+"""An import reports exactly the changes that the group's consumers will see. No server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from zkcoord.tree.record import encode_record
 
 P0 = TopicPartition("t", 0)
 NODE = DRAFT.offset("g", P0)
-CHECKPOINT_MZXID = 0  # as the tree in memory has it
+CHECKPOINT_MZXID = 0  # the value in the tree in memory
 
 
 def scene(store_name: str) -> tuple[Recorder, Store]:
@@ -46,7 +46,7 @@ def scene(store_name: str) -> tuple[Recorder, Store]:
 def test_f244_an_import_compares_with_the_offset_that_counts_and_so_does_its_dry_run(
     wanted: int, changed: list[Change]
 ) -> None:
-    """Compared with the node alone, an import of an older export said that nothing changes, and set the group back."""
+    """Only the node was compared. So the import of an older export reported no change, and set the group back."""
     tree, store = scene("kafka")
     assert Import(tree=tree, layout=DRAFT, tree_id="aa", dry_run=True).write("g", {P0: wanted}, store) == changed
     assert (tree.sent, tree.nodes[NODE]) == ([], "4")
@@ -73,8 +73,8 @@ def reset(tree: Recorder, goal: Where, to_kafka: Callable[[Mapping[TopicPartitio
 
 
 def test_no_node_is_written_before_kafka_has_taken_what_consumers_would_follow() -> None:
-    """A tool that dies between both leaves the nodes as they were; the other way round consumers would go on from what
-    stands in Kafka, though the nodes were set."""
+    """If a tool dies between the two writes, the nodes are unchanged. In the other order the nodes would be set, but
+    consumers would still go on at the commits in Kafka."""
     tree, store = scene("kafka")
     store = Store(refuses=True)
     store.commits = {P0: KafkaCommit(offset=9)}
@@ -105,7 +105,8 @@ def test_a_shift_is_refused_behind_a_reset_that_broke_off_until_its_pause_is_ove
 def test_f276_of_a_group_that_is_in_another_tree_or_on_its_way_no_offset_is_imported(
     state: MoveState, store_name: str
 ) -> None:
-    """The nodes were written, which do not count; and the commits in Kafka, which the group goes on from over there."""
+    """The import wrote the nodes, which do not count, and the commits in Kafka, at which the group goes on in the other
+    tree."""
     moved = Moved(state=state, tree="bb", address="zk2:2181/kafka", run="r1")
     record = encode_record(GroupRecord(store_name=store_name, moved=moved)).decode()
     tree, store = Recorder({NODE: "4", DRAFT.record("g"): record}), Store()

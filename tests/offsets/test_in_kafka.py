@@ -1,4 +1,5 @@
-"""What a tool that writes offset nodes sets in Kafka as well, by how the group keeps its offsets. No server."""
+"""The offsets that a tool sets in Kafka, too, when it writes offset nodes: they depend on the group's store. No
+server."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from zkcoord.offsets.ports import Commits, ReadCommits
 from zkcoord.offsets.reading import Kept, kept_by
 from zkcoord.tree.paths import DRAFT, LEGACY, Layout
 
-OURS, OTHERS, NOBODYS = (TopicPartition("t", number) for number in range(3))  # whose commit stands in Kafka
+OURS, OTHERS, NOBODYS = (TopicPartition("t", number) for number in range(3))  # by who committed to Kafka
 NODES = Adoption(offsets="zookeeper", strategy="range", kafka="0.11")
 ALONE = replace(NODES, offsets="kafka")
 BOTH = replace(ALONE, dual_commit=True)
@@ -69,7 +70,7 @@ def test_a_record_tells_how_a_group_keeps_its_offsets(layout: Layout, record: Gr
     ("layout", "record", "followed"),
     [
         (DRAFT, DEFAULT_RECORD, ()),
-        (DRAFT, GroupRecord(store_name="dual"), ()),  # in `dual` nobody goes on from another program's commit
+        (DRAFT, GroupRecord(store_name="dual"), ()),  # in `dual` no consumer starts at another program's commit
         (DRAFT, GroupRecord(store_name="kafka"), (OTHERS,)),
         (LEGACY, None, (OURS, OTHERS)),
         (LEGACY, GroupRecord(store_name="dual", adoption=BOTH), (OURS, OTHERS)),

@@ -22,7 +22,7 @@ from zkcoord.errors import UnavailableError, UnknownPartitionError, UsageError
 from zkcoord.kafka.client import KafkaClient
 from zkcoord.offsets.kafka_store import KafkaCommits
 
-PARTITIONS = 1_100  # more than one request takes
+PARTITIONS = 1_100  # more than fit into one request
 NOWHERE = "127.0.0.1:1"
 
 
@@ -52,7 +52,7 @@ def new_group() -> str:
 
 
 def on_real_broker(store: KafkaCommits, group: str, commits: dict[TopicPartition, KafkaCommit]) -> CommitOutcome:
-    """Commit, as soon as the broker's coordinator of groups is there."""
+    """Commit as soon as the broker's coordinator of groups is there."""
     outcomes: list[CommitOutcome] = []
 
     def committed() -> bool:

@@ -1,4 +1,5 @@
-"""A group goes from one tree to another, and back: every place where that can break off, and who may not read."""
+"""A group moves from one tree to another, and back: every step at which this can be interrupted, and which consumers
+may not read."""
 
 from __future__ import annotations
 
@@ -83,7 +84,8 @@ def _never_both(pair: Pair) -> None:
 
 @pytest.mark.parametrize("at", range(12))
 def test_of_two_runs_the_later_one_finishes_and_the_earlier_one_is_told(at: int) -> None:
-    """The second run comes in at each write of the first, and a consumer reads in the copy before the first goes on."""
+    """The second run starts at each write of the first one, and a consumer reads in the copy before the first goes
+    on."""
     pair, number = Pair.of(LEGACY, LEGACY), itertools.count()
     later = {LEGACY.offset("g", P0): b"500", LEGACY.instance("g", "i1"): b'{"last":"y"}'}
 
@@ -107,7 +109,7 @@ def test_of_two_runs_the_later_one_finishes_and_the_earlier_one_is_told(at: int)
     assert record.moved is not None
     assert (record.moved.state, pair.readable()) == (MoveState.GONE, [False, True])
     second = record.moved.run == "r2"
-    assert told is (second and at > 0)  # at its first write it finds the group moved already
+    assert told is (second and at > 0)  # at the first write it finds that the group has moved already
     assert {path: pair.memory(1).data()[path] for path in later} == later or not second
 
 
@@ -152,7 +154,7 @@ def test_a_run_that_was_hung_writes_no_offset_after_the_group_has_come_back(at: 
         tree.meanwhile = other
     with suppress(FencedError, UsageError, UnavailableError):
         whole(pair.move("r1"))
-    if back and at > 0:  # at its first write it begins anew
+    if back and at > 0:  # at the first write it begins again
         assert (pair.readable(), pair.offsets(0)["0"]) == ([True, False], b"950")
 
 

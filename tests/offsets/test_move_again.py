@@ -1,4 +1,4 @@
-"""Moves between trees that know the group already: what stands there from before, and runs that come too late."""
+"""Moves to a tree that has had the group before: its old nodes, and runs of the command that come too late."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from zkcoord.tree.topic import Mark, decode_mark, encode_mark
 
 
 def begun(pair: Pair) -> Pair:
-    """An earlier run has made the copy's record, and broke off."""
+    """Return a pair in which an earlier run has made the copy's record, and was interrupted then."""
     pair.move("r0").begin()
     pair.move("r0")._arrive()
     return pair
@@ -31,7 +31,8 @@ def begun(pair: Pair) -> Pair:
 def test_a_hung_run_removes_no_offset_that_the_copys_consumers_have_made_since(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An earlier copy had an offset that the group has no more. The later run removes it; a consumer makes it anew."""
+    """An earlier copy had an offset that the group does not have any more. The later run removes it, and a consumer
+    creates it again."""
     pair, path = Pair.of(), DRAFT.offset("g", P2)
     begun(pair)
     put(pair.memory(1), {path: b"1"})
@@ -84,7 +85,8 @@ def test_requests_of_tools_stay_behind_and_what_people_decided_goes_along() -> N
 
 @pytest.mark.parametrize("incarnation", [1, 9])
 def test_a_topics_incarnation_comes_back_with_the_group_whichever_is_larger(incarnation: int) -> None:
-    """A group that was deleted in the other tree counts from 1 there: by the old mark its commits would be too old."""
+    """A group that was deleted in the other tree counts incarnations from 1 there. With the old mark its commits would
+    seem too old."""
     pair = Pair.of()
     whole(pair.move())
     mark = Mark(incarnation=incarnation, topic_id=None, czxid=4, root_czxid=2)
@@ -125,7 +127,8 @@ def test_a_move_is_not_given_up_where_the_group_arrives() -> None:
 
 
 def test_a_pause_that_a_coordinator_takes_back_behind_the_tombstone_does_not_end_the_move() -> None:
-    """No old member can rebalance beside it, so the coordinator begins nothing, and members of ours hold nothing."""
+    """No old member can rebalance beside the tombstone, so the coordinator begins nothing, and our members hold
+    nothing."""
     pair = Pair.of(LEGACY, DRAFT)
     put(pair.memory(0), {LEGACY.registration("g", "g_h-1-z0000000"): OURS})
     move = pair.move()
@@ -150,7 +153,7 @@ def test_a_pause_that_a_coordinator_takes_back_behind_the_tombstone_does_not_end
 def test_a_coordinator_that_answers_the_pause_of_a_group_without_members_late_does_not_end_the_move(
     number: int, at: int
 ) -> None:
-    """Nobody waits for that answer, since nobody reads. It may come before any write."""
+    """The move does not wait for that answer, since no member reads. The answer may come before any write."""
     pair, path = Pair.of(), DRAFT.record("g")
     tree = pair.memory(number)
     pair.memory(0).set(path, encode_record(replace(_record(pair), store_name="dual", store_step=1)))

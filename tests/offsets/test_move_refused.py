@@ -88,7 +88,7 @@ def test_a_topic_that_is_another_one_there_is_refused_and_a_tree_without_kafka_i
 
 @pytest.mark.parametrize("without", [0, 1])
 def test_a_topic_whose_id_only_one_side_knows_is_no_other_one(without: int) -> None:
-    """Brokers before 2.8 write none."""
+    """Brokers before 2.8 write no topic ids."""
     pair = Pair.of()
     document = {"version": 3, "partitions": {"0": [1]}, "topic_id": "x"}
     pair.memory(1 - without).set(TOPIC, json.dumps(document).encode())

@@ -1,4 +1,4 @@
-"""Which offset of a partition goes along when its group moves: for each store, and each way the stores may differ."""
+"""Which offset of a partition is moved with its group: for each store, and for each difference between the stores."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EARLIER, PRESENT = 2, 3  # incarnations of the topic: two_trees.MARK counts 3
 
 
 def stamp(tree: str = "aa", mzxid: int = 0, incarnation: int = PRESENT) -> Stamp:
-    """Of a commit in the node's present tenure, unless told otherwise: nodes in memory have mzxid 0."""
+    """Return the stamp of a commit, by default in the node's present tenure: nodes in memory have mzxid 0."""
     return Stamp(tenure=Tenure(tree, mzxid), incarnation=incarnation)
 
 
@@ -43,7 +43,7 @@ def test_the_offset_that_counts_goes_along_from_each_store_whether_kafka_is_behi
     pair = Pair.of()
     pair.memory(0).set(DRAFT.record("g"), encode_record(replace(DEFAULT_RECORD, store_name=store)))
     pair.commits.update({P0: KafkaCommit(offset=committed, stamp=by), P2: KafkaCommit(offset=5, stamp=by)})
-    without_node = store != "zookeeper" and by is not OLD_TOPIC  # then Kafka's commit counts, whoever made it
+    without_node = store != "zookeeper" and by is not OLD_TOPIC  # then Kafka's commit counts, from any program
     expected = {"0": str(counts).encode(), "1": b"7"} | ({"2": b"5"} if without_node else {})
 
     done = whole(pair.move())
@@ -60,12 +60,12 @@ def adopted(*, dual_commit: bool) -> Adoption:
 @pytest.mark.parametrize(
     ("store", "dual_commit", "committed", "by", "counts"),
     [
-        ("zookeeper", True, AHEAD, None, AHEAD),  # old members alone start at the larger one
+        ("zookeeper", True, AHEAD, None, AHEAD),  # a group of old members alone starts at the larger offset
         ("zookeeper", True, BEHIND, None, NODE),
         ("kafka", False, AHEAD, None, AHEAD),  # a foreign commit is an old member's
         ("kafka", False, BEHIND, None, BEHIND),
         ("kafka", False, AHEAD, LATE, NODE),
-        ("dual", True, AHEAD, None, NODE),  # beside old members that commit to both ZooKeeper counts
+        ("dual", True, AHEAD, None, NODE),  # if old members commit to both stores, ZooKeeper counts
         ("dual", True, BEHIND, stamp(), BEHIND),
     ],
 )

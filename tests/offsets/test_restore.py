@@ -1,4 +1,4 @@
-"""What a restore must not do, on trees in memory; and the file of a backup."""
+"""The limits of a restore, on trees in memory; and the file of a backup."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def mark(incarnation: int) -> bytes:
 
 
 def whole(there: MemoryTree, backup: Sequence[Saved], work: Restore) -> None:
-    """What the command does."""
+    """Do what the command does."""
     work.survey(backup)
     work.carry_out(backup)
     if not work.dry_run:
@@ -70,8 +70,8 @@ def test_no_group_is_restored_under_a_member_of_whatever_kind_not_even_a_paused_
 
 @pytest.mark.parametrize("state", list(MoveState))
 def test_f276_offsets_of_a_group_that_is_in_another_tree_or_on_its_way_are_not_restored(state: MoveState) -> None:
-    """Offsets that were set forward behind the comparison of both trees went unseen: records were skipped. Of a group
-    that is read over there it was said to be done."""
+    """A restore set offsets forward after the comparison of both trees. That was not noticed, and records were skipped.
+    For a group that is read in the other tree, the restore reported success."""
     there = tree()
     backup = list(saved(there.read, DRAFT))
     moved = Moved(state=state, tree="bb", address="zk-bb:2181", run="r1")
@@ -127,7 +127,7 @@ def test_somebody_who_changes_the_groups_record_meanwhile_ends_the_restore() -> 
 
 
 def before_the_write_of(there: MemoryTree, path: str, what: Callable[[], None]) -> None:
-    """Have something happen once, right before that node is written."""
+    """Call a function once, right before that node is written."""
 
     def meanwhile(n: int) -> None:
         if path in [write.path for write in there.commits[n].writes]:
@@ -139,8 +139,8 @@ def before_the_write_of(there: MemoryTree, path: str, what: Callable[[], None]) 
 
 @pytest.mark.parametrize("present", [b"50", None])
 def test_f263_an_offset_that_a_consumer_commits_under_the_restore_is_not_set_back(present: bytes | None) -> None:
-    """It registered behind the look for members. The restore had decided to raise the offset, and, refused by the
-    node's version, wrote its own over the commit."""
+    """The consumer registered after the check for members. The restore had decided to raise the offset. When the node's
+    version refused that, it wrote its own offset over the commit."""
     backup, there = list(saved(tree().read, DRAFT)), tree()
     if present is None:
         del there.nodes[DRAFT.offset("g", P0)]
@@ -183,7 +183,7 @@ def test_f263_a_member_that_registers_behind_the_first_look_ends_the_restore_bef
 
 @pytest.mark.parametrize("present", [2, 4])
 def test_f107_an_offset_of_any_other_incarnation_of_its_topic_is_left_out(present: int) -> None:
-    """A lower number is of a group that was deleted, and whose topic was marked anew."""
+    """A lower number is that of a group that was deleted, and whose topic was marked again."""
     backup, there = list(saved(tree().read, DRAFT)), tree()
     put(there, {DRAFT.mark("g", "clicks"): mark(present), DRAFT.offset("g", P0): b"4"})
     work = Restore(there, DRAFT, rewind=True)
@@ -230,7 +230,7 @@ def test_a_restore_that_dies_at_any_write_leaves_no_tree_to_be_served_before_it_
 
 
 def test_a_copy_of_a_tree_that_was_being_migrated_is_not_being_migrated() -> None:
-    """Nobody would be elected in it, and the migration's own tool knows nothing of it."""
+    """Otherwise no coordinator could be elected in the copy, and the migration's own tool does not know the copy."""
     source, there = tree(), MemoryTree()
     migrated = replace(decode_schema(source.data()[SCHEMA]), migration={"from": "0001", "to": "0002", "run": "r1"})
     put(source, {SCHEMA: encode_schema(migrated)})
@@ -287,7 +287,7 @@ def test_a_mark_comes_back_as_it_was_into_the_tree_itself_and_owners_and_channel
 
 
 def test_a_tree_of_the_layout_legacy_has_the_parent_of_its_channels_where_it_is_restored() -> None:
-    """Consumers make theirs below it."""
+    """Consumers make their channels below it."""
     there = MemoryTree()
     whole(there, list(saved(tree(LEGACY).read, LEGACY)), Restore(there, LEGACY))
     assert LEGACY.channels in there.nodes
@@ -354,7 +354,7 @@ def test_a_backup_whose_last_line_counts_other_nodes_than_it_has_is_not_whole(co
 
 @pytest.mark.parametrize("byte", [b"\x00", b"\x1f", b"a", b"\xff", "é".encode()])
 def test_f202_a_node_of_a_mebibyte_is_saved_whatever_its_bytes(byte: bytes) -> None:
-    """In JSON a control character takes six."""
+    """In JSON a control character takes six bytes."""
     node = Saved("/zkcoord/groups/g", byte * (NODE_BYTES_MAX // len(byte)))
     file = io.StringIO()
     writer = BackupWriter(file, Header(revision="", layout="draft", made="now", who="ann"))

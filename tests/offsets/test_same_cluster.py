@@ -1,5 +1,5 @@
-"""Commits, and what tools are told of groups, while the brokers' own addresses lead to another cluster: nothing counts,
-and nothing is written on purpose."""
+"""The brokers' own addresses lead to another cluster. Its answers to commits and to tools do not count, and nothing is
+written to it on purpose."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ def both() -> Iterator[TwoClusters]:
 
 
 def committed(store: GroupConsumer, offset: int) -> CommitOutcome:
-    """Commit, once the coordinator of groups is there."""
+    """Commit as soon as the coordinator of groups is there."""
     outcomes = list[CommitOutcome]()
     wait_until(lambda: outcomes.append(store.commit({P0: ours(offset)})) or bool(outcomes[-1].done), "Kafka answers")  # type: ignore[func-returns-value]
     return outcomes[-1]
 
 
 def sees_broken(store: GroupConsumer) -> bool:
-    """A commit before that is sent, and is not done."""
+    """True once the store sees that a connection has ended. A commit before that is sent, but never counts as done."""
     with store._renewed.used() as client:
         store._poll(client.native)
     return store._same.doubtful
 
 
 def stands(both: TwoClusters, to: int) -> dict[TopicPartition, int]:
-    """What one of the clusters has of the group."""
+    """Return the group's offsets in one of the clusters."""
     with closing(GroupConsumer("g", both.address(to), {}, timeout_ms=5_000)) as store:
         return {each: commit.offset for each, commit in store.read([P0]).items()}
 
@@ -83,7 +83,8 @@ def test_f311_a_commit_to_another_cluster_is_not_even_sent(both: TwoClusters) ->
 
 
 def test_f311_a_commit_whose_answer_may_be_another_clusters_is_not_done(both: TwoClusters) -> None:
-    """The brokers go while a commit is under way; librdkafka sends it again, to whoever has their names."""
+    """The brokers go while a commit is under way. librdkafka sends it again, to the cluster that has their names
+    then."""
     with closing(GroupConsumer("g", both.servers, {}, timeout_ms=8_000)) as store:
         assert committed(store, 1).done == {P0}
         both.way.held = {COMMIT}
@@ -162,7 +163,7 @@ def test_f311_commits_ask_for_the_cluster_once_and_then_only_after_a_broken_conn
 def test_f311_a_client_in_place_of_another_asks_for_its_cluster(both: TwoClusters) -> None:
     with closing(GroupConsumer("g", both.servers, {}, timeout_ms=5_000)) as store:
         assert committed(store, 1).done == {P0}
-        both.way.lead(1, cut=False)  # only who connects anew comes to the other cluster
+        both.way.lead(1, cut=False)  # only new connections lead to the other cluster
         store._renewed._held = None
         with pytest.raises(UsageError, match=OTHER):
             wait_until(lambda: not store.commit({P0: ours(2)}).unknown, "an answer")
@@ -171,7 +172,7 @@ def test_f311_a_client_in_place_of_another_asks_for_its_cluster(both: TwoCluster
 
 @pytest.fixture
 def groups() -> Iterator[TwoClusters]:
-    """Two clusters that know nothing but a group without commits."""
+    """Two clusters that have only a group without commits."""
     with CoordinatorAway("first") as first, CoordinatorAway("second") as second:
         found = TwoClusters([first.bootstrap_servers, second.bootstrap_servers])
         with closing(found.way):
@@ -200,7 +201,7 @@ def test_f315_what_tools_are_told_of_groups_by_another_cluster_does_not_count(gr
 def test_f315_a_tool_that_was_told_its_cluster_is_told_nothing_of_groups_by_another_one(groups: TwoClusters) -> None:
     with KafkaClient(groups.servers) as client:
         client.list_topics(5)
-        groups.way.lead(1, cut=False)  # only who connects anew comes to the other cluster
+        groups.way.lead(1, cut=False)  # only new connections lead to the other cluster
         assert OTHER in str(KafkaCommits(client).read([HERE]).unknown[HERE])
 
 
@@ -228,7 +229,7 @@ def test_f315_no_offsets_are_deleted_in_another_cluster(groups: TwoClusters, mon
 def test_f315_tools_ask_for_the_cluster_of_groups_once_and_then_only_after_a_broken_connection(
     groups: TwoClusters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka_client, "LEADERS_MS", 300_000)  # else librdkafka asks for metadata by itself
+    monkeypatch.setattr(kafka_client, "LEADERS_MS", 300_000)  # so that librdkafka does not ask for metadata by itself
     with KafkaClient(groups.servers) as client:
         store = KafkaCommits(client)
         store.read([HERE])

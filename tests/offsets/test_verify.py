@@ -1,4 +1,4 @@
-"""Both stores of many groups: what is compared, and how much of it is in memory at once. No server."""
+"""The comparison of both stores for many groups: its result, and how much is in memory at the same time. No server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
 
 
 class MemoryCommits:
-    """A store in Kafka that answers at once; of the groups in `silent` it tells nothing."""
+    """A store in Kafka that answers at once, but not for the groups in `silent`."""
 
     def __init__(self, commits: Mapping[str, Commits], silent: Collection[str] = ()) -> None:
         self.commits, self.silent = commits, silent
@@ -69,7 +69,7 @@ def test_all_partitions_of_either_store_are_compared_also_those_that_nobody_hold
         {
             layout.offset("g", P0): "100",
             layout.offset("g", P1): "7",
-            f"{layout.topic_offsets('g', 't')}/x": "5",  # no partition's
+            f"{layout.topic_offsets('g', 't')}/x": "5",  # the name is no partition
             layout.owner("g", P0): "g_a-0",
             layout.owner("g", P1): "",
         }

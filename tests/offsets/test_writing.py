@@ -19,7 +19,7 @@ P0, P1 = TopicPartition("t", 0), TopicPartition("u", 0)
 
 
 class Recorder(Deployment):
-    """Carries out what it is sent, and keeps it."""
+    """Carries out transactions, and keeps them."""
 
     def __init__(self, nodes: dict[str, str]) -> None:
         super().__init__(nodes)
@@ -33,11 +33,11 @@ class Recorder(Deployment):
         return CommitDone(0, Outcome.COMMITTED)
 
     def sync(self) -> None:
-        """Nothing is behind."""
+        """Do nothing, since no server is behind."""
 
 
 class Losing(Recorder):
-    """The first `lost` transactions do not arrive, and nobody answers."""
+    """A tree in which the first `lost` transactions do not arrive, and are not answered."""
 
     def __init__(self, nodes: dict[str, str], lost: int) -> None:
         super().__init__(nodes)
@@ -51,7 +51,8 @@ class Losing(Recorder):
 
 
 class Lagging(Recorder):
-    """Read from a server that has not seen others' last writes until `sync`: what is decided before is refused."""
+    """A tree read from a server that does not see the last writes of others until `sync`. Writes that were decided
+    before are refused."""
 
     def __init__(self, nodes: dict[str, str], stale: dict[str, str]) -> None:
         super().__init__(nodes | stale)
@@ -82,7 +83,7 @@ def test_what_is_made_beside_old_consumers_is_open_to_them(layout: Layout, share
 
 @pytest.mark.parametrize("store", ["dual", "kafka"])
 def test_f28_an_offset_that_the_node_holds_already_is_written_once_more_where_kafka_may_count(store: str) -> None:
-    """Only a write of the node ends the tenure in which Kafka's commit, maybe another offset, was made."""
+    """Only a write of the node ends the tenure in which Kafka's commit was made, which may have another offset."""
     path = DRAFT.offset("g", P0)
     record = encode_record(GroupRecord(store_name=store)).decode()
     guard = CheckNode(DRAFT.record("g"), 0)
@@ -95,7 +96,7 @@ def test_f28_an_offset_that_the_node_holds_already_is_written_once_more_where_ka
 
 
 def test_f28_an_offset_that_the_node_holds_is_written_again_when_that_write_did_not_arrive() -> None:
-    """Else the tool says that it is done, and what stands in Kafka goes on counting."""
+    """Otherwise the tool would report success, and the commit in Kafka would still count."""
     record = encode_record(GroupRecord(store_name="kafka")).decode()
     tree = Losing({DRAFT.offset("g", P0): "5", DRAFT.record("g"): record}, lost=1)
     guard = CheckNode(DRAFT.record("g"), 0)
@@ -106,15 +107,15 @@ def test_f28_an_offset_that_the_node_holds_is_written_again_when_that_write_did_
 
 
 def test_a_refused_write_is_decided_again_from_what_the_server_reads_once_it_has_caught_up() -> None:
-    """Till then it shows what was there before, and writing by that version would be refused until it is given up."""
+    """Until then the server shows the old node. Writes with its version would be refused again and again."""
     tree = Lagging({DRAFT.offset("g", P0): "7"}, stale={DRAFT.offset("g", P0): "6"})
     write_offsets(tree, DRAFT, "g", {P0: 8}, guard=(), why="a test")
     assert (len(tree.sent), tree.nodes[DRAFT.offset("g", P0)]) == (2, "8")
 
 
 def test_f278_a_record_that_somebody_makes_under_the_writing_is_told_and_an_empty_or_absent_one_is_none() -> None:
-    """Nothing but that shows that a group without one was moved to another tree meanwhile. An empty one is a
-    coordinator's, which has seen the group."""
+    """Only a new record shows that a group without a record was moved to another tree meanwhile. An empty record is
+    made by a coordinator that has seen the group."""
     tree = MemoryTree()
     assert [change.after for change in write_offsets(tree, DRAFT, "g", {P0: 5}, guard=(), why="a test")] == [5]
     path, leaving = DRAFT.record("g"), Moved(state=MoveState.LEAVING, tree="bb", address="zk-bb:2181", run="r")

@@ -49,7 +49,7 @@ def put(tree: MemoryTree, nodes: Mapping[str, bytes]) -> None:
 
 @dataclass
 class Pair:
-    """Two trees; group g stands in the first one."""
+    """Two trees; the first one has the group g."""
 
     source: Side
     target: Side
@@ -80,11 +80,11 @@ class Pair:
         return pair
 
     def writes(self) -> int:
-        """How many multis were sent."""
+        """Return how many multis were sent."""
         return len(self.memory(0).commits) + len(self.memory(1).commits)
 
     def fault(self, at: int, fault: str) -> None:
-        """Strike at this multi, counted over both trees; afterwards all is well."""
+        """Let the multi with this number fail, counted over both trees; later ones succeed."""
         number = itertools.count()
         for tree in (self.memory(0), self.memory(1)):
             tree.fault = lambda _: fault if next(number) == at else ""
@@ -115,12 +115,12 @@ class Pair:
         return {path[len(folder) :]: data for path, data in self.memory(number).data().items() if folder in path}
 
     def readable(self) -> list[bool]:
-        """Whether a consumer that joins there would be given something."""
+        """Return for each tree whether a consumer that joins there would be given a partition."""
         return [record is not None and record.moved is None for record in self.records()]
 
 
 def whole(move: GroupMove) -> Moving:
-    """What the command does, with nobody registered."""
+    """Do what the command does for a group without members."""
     found = move.survey()
     if move.begin() is MoveState.GONE:
         move.open()
