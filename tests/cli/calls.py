@@ -1,4 +1,4 @@
-"""Calls of `zkcoord` as people write them in pages and manifests: the real parser says whether it takes them."""
+"""Calls of `zkcoord` in documentation and manifests: the real parser decides whether it accepts them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from zkcoord.cli.main import cli
 
 
 def parse_call(words: Sequence[str]) -> tuple[str, ...]:
-    """Parse what follows `zkcoord` as the program would, and run nothing. Returns the words of the command.
+    """Parse the arguments of `zkcoord` as the program does, and run nothing. Return the words of the command.
 
-    Whatever the parser refuses (`click.UsageError`, `ZkcoordError`) is raised.
+    If the parser refuses them, its error is raised (`click.UsageError`, `ZkcoordError`).
     """
     command: click.Command = cli
     context, name, rest = None, "zkcoord", list(words)

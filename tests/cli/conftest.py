@@ -16,7 +16,7 @@ from zkcoord.cli.variables import OTHER_VARIABLES
 
 @pytest.fixture(autouse=True)
 def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The environment says nothing, and logging is as before after the test."""
+    """Remove zkcoord's settings from the environment; restore logging after the test."""
     for name in [name for name in os.environ if name.startswith("ZKCOORD_") and name not in OTHER_VARIABLES]:
         monkeypatch.delenv(name, raising=False)
     root, ours = logging.getLogger(), logging.getLogger("zkcoord")
@@ -31,7 +31,7 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def run() -> Run:
     """Runs the command line with these arguments; the result has exit code, stdout and stderr.
 
-    What it prints for programs is held against its schema.
+    Its output for programs is checked by the schema of that output.
     """
 
     def invoke(*arguments: str, limits: Limits | None = None) -> Result:
@@ -45,7 +45,7 @@ def run() -> Run:
 
 @pytest.fixture
 def spawn() -> Iterator[Spawn]:
-    """Starts `zkcoord` with these arguments; nothing of it outlives the test."""
+    """Starts `zkcoord` with these arguments as a process, which never outlives the test."""
     programs: list[Program] = []
 
     def start(*arguments: str, lines_max: int | None = None) -> Program:

@@ -19,7 +19,7 @@ SESSION_MS = "6000"
 GROUP_HAS_CHANGED = {
     KafkaError.STALE_MEMBER_EPOCH,  # KIP-848: the answer that tells this member the group's new epoch is under way
     KafkaError.FENCED_MEMBER_EPOCH,
-    KafkaError.UNKNOWN_MEMBER_ID,  # it was not heard of for a session timeout
+    KafkaError.UNKNOWN_MEMBER_ID,  # the broker has not heard of it for a session timeout
     KafkaError.ILLEGAL_GENERATION,
     KafkaError.REBALANCE_IN_PROGRESS,
 }
@@ -28,8 +28,8 @@ GROUP_HAS_CHANGED = {
 def committed(consumer: Consumer, **what: Any) -> bool:
     """Commit, and wait for the answer.
 
-    False if the broker refused it because the group has changed. librdkafka does not try that again by itself: the
-    program has to poll, and may then commit what it has not lost meanwhile.
+    False if the broker refused the commit because the group has changed. librdkafka does not repeat it by itself. The
+    program must poll, and may then commit the partitions that it has not lost.
     """
     try:
         consumer.commit(asynchronous=False, **what)
@@ -57,7 +57,7 @@ def main(servers: str, group: str, topic: str, protocol: str) -> None:
 
     def give_back(_: Consumer, partitions: list[TopicPartition]) -> None:
         commit()
-        uncommitted.clear()  # what was not committed is somebody else's already
+        uncommitted.clear()  # another consumer has these records already
 
     consumer.subscribe([topic], on_revoke=give_back)
     while not leaving or uncommitted:

@@ -46,7 +46,7 @@ def adopted(world: OldWorld, group: str) -> Adoption | None:
 
 
 def results(run: Run, world: OldWorld, *arguments: str) -> tuple[dict[str, str], int]:
-    """What programs are told of each group, and the exit code."""
+    """Return the output for programs about each group, and the exit code."""
     done = run("group", "adopt", "--output", "json", "--zookeeper", world.address, *arguments)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     return {line["group"]: line["result"] for line in lines}, done.exit_code
@@ -176,7 +176,9 @@ def test_the_version_of_the_brokers_is_shown_and_what_does_not_work_with_it_is_t
 
 
 def test_f221_a_group_with_a_member_that_nobody_can_read_is_shown_as_observed(world: OldWorld, run: Run) -> None:
-    """A coordinator observes it after a grace. A tool, which looks once, cannot know how long the node is there."""
+    """A coordinator observes the group after a grace period. A tool reads only once, so it cannot know the age of the
+    data.
+    """
     assert results(run, world, "g", *RANGE) == ({"g": "adopted"}, 0)
     world.put("/consumers/g/ids/g_x", "")
     done = run("group", "describe", "g", "--output", "json", "--zookeeper", world.address)
@@ -184,7 +186,7 @@ def test_f221_a_group_with_a_member_that_nobody_can_read_is_shown_as_observed(wo
 
 
 def written(run: Run, world: OldWorld, path: Path, *told: tuple[str, str]) -> str:
-    """The inventory's file, filled in."""
+    """Write the inventory's file with all values filled in."""
     done = run("inventory", "--write", str(path), "--zookeeper", world.address)
     assert done.exit_code == 0, done.stderr
     text = path.read_text()

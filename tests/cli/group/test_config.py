@@ -210,7 +210,7 @@ def test_what_was_decided_before_counts_when_consumers_join(chroot: str, run: Ru
 
 
 def test_a_grace_below_the_session_timeouts_is_told_with_the_one_that_counts(world: World, run: Run) -> None:
-    """It was taken silently: an evicted member's partitions waited longer than anybody had decided."""
+    """It was accepted without a message, and an evicted member's partitions waited longer than the operator had set."""
     at = ("--zookeeper", world.address)
 
     def told(value: str) -> str:

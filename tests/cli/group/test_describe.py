@@ -237,7 +237,7 @@ def test_members_are_judged_as_the_coordinator_in_charge_judges_them(world: Worl
     def notes() -> dict[str, object]:
         return {member["consumer"]: member["note"] for member in describe(run, world)["members"]}
 
-    assert notes() == {  # what both coordinators speak is 2
+    assert notes() == {  # 2 is the protocol that both coordinators speak
         A: None,
         B: "speaks the protocol 1, the others 2",
         "g_h-3-cccccccc": "speaks the protocols 3 to 4, the others 2",
@@ -247,7 +247,7 @@ def test_members_are_judged_as_the_coordinator_in_charge_judges_them(world: Worl
     assert notes()["g_h-3-cccccccc"] is None
     world.remove("/zkcoord/coordinators/7")
     world.remove(DRAFT.coordinator)
-    assert notes() == {  # nobody stands: as this program would
+    assert notes() == {  # without a candidate this program's own abilities count
         A: "speaks the protocols 2 to 3, the others 1",
         B: None,
         "g_h-3-cccccccc": "speaks the protocols 3 to 4, the others 1",
@@ -329,7 +329,7 @@ def test_groups_are_listed(world: World, run: Run) -> None:
         assert (none.stdout, none.stderr) == ("", told)
     world.settle()
     world.put("/consumers/groups/other")
-    world.put(DRAFT.record("removed"))  # what an old tool leaves of a group
+    world.put(DRAFT.record("removed"))  # an old tool leaves only the record of a group
 
     names = run("group", "list", "--zookeeper", world.address)
     states = run("group", "list", "--state", "--zookeeper", world.address)

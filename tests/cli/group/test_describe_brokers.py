@@ -1,4 +1,4 @@
-"""What `zkcoord group describe` says of Kafka's brokers while they leave ZooKeeper; a real server, no coordinator."""
+"""`zkcoord group describe` reports how Kafka's brokers leave ZooKeeper; a real server, no coordinator."""
 
 from __future__ import annotations
 
@@ -52,5 +52,5 @@ def test_f242_what_the_coordinator_says_of_silent_controllers_is_shown(world: Wo
     told = run("group", "describe", "g", "--zookeeper", world.address)
     assert (told.exit_code, SILENT in told.stderr) == (0, says)
     assert (SILENT in described(run, world)) is says
-    world.remove("/brokers/ids/0")  # none uses ZooKeeper any more
+    world.remove("/brokers/ids/0")  # no broker uses ZooKeeper any more
     assert SILENT not in described(run, world)

@@ -61,7 +61,8 @@ def group(chroot: str, kafka: EmbeddedKafka) -> Iterator[Group]:
 
 
 def test_f191_a_group_that_is_handed_over_is_deleted_with_its_offsets_only(group: Group, run: Run) -> None:
-    """Without its record a consumer of ours that joins would read it beside Kafka's."""
+    """Without the group's record a consumer of zkcoord could join, and would read the group beside Kafka's
+    consumers."""
     pause = {"run": "r1", "handed_over": "done"}
     record = encode_record(GroupRecord(store_name="kafka", store_step=2, wish={"pause": pause}))
     group.world.put(DRAFT.record(group.name), record)
@@ -86,7 +87,7 @@ def test_a_group_that_is_deleted_with_its_offsets_leaves_none_in_kafka(
 
 
 def test_what_counts_comes_into_the_node_before_the_commit_is_removed(group: Group) -> None:
-    """The deletion may be refused, or broken off: then the group goes on, and loses nothing."""
+    """If the deletion is refused or interrupted, the group goes on, and loses no offset."""
     forget_commits(group.world.tree, DRAFT, group.name, group.kafka)
     assert group.world.data(group.path) == b"9"
     assert group.in_kafka() == []

@@ -53,7 +53,7 @@ def cluster(servers: Cluster) -> Cluster:
 
 
 class KafkasReader(threading.Thread):
-    """A service on a consumer of Kafka's own protocol, in the group of the cluster's."""
+    """A service with a consumer of Kafka's own protocol, in the group of this id in Kafka."""
 
     def __init__(self, cluster: Cluster, protocol: str) -> None:
         super().__init__(daemon=True)
@@ -76,7 +76,7 @@ class KafkasReader(threading.Thread):
             while not self._leave.is_set():
                 self._read()
             self._consumer.close()
-        except BaseException as error:  # told by who waits for it
+        except BaseException as error:  # a thread that waits for it raises it
             self._failed = error
 
     def _read(self) -> None:
@@ -103,13 +103,13 @@ class KafkasReader(threading.Thread):
         return True
 
     def offsets(self, number: int) -> list[int]:
-        """What it has read of a partition, in order."""
+        """Return the offsets that it has read of a partition, in order."""
         assert self.works
         with self._lock:
             return list(self._seen.get(number, ()))
 
     def leave(self) -> None:
-        """Leave; what it did not commit is not committed then either."""
+        """Leave without a commit."""
         self._leave.set()
         self.join(PATIENCE_SECONDS)
         assert self.works
@@ -117,7 +117,7 @@ class KafkasReader(threading.Thread):
 
 
 def read_by(readers: list[Reader] | list[KafkasReader], number: int) -> list[int]:
-    """What these have read of a partition, all together."""
+    """Return the offsets that these readers together have read of a partition."""
     return sorted(offset for reader in readers for offset in reader.offsets(number))
 
 
