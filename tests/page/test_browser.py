@@ -225,6 +225,8 @@ def test_all_pages_fit_a_phone_and_both_colour_schemes(browser: Browser, page: t
     address, world = page
     join(world, "a-group-with-a-name-that-is-longer-than-any-screen-of-a-phone-could-ever-show-in-a-single-line", 8)
     join(world, "etl", 8)
+    browser.get(address)
+    wait_until(lambda: "2 groups, 16 partitions" in text(browser), "the page shows both groups")
     found = {}
     for scheme in ("light", "dark"):
         with colours(browser, scheme), phone(browser):
