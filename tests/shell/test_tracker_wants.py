@@ -9,8 +9,7 @@ import pytest
 from tests.shell.test_tracker import GRANT, MADE, OWNERS, TOLD, clean_tracker, granting_tracker, node, send
 from zkcoord.shell.fair_queue import PATIENCE_MS
 from zkcoord.shell.tracker import Tracker
-from zkcoord.tree.reading import Want
-from zkcoord.tree.snapshot import Kind, Read, key_of
+from zkcoord.tree.snapshot import Kind, Read, Want, key_of
 
 LISTED, DATA = Read("/a", Kind.CHILDREN, True), Read("/a")
 

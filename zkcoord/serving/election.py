@@ -14,7 +14,6 @@ from zkcoord.core.eligibility import in_common
 from zkcoord.errors import CorruptError, SchemaError
 from zkcoord.tree.candidate import asked_to_resign, protocols_of, says_silent, with_silent
 from zkcoord.tree.paths import CANDIDATES, EPOCH, FROM_KAFKA, KAFKA, LEGACY, SCHEMA, Layout
-from zkcoord.tree.reading import Want
 from zkcoord.tree.schema import (
     Schema,
     decode_epoch,
@@ -24,7 +23,7 @@ from zkcoord.tree.schema import (
     old_consumers,
     switch_command,
 )
-from zkcoord.tree.snapshot import Kind, Node
+from zkcoord.tree.snapshot import Kind, Node, Want
 from zkcoord.tree.writes import CheckNode, CreateNode, SetNode, Transaction, Write
 
 ID_MAX = 2**31 - 1

@@ -17,8 +17,7 @@ from dataclasses import replace
 
 from zkcoord.shell.fair_queue import FairQueue
 from zkcoord.shell.wants import Expected, Wanted
-from zkcoord.tree.reading import Want
-from zkcoord.tree.snapshot import LIST, Key, Kind, Node, Read, key_of, path_and_kind
+from zkcoord.tree.snapshot import LIST, Key, Kind, Node, Read, Want, key_of, path_and_kind
 
 READS_PER_REQUEST_MAX = 2_000
 """Reads in one request: it limits what one step asks for after a reconnection (F30). The rest goes with the next."""

@@ -24,19 +24,9 @@ other rules, with their reasons:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from zkcoord.tree.paths import EVICTED_MARK, Address, Layout, Place, is_sequence, partition_numbers
-from zkcoord.tree.snapshot import Kind, Node, Read
-
-
-class Want(NamedTuple):
-    """A node that must be known. `watch` and `by_writes` are as in a tracker's `want` (`shell.tracker`)."""
-
-    path: str
-    kind: Kind = Kind.DATA
-    watch: bool = False
-    by_writes: bool = False
+from zkcoord.tree.snapshot import Kind, Node, Read, Want
 
 
 def first(group: str, layout: Layout) -> tuple[Want, ...]:

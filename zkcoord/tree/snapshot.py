@@ -1,4 +1,4 @@
-"""Answers to reads of the tree: a node's data and version, or its children, or that it does not exist."""
+"""What is read of the tree, and the answers: a node's data and version, or its children, or that it does not exist."""
 
 from __future__ import annotations
 
@@ -56,6 +56,15 @@ class Read(NamedTuple):
     path: str
     kind: Kind = Kind.DATA
     watch: bool = False
+
+
+class Want(NamedTuple):
+    """A node that must be known. `watch` and `by_writes` are as in a tracker's `want` (`shell.tracker`)."""
+
+    path: str
+    kind: Kind = Kind.DATA
+    watch: bool = False
+    by_writes: bool = False
 
 
 class Node(NamedTuple):
