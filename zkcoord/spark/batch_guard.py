@@ -4,9 +4,9 @@ thread and the commands meet.
 Two threads use it. The *batch* thread plans, reads and commits. The *worker* thread of the membership brings the
 commands: `start`, `stop`, `lose`. One condition guards all state. No foreign code is called while it is held.
 
-A hold has an `epoch`, the number of its start. A batch remembers the epochs with which it began. Its work counts for a
-partition only while that partition is held at the same epoch. For a partition that was lost in between (and perhaps
-started again), nothing is committed and no position moves.
+A hold has the number of its `start`. A batch remembers the starts with which it began. Its work counts for a partition
+only while that partition is held by the same start. For a partition that was lost in between (and perhaps started
+again), nothing is committed and no position moves.
 
     begin ──► RUNNING ──claim──► WRITING ──► finish            `fenced`: what it reads was lost; it is cancelled,
                  ▲                  │                             and `claim` says no
@@ -45,7 +45,7 @@ class Hold(NamedTuple):
     """
 
     position: int
-    epoch: int
+    start: int
     sure: bool = True
     announced: int | None = None
 
@@ -68,11 +68,11 @@ class End(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """The running batch. `tag` names it for a cancellation. `epochs` are the epochs of its partitions' holds."""
+    """The running batch. `tag` names it for a cancellation. `starts` are the starts of its partitions' holds."""
 
     tag: str
     ranges: tuple[OffsetRange, ...]
-    epochs: Mapping[TopicPartition, int]
+    starts: Mapping[TopicPartition, int]
     phase: Phase = Phase.RUNNING
     fenced: str = ""  # why it may not be committed any more
 
@@ -115,7 +115,7 @@ class BatchGuard:
 
         def clear() -> bool:
             batch = self._running
-            return batch is None or batch.phase is Phase.RUNNING or batch.epochs.keys().isdisjoint(starting)
+            return batch is None or batch.phase is Phase.RUNNING or batch.starts.keys().isdisjoint(starting)
 
         with self._changed:
             replay, self._replay = self._replay, {}
@@ -201,8 +201,8 @@ class BatchGuard:
                 and self._holds.get(each.topic_partition) == seen.holds[each.topic_partition]
             )
             if kept:
-                epochs = {each.topic_partition: self._holds[each.topic_partition].epoch for each in kept}
-                self._running = Running(tag=tag, ranges=kept, epochs=epochs)
+                starts = {each.topic_partition: self._holds[each.topic_partition].start for each in kept}
+                self._running = Running(tag=tag, ranges=kept, starts=starts)
             return kept
 
     def claim(self) -> bool:
@@ -210,7 +210,7 @@ class BatchGuard:
         for the end of that write."""
         with self._changed:
             batch = self._batch()
-            if batch.fenced or len(self._still_held(batch)) < len(batch.epochs):
+            if batch.fenced or len(self._still_held(batch)) < len(batch.starts):
                 return False
             self._running = replace(batch, phase=Phase.WRITING)
             return True
@@ -250,7 +250,7 @@ class BatchGuard:
             self._running = None
             for each in self._still_held(batch):
                 if end is End.COMMITTED:
-                    self._holds[each] = Hold(offsets[each], batch.epochs[each])
+                    self._holds[each] = Hold(offsets[each], batch.starts[each])
                 elif end is not End.UNTRIED:
                     self._holds[each] = self._holds[each]._replace(sure=False)
             self._notify()
@@ -310,19 +310,19 @@ class BatchGuard:
 
     def _still_held(self, batch: Running) -> list[TopicPartition]:
         """Return the batch's partitions that are still held by the starts with which it began."""
-        return [each for each, epoch in batch.epochs.items() if self._held_by(each, epoch)]
+        return [each for each, start in batch.starts.items() if self._held_by(each, start)]
 
-    def _held_by(self, partition: TopicPartition, epoch: int) -> bool:
+    def _held_by(self, partition: TopicPartition, start: int) -> bool:
         hold = self._holds.get(partition)
-        return hold is not None and hold.epoch == epoch
+        return hold is not None and hold.start == start
 
     def _reading(self, partitions: Collection[TopicPartition]) -> str | None:
-        """Return the tag of the running batch if it reads one of these at the epoch that holds it now."""
+        """Return the tag of the running batch if it reads one of these by the start that holds it now."""
         with self._changed:
             batch = self._running
             if batch is None:
                 return None
-            reads = any(each in batch.epochs and self._held_by(each, batch.epochs[each]) for each in partitions)
+            reads = any(each in batch.starts and self._held_by(each, batch.starts[each]) for each in partitions)
             return batch.tag if reads else None
 
     def _end_early(self, tag: str, why: str) -> None:
@@ -333,11 +333,11 @@ class BatchGuard:
     def _drop(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Drop these holds. Return the positions that are surely committed and that no batch reads any more."""
         with self._changed:
-            reading = self._running.epochs if self._running is not None else {}
+            reading = self._running.starts if self._running is not None else {}
             final = {}
             for each in partitions:
                 hold = self._holds.pop(each, None)
-                if hold is not None and hold.sure and reading.get(each) != hold.epoch:
+                if hold is not None and hold.sure and reading.get(each) != hold.start:
                     final[each] = hold.position
             self._notify()
             return final

@@ -370,8 +370,8 @@ class DriverLoop:
     def _await_reason(self, seen: View) -> None:
         """Wait for the command that explains a refused write, unless it has come already."""
         now = self._guard.view()
-        epochs = {each: hold.epoch for each, hold in now.holds.items()}
-        unexplained = any(epochs.get(each) == hold.epoch for each, hold in seen.holds.items())
+        starts = {each: hold.start for each, hold in now.holds.items()}
+        unexplained = any(starts.get(each) == hold.start for each, hold in seen.holds.items())
         if unexplained and not now.leaving:
             self._guard.await_change(now.change, FENCED_WAIT_MS)
 

@@ -32,7 +32,7 @@ class OutOfLog:
         """`points` says where reading continues. None: a UsageError says what an operator has to decide."""
         self._log_ends, self._membership, self._guard, self._points = log_ends, membership, guard, points
         self._checked: dict[TopicPartition, int] = {}
-        # the epoch at which the position was compared with the log's start
+        # the start by which it was held when its position was compared with the log's start
 
     def repair(self, view: View, ends: Mapping[TopicPartition, int], isolation: Isolation) -> bool:
         """Compare the positions in `view` with the ends, and new positions also with the starts. Returns True if it
@@ -47,7 +47,7 @@ class OutOfLog:
         if beyond and isolation == "read_committed":  # perhaps only beyond an open transaction
             high, _ = self._log_ends.ask_offsets(beyond, "latest", "read_uncommitted", ASK_TIMEOUT_MS)
             beyond = {each: hold for each, hold in beyond.items() if each in high and _needs(hold) > high[each]}
-        started = [each for each, hold in view.holds.items() if self._checked.get(each) != hold.epoch and each in ends]
+        started = [each for each, hold in view.holds.items() if self._checked.get(each) != hold.start and each in ends]
         before = self._before_start(view, started)
         cut = {each: hold for each, hold in beyond.items() if hold.position <= high[each] and each not in before}
         ended = self._end_announcements(cut, high)
@@ -79,7 +79,7 @@ class OutOfLog:
         if not partitions:
             return {}
         starts, _ = self._log_ends.ask_offsets(partitions, "earliest", None, ASK_TIMEOUT_MS)
-        self._checked |= {each: view.holds[each].epoch for each in starts}
+        self._checked |= {each: view.holds[each].start for each in starts}
         return {each: view.holds[each] for each, start in starts.items() if view.holds[each].position < start}
 
     def _move(self, view: View, beyond: Mapping[TopicPartition, Hold], before: Mapping[TopicPartition, Hold]) -> bool:

@@ -28,7 +28,7 @@ class TableStart:
         """`ends` is None if positions are not compared with a table."""
         self._ends, self._group = ends, group
         self._membership, self._guard = membership, guard
-        self._checked: dict[TopicPartition, int] = {}  # the epoch at which the partition was compared
+        self._checked: dict[TopicPartition, int] = {}  # the start by which it was held when compared
 
     def apply(self, view: View) -> bool:
         """Move newly started partitions to the table's ends. Return True if it moved any.
@@ -38,7 +38,7 @@ class TableStart:
         would be written after a gap, and is given up. Raises UnavailableError or FencedError if the table cannot be
         read, or the new positions cannot be committed; then nothing was moved.
         """
-        new = [each for each, hold in view.holds.items() if self._checked.get(each) != hold.epoch]
+        new = [each for each, hold in view.holds.items() if self._checked.get(each) != hold.start]
         if self._ends is None or not new:
             return False
         end = self._ends()
@@ -50,7 +50,7 @@ class TableStart:
             if found is not None and (found < hold.position or (found > hold.position and hold.announced is None)):
                 targets[each] = found
         moved = move_positions(self._guard, self._membership, view, targets) if targets else {}
-        self._checked |= {each: view.holds[each].epoch for each in new if each not in targets or each in moved}
+        self._checked |= {each: view.holds[each].start for each in new if each not in targets or each in moved}
         for each, position in moved.items():
             was = view.holds[each].position
             log_event(
