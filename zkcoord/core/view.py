@@ -201,7 +201,6 @@ class GroupView:
     channels: Mapping[str, Channel] = field(default_factory=dict)
     owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)
     # existing owner nodes; for claims also those of `tree.owners`, at version -1
-    # `tree.owners`, at version -1
     claims: bool = False  # True in a layout where owners are claims: ephemeral nodes of their consumers
     claim_offsets: Mapping[TopicPartition, int | None] = field(default_factory=dict)
     # versions of the offsets of evicted consumers' claims, as they were looked up; None: the node does not exist

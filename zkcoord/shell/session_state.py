@@ -49,7 +49,6 @@ class SessionState:
     unreadable: dict[str, tuple[Kind, str]] = field(default_factory=dict)  # path -> (kind, reason), as reported
     gate: int | None = None
     # reads wait for the answer to this sync (0: it was not sent yet), because the link broke or an outcome is unknown
-    # broken, or an outcome is unknown
     hearing: Hearing = field(default_factory=Hearing)
 
     @property

@@ -15,7 +15,6 @@ class Wanted:
     by_writes: bool = False
     # True if the reply to an own multi may answer it, too: the multi sets, creates or deletes the node, or (for a list)
     # creates nodes in it with a sequence, or is the only one that changed the list
-    # list) what the multi makes in it with a sequence, and the list itself if nobody else has changed it
     watch: bool = False
     armed: bool = False  # True if its watch is set; of a want that is dirty or being read it says nothing
     beside: tuple[str, ...] = ()  # nodes whose data is read with it when its watch fires

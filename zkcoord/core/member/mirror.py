@@ -40,7 +40,6 @@ class Exchange:
     adopted: Mapping[TopicPartition, int] = field(default_factory=dict)
     # partition -> own offset. In these a stranger's commit is committed again, in place of the own offset; so it is
     # followed only if Kafka takes commits, and only once
-    # place of this own offset: so it is followed only if Kafka takes commits, and once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,11 +54,9 @@ class Mirror:
     retry_ms: int = 0  # when the next try comes
     doubtful: Mapping[TopicPartition, int] = field(default_factory=dict)
     # tenures that must end, in the store `kafka`: a commit in them may land late, or the offset is not the one in Kafka
-    # a commit in them may land late, or the offset is not what Kafka has
     unfollowed: Mapping[TopicPartition, int] = field(default_factory=dict)
     # strangers' offsets. The commits in their place had no answer, so they are looked for, also under the own stamp,
     # until one is taken
-    # place had no answer, so they are looked for, also under the own stamp, until one is taken
     due_ms: int | None = None  # no checkpoint is due before this time
     watched: frozenset[TopicPartition] = frozenset()
     # watched nodes: in the store `kafka` no commit would notice that a stranger set one

@@ -77,14 +77,12 @@ class MemberView:
     status: MemberStatus | None = None  # the status in the channel; None: not the one that this registration wrote last
     owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)
     # owners of followed partitions, except for held ones that were read as they are held
-    # and was read as it is held
     positions: Mapping[TopicPartition, Position] = field(default_factory=dict)  # the same
     fresh: frozenset[TopicPartition] = frozenset()  # partitions of which something was read since the last decision
     unread: frozenset[str] = frozenset()  # look-ups with nodes that are still to be read
     channel_read: bool = True  # False while registration, channel or a command is still to be read
     neighbours: Neighbours = ALONE
-    announced: Mapping[TopicPartition, tuple[Announced, ...]] = field(default_factory=dict)
-    # ranges that others announced
+    announced: Mapping[TopicPartition, tuple[Announced, ...]] = field(default_factory=dict)  # others' ranges
     # how things are
     settled: bool = True  # the link is up, and what was read is current
     writing: bool = False  # multis of this member are under way
