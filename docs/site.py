@@ -21,8 +21,8 @@ ABOVE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGEL
 """Pages above this folder, and what they are called in the site."""
 FILES = ("LICENSE",)
 MODULES = ("zkcoord", "zkcoord.kafka", "zkcoord.spark", "zkcoord.assignors", "zkcoord.embedded", "zkcoord.testing")
-CHOICES = ("zkcoord.kafka.KafkaConsumer", "zkcoord.spark.SparkConsumer")
-"""Classes that take options as `**choices`: their docstrings list them only once they are imported."""
+CHOICES = ("zkcoord.Consumer", "zkcoord.kafka.KafkaConsumer", "zkcoord.spark.SparkConsumer")
+"""Classes that take options as `**settings`: their docstrings list them only once they are imported."""
 
 
 OPTIONS = "Options, each"

@@ -14,9 +14,8 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
-from zkcoord import settings
 from zkcoord.assignors import check_offers
 from zkcoord.core.given import (
     given_config,
@@ -39,6 +38,8 @@ from zkcoord.member.callbacks import ApplicationCallbacks, Positions, Ranges, an
 from zkcoord.member.role import MemberSettings, MembershipRole
 from zkcoord.metrics.start import consumer_metrics
 from zkcoord.offsets.group_commits import GroupCommits, kafka_commits
+from zkcoord.option_help import with_options
+from zkcoord.settings import MemberChoices, MemberOptions
 from zkcoord.shell.worker import Worker
 from zkcoord.shell.zk.store import KazooSessions, zookeeper_sessions
 from zkcoord.subscription import check_name, registration_of
@@ -50,6 +51,7 @@ ANSWERS_WITHIN = 3
 must end within that timeout."""
 
 
+@with_options(MemberOptions, MemberChoices.__annotations__)
 class Consumer:
     """A member of a group (docs/consumers.md). Membership only: it fetches nothing.
 
@@ -108,59 +110,35 @@ class Consumer:
         group: str,
         topics: Sequence[str] | Mapping[str, int] = (),
         *,
-        include: str | None = None,
-        exclude: str | None = None,
-        threads: int = 1,
-        instance: str | None = None,
-        hold_ms: int = 0,
         replaces: str | None = None,
         on_start: Callable[[Starting], None],
         on_stop: Callable[[tuple[TopicPartition, ...]], Positions],
         on_lost: Callable[[tuple[TopicPartition, ...]], None],
         on_replay: Callable[[Ranges], None] | None = None,
         reset: Callable[[tuple[TopicPartition, ...]], Positions] | None = None,
-        session_timeout_ms: int = settings.SESSION_TIMEOUT_MS,
-        rebalance_timeout_ms: int = settings.REBALANCE_TIMEOUT_MS,
-        assignors: Sequence[str] = settings.ASSIGNORS,
-        rack: str | None = None,
-        capacity: int | None = None,
         bootstrap_servers: str | None = None,
         kafka_config: Mapping[str, str] | None = None,
         cluster_id: Callable[[], str | None] | None = None,
-        offset_checkpoint_ms: int = settings.OFFSET_CHECKPOINT_MS,
-        zookeeper_config: Any = None,
-        metrics: str | None = None,
+        **settings: Unpack[MemberChoices],
     ) -> None:
         """`zookeeper`: `host:port[,host:port…][/chroot]`; `topics`: names, or name -> threads; times in ms.
 
         Raises UsageError for arguments that can never work: an illegal name, no topics, a broken regex, no assignor.
         """
         check_name("group", group)
-        check_offers(assignors)
-        options = settings.MemberOptions(
-            include=include,
-            exclude=exclude,
-            threads=threads,
-            instance=instance,
-            hold_ms=hold_ms,
-            session_timeout_ms=session_timeout_ms,
-            rebalance_timeout_ms=rebalance_timeout_ms,
-            assignors=assignors,
-            rack=rack,
-            capacity=capacity,
-            offset_checkpoint_ms=offset_checkpoint_ms,
-            metrics=metrics,
-        )
-        self._log = _commits(group, bootstrap_servers, kafka_config, rebalance_timeout_ms, cluster_id)
-        document = _document(registration_of(topics, options, replaces), on_replay, self._log)
-        _registration(document, session_timeout_ms)  # raises now what would be raised at joining
-        self._rebalance_timeout_ms, self._started, self._stopped = rebalance_timeout_ms, False, False
-        asked: dict[str, Any] = {"session_timeout_ms": session_timeout_ms, "config": zookeeper_config}
-        self._measured = consumer_metrics(metrics, group)
-        sessions = zookeeper_sessions(zookeeper, fatal=self._fail, prompt=True, **asked)
+        options = MemberOptions(**settings)
+        check_offers(options.assignors)
+        asked = registration_of(topics, options, replaces)
+        self._log = _commits(group, bootstrap_servers, kafka_config, options.rebalance_timeout_ms, cluster_id)
+        document = _document(asked, on_replay, self._log)
+        _registration(document, options.session_timeout_ms)  # raises now what would be raised at joining
+        self._rebalance_timeout_ms, self._started, self._stopped = options.rebalance_timeout_ms, False, False
+        lease: dict[str, Any] = {"session_timeout_ms": options.session_timeout_ms, "config": options.zookeeper_config}
+        self._measured = consumer_metrics(options.metrics, group)
+        sessions = zookeeper_sessions(zookeeper, fatal=self._fail, prompt=True, **lease)
         self._driver = self._measured.driver(sessions, "zkcoord-consumer", emit_fields, tells=True)
         self._callbacks = ApplicationCallbacks(on_start, on_stop, on_lost, on_replay, reset)
-        told = _settings(group, document, offset_checkpoint_ms)
+        told = _settings(group, document, options.offset_checkpoint_ms)
         self._assemble(replace(told, cluster_id=cluster_id, bootstrap_servers=bootstrap_servers or ""), sessions)
 
     def _assemble(self, told: MemberSettings, sessions: KazooSessions) -> None:
