@@ -93,11 +93,10 @@ def collecting() -> Iterator[None]:
 
 def opened(client: Answers, monkeypatch: pytest.MonkeyPatch) -> KafkaMetadata:
     monkeypatch.setattr("zkcoord.kafka.metadata.KafkaClient", lambda *_args, **_named: client)
-    return KafkaMetadata(NOWHERE, timeout_ms=100)
+    return KafkaMetadata(NOWHERE, timeout_ms=100, grace_seconds=0.0)
 
 
 def described(topics: dict[str, Future[Any]], monkeypatch: pytest.MonkeyPatch) -> dict[str, Told]:
-    monkeypatch.setattr("zkcoord.kafka.metadata.GRACE_SECONDS", 0.0)
     answer = opened(Answers(topics), monkeypatch).answer(Question(Kind.DESCRIBE, tuple(topics)))
     assert isinstance(answer, Described)
     return dict(answer.topics)
@@ -136,7 +135,6 @@ def test_a_topic_that_is_refused_or_not_told_in_time_is_not_a_missing_one(monkey
 
 
 def brokers(client: Answers, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    monkeypatch.setattr("zkcoord.kafka.metadata.GRACE_SECONDS", 0.0)
     answer = opened(client, monkeypatch).answer(Question(Kind.CLUSTER))
     assert isinstance(answer, Cluster)
     return answer

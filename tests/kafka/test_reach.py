@@ -17,7 +17,7 @@ from zkcoord.kafka import reach
 from zkcoord.kafka.client import NATIVE_LOG
 from zkcoord.kafka.consumer import KafkaConsumer
 from zkcoord.kafka.log_throttle import LogThrottle, NativeLines
-from zkcoord.kafka.reach import CHECK_MS, Reach
+from zkcoord.kafka.reach import TIMES, Reach
 
 REFUSED = UnavailableError("Kafka at h:1 cannot be reached: refused; check that it runs")
 
@@ -60,13 +60,13 @@ def test_f64_a_kafka_that_is_away_is_told_once_and_its_return_once(said: pytest.
     for _ in range(50):  # as librdkafka logs its attempts
         cluster.trouble = REFUSED
         seen.look(heard=False)
-        clock[0] += CHECK_MS // 10
+        clock[0] += TIMES.check_ms // 10
     assert (cluster.asked, seen.error) == (5, REFUSED)
     cluster.up = True
-    clock[0] += CHECK_MS
+    clock[0] += TIMES.check_ms
     seen.look(heard=False)
     assert seen.error is None
-    clock[0] += CHECK_MS
+    clock[0] += TIMES.check_ms
     seen.look(heard=False)
     assert cluster.asked == 6
     assert events(said) == [("WARNING", "kafka_away"), ("NOTICE", "kafka_back")]
@@ -89,7 +89,7 @@ def test_f64_one_broker_of_several_that_is_away_is_told_but_kafka_is_not_away(sa
     for _ in range(5):
         cluster.trouble = REFUSED
         seen.look(heard=False)
-        clock[0] += CHECK_MS
+        clock[0] += TIMES.check_ms
     assert seen.error is None
     assert events(said) == [("WARNING", "-")]  # the same line is logged only from time to time
     assert said.messages == [f"other brokers answer, but: {REFUSED}"]

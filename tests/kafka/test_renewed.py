@@ -17,13 +17,14 @@ from tests.sim.kafka import SimMessage
 from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError, UnknownPartitionError, UsageError, ZkcoordError
-from zkcoord.kafka import client, reach, renewed
+from zkcoord.kafka import client
 from zkcoord.kafka.client import KafkaClient
 from zkcoord.kafka.consumer import KafkaConsumer
 from zkcoord.kafka.fetcher import fetch_settings
-from zkcoord.kafka.reach import CHECK_MS, SILENT_MS, Reach
+from zkcoord.kafka.reach import TIMES, Reach, Times
 from zkcoord.kafka.renewed import RENEW_MS
 
+IMPATIENT = Times(check_ms=50, silent_ms=100, renew_ms=100)
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 AWAY = UnavailableError("Kafka at h:1 cannot be reached: no brokers; check that it runs")
 
@@ -75,19 +76,19 @@ def test_f269_a_long_silence_is_asked_about_and_a_client_that_has_no_answer_for_
     def look_until(end_ms: int, fetching: bool = True) -> None:
         while clock[0] < end_ms:
             replaced.extend([clock[0]] * seen.look(heard=False, fetching=fetching))
-            clock[0] += CHECK_MS
+            clock[0] += TIMES.check_ms
 
-    look_until(2 * SILENT_MS, fetching=False)
+    look_until(2 * TIMES.silent_ms, fetching=False)
     assert cluster.asked == 0
     seen.look(heard=True)
     began = clock[0]
-    look_until(began + 2 * SILENT_MS + CHECK_MS)
+    look_until(began + 2 * TIMES.silent_ms + TIMES.check_ms)
     assert (cluster.asked, seen.error, replaced) == (2, None, [])
     cluster.up = False
-    look_until(began + 3 * SILENT_MS + 2 * RENEW_MS + 4 * CHECK_MS)
+    look_until(began + 3 * TIMES.silent_ms + 2 * RENEW_MS + 4 * TIMES.check_ms)
     assert seen.error is AWAY
     first, second = replaced
-    assert second - first == RENEW_MS + CHECK_MS
+    assert second - first == RENEW_MS + TIMES.check_ms
     cluster.up = True
     look_until(clock[0] + 3 * RENEW_MS)
     assert (seen.error, len(replaced)) == (None, 2)
@@ -104,7 +105,6 @@ def test_an_answer_gives_a_client_that_had_none_all_its_time_again() -> None:
         seen.look(heard=True)
 
 
-@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("forgetful", [Forgetful(), Starting()], ids=["none", "one that names none"])
 def test_f269_a_consumer_whose_client_has_forgotten_all_brokers_reads_on_and_each_message_once(
     broker: Broker,
@@ -113,7 +113,7 @@ def test_f269_a_consumer_whose_client_has_forgotten_all_brokers_reads_on_and_eac
     forgetful: Forgetful,
 ) -> None:
     topic = broker.topic([3, 2])
-    consumer = open_consumer()
+    consumer = impatient(open_consumer())
     coordinator.give({TopicPartition(topic, 0): 0, TopicPartition(topic, 1): 0})
     assert sorted(read(consumer, 5)) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
     consumer._fetcher._native.close()
@@ -124,20 +124,17 @@ def test_f269_a_consumer_whose_client_has_forgotten_all_brokers_reads_on_and_eac
     assert (forgetful.ended, consumer.poll(0.2), consumer.away) == (True, None, None)
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replace clients after a short time."""
-    monkeypatch.setattr(reach, "SILENT_MS", 100)
-    monkeypatch.setattr(renewed, "RENEW_MS", 100)
-    monkeypatch.setattr(reach, "CHECK_MS", 50)
+def impatient(consumer: KafkaConsumer, times: Times = IMPATIENT) -> KafkaConsumer:
+    """Return the consumer, which replaces its client after a short time."""
+    consumer._delivery.reach = Reach("g", consumer._fetcher, times=times)
+    return consumer
 
 
-@pytest.mark.usefixtures("impatient")
 def test_f300_a_consumer_goes_on_when_another_client_cannot_be_made_and_reads_on_when_one_can(
     broker: Broker, open_consumer: Open, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     partition, tries = TopicPartition(broker.topic([2]), 0), list[object]()
-    consumer = open_consumer()
+    consumer = impatient(open_consumer())
     coordinator.give({partition: 0})
     assert read(consumer, 2) == [(0, 0), (0, 1)]
     fetcher, broken = consumer._fetcher, Forgetful()
@@ -158,7 +155,6 @@ def test_f300_a_consumer_goes_on_when_another_client_cannot_be_made_and_reads_on
     assert broken.ended
 
 
-@pytest.mark.usefixtures("impatient")
 def test_f301_a_client_that_is_replaced_reads_nothing_of_another_cluster(
     broker: Broker, open_consumer: Open, coordinator: Coordinator
 ) -> None:
@@ -166,7 +162,7 @@ def test_f301_a_client_that_is_replaced_reads_nothing_of_another_cluster(
     other, topic = Broker(), broker.topic([2])
     partition = TopicPartition(topic, 0)
     other.produce(partition, [b"0", b"1", b"2"])
-    consumer = open_consumer()
+    consumer = impatient(open_consumer())
     coordinator.give({partition: 0})
     assert read(consumer, 2) == [(0, 0), (0, 1)]
     consumer.commit()
@@ -202,13 +198,12 @@ class Turned(Forgetful):
         return self._message if self._fetching else None
 
 
-@pytest.mark.usefixtures("impatient")
 def test_f301_what_a_client_in_place_of_another_reads_first_is_not_taken_for_what_it_was_asked_before(
     broker: Broker, open_consumer: Open, coordinator: Coordinator
 ) -> None:
     """New connections lead to another cluster between that request and the first fetch. No connection has ended."""
     partition = TopicPartition(broker.topic([2]), 0)
-    consumer = open_consumer()
+    consumer = impatient(open_consumer())
     coordinator.give({partition: 0})
     assert read(consumer, 2) == [(0, 0), (0, 1)]
     fetcher = consumer._fetcher
@@ -221,10 +216,9 @@ def test_f301_what_a_client_in_place_of_another_reads_first_is_not_taken_for_wha
 
 
 def test_f301_brokers_that_are_all_away_are_not_followed_by_those_of_another_cluster(
-    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+    coordinator: Coordinator,
 ) -> None:
     """librdkafka would connect to the address again, and go on with the other cluster after a second."""
-    monkeypatch.setattr(renewed, "RENEW_MS", 3_000)
     first, second, partition = MockCluster(1), MockCluster(1), TopicPartition(MockCluster.topic, 0)
     for cluster, count in ((first, 2), (second, 5)):
         producer = Producer({"bootstrap.servers": cluster.servers}, logger=QUIET)
@@ -233,7 +227,7 @@ def test_f301_brokers_that_are_all_away_are_not_followed_by_those_of_another_clu
         assert producer.flush(PATIENCE_SECONDS) == 0
     with Proxy(int(first.servers.rpartition(":")[2])) as way:
         consumer = KafkaConsumer("zk:2181", way.hosts, "g", [partition.topic], membership=coordinator)
-        with consumer:
+        with impatient(consumer, Times(renew_ms=3_000)):
             coordinator.give({partition: 0})
             assert read(consumer, 2) == [(0, 0), (0, 1)]
             way._target_port = int(second.servers.rpartition(":")[2])
@@ -247,9 +241,8 @@ def test_f301_brokers_that_are_all_away_are_not_followed_by_those_of_another_clu
 def test_f269_a_client_whose_questions_have_no_answer_for_long_asks_through_another_one(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(renewed, "RENEW_MS", 0)
     partition, forgetful = TopicPartition(broker.topic([4]), 0), Forgetful()
-    with KafkaClient(broker.bootstrap_servers) as asking:
+    with KafkaClient(broker.bootstrap_servers, renew_ms=0) as asking:
         assert asking.ask_offsets([partition], "latest") == ({partition: 4}, {})
         assert asking._renewed._held is not None
         asking._renewed._held.client = forgetful
@@ -274,9 +267,8 @@ def test_one_leader_that_answers_is_an_answer_also_when_it_says_no(
     answered: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(renewed, "RENEW_MS", 0)
     monkeypatch.setattr(KafkaClient, "_ask_leaders", lambda *_: (found, failed))
-    with KafkaClient("127.0.0.1:9") as asking:
+    with KafkaClient("127.0.0.1:9", renew_ms=0) as asking:
         first = asking._renewed._held
         assert asking.ask_offsets([P0, P1], "latest") == (found, failed)
         assert (asking._renewed._held is first) == answered

@@ -13,7 +13,6 @@ from tests.kafka.two_clusters import TwoClusters, two_clusters
 from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError, UsageError
-from zkcoord.kafka import client as kafka_client
 from zkcoord.kafka import same_cluster
 from zkcoord.kafka.client import KafkaClient
 from zkcoord.kafka.consumer import KafkaConsumer
@@ -24,13 +23,9 @@ from zkcoord.kafka.steady import SteadyClient
 P0 = TopicPartition(TwoClusters.topic, 0)
 METADATA = 3
 MUTE = {"log_level": "3"}
-
-
-@pytest.fixture
-def seldom(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make librdkafka's own requests for metadata rare. They come every five seconds by default, and one may come
-    between two counts of such requests."""
-    monkeypatch.setattr(kafka_client, "LEADERS_MS", 300_000)
+SELDOM_MS = 300_000
+"""Between librdkafka's own requests for metadata. By default they come every five seconds, and one may come between two
+counts of such requests."""
 
 
 def test_the_scene_leads_a_client_from_one_cluster_to_the_other_by_itself() -> None:
@@ -61,9 +56,8 @@ def test_f310_log_ends_of_another_cluster_are_refused_and_those_of_the_first_cou
         wait_until(back, "the first cluster's end")
 
 
-@pytest.mark.usefixtures("seldom")
 def test_f310_a_steady_client_asks_for_the_cluster_once_and_then_only_after_a_broken_connection() -> None:
-    with two_clusters((2, 5)) as both, SteadyClient(both.servers) as client:
+    with two_clusters((2, 5)) as both, SteadyClient(both.servers, leaders_ms=SELDOM_MS) as client:
         client.ask_offsets([P0], "latest")
         client.confirm(P0.topic, 5_000)
         asked = both.way.asked.count(METADATA)
@@ -85,11 +79,9 @@ def test_f310_a_steady_client_in_place_of_another_asks_for_its_cluster() -> None
             wait_until(lambda: bool(client.ask_offsets([P0], "latest")[0]), "an answer")
 
 
-def test_f310_a_client_that_nothing_was_asked_of_since_sees_that_its_connections_have_ended(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(same_cluster, "SURE_MS", 3_600_000)  # otherwise the time that passes would be enough to see it
-    with two_clusters((2, 5)) as both, SteadyClient(both.servers) as client:
+def test_f310_a_client_that_nothing_was_asked_of_since_sees_that_its_connections_have_ended() -> None:
+    same = SameCluster("h:1", sure_ms=3_600_000)  # otherwise the time that passes would be enough to see it
+    with two_clusters((2, 5)) as both, SteadyClient(both.servers, same=same) as client:
         client.ask_offsets([P0], "latest")
         both.way.lead(1)
 
@@ -165,10 +157,9 @@ def test_f310_what_was_not_used_for_long_is_in_doubt_and_what_is_used_is_not(mon
     assert asked == [0, 89_998]
 
 
-@pytest.mark.usefixtures("seldom")
 @pytest.mark.parametrize("config", [MUTE, {"log.connection.close": "false"}])
 def test_f310_a_client_that_must_not_tell_of_broken_connections_asks_each_time(config: dict[str, str]) -> None:
-    with two_clusters((2, 5)) as both, SteadyClient(both.servers, config) as client:
+    with two_clusters((2, 5)) as both, SteadyClient(both.servers, config, leaders_ms=SELDOM_MS) as client:
         client.ask_offsets([P0], "latest")
         asked = both.way.asked.count(METADATA)
         client.confirm(P0.topic, 5_000)

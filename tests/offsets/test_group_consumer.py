@@ -21,7 +21,6 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.tenure import CommitOutcome, KafkaCommit
 from zkcoord.embedded import EmbeddedKafka
 from zkcoord.errors import RefusedError, UnavailableError, UnknownPartitionError, UsageError
-from zkcoord.kafka import renewed
 from zkcoord.kafka.client import KafkaClient
 from zkcoord.offsets import group_consumer
 from zkcoord.offsets.group_consumer import TIMEOUT_MS_MIN, GroupConsumer
@@ -201,17 +200,20 @@ def test_a_client_is_made_at_the_first_request_and_closed_once(opened: list[Nati
 
 
 def test_f269_a_client_that_had_no_answer_for_long_is_ended_and_the_next_request_goes_through_another_one(
-    opened: list[Native], monkeypatch: pytest.MonkeyPatch
+    opened: list[Native],
 ) -> None:
     p = TopicPartition("t", 0)
-    with closing(GroupConsumer("g", NOWHERE, {"sasl.username": "u"}, timeout_ms=10)) as store:
+    with closing(GroupConsumer("g", NOWHERE, {}, timeout_ms=10)) as patient:
+        assert patient.commit({p: ours(1)}).done == {p}
+        opened[0].away = True
+        assert patient.commit({p: ours(2)}).unknown.keys() == {p}
+        with pytest.raises(UnavailableError):
+            patient.read([p])
+        assert len(opened) == 1
+    del opened[:]
+    with closing(GroupConsumer("g", NOWHERE, {"sasl.username": "u"}, timeout_ms=10, renew_ms=0)) as store:
         assert store.commit({p: ours(1)}).done == {p}
         opened[0].away = True
-        assert store.commit({p: ours(2)}).unknown.keys() == {p}
-        with pytest.raises(UnavailableError):
-            store.read([p])
-        assert len(opened) == 1
-        monkeypatch.setattr(renewed, "RENEW_MS", 0)
         assert store.commit({p: ours(3)}).unknown.keys() == {p}
         assert store.commit({p: ours(3)}).done == {p}
         opened[1].away = True
@@ -292,9 +294,8 @@ def test_refused_credentials_are_blamed_for_a_silence_until_there_was_an_answer(
 def test_the_late_answer_of_a_client_that_was_replaced_is_not_the_next_ones(
     opened: list[Native], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(renewed, "RENEW_MS", 0)
     p, five = TopicPartition("t", 0), {TopicPartition("t", 0): KafkaCommit(offset=5)}
-    with closing(GroupConsumer("g", NOWHERE, {}, timeout_ms=10)) as store:
+    with closing(GroupConsumer("g", NOWHERE, {}, timeout_ms=10, renew_ms=0)) as store:
         for _ in range(2):
             store.commit({p: ours(1)})
             opened[-1].away = True

@@ -16,7 +16,6 @@ from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.tenure import CommitOutcome
 from zkcoord.errors import UnavailableError, UsageError
-from zkcoord.kafka import client as kafka_client
 from zkcoord.kafka import coordinators
 from zkcoord.kafka.client import KafkaClient
 from zkcoord.offsets.group_consumer import GroupConsumer
@@ -227,10 +226,9 @@ def test_f315_no_offsets_are_deleted_in_another_cluster(groups: TwoClusters, mon
 
 
 def test_f315_tools_ask_for_the_cluster_of_groups_once_and_then_only_after_a_broken_connection(
-    groups: TwoClusters, monkeypatch: pytest.MonkeyPatch
+    groups: TwoClusters,
 ) -> None:
-    monkeypatch.setattr(kafka_client, "LEADERS_MS", 300_000)  # so that librdkafka does not ask for metadata by itself
-    with KafkaClient(groups.servers) as client:
+    with KafkaClient(groups.servers, leaders_ms=300_000) as client:  # librdkafka does not ask for metadata by itself
         store = KafkaCommits(client)
         store.read([HERE])
         asked = groups.way.asked.count(METADATA)

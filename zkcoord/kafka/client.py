@@ -22,7 +22,7 @@ from zkcoord.kafka.properties import Isolation as Isolation
 from zkcoord.kafka.properties import isolation_of as isolation_of
 from zkcoord.kafka.properties import load_command_config as load_command_config  # settings of a client
 from zkcoord.kafka.properties import settings_for_asking as settings_for_asking
-from zkcoord.kafka.renewed import Renewed, Told, end_client
+from zkcoord.kafka.renewed import RENEW_MS, Renewed, Told, end_client
 
 ResetPolicy = Literal["latest", "earliest"]
 Where = ResetPolicy | int  # a place in a log; a number is a time, in ms since 1970
@@ -146,20 +146,21 @@ class KafkaClient:
         *,
         timeout_ms: int = TIMEOUT_MS,
         new_within_ms: int = NEW_WITHIN_MS,
+        renew_ms: int = RENEW_MS,
+        leaders_ms: int = LEADERS_MS,
     ) -> None:
         module = librdkafka()
         check_servers(bootstrap_servers)
         from confluent_kafka.admin import AdminClient
 
-        settings: dict[str, Any] = dict(config or {})
         self.servers, self.config = bootstrap_servers, dict(config or {})
-        self._isolation: Isolation = isolation_of(settings.get("isolation.level", "read_committed"))
+        self._isolation: Isolation = isolation_of(self.config.get("isolation.level", "read_committed"))
         self._timeout_ms, self._new_within_ms = timeout_ms, new_within_ms
         self._denied: Any = None  # the last KafkaError about credentials
         self._trouble: Any = None  # the last KafkaError about a connection
         self._down = False  # True if all brokers were down at once
         self.cluster_id: str | None = None  # as brokers reported it last; those before 0.10.1 report none
-        asking = settings_for_asking(settings) | {"metadata.max.age.ms": LEADERS_MS}
+        asking = settings_for_asking(self.config) | {"metadata.max.age.ms": leaders_ms}
         asking |= {"bootstrap.servers": bootstrap_servers, "error_cb": self._on_error}
         asking["allow.auto.create.topics"] = "false"  # for requests that name a topic
 
@@ -168,7 +169,7 @@ class KafkaClient:
             with native_errors(bootstrap_servers, "configure the Kafka client"):
                 return AdminClient(asking, logger=NativeLog(broken))
 
-        self._renewed = Renewed(lambda: opens(self._broken), end_client)
+        self._renewed = Renewed(lambda: opens(self._broken), end_client, renew_ms)
         self.coordinators = Coordinators(module, opens, bootstrap_servers, config, lambda: self.cluster_id)
         self.admin()  # made now, since it refuses wrong settings
 

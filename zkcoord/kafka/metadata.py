@@ -65,10 +65,16 @@ class KafkaMetadata:
     """Answers questions about the topics of one cluster. For one thread. `close` ends its connections."""
 
     def __init__(
-        self, bootstrap_servers: str, config: Mapping[str, str] | None = None, *, timeout_ms: int = TIMEOUT_MS
+        self,
+        bootstrap_servers: str,
+        config: Mapping[str, str] | None = None,
+        *,
+        timeout_ms: int = TIMEOUT_MS,
+        grace_seconds: float = GRACE_SECONDS,
     ) -> None:
         """`config` holds librdkafka's settings. Raises UsageError for an address or a setting that can never work."""
         self._servers, self._timeout_seconds = bootstrap_servers, timeout_ms / 1000
+        self._answer_seconds = self._timeout_seconds + grace_seconds
         self._client = KafkaClient(bootstrap_servers, config, timeout_ms=timeout_ms)
         self._seen: _Seen | None = None  # by the last list, until a question about the brokers has used it
 
@@ -155,7 +161,7 @@ class KafkaMetadata:
         failure: Any = None
         for name, future in self._ask_for(topics).items():
             try:
-                told[name] = _told(future.result(self._timeout_seconds + GRACE_SECONDS))
+                told[name] = _told(future.result(self._answer_seconds))
             except module.KafkaException as error:
                 failure = error.args[0]
                 told[name] = Told(missing=True) if failure.name() == _MISSING else _TOLD_NOTHING
@@ -193,7 +199,7 @@ class KafkaMetadata:
         module, nodes = librdkafka(), list[Any]()
         for future in (self._ask_for(topics) if topics else {}).values():
             try:
-                found = future.result(self._timeout_seconds + GRACE_SECONDS)
+                found = future.result(self._answer_seconds)
             except module.KafkaException as error:
                 if error.args[0].name() != _MISSING:
                     raise self._client.as_error(error.args[0], "describe its topics") from error

@@ -10,20 +10,29 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from zkcoord import logs
 from zkcoord.clock import mono_ms
 from zkcoord.errors import UnavailableError
 from zkcoord.kafka.log_throttle import LogThrottle
-from zkcoord.kafka.renewed import Patience
+from zkcoord.kafka.renewed import RENEW_MS, Patience
 
 LOG = logging.getLogger("zkcoord.kafka.reach")  # a logger of its own, since the filter is for it alone
 LOG.addFilter(LogThrottle())
 
-CHECK_MS = 1_000  # between two requests, each of which delays the polling thread a little
 ANSWER_SECONDS = 0.3  # how long the polling thread waits for an answer
-SILENT_MS = 30_000  # without a message, until the cluster is asked even though no trouble was reported
+
+
+class Times(NamedTuple):
+    """How long a `Reach` waits."""
+
+    check_ms: int = 1_000  # between two requests, each of which delays the polling thread a little
+    silent_ms: int = 30_000  # without a message, until the cluster is asked even though no trouble was reported
+    renew_ms: int = RENEW_MS  # without an answer, until the client is replaced
+
+
+TIMES = Times()
 
 
 class Asked(Protocol):
@@ -39,12 +48,12 @@ class Asked(Protocol):
 class Reach:
     """Knows whether one consumer's Kafka can be reached. It belongs to the polling thread."""
 
-    def __init__(self, group: str, asked: Asked, now_ms: Callable[[], int] | None = None) -> None:
-        self._group, self._asked, self._now_ms = group, asked, now_ms or mono_ms
+    def __init__(self, group: str, asked: Asked, now_ms: Callable[[], int] | None = None, times: Times = TIMES) -> None:
+        self._group, self._asked, self._now_ms, self._times = group, asked, now_ms or mono_ms, times
         self._suspicion: UnavailableError | None = None
         self._ask_at_ms = 0
         self._heard_ms = self._now_ms()  # when the last message or answer came
-        self._patience = Patience(self._now_ms)
+        self._patience = Patience(self._now_ms, times.renew_ms)
         self.error: UnavailableError | None = None  # why Kafka cannot be reached, as it was reported; None: it can
 
     def failed(self, error: UnavailableError) -> None:
@@ -71,11 +80,11 @@ class Reach:
                 self._suspicion = self._suspicion or self._asked.take_trouble()
                 if self._suspicion is not None:
                     self.failed(self._suspicion)
-            self._ask_at_ms = self._now_ms() + CHECK_MS
+            self._ask_at_ms = self._now_ms() + self._times.check_ms
         return self.error is not None and self._patience.is_over(self._now_ms())
 
     def _silent(self) -> bool:
-        return self._now_ms() >= self._heard_ms + SILENT_MS
+        return self._now_ms() >= self._heard_ms + self._times.silent_ms
 
     def _answered(self) -> None:
         self._suspicion, self._heard_ms = None, self._now_ms()

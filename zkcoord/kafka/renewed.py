@@ -31,8 +31,8 @@ broker's name."""
 class Patience:
     """Decides when a client must be replaced. Not thread safe."""
 
-    def __init__(self, now_ms: Callable[[], int] | None = None) -> None:
-        self._now_ms = now_ms or mono_ms
+    def __init__(self, now_ms: Callable[[], int] | None = None, renew_ms: int = RENEW_MS) -> None:
+        self._now_ms, self._renew_ms = now_ms or mono_ms, renew_ms
         self._heard_ms: int | None = None  # when the last answer came
         self._since_ms: int | None = None  # when the first question without an answer was asked
 
@@ -41,11 +41,11 @@ class Patience:
         self._since_ms, self._heard_ms = None, self._now_ms()
 
     def is_over(self, asked_ms: int) -> bool:
-        """Note that a question asked at `asked_ms` has no answer. True if no answer came for RENEW_MS; then the time
-        begins again."""
+        """Note that a question asked at `asked_ms` has no answer. True if no answer came for `renew_ms`; then the
+        time begins again."""
         if self._since_ms is None:
             self._since_ms = asked_ms if self._heard_ms is None else max(asked_ms, self._heard_ms)
-        if self._now_ms() < self._since_ms + RENEW_MS:
+        if self._now_ms() < self._since_ms + self._renew_ms:
             return False
         self._since_ms = None
         return True
@@ -54,8 +54,8 @@ class Patience:
 class _Held:
     """A client, and the number of threads that use it."""
 
-    def __init__(self, client: Any) -> None:
-        self.client, self.patience, self.users = client, Patience(), 0
+    def __init__(self, client: Any, renew_ms: int) -> None:
+        self.client, self.patience, self.users = client, Patience(renew_ms=renew_ms), 0
 
 
 class Renewed:
@@ -65,8 +65,9 @@ class Renewed:
     A client that is replaced or closed while it is used is ended by the last thread that uses it.
     """
 
-    def __init__(self, opens: Callable[[], Any], ends: Callable[[Any], object]) -> None:
+    def __init__(self, opens: Callable[[], Any], ends: Callable[[Any], object], renew_ms: int = RENEW_MS) -> None:
         """`opens` raises zkcoord's errors."""
+        self._renew_ms = renew_ms
         self._opens, self._ends, self._lock = opens, ends, threading.Lock()
         self._held: _Held | None = None
         self.closed = False
@@ -107,7 +108,7 @@ class Renewed:
             if self.closed:
                 raise UsageError("this Kafka client is closed; open another")
             if self._held is None:
-                self._held = _Held(self._opens())
+                self._held = _Held(self._opens(), self._renew_ms)
             held = self._held
             held.users += 1
         try:
@@ -125,7 +126,7 @@ class Renewed:
                 held.patience.answered()
             elif held is self._held and held.patience.is_over(asked_ms):
                 client = another(self._opens, held.client)
-                self._held = held if client is held.client else _Held(client)
+                self._held = held if client is held.client else _Held(client, self._renew_ms)
 
 
 def another(opens: Callable[[], Any], kept: Any) -> Any:
@@ -144,9 +145,9 @@ def end_client(admin: Any) -> None:
         end_apart(ends, None, None, None)
 
 
-def end_apart(end: Callable[..., object], *given: object) -> None:
+def end_apart(end: Callable[..., object], *given: object, seconds: float = CLOSE_SECONDS) -> None:
     """Call the function that ends a client of librdkafka. It may take long, so it is waited for at most
-    CLOSE_SECONDS."""
+    `seconds`."""
     ending = threading.Thread(target=end, args=given, name="zkcoord-kafka-close", daemon=True)
     ending.start()
-    ending.join(CLOSE_SECONDS)
+    ending.join(seconds)

@@ -26,14 +26,18 @@ class SameCluster:
     """For clients that ask one cluster. Several threads may use it."""
 
     def __init__(
-        self, servers: str, config: Mapping[str, Any] | None = None, known: Callable[[], str | None] | None = None
+        self,
+        servers: str,
+        config: Mapping[str, Any] | None = None,
+        known: Callable[[], str | None] | None = None,
+        sure_ms: int = SURE_MS,
     ) -> None:
         """`known` returns the cluster's id as others were told it, or None. `config` holds librdkafka's settings; if
         they keep broken connections from being reported, each answer is in doubt."""
         self._servers, self._known, self._mute = servers, known or _nobody, is_mute(config or {})
         self._lock = threading.Lock()  # while a question is open, no other thread's answer counts
         self._doubts, self._settled = 1, 0
-        self._sure_until_ms = 0
+        self._sure_ms, self._sure_until_ms = sure_ms, 0
         self.cluster_id: str | None = None  # as it was first told; brokers before 0.10.1 tell none
 
     def doubt(self) -> None:
@@ -65,7 +69,7 @@ class SameCluster:
             doubts, now_ms = self._doubts, mono_ms()
             if self.doubtful:
                 self.hear(ask())
-            self._settled, self._sure_until_ms = doubts, now_ms + SURE_MS
+            self._settled, self._sure_until_ms = doubts, now_ms + self._sure_ms
 
 
 def ask_cluster(native: Any, topic: str, seconds: float) -> str | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError, ZkcoordError
-from zkcoord.kafka.client import TIMEOUT_MS, Isolation, KafkaClient, Where, librdkafka
+from zkcoord.kafka.client import LEADERS_MS, TIMEOUT_MS, Isolation, KafkaClient, Where, librdkafka
 from zkcoord.kafka.same_cluster import SameCluster, ask_cluster
 
 
@@ -27,12 +27,13 @@ class SteadyClient(KafkaClient):
         *,
         timeout_ms: int = TIMEOUT_MS,
         same: SameCluster | None = None,
+        leaders_ms: int = LEADERS_MS,
     ) -> None:
         """`same` is what earlier clients of this cluster have been told."""
         self._same = same or SameCluster(bootstrap_servers, config)
         self._polling = threading.Lock()
         # a thread that looks for doubts waits for those that another thread is being told
-        super().__init__(bootstrap_servers, config, timeout_ms=timeout_ms)
+        super().__init__(bootstrap_servers, config, timeout_ms=timeout_ms, leaders_ms=leaders_ms)
 
     def confirm(self, topic: str, timeout_ms: int) -> None:
         """Return when the brokers are known to belong to this cluster still, which is usual at once.

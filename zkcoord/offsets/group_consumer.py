@@ -17,7 +17,7 @@ from zkcoord.core.tenure import CommitOutcome
 from zkcoord.errors import UnavailableError, ZkcoordError
 from zkcoord.kafka.client import CHECK_SECONDS, librdkafka, native, open_consumer, settings_for_asking, stay
 from zkcoord.kafka.errors import DENIED, translate
-from zkcoord.kafka.renewed import Renewed, end_apart
+from zkcoord.kafka.renewed import RENEW_MS, Renewed, end_apart
 from zkcoord.kafka.same_cluster import LAST_SECONDS, SameCluster, ask_cluster
 from zkcoord.offsets.commit_parts import commits_in, native_parts, outcome_of, refusal
 from zkcoord.offsets.ports import Commits
@@ -61,6 +61,7 @@ class GroupConsumer:
         *,
         timeout_ms: int,
         known: Callable[[], str | None] | None = None,
+        renew_ms: int = RENEW_MS,
     ) -> None:
         """`known` returns the cluster's id as others were told it, or None."""
         self._same = SameCluster(bootstrap_servers, config, known)
@@ -75,7 +76,7 @@ class GroupConsumer:
             # nothing is fetched; librdkafka requires a value at least a second below the one above
             "fetch.wait.max.ms": "0",
         }
-        self._renewed = Renewed(self._open, lambda client: end_apart(client.native.close))
+        self._renewed = Renewed(self._open, lambda client: end_apart(client.native.close), renew_ms)
 
     def _open(self) -> _Client:
         client = _Client()
