@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.core.test_assignor_sticky import kept, on_the_way
 from zkcoord.core.assignors import ASSIGNORS, AssignmentError, AssignorInput, check_assignment, unassigned
-from zkcoord.core.assignors.sticky import weighted as module
+from zkcoord.core.assignors.sticky.sticky import assign_sticky
 from zkcoord.core.model import Subscriber, TopicPartition, consumer_of
 
 patient = settings(deadline=None)
@@ -230,12 +230,13 @@ def test_an_answer_that_leaves_out_what_somebody_has_room_for_is_refused() -> No
         check_assignment(asked, {part(0): "a-0"})
 
 
-def test_many_weights_are_rounded_to_few_levels_and_shares_stay_close(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "WORK_MAX", 110)  # 1 to 512: ten levels of ten threads
+def test_many_weights_are_rounded_to_few_levels_and_shares_stay_close() -> None:
     choose = random.Random(1)
     asked = group([one(f"m{n}") for n in range(10)], 500, weights={n: choose.randint(1, 1_000) for n in range(500)})
-    loads = load_of(asked, sticky(asked)).values()
+    answer = assign_sticky(asked, work_max=110)  # 1 to 512: ten levels of ten threads
+    loads = load_of(asked, answer).values()
     assert max(loads) / min(loads) < 1.25
+    assert answer != sticky(asked)
 
 
 @settings(deadline=None, max_examples=200)
@@ -247,21 +248,18 @@ def test_with_more_weights_than_levels_every_rule_of_capacities_still_holds(
     wide = tuple(
         replace(s, capacity=None if s.capacity is None else s.capacity * (more + 1)) for s in group_.subscribers
     )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "WORK_MAX", 1)
-        asked = replace(group_, weights=heavy, subscribers=wide)
-        target = sticky(asked)
-        check_assignment(asked, target)
-        tree = asked
-        for _ in range(4):
-            tree = on_the_way(tree, target, choose)
-            assert sticky(tree) == target
-        for member in asked.subscribers:
-            if member.capacity is not None:
-                assert consumer_load(asked, target, member.consumer_id) <= member.capacity
+    asked = replace(group_, weights=heavy, subscribers=wide)
+    target = assign_sticky(asked, work_max=1)
+    check_assignment(asked, target)
+    tree = asked
+    for _ in range(4):
+        tree = on_the_way(tree, target, choose)
+        assert assign_sticky(tree, work_max=1) == target
+    for member in asked.subscribers:
+        if member.capacity is not None:
+            assert consumer_load(asked, target, member.consumer_id) <= member.capacity
 
 
-def test_what_has_no_room_by_rounded_weights_is_given_by_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "WORK_MAX", 1)
+def test_what_has_no_room_by_rounded_weights_is_given_by_its_own() -> None:
     asked = group([one("a", capacity=10), one("b", capacity=10)], 3, weights={0: 9, 1: 9})  # 9 counts as 16
-    assert sticky(asked) == {part(0): "b-0", part(1): "a-0", part(2): "a-0"}
+    assert assign_sticky(asked, work_max=1) == {part(0): "b-0", part(1): "a-0", part(2): "a-0"}

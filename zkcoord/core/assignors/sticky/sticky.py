@@ -28,21 +28,22 @@ from zkcoord.core.assignors.sticky.classes import classes_of
 from zkcoord.core.assignors.sticky.mixed import assign_mixed
 from zkcoord.core.assignors.sticky.racks import racks_that_count
 from zkcoord.core.assignors.sticky.uniform import assign_uniform
-from zkcoord.core.assignors.sticky.weighted import assign_weighted
+from zkcoord.core.assignors.sticky.weighted import WORK_MAX, assign_weighted
 from zkcoord.core.model import TopicPartition
 
 
-def assign_sticky(given: AssignorInput) -> dict[TopicPartition, str]:
+def assign_sticky(given: AssignorInput, *, work_max: int = WORK_MAX) -> dict[TopicPartition, str]:
     """Balance first, then least movement. `uniform`, `mixed` and `weighted` define what that means.
 
-    Deterministic: the order of subscribers, topics and owners, and the hash seed, change nothing.
+    Deterministic: the order of subscribers, topics and owners, and the hash seed, change nothing. `work_max` limits the
+    work of a group with weights.
     """
     classes = classes_of(given.subscribers, given.partitions)
     if not classes:
         return {}
     racks = racks_that_count(given)
     if racks or _weighted(given):
-        return assign_weighted(classes, given, racks)
+        return assign_weighted(classes, given, racks, work_max)
     if len(classes) == 1:
         return assign_uniform(classes[0], given)
     return assign_mixed(classes, given)

@@ -60,13 +60,14 @@ NONE: Racks = frozenset()
 
 
 def assign_weighted(
-    classes: list[ThreadClass], given: AssignorInput, near: Mapping[Racks, Racks]
+    classes: list[ThreadClass], given: AssignorInput, near: Mapping[Racks, Racks], work_max: int = WORK_MAX
 ) -> dict[TopicPartition, str]:
     """Even loads first, then racks, then little movement. A partition for which nobody has room is left out.
 
-    `near` maps racks to those of them that count (`racks_that_count`). It is empty when none do.
+    `near` maps racks to those of them that count (`racks_that_count`). It is empty when none do. `work_max` is the
+    largest number of levels times threads.
     """
-    return _Levels(classes, given, near).assign()
+    return _Levels(classes, given, near, work_max).assign()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +93,10 @@ class _Levels:
     `met` is the number of owned partitions that are in the parts. `singly` is True if weights are rounded up.
     """
 
-    def __init__(self, classes: list[ThreadClass], given: AssignorInput, near: Mapping[Racks, Racks]) -> None:
-        self._given = given
-        self._classes = classes
+    def __init__(
+        self, classes: list[ThreadClass], given: AssignorInput, near: Mapping[Racks, Racks], work_max: int
+    ) -> None:
+        self._given, self._classes, self._work_max = given, classes, work_max
         self._threads, self._consumers = _in_order(classes)
         self._load = [0] * len(self._threads)
         self._room = {m.consumer_id: m.capacity for m in given.subscribers if m.capacity is not None}
@@ -157,10 +159,10 @@ class _Levels:
         numbers = set(self._given.weights.values()) | {1}
         cut, bits = rounded, BITS_MAX
         if self._room:
-            if len(numbers) * work_of_room <= WORK_MAX:
+            if len(numbers) * work_of_room <= self._work_max:
                 return {weight: weight for weight in numbers}
             cut, work = rounded_up, work_of_room
-        while bits > 1 and len({cut(w, bits) for w in numbers}) * work > WORK_MAX:
+        while bits > 1 and len({cut(w, bits) for w in numbers}) * work > self._work_max:
             bits -= 1
         return {weight: cut(weight, bits) for weight in numbers}
 
