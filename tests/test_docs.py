@@ -29,7 +29,6 @@ ROOT = Path(__file__).parent.parent
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 PROTOCOL = (ROOT / "docs/protocol.md").read_text(encoding="utf-8")
 COMMANDS = (ROOT / "docs/commands.md").read_text(encoding="utf-8")
-CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 PERFORMANCE = (ROOT / "docs/performance.md").read_text(encoding="utf-8")
 OPERATIONS = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
@@ -137,14 +136,6 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_files_that_are_named_exist(page: Path) -> None:
     named = [span.split()[0] for span in spans(page.read_text(encoding="utf-8")) if span.startswith(FOLDERS)]
     assert [name for name in named if "NNNN" not in name and name != MARKER and not (ROOT / name).exists()] == []
-
-
-def test_the_table_of_changes_names_a_file_and_a_test_for_each_intent() -> None:
-    rows = [line for line in section(CONTRIBUTING, "Where do I change ...?").splitlines() if line.startswith("| ")][2:]
-    named = [spans(row) for row in rows]
-    assert len(rows) > 30
-    assert [row for row, files in zip(rows, named, strict=True) if len(files) < 2] == []
-    assert [name for files in named for name in files[-2:] if not (ROOT / name).is_file()] == []
 
 
 def test_python_examples_compile() -> None:
