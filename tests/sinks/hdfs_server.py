@@ -130,8 +130,12 @@ class NameNode(Server):
             self._run_main("-format", "-nonInteractive")
         return self._line()
 
+    def program(self) -> tuple[str, Sequence[object]]:
+        """Return its main class, and its class path."""
+        return NAMENODE, [self.data_dir, *class_path()]
+
     def _line(self, *arguments: str) -> Sequence[str]:
-        return find_java().command(NAMENODE, [self.data_dir, *class_path()], *arguments, heap="256m")
+        return find_java().command(*self.program(), *arguments, heap="256m")
 
     def _run_main(self, *arguments: str) -> None:
         done = subprocess.run(self._line(*arguments), capture_output=True, text=True, timeout=FORMAT_S)
@@ -164,6 +168,10 @@ class DataNode(NameNode):
         super().__init__(data_dir)
         self._names = names
 
+    def program(self) -> tuple[str, Sequence[object]]:
+        """Return its main class, and its class path."""
+        return DATANODE, [self.data_dir, *class_path()]
+
     def _configuration(self) -> dict[str, str]:
         return {
             **self._names._configuration(),
@@ -177,7 +185,7 @@ class DataNode(NameNode):
     def _command(self) -> Sequence[str]:
         for name in ("core-site.xml", "hdfs-site.xml"):
             (self.data_dir / name).write_text(self.configuration(), encoding="utf-8")
-        return find_java().command(DATANODE, [self.data_dir, *class_path()], heap="256m")
+        return self._line()
 
     def ready(self) -> bool:
         """True when the NameNode counts it, and lets clients write."""
