@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 from deltalake import Schema
+from pyarrow.fs import FileSystem, FileType
 
 from zkcoord.spark.ranges import Batch, OffsetRange
 
@@ -67,6 +68,29 @@ class Session:
         self._settings = {"spark.sql.parquet.outputTimestampType": "INT96"}
         self.conf = self
         self.get, self.set = self._settings.__getitem__, self._settings.__setitem__
+
+
+class Remote(Session):
+    """A session through Spark Connect: without Hadoop's client in its driver program."""
+
+
+Remote.__module__ = "pyspark.sql.connect.session"
+
+
+class TwoSteps:
+    """A file system whose rename over a file is two steps, as Arrow's in HDFS; `between` is called between them."""
+
+    def __init__(self, store: FileSystem, between: Callable[[], object]) -> None:
+        self._store, self._between = store, between
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def move(self, draft: str, file: str) -> None:
+        if self._store.get_file_info(file).type != FileType.NotFound:
+            self._store.delete_file(file)
+            self._between()
+        self._store.move(draft, file)
 
 
 class Frame:

@@ -1,6 +1,7 @@
 """Programs that speak to HDFS: `python -m tests.sinks.on_hdfs WHAT ...`. Arrow starts a JVM in them.
 
-    write URI GENERATION RANGES    ranges, as through Spark Connect; waits for a line when its tasks have written
+    write URI GENERATION RANGES    ranges, as through Spark Connect; waits for a line when its tasks have written; it
+                                   dies if a rename removes another program's file
     spark URI RANGES               the same ranges twice, by a session of Spark; prints what Spark reads
     read                           for each line, [folder, where to copy its files]: prints the files below the folder
 
@@ -16,21 +17,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from tests.sinks.frames import Frame, Session, batch, records
+from tests.sinks.frames import Frame, Remote, TwoSteps, batch, records
 from zkcoord.embedded import spark_environment
 from zkcoord.spark import spark_session, write_parquet_ranges
 from zkcoord.spark.ranges import OffsetRange
+from zkcoord.spark.sinks import files_in_stores
 from zkcoord.spark.sinks.stores import open_store
 
 WRITTEN = "the tasks have written"
 COLUMNS = "topic string, partition int, offset bigint, n bigint"
-
-
-class Remote(Session):
-    """A session without Hadoop's client in its driver program."""
-
-
-Remote.__module__ = "pyspark.sql.connect.session"
 
 
 def wait() -> None:
@@ -45,6 +40,8 @@ def write(uri: str, generation: str, ranges: str) -> None:
     of = replace(batch(*wanted, replayed=generation != "1"), generation=int(generation))
     frame = Frame.of(*wanted, on_write=wait)
     frame.sparkSession = Remote()
+    opened = files_in_stores._opened
+    files_in_stores._opened = lambda *arguments: TwoSteps(opened(*arguments), os.abort)
     print(json.dumps(write_parquet_ranges(frame, of, uri)), flush=True)  # type: ignore[arg-type]
 
 

@@ -117,3 +117,12 @@ def test_f251_sparks_driver_replaces_a_file_of_hdfs_at_once(place: Place, hdfs: 
     assert (found, [tuple(each) for each in rows]) == ([[name, 3] for name in FILES], records(C, D))
     assert (place.files(), place.rows()) == (FILES, records(C, D))
     assert hdfs.deletions() == before
+
+
+def test_f317_a_program_that_wakes_behind_its_heir_takes_no_file_of_hdfs_away(place: Place) -> None:
+    """Through Spark Connect. It dies between Arrow's two steps of a rename over a file."""
+    heir = place.begin(C, D, generation=2)
+    slept = place.begin(C, D, generation=1)
+    place.end(heir)
+    assert place.end(slept) == [[name, 3] for name in FILES]
+    assert (place.files(), place.rows()) == (FILES, records(C, D))

@@ -18,12 +18,12 @@ import pyarrow as pa
 import pytest
 
 from tests.sinks.faulty_store import FaultyStore
-from tests.sinks.frames import Frame, batch, once, records
+from tests.sinks.frames import Frame, Remote, TwoSteps, batch, once, records
 from tests.sinks.s3_server import BUCKET, S3, arrow_options
 from zkcoord.errors import UsageError
 from zkcoord.spark import write_parquet_ranges
 from zkcoord.spark.ranges import Batch, OffsetRange
-from zkcoord.spark.sinks import files_in_tasks, ranges_in_tasks, stores
+from zkcoord.spark.sinks import files_in_stores, files_in_tasks, ranges_in_tasks, renames, stores
 from zkcoord.spark.sinks.by_value import by_value
 
 pytestmark = [pytest.mark.spark, pytest.mark.s3]
@@ -101,10 +101,11 @@ def test_f172_ranges_that_come_again_whole_from_heirs_or_late_replace_their_own_
 
 
 def test_a_task_that_spark_repeats_does_not_call_its_own_file_somebody_elses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    place = Place(tmp_path, None)
-    for attempt, events in ((0, []), (1, []), (0, ["files_replaced"])):
+    """Where it writes drafts a file that is there is not its own."""
+    repeated = [] if place.options else ["files_replaced"]
+    for attempt, events in ((0, []), (1, repeated), (0, [*repeated, "files_replaced"])):
         context = SimpleNamespace(get=lambda number=attempt: SimpleNamespace(attemptNumber=lambda: number))
         monkeypatch.setattr("pyspark.TaskContext", context)
         place.write(C)
@@ -195,6 +196,38 @@ def test_f184_an_attempt_of_a_task_that_another_one_overtook_spoils_no_file(tmp_
     assert place.rows() == records(C, D)
     place.write(C, to=replace(batch(C, replayed=True), generation=2))
     assert (place.files(), place.rows()) == (FILES, records(C, D))
+
+
+@pytest.mark.parametrize("replayed", [False, True])
+def test_f317_where_a_rename_is_two_steps_a_file_that_came_meanwhile_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, replayed: bool
+) -> None:
+    """As in HDFS through Spark Connect: one that slept dies between the steps, behind its heir. A fresh batch replaces
+    the file that it finds before it writes."""
+    opened, steps = files_in_stores._opened, [die]
+    monkeypatch.setattr(renames, "of_hadoop", lambda uri: True)
+    monkeypatch.setattr(files_in_stores, "_opened", lambda *told: TwoSteps(opened(*told), lambda: steps.pop()()))
+    place = Place(tmp_path, None)
+
+    def by(generation: int, on_write: Any = None, **more: Any) -> Any:
+        frame = Frame.of(C, on_write=on_write, **more)
+        frame.sparkSession = Remote()
+        return place.write(frame=frame, to=replace(batch(C, replayed=replayed), generation=generation))
+
+    heirs: list[int] = []
+
+    def heir() -> None:
+        by(2)
+        heirs.append((tmp_path / FILES[0]).stat().st_ino)
+
+    drafts = files_in_stores._remove_left
+    monkeypatch.setattr(files_in_stores, "_remove_left", lambda store, of: drafts(store, replace(of, generation=1)))
+    assert [*by(1, once(heir))] == [(FILES[0], 3)]
+    assert ([(tmp_path / FILES[0]).stat().st_ino], place.files(), place.rows()) == (heirs, FILES[:1], records(C))
+    assert (told(caplog), steps) == ([], [die])
+    steps[:] = [lambda: None]
+    by(3)
+    assert (told(caplog), steps == []) == ([] if replayed else ["files_replaced"], not replayed)
 
 
 def test_f173_a_task_that_fails_has_put_nothing(in_s3: Place) -> None:

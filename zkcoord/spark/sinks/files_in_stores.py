@@ -58,7 +58,7 @@ def write_to_store(df: DataFrame, batch: Batch, uri: str, options: Mapping[str, 
         raise UsageError(SPREAD)
     if renamed:
         rename = renamer(df.sparkSession, uri, options, store)
-        _each(lambda row: rename(row[3], row[0]), told)
+        _each(lambda row: rename(row[3], row[0], row[2]), told)
     tell_replaced([row[0] for row in told if row[2]], uri)
     return tuple(sorted(Written(*row[:2]) for row in told))
 

@@ -70,7 +70,8 @@ def write_ranges(plan: Mapping[str, Any], batches: Iterable[pa.RecordBatch]) -> 
 
 def _put(store: fs.FileSystem, plan: Mapping[str, Any], made: tuple[str, int, pa.Buffer]) -> Told:
     file, rows, content = made
-    there = plan["look"] and not _again() and store.get_file_info(file).type != fs.FileType.NotFound
+    own = plan["draft"] is None and _again()  # it may be, if it is there
+    there = plan["look"] and not own and store.get_file_info(file).type != fs.FileType.NotFound
     draft = None
     if plan["draft"] is not None:  # for this attempt only, since Spark may run the task elsewhere at the same time
         draft = f"{plan['draft'][0]}/{file}.{plan['draft'][1]}-{uuid.uuid4().hex[:8]}"
@@ -80,7 +81,7 @@ def _put(store: fs.FileSystem, plan: Mapping[str, Any], made: tuple[str, int, pa
 
 
 def _again() -> bool:
-    """True in a task that Spark runs again: files that it finds may be its own."""
+    """True in a task that Spark runs again: without drafts, files that it finds may be its own."""
     try:
         from pyspark import TaskContext
     except ImportError:

@@ -3,34 +3,40 @@
 HDFS lets a rename replace a file atomically if it is asked to (`Options.Rename.OVERWRITE`), but libhdfs cannot ask for
 that. So Arrow removes the old file first, and renames then. In between nobody sees the range. And a program that slept,
 and dies in between, has removed its heir's file, which nobody writes again. So Hadoop's client in Spark's driver does
-the rename.
+the rename. Where Arrow must do it, a file that came while the batch was written stays: it is the heir's, of the same
+range.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from pyarrow import fs
 
 from zkcoord.spark.jobs import is_connect
 from zkcoord.spark.sinks.stores import of_hadoop
 
 if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
     from pyspark.sql import SparkSession
 
 WHO = ("user", "kerb_ticket")  # options for which the driver's client would be another user
 
 
 def renamer(
-    spark: SparkSession, uri: str, options: Mapping[str, Any], store: FileSystem
-) -> Callable[[str, str], object]:
-    """Return a function that renames a draft to its file, both below `uri`, and replaces a file of that name.
+    spark: SparkSession, uri: str, options: Mapping[str, Any], store: fs.FileSystem
+) -> Callable[[str, str, bool], object]:
+    """Return a function that renames a draft to its file, both below `uri`. It is also told if a file of that name was
+    there when the draft was written.
 
-    The rename is atomic, except by Arrow's two steps: on HDFS through Spark Connect, or with options in `WHO`.
+    Such a file is replaced. The rename is atomic, except by Arrow's two steps: on HDFS through Spark Connect, or with
+    options in `WHO`.
     """
-    if not of_hadoop(uri) or is_connect(spark) or any(name in options for name in WHO):
-        by_arrow: Callable[[str, str], object] = store.move
-        return by_arrow
+    if not of_hadoop(uri):
+        return lambda draft, file, _: store.move(draft, file)
+    if is_connect(spark) or any(name in options for name in WHO):
+        return partial(_by_arrow, store)
     context: Any = spark.sparkContext
     hadoop = context._jvm.org.apache.hadoop
     settings = hadoop.conf.Configuration(context._jsc.hadoopConfiguration())
@@ -41,4 +47,11 @@ def renamer(
     kind = hadoop.fs.Options.Rename
     asked = context._gateway.new_array(kind, 1)
     asked[0] = kind.OVERWRITE
-    return lambda draft, file: files.rename(path(f"{uri}/{draft}"), path(f"{uri}/{file}"), asked)
+    return lambda draft, file, _: files.rename(path(f"{uri}/{draft}"), path(f"{uri}/{file}"), asked)
+
+
+def _by_arrow(store: fs.FileSystem, draft: str, file: str, was_there: bool) -> None:
+    if was_there or store.get_file_info(file).type == fs.FileType.NotFound:
+        store.move(draft, file)
+    else:
+        store.delete_file(draft)
