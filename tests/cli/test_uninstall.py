@@ -69,31 +69,25 @@ def test_an_uninstallation_that_broke_off_anywhere_lets_nobody_serve_and_is_ende
 
 
 @pytest.mark.parametrize("layout", ["draft", "legacy"])
-def test_f260_an_uninstallation_that_broke_off_at_any_node_is_ended_by_the_next_one(
-    layout: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_f260_an_uninstallation_that_broke_off_at_any_node_is_ended_by_the_next_one(layout: str) -> None:
     """A large tree goes in many parts, and the last one may begin anywhere: also between the epoch and the schema."""
-    monkeypatch.setattr("zkcoord.tree.writes.ITEMS_MAX", 1)
     calm = made(layout)
-    take_away(calm, current(calm))
+    take_away(calm, current(calm), 1)
     assert len(calm.commits) > 6
     for at, fault in itertools.product(range(len(calm.commits)), ("crash-before", "crash-after")):
         tree = made(layout)
         tree.fault = lambda n, at=at, fault=fault: fault if n == at else ""  # type: ignore[misc]
         with pytest.raises(CrashError):
-            take_away(tree, current(tree))
+            take_away(tree, current(tree), 1)
         tree.fault = lambda _: ""
         assert obstacles_of(tree, current(tree)) == []
-        take_away(tree, current(tree))
+        take_away(tree, current(tree), 1)
         assert tree.data() == calm.data(), (at, fault)
 
 
 @pytest.mark.parametrize("ends", ["given up", "stamped"])
-def test_f260_an_uninstallation_that_somebody_else_has_ended_removes_nothing_more(
-    ends: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_f260_an_uninstallation_that_somebody_else_has_ended_removes_nothing_more(ends: str) -> None:
     """Another run that meets a consumer gives it up. From then on coordinators may be elected."""
-    monkeypatch.setattr("zkcoord.tree.writes.ITEMS_MAX", 1)
     tree = made("draft")
     put(tree, {"/zkcoord/groups/g": "{}", "/zkcoord/groups/h": "{}"})
 
@@ -107,7 +101,7 @@ def test_f260_an_uninstallation_that_somebody_else_has_ended_removes_nothing_mor
 
     tree.meanwhile = another
     with pytest.raises(UsageError, match="/zkcoord/schema: somebody gave the uninstallation up meanwhile"):
-        take_away(tree, current(tree))
+        take_away(tree, current(tree), 1)
     assert {"/zkcoord/groups/h", "/zkcoord/epoch", "/zkcoord/coordinators"} <= tree.data().keys()
 
 

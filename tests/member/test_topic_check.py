@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
-
 from zkcoord.core.view import Wildcard
 from zkcoord.member.topic_check import IDLE_MS, TopicCheck
 from zkcoord.shell.tracker import Tracker
-from zkcoord.tree import topic_filter
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.snapshot import Kind, Node, Stat
 
@@ -93,17 +90,14 @@ def test_a_wildcard_that_takes_no_topic_is_told_once_until_it_has_taken_one() ->
     assert "includes 'click|views.*', which none of the 2 topics" in bench.told[0]["why"]
 
 
-def test_a_wildcard_that_excludes_every_topic_and_one_without_an_answer_are_told(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_wildcard_that_excludes_every_topic_and_one_without_an_answer_are_told() -> None:
     bench = WildcardBench("c.*", black_list=True)
     bench.session("clicks", "__consumer_offsets")
     assert "excludes 'c.*', which all 2 topics" in bench.told[0]["why"]
     assert bench.told[0]["exclude"] == "c.*"
-    monkeypatch.setattr(topic_filter, "MATCH_SECONDS", 0.05)
-    slow = WildcardBench("(a|aa)+b")
-    slow.session("a" * 200)
-    assert "no answer for the topic" in slow.told[0]["why"]
+    wrong = WildcardBench("c[")
+    wrong.session("clicks")
+    assert "an invalid regex" in wrong.told[0]["why"]
 
 
 def test_who_holds_something_does_not_read_the_list() -> None:

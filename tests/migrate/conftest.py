@@ -1,4 +1,4 @@
-"""Three revisions: the real first one, one that marks every group in two batches or more, one that changes nothing."""
+"""Three revisions: the real first one, one that marks every group, one that changes nothing."""
 
 from pathlib import Path
 
@@ -9,12 +9,17 @@ from zkcoord.migrate import Revision, history
 
 FIRST = Path(__file__).parents[2] / "migrations" / "versions" / "0001_first_nodes.py"
 
-WRITE = "return tuple(SetNode(n.path, b'{0}', n.stat.version) for n in snapshot.values() if n.data != b'{0}')"
+WRITE = "return tuple(SetNode(n.path, {0}, n.stat.version) for n in snapshot.values() if n.data != {0})"
 
 
 @pytest.fixture
 def revisions(tmp_path: Path) -> tuple[Revision, ...]:
     """0001 (real), 0002 (writes "new" into each group's record, and back "old"), 0003 (nothing)."""
+    return three(tmp_path, "b'new'")
+
+
+def three(tmp_path: Path, new: str) -> tuple[Revision, ...]:
+    """These revisions; `new` is the bytes that 0002 writes, as Python."""
     (tmp_path / FIRST.name).write_text(FIRST.read_text(encoding="utf-8"), encoding="utf-8")
     write_revision(
         tmp_path,
@@ -22,8 +27,8 @@ def revisions(tmp_path: Path) -> tuple[Revision, ...]:
         "0001",
         title="Groups are new.",
         reads='("/zkcoord/groups/*",)',
-        upgrade=WRITE.format("new"),
-        downgrade=WRITE.format("old"),
+        upgrade=WRITE.format(new),
+        downgrade=WRITE.format("b'old'"),
     )
     write_revision(tmp_path, "0003", "0002", title="Nothing changes.")
     return history(tmp_path)

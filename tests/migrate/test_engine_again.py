@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.migrate.conftest import FIRST
+from tests.migrate.conftest import FIRST, three
 from tests.migrate.memory_tree import CrashError, MemoryTree, write_revision
 from tests.migrate.test_engine import ID, at_first, upgrade
 from zkcoord.errors import FencedError, SchemaError
@@ -21,6 +21,7 @@ from zkcoord.tree.snapshot import Kind, Read
 from zkcoord.tree.writes import CreateNode, DeleteNode, SetNode, Transaction
 
 Revisions = tuple[Revision, ...]
+LARGE = b"new" * 50_000  # two of them do not fit in one batch
 
 
 def groups(tree: MemoryTree) -> list[bytes]:
@@ -41,10 +42,8 @@ def test_a_group_that_appears_while_the_last_batch_is_written_is_moved_too(revis
     assert groups(tree) == [b"new"] * 3
 
 
-def test_behind_a_batch_that_is_refused_no_later_one_is_sent_before_the_tree_is_read_again(
-    revisions: Revisions, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("zkcoord.tree.writes.ITEMS_MAX", 1)
+def test_behind_a_batch_that_is_refused_no_later_one_is_sent_before_the_tree_is_read_again(tmp_path: Path) -> None:
+    revisions = three(tmp_path, repr(LARGE))
     tree = at_first(revisions)
     tree.meanwhile = lambda n: tree.set("/zkcoord/groups/g0", b"changed") if n == 1 else None
     upgrade(tree, goal="0002", run_id="ann-1", revisions=revisions)
@@ -196,15 +195,13 @@ def test_a_dump_answers_as_the_tree_did_parents_and_lists_too() -> None:
     assert root.children == ("zkcoord",)
 
 
-def test_a_migration_that_dies_between_two_batches_goes_on_with_the_rest(
-    revisions: Revisions, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("zkcoord.tree.writes.ITEMS_MAX", 1)
+def test_a_migration_that_dies_between_two_batches_goes_on_with_the_rest(tmp_path: Path) -> None:
+    revisions = three(tmp_path, repr(LARGE))
     tree = at_first(revisions)
     tree.fault = lambda n: "crash-after" if n == 1 else ""
     with pytest.raises(CrashError):
         upgrade(tree, run_id="ann-1", revisions=revisions)
-    assert groups(tree) == [b"new", b"old"]
+    assert groups(tree) == [LARGE, b"old"]
     tree.fault = lambda _: ""
     upgrade(tree, run_id="bob-1", revisions=revisions)
     assert [c.writes[-1].path for c in tree.commits if c.why == "revision 0002"][1:] == ["/zkcoord/groups/g1"]

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from zkcoord.core.model import TopicPartition
 from zkcoord.legacy.inventory import Cluster, GroupInventory, GroupNodes, take_inventory
 from zkcoord.tree.snapshot import Kind, Node, Stat
+from zkcoord.tree.topic_filter import MATCH_SECONDS
 
 A, B = "g_h1-1416335000123-1a2b3c4d", "g_h2-1416335000123-2b3c4d5e"
 MADE_MS, SINCE_MS, WRITTEN_MS = 1_416_000_000_000, 1_416_335_000_123, 1_416_400_000_000
@@ -38,6 +39,7 @@ def group(
     others: tuple[str, ...] = (),
     brokers: int = 1,
     session: int = 1,
+    regex_seconds: float = MATCH_SECONDS,
 ) -> GroupInventory:
     """The inventory of group `g`; owners and offsets by `topic/partition`."""
     return take_inventory(
@@ -49,7 +51,11 @@ def group(
             offsets=_below(offsets or {}, WRITTEN_MS, 0),
             others=others,
         ),
-        Cluster(topics={name: tuple(range(size)) for name, size in (topics or {}).items()}, brokers=brokers),
+        Cluster(
+            topics={name: tuple(range(size)) for name, size in (topics or {}).items()},
+            brokers=brokers,
+            regex_seconds=regex_seconds,
+        ),
         None if kafka is None else {partition(name): offset for name, offset in kafka.items()},
     )
 

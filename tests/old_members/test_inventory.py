@@ -12,7 +12,6 @@ from zkcoord.core.adoption import Adoption
 from zkcoord.legacy.adopting import objections
 from zkcoord.legacy.findings import problems_of, questions_of
 from zkcoord.legacy.inventory import Claim, Committed, GroupInventory
-from zkcoord.tree import topic_filter
 from zkcoord.tree.registration import TOMBSTONE, encode_tombstone
 
 UUID = "6c84fb90-12c4-11e1-840d-7b25c5ee775a"
@@ -122,10 +121,9 @@ def test_the_kind_of_a_group_follows_from_who_is_registered(registrations: dict[
     assert group(registrations, {}, {}, TOPICS).kind == kind
 
 
-def test_a_wildcard_that_takes_for_ever_is_given_up_once_for_all_members(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_filter, "MATCH_SECONDS", 0.2)
+def test_a_wildcard_that_takes_for_ever_is_given_up_once_for_all_members() -> None:
     members = {f"g_{number}": wildcard("(a|aa)+b") for number in range(20)}
-    found = group(members, {}, {}, {"a" * 200: 1})
+    found = group(members, {}, {}, {"a" * 200: 1}, regex_seconds=0.2)
     reason = f"bad regex '(a|aa)+b': no answer for the topic {'a' * 200} in 0.2 s"
     assert dict(found.cluster._matched) == {("(a|aa)+b", False): reason}
     assert {member.problem for member in found.members} == {reason}

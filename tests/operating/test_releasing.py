@@ -274,7 +274,6 @@ def test_behind_a_removal_that_is_refused_nothing_more_goes_before_the_tree_is_r
     tree: MemoryTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The record would go, and with it the guard of what is left."""
-    monkeypatch.setattr("zkcoord.tree.writes.ITEMS_MAX", 1)
     start, seen = len(tree.commits), list[str]()
     monkeypatch.setattr(tree, "sync", lambda: seen.append("sync"))
     tree.before_read = lambda _: seen.append("read")
@@ -285,7 +284,7 @@ def test_behind_a_removal_that_is_refused_nothing_more_goes_before_the_tree_is_r
             tree.set(tree.commits[n].writes[-1].path, b"changed")
 
     tree.meanwhile = writes
-    assert release(tree, LEGACY, "g", refuses) == len(OF_OURS)
+    assert release(tree, LEGACY, "g", refuses, 1) == len(OF_OURS)
     assert seen[seen.index("write 2") + 1 :][:2] == ["sync", "read"]
 
 

@@ -22,7 +22,7 @@ from zkcoord.tree.offset import decode_offset
 from zkcoord.tree.paths import partition_number
 from zkcoord.tree.registration import TOMBSTONE, moved_to
 from zkcoord.tree.snapshot import Node
-from zkcoord.tree.topic_filter import INTERNAL
+from zkcoord.tree.topic_filter import INTERNAL, MATCH_SECONDS
 
 READERS = tuple(map(old_version, ("0.8.2", "0.11", "1.1")))
 """One version for each set of registrations that old consumers can read, oldest first."""
@@ -38,6 +38,7 @@ class Cluster:
     topics: Mapping[str, tuple[int, ...]]  # topic that exists and can be read -> partitions, ascending
     unreadable: Mapping[str, str] = field(default_factory=dict)  # topic -> why
     brokers: int = 0
+    regex_seconds: float = MATCH_SECONDS  # how long a wildcard may take for one topic
     # regex and black_list -> its topics, or why they cannot be told; kept because members share regexes
     _matched: dict[tuple[str, bool], tuple[str, ...] | str] = field(default_factory=dict, repr=False)
 
@@ -50,7 +51,9 @@ class Cluster:
         if key not in self._matched:
             topics = [topic for topic in self.topics if topic not in INTERNAL]
             try:
-                self._matched[key] = tuple(matched(read.wildcard, topics, black_list=read.black_list))
+                self._matched[key] = tuple(
+                    matched(read.wildcard, topics, black_list=read.black_list, seconds=self.regex_seconds)
+                )
             except WildcardError as error:
                 self._matched[key] = str(error)
         found = self._matched[key]

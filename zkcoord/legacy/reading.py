@@ -19,7 +19,7 @@ from zkcoord.legacy.versions import OldVersion
 from zkcoord.tree.codec import INT32_MAX, corrupt, parse_json
 from zkcoord.tree.registration import BLACK_LIST, THREADS_MAX, WHITE_LIST
 from zkcoord.tree.scala_json import parse_scala_json
-from zkcoord.tree.topic_filter import matches, normal_filter, topic_pattern
+from zkcoord.tree.topic_filter import MATCH_SECONDS, matches, normal_filter, topic_pattern
 
 _WHAT = "registration"
 
@@ -55,11 +55,11 @@ class OldSubscription:
         return {topic: _count(regex, self.counts[regex]) for topic in topics}
 
 
-def matched(regex: str, topics: Iterable[str], *, black_list: bool) -> list[str]:
+def matched(regex: str, topics: Iterable[str], *, black_list: bool, seconds: float = MATCH_SECONDS) -> list[str]:
     """Return those of the topics that a wildcard takes, in their order. WildcardError if it cannot be evaluated, or
-    takes too long."""
+    takes longer than `seconds` for one of them."""
     try:
-        return [topic for topic in topics if matches(regex, topic, black_list=black_list)]
+        return [topic for topic in topics if matches(regex, topic, black_list=black_list, seconds=seconds)]
     except CorruptError as error:
         raise WildcardError(str(error)) from None
 

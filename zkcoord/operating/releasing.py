@@ -29,7 +29,7 @@ Waits = Callable[[Sequence[str]], None]
 """Is called with zkcoord's consumers that are still there. Waits a moment, or raises."""
 
 
-def release(tree: BlockingTree, layout: Layout, group: str, waits: Waits) -> int:
+def release(tree: BlockingTree, layout: Layout, group: str, waits: Waits, items_max: int | None = None) -> int:
     """Remove zkcoord's nodes of a group that old consumers use. Return the number of removed nodes.
 
     First the adoption is taken out of the record: from then on no consumer of zkcoord can join, and no coordinator
@@ -43,7 +43,8 @@ def release(tree: BlockingTree, layout: Layout, group: str, waits: Waits) -> int
         adoption = _take_out(tree, layout, group)
         # also if another release took the adoption out: nobody knows what that release has seen
         if not ours(tree, layout, group):
-            return remove(tree, (layout.channels_of(group), layout.record(group)), layout.record(group), _adopts_again)
+            roots = (layout.channels_of(group), layout.record(group))
+            return remove(tree, roots, layout.record(group), _adopts_again, items_max)
         if adoption is not None:
             _put_back(tree, layout, group, adoption)
 
@@ -126,9 +127,15 @@ def below(tree: BlockingTree, roots: Iterable[str]) -> list[tuple[str, int]]:
     return sorted(found, key=lambda each: (-each[0].count("/"), each[0]))
 
 
-def remove(tree: BlockingTree, roots: Sequence[str], guard: str, refusal: Callable[[Node], str]) -> int:
-    """Remove `roots` and all nodes below them, and return the number of removed nodes. Each multi checks the version of
-    `guard`.
+def remove(
+    tree: BlockingTree,
+    roots: Sequence[str],
+    guard: str,
+    refusal: Callable[[Node], str],
+    items_max: int | None = None,
+) -> int:
+    """Remove `roots` and all nodes below them, and return the number of removed nodes. Each multi removes at most
+    `items_max` nodes (None: as many as others do), and checks the version of `guard`.
 
     If somebody writes at the same time, it starts again with the remaining nodes. `refusal` gets the guard's node, if
     that exists, and returns why nothing more may be removed, or "". A reason is raised as UsageError.
@@ -139,7 +146,7 @@ def remove(tree: BlockingTree, roots: Sequence[str], guard: str, refusal: Callab
         checks = [CheckNode(guard, node.stat.version)] if node.stat is not None else []
         if node.exists and (why := refusal(node)):
             raise UsageError(f"{guard}: {why}")
-        for part in parts(found, lambda each: len(each[0]) + WRITE_BYTES):
+        for part in parts(found, lambda each: len(each[0]) + WRITE_BYTES, items_max):
             deletes = [DeleteNode(path, version) for path, version in part]
             done = tree.commit(Transaction(writes=(*checks, *deletes), why=f"remove {roots[-1]}"))
             if done.outcome is Outcome.COMMITTED:

@@ -49,7 +49,7 @@ def _offsets_elsewhere(tree: BlockingTree, layout: Layout, group: str) -> str:
     return why and f"group {group}: {why}"
 
 
-def take_away(tree: BlockingTree, schema: Schema | None) -> None:
+def take_away(tree: BlockingTree, schema: Schema | None, items_max: int | None = None) -> None:
     """Remove /zkcoord. While the schema exists, it has a mark, so that nobody is elected before the end.
 
     If a consumer of zkcoord joins meanwhile, the uninstallation breaks off: the schema is as before, and nothing of the
@@ -61,11 +61,11 @@ def take_away(tree: BlockingTree, schema: Schema | None) -> None:
         layout = schema.place
         try:
             for group in group_names(tree, layout) if layout.adopts else ():
-                release(tree, layout, group, _refuse)
+                release(tree, layout, group, _refuse, items_max)
         except (UsageError, CorruptError):
             _give_up(tree)
             raise
-    remove(tree, [ROOT], SCHEMA, _given_up)
+    remove(tree, [ROOT], SCHEMA, _given_up, items_max)
 
 
 def _refuse(there: Sequence[str]) -> None:

@@ -89,16 +89,17 @@ def taken(java: str, topics: Iterable[str], *, black_list: bool = False) -> list
     return [topic for topic in topics if topic not in INTERNAL and matches(java, topic, black_list=black_list)]
 
 
-def matches(java: str, topic: str, *, black_list: bool = False) -> bool:
-    """True when a wildcard subscription takes this topic. Raises CorruptError if that takes too long.
+def matches(java: str, topic: str, *, black_list: bool = False, seconds: float = MATCH_SECONDS) -> bool:
+    """True when a wildcard subscription takes this topic. Raises CorruptError if that takes longer than
+    `seconds`.
 
     >>> matches("t[0-9]", "t1"), matches("t[0-9]", "t10"), matches("t[0-9]", "t10", black_list=True)
     (True, False, True)
     """
     try:
-        return (topic_pattern(java).fullmatch(topic, timeout=MATCH_SECONDS) is not None) != black_list
+        return (topic_pattern(java).fullmatch(topic, timeout=seconds) is not None) != black_list
     except TimeoutError:
-        raise corrupt("regex", java, f"no answer for the topic {topic} in {MATCH_SECONDS} s") from None
+        raise corrupt("regex", java, f"no answer for the topic {topic} in {seconds} s") from None
 
 
 def _translated(java: str) -> str:

@@ -70,17 +70,19 @@ value, since a grant that fits needs a release that fits."""
 T = TypeVar("T")
 
 
-def parts(items: Iterable[T], weight: Callable[[T], int]) -> Iterator[list[T]]:
-    """Items in order, divided so that no part has more than ITEMS_MAX of them or weighs more than BYTES_MAX.
+def parts(items: Iterable[T], weight: Callable[[T], int], items_max: int | None = None) -> Iterator[list[T]]:
+    """Items in order, divided so that no part has more than `items_max` of them (None: ITEMS_MAX) or weighs more than
+    BYTES_MAX.
 
     >>> [len(part) for part in parts(range(5), lambda item: BYTES_MAX // 2)]
     [2, 2, 1]
     """
+    most = ITEMS_MAX if items_max is None else items_max
     part: list[T] = []
     total = 0
     for item in items:
         total += weight(item)
-        if part and (len(part) == ITEMS_MAX or total > BYTES_MAX):
+        if part and (len(part) == most or total > BYTES_MAX):
             yield part
             part, total = [], weight(item)
         part.append(item)
