@@ -29,7 +29,7 @@ from zkcoord.core.given import (
 from zkcoord.core.member.application import FirstRecords
 from zkcoord.core.member.requests import AnnounceRequest, CommitRequest
 from zkcoord.core.model import Starting, TopicPartition
-from zkcoord.core.record import STORES
+from zkcoord.core.offset_store import STORES
 from zkcoord.core.replay import REPLAY
 from zkcoord.core.view import OFFSET_STORE, PING
 from zkcoord.errors import FencedError, LoopEndedError, UnavailableError, UsageError, ZkcoordError

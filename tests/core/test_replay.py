@@ -14,7 +14,7 @@ from zkcoord.core import replay
 from zkcoord.core.decisions import GrantPartitions, PurgeChannel, RemoveRefused, SetState, StateEvent
 from zkcoord.core.mode import COORDINATED, GroupMode, Mode
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.record import DUAL, KAFKA, STORES
+from zkcoord.core.offset_store import DUAL, KAFKA, STORES
 from zkcoord.core.replay import OpenRanges, replays, takers
 from zkcoord.core.replay_quota import range_bytes
 from zkcoord.core.state import Announced

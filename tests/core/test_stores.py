@@ -15,7 +15,7 @@ from zkcoord.core.ack_timeouts import REBALANCE_BACKOFF_MS, AckTimeouts
 from zkcoord.core.decisions import ChangeStore, GrantPartitions, SetState, StopFetching
 from zkcoord.core.eligibility import set_aside
 from zkcoord.core.mode import GroupMode, Mode
-from zkcoord.core.record import DUAL, KAFKA, STORES, ZOOKEEPER
+from zkcoord.core.offset_store import DUAL, KAFKA, STORES, ZOOKEEPER
 from zkcoord.core.stores import come_to, lagging, store_changes
 from zkcoord.core.view import Channel, GroupView, Member, Owner, QueuedCommand
 

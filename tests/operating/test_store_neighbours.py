@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.core.test_stores import able, at_store, change, reading, start
-from zkcoord.core.record import DUAL, KAFKA, ZOOKEEPER
+from zkcoord.core.offset_store import DUAL, KAFKA, ZOOKEEPER
 from zkcoord.core.view import Channel
 from zkcoord.operating.store_migration import _beside
 

@@ -12,7 +12,7 @@ from tests.sim.process import SimProcess
 from tests.sim.world import World
 from zkcoord.core.assignors import ASSIGNORS, Assignor
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.record import STORES
+from zkcoord.core.offset_store import STORES
 from zkcoord.core.view import OFFSET_STORE
 from zkcoord.member.role import MemberSettings, MembershipRole
 from zkcoord.migrate import first_revision_reads, first_revision_writes, served

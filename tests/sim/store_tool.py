@@ -11,7 +11,7 @@ from tests.sim.offset_log import LogStore
 from tests.sim.store_scene import StoreScene
 from tests.sim.zookeeper import Ensemble
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.record import STORES
+from zkcoord.core.offset_store import STORES
 from zkcoord.core.tenure import CommitOutcome
 from zkcoord.errors import UnavailableError
 from zkcoord.migrate import current

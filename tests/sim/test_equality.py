@@ -14,7 +14,7 @@ from tests.sim.offset_log import LogStore
 from tests.sim.store_scene import StoreScene, begin_in
 from tests.sim.store_tool import ToolTree, tree_id
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.record import KAFKA, ZOOKEEPER
+from zkcoord.core.offset_store import KAFKA, ZOOKEEPER
 from zkcoord.core.tenure import CommitOutcome, KafkaCommit, Rule, Stamp, Tenure
 from zkcoord.errors import UnavailableError
 from zkcoord.offsets.equality import Equality

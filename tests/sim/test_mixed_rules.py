@@ -18,7 +18,8 @@ from tests.sim.zookeeper import TICK_MS, Txn
 from zkcoord.core.member import decide, sharing
 from zkcoord.core.mode import Mode
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.record import PAUSE, RESET, STORES
+from zkcoord.core.offset_store import STORES
+from zkcoord.core.record import PAUSE, RESET
 from zkcoord.shell.fair_queue import PATIENCE_MS
 from zkcoord.tree.paths import LEGACY, TOPICS
 from zkcoord.tree.record import decode_record, encode_record

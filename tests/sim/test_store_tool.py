@@ -15,7 +15,7 @@ from tests.sim.script import Script, on_seeds
 from tests.sim.store_scene import STORM_STEPS, StoreScene, begin_in
 from tests.sim.store_tool import StoreTool, ToolTree, tools_at_work
 from zkcoord.core.moved import Moved, MoveState
-from zkcoord.core.record import STORES
+from zkcoord.core.offset_store import STORES
 from zkcoord.group_report import read_group
 from zkcoord.operating.store_migration import Stage
 from zkcoord.tree.paths import DRAFT

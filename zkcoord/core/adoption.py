@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-OLD_STORES = ("zookeeper", "kafka")
+from zkcoord.core.offset_store import DUAL, KAFKA, ZOOKEEPER, OffsetStore, offset_store
+
+OLD_STORES = (ZOOKEEPER, KAFKA)
 """Values of the old consumer's `offsets.storage`."""
 
 OLD_STRATEGIES = ("range", "roundrobin")
@@ -47,7 +49,12 @@ class Adoption:
         >>> Adoption(offsets="kafka", dual_commit=True, strategy="range", kafka="0.11").store_name
         'dual'
         """
-        return "dual" if self.dual_commit else self.offsets
+        return DUAL if self.dual_commit else self.offsets
+
+    @property
+    def store(self) -> OffsetStore:
+        """That store."""
+        return offset_store(self.store_name)
 
     @property
     def patience_ms(self) -> int:

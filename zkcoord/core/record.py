@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.model import Rebalance, TopicPartition
 from zkcoord.core.moved import Moved
+from zkcoord.core.offset_store import ZOOKEEPER, OffsetStore, offset_store
 
 HOLD, PAUSE, REBALANCE, RESET, DELETE, POKE = "hold", "pause", "rebalance", "reset", "delete", "poke"
 
@@ -28,12 +29,6 @@ REQUESTS = (HOLD, PAUSE, REBALANCE, RESET, DELETE)
 
 CARRIED_OUT = (HOLD, PAUSE, REBALANCE, RESET, DELETE, POKE)
 """The requests that this version carries out. Any other stays in the record until a version comes that knows it."""
-
-ZOOKEEPER, DUAL, KAFKA = STORES = ("zookeeper", "dual", "kafka")
-"""Where offsets are committed: to ZooKeeper; to ZooKeeper, then to Kafka; to Kafka (docs/offsets.md).
-
-A group moves only between neighbours: from ZooKeeper to Kafka by way of `dual`, and back.
-"""
 
 MAX_REBALANCE_RETRIES, MAX_PROBES = 4, 3
 """Defaults of a record without these keys. They are part of the record's format."""
@@ -123,6 +118,11 @@ class GroupRecord:
         over."""
         back = f"stop these, then run `zkcoord group take-back {group}`"
         return f"is handed over to consumers of Kafka's own protocol: {back}" if self.handed_over else ""
+
+    @property
+    def store(self) -> OffsetStore:
+        """The group's offset store."""
+        return offset_store(self.store_name)
 
     @property
     def under_way(self) -> str:

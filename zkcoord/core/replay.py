@@ -31,8 +31,8 @@ from typing import NamedTuple
 from zkcoord.core.decisions import SetState, StateEvent
 from zkcoord.core.mode import COORDINATED, GroupMode
 from zkcoord.core.model import TopicPartition, consumer_of
+from zkcoord.core.offset_store import ZOOKEEPER
 from zkcoord.core.ownership import granted_with_ranges
-from zkcoord.core.record import ZOOKEEPER
 from zkcoord.core.replay_quota import KEPT_BYTES_MAX, range_bytes
 from zkcoord.core.requests import deleting
 from zkcoord.core.state import Announced
@@ -190,7 +190,7 @@ def replays(view: GroupView, found: Ranges) -> Replays:
 
 
 def _knows_commits(view: GroupView) -> bool:
-    return view.record.store_name == ZOOKEEPER
+    return not view.record.store.tenured
 
 
 def _counts(view: GroupView, partition: TopicPartition, announced: Announced) -> bool:

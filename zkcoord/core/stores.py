@@ -15,7 +15,8 @@ from typing import NamedTuple
 from zkcoord.core.ack_timeouts import AckTimeouts
 from zkcoord.core.decisions import ChangeStore
 from zkcoord.core.model import consumer_of
-from zkcoord.core.record import ZOOKEEPER, GroupRecord
+from zkcoord.core.offset_store import ZOOKEEPER
+from zkcoord.core.record import GroupRecord
 from zkcoord.core.view import OFFSET_STORE, REJECT, START, Channel, GroupView, Member
 from zkcoord.core.words import some
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from zkcoord.core.offset_store import offset_store
 from zkcoord.core.severity import Severity
 from zkcoord.core.words import count, some
 from zkcoord.doctor.facts import ACTS, CALLER, Finding, GroupFacts, KafkaFacts, TreeFacts
@@ -118,7 +119,7 @@ def _brokers(tree: TreeFacts, kafka: KafkaFacts, groups: Sequence[GroupFacts]) -
             what = f"group {each.group} is handed over to consumers of Kafka's own protocol"
             yield Finding(Severity.OK, AREA, what, ", ".join(each.users))
         elif each.users:
-            severity = Severity.INFO if each.store == "zookeeper" else Severity.ERR
+            severity = Severity.INFO if not offset_store(each.store).tenured else Severity.ERR
             remedy = "give it another group id: Kafka takes no commits of others while it is there"
             what = f"a consumer of Kafka's own protocol uses group id {each.group}"
             yield Finding(severity, AREA, what, ", ".join(each.users), remedy, "whoever runs that consumer")

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.given import shown
-from zkcoord.core.record import ZOOKEEPER
 from zkcoord.legacy.clients import MIXES, Library
 from zkcoord.legacy.inventory import GroupInventory
 from zkcoord.legacy.versions import OldVersion, old_version
@@ -45,7 +44,7 @@ def remarks_on_brokers(adoption: Adoption) -> tuple[str, ...]:
             f"its brokers are {adoption.broker}: KafkaConsumer, PySpark and offsets in Kafka are not tried with brokers"
             " before 0.10.2, only zkcoord.Consumer, which asks no broker",
         )
-    if adoption.store_name != ZOOKEEPER and version < DELETION_NEEDS:
+    if adoption.store.tenured and version < DELETION_NEEDS:
         return (f"its brokers are {adoption.broker}: `zkcoord group delete --offsets` needs 1.1",)
     return ()
 

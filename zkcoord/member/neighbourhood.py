@@ -14,7 +14,7 @@ from zkcoord.core.member.former_owners import FormerOwners
 from zkcoord.core.member.neighbours import ALONE, Neighbours
 from zkcoord.core.mode import GroupMode
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.record import ZOOKEEPER
+from zkcoord.core.offset_store import ZOOKEEPER
 from zkcoord.errors import CorruptError
 from zkcoord.legacy.mode_watch import ModeWatch
 from zkcoord.legacy.modes import named_as_ours

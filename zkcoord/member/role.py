@@ -21,7 +21,7 @@ from zkcoord.core.member.neighbours import ALONE
 from zkcoord.core.member.requests import AnnounceRequest, CommitRequest
 from zkcoord.core.member.status import MemberStatus
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.record import STORES, ZOOKEEPER
+from zkcoord.core.offset_store import STORES, ZOOKEEPER
 from zkcoord.core.view import Wildcard
 from zkcoord.errors import FencedError, SchemaError, ZkcoordError, invariant
 from zkcoord.member.absences import Absences

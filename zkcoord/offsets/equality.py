@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from zkcoord.core.model import TopicPartition, consumer_of
-from zkcoord.core.record import KAFKA
+from zkcoord.core.offset_store import offset_store
 from zkcoord.core.tenure import KafkaCommit, Rule, Stamp, Tenure, in_tenure
 from zkcoord.errors import ZkcoordError
 from zkcoord.offsets.ports import Commits, CommitStore, OffsetTree
@@ -71,7 +71,7 @@ class Equality:
     @property
     def _in_both(self) -> bool:
         """True when Kafka must have each offset, too."""
-        return self.goal == KAFKA or self.rule is Rule.OLD_IN_KAFKA
+        return self.rule is Rule.OLD_IN_KAFKA or not offset_store(self.goal).node_counts
 
     def _read(self) -> GroupSeen:
         return read_group_offsets(self.tree.read, self.layout, self.group)

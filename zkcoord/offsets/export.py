@@ -9,8 +9,6 @@ from itertools import islice
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.moved import MoveState
-from zkcoord.core.record import KAFKA
-from zkcoord.core.tenure import Rule
 from zkcoord.errors import CorruptError
 from zkcoord.offsets.lines import Exported
 from zkcoord.offsets.reading import GROUPS_LISTED, kept_by
@@ -47,7 +45,7 @@ def behind(read: Reading, layout: Layout, groups: Sequence[str]) -> tuple[list[s
             kept = kept_by(layout, record)
             if record is not None and record.moved is not None and record.moved.state is MoveState.GONE:
                 moved.append(group)
-            elif kept.store == KAFKA or kept.rule is Rule.OLD_IN_KAFKA:
+            elif not kept.node_counts:
                 late.append(group)
     return moved, late
 

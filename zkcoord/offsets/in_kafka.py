@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.record import KAFKA
 from zkcoord.core.tenure import KafkaCommit, Rule
 from zkcoord.offsets.ports import Commits, CommitStore
 from zkcoord.offsets.reading import Kept
@@ -27,7 +26,7 @@ def set_in_kafka(store: CommitStore, group: str, kept: Kept, offsets: Mapping[To
         if kept.rule is Rule.OLD_IN_KAFKA:
             return True
         commit = commits.get(partition)
-        return commit is not None and (kept.larger_counts or (kept.store == KAFKA and commit.stamp is None))
+        return commit is not None and (kept.larger_counts or (not kept.node_counts and commit.stamp is None))
 
     wanted = {p: KafkaCommit(offset=offset) for p, offset in offsets.items() if is_followed(p)}
     error = store.commit(group, wanted).error() if wanted else None

@@ -9,7 +9,8 @@ from itertools import islice
 from typing import NamedTuple
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.record import DEFAULT_RECORD, DUAL, KAFKA, ZOOKEEPER, GroupRecord
+from zkcoord.core.offset_store import ZOOKEEPER, offset_store
+from zkcoord.core.record import DEFAULT_RECORD, GroupRecord
 from zkcoord.core.tenure import KafkaCommit, OffsetNode, Rule, counted
 from zkcoord.errors import CorruptError
 from zkcoord.tree.bulk import Reading, children, data, data_below, two_levels
@@ -70,10 +71,10 @@ def rule_of(layout: Layout, record: GroupRecord | None) -> Rule:
     if layout.name == "legacy" and (record is None or record.adoption is None):
         return Rule.OLD_DUAL
     known = record or DEFAULT_RECORD
-    old_store = ZOOKEEPER if known.adoption is None else known.adoption.store_name
-    if known.store_name == ZOOKEEPER:
-        return Rule.OLD_DUAL if old_store == DUAL else Rule.ZOOKEEPER
-    return Rule.OLD_IN_KAFKA if old_store == KAFKA else Rule.TENURE
+    old = offset_store(ZOOKEEPER if known.adoption is None else known.adoption.store_name)
+    if not known.store.tenured:
+        return Rule.OLD_DUAL if old.tenured and old.node_counts else Rule.ZOOKEEPER
+    return Rule.TENURE if old.node_counts else Rule.OLD_IN_KAFKA
 
 
 class Kept(NamedTuple):
@@ -84,13 +85,19 @@ class Kept(NamedTuple):
     larger_counts: bool  # old members, which may come, commit to both stores and use the larger offset
     strangers_count: bool  # its consumers may continue from commits in Kafka that are not zkcoord's
 
+    @property
+    def node_counts(self) -> bool:
+        """False when ZooKeeper has the offsets only as of the last checkpoint, or not at all."""
+        return self.rule is not Rule.OLD_IN_KAFKA and offset_store(self.store).node_counts
+
 
 def kept_by(layout: Layout, record: GroupRecord | None) -> Kept:
     """Return how a group with this record keeps its offsets. `record` None: there is none."""
     rule, adoption = rule_of(layout, record), record.adoption if record is not None else None
     store = "old" if record is None and layout.name == "legacy" else (record or DEFAULT_RECORD).store_name
-    larger_counts = rule is Rule.OLD_DUAL or (store == DUAL and adoption is not None and adoption.dual_commit)
-    followed = rule is Rule.OLD_IN_KAFKA or (rule is Rule.TENURE and store == KAFKA)
+    in_both = rule is Rule.TENURE and offset_store(store).node_counts
+    larger_counts = rule is Rule.OLD_DUAL or (in_both and adoption is not None and adoption.dual_commit)
+    followed = rule is Rule.OLD_IN_KAFKA or (rule is Rule.TENURE and not in_both)
     return Kept(rule, store, larger_counts, followed or (larger_counts and adoption is not None))
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from zkcoord.core.adoption import Adoption
-from zkcoord.core.record import ZOOKEEPER, GroupRecord
+from zkcoord.core.record import GroupRecord
 from zkcoord.errors import UnavailableError, UsageError, ZkcoordError
 from zkcoord.group_report import read_tree
 from zkcoord.legacy.adopting import objections, remarks_on_brokers
@@ -77,8 +77,9 @@ def adopt_group(
     except ZkcoordError as error:
         return Result(group, REFUSED, notes, str(error))
     remarks = [] if found is not None else ["there is no such group yet"]
-    if adoption.store_name != ZOOKEEPER:
-        store = adoption.store_name
-        remarks.append(f"its consumers of zkcoord use the store {store!r}, too: give them brokers' addresses")
+    if adoption.store.tenured:
+        remarks.append(
+            f"its consumers of zkcoord use the store {adoption.store_name!r}, too: give them brokers' addresses"
+        )
     remarks += remarks_on_brokers(adoption)
     return Result(group, result, notes, "; ".join(remarks))

@@ -6,7 +6,6 @@ from typing import Any
 
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.model import Phase
-from zkcoord.core.record import ZOOKEEPER
 from zkcoord.core.stores import lagging
 from zkcoord.core.view import GroupView, TopicChange
 from zkcoord.core.words import count, some
@@ -75,7 +74,7 @@ def _store_remarks(view: GroupView) -> list[str]:
     """Say where offsets are kept, and which consumers have not taken the step yet. Say nothing about a group that was
     never moved."""
     record, waits = view.record, lagging(view)
-    words = [] if record.store_name == ZOOKEEPER else [f"offset store {record.store_name} (step {record.store_step})"]
+    words = [] if not record.store.tenured else [f"offset store {record.store_name} (step {record.store_step})"]
     if waits:
         first = some([f"{consumer} {why}" for consumer, why in waits.items()], 1)
         words.append(f"STEP TO {record.store_name} NOT DONE: {first}")

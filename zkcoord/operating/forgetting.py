@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from zkcoord.core.record import ZOOKEEPER
+from zkcoord.core.offset_store import ZOOKEEPER
 from zkcoord.core.requests import ADOPTED
 from zkcoord.errors import UsageError
 from zkcoord.kafka.client import KafkaClient
@@ -29,7 +29,7 @@ def forget_in_kafka(
     refused: its old members, or its consumers in another tree, continue from these commits.
     """
     record = read_record(tree, layout, group)
-    if record is None or (record.store_name == ZOOKEEPER and not record.store_step):
+    if record is None or (not record.store.tenured and not record.store_step):
         return
     refuse_moved(group, record)
     if record.adoption is not None:

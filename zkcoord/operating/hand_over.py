@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.offset_store import KAFKA
 from zkcoord.core.record import (
     BEGUN,
     DEFAULT_RECORD,
     DONE,
     HANDED_OVER,
-    KAFKA,
     PAUSE,
     PAUSED_BEFORE,
     Fields,
@@ -100,7 +100,7 @@ class HandOver:
             raise UsageError(
                 f"the offsets of group {self.group} are being moved between stores: wait until that is over"
             )
-        if record.store_name != KAFKA:
+        if record.store.node_counts:
             how = f"`zkcoord offsets migrate {self.group} --to kafka` first"
             raise UsageError(f"group {self.group} keeps its offsets in the store {record.store_name!r}: {how}")
         if what := record.under_way:

@@ -15,7 +15,7 @@ from zkcoord.kafka.lag import log_ends
 from zkcoord.migrate import BlockingTree, current
 from zkcoord.offsets.kafka_store import KafkaCommits
 from zkcoord.offsets.ports import Commits
-from zkcoord.offsets.reading import read_group_offsets, rule_of
+from zkcoord.offsets.reading import Kept, kept_by, read_group_offsets
 from zkcoord.operating.partitions import Ends
 from zkcoord.operating.saying import warn
 from zkcoord.tree.paths import Layout
@@ -39,7 +39,7 @@ class KafkaSide:
 
         The ZooKeeper nodes of such a group are out of date. If Kafka does not tell an offset, it is unknown.
         """
-        elsewhere = [r.view.group for r in reports if _rule(layout, r) is not Rule.ZOOKEEPER]
+        elsewhere = [r.view.group for r in reports if _kept(layout, r).rule is not Rule.ZOOKEEPER]
         commits = self._commits(elsewhere)
         return [self._counting(tree, layout, r, commits) if r.view.group in elsewhere else r for r in reports]
 
@@ -51,7 +51,7 @@ class KafkaSide:
         """
         view, schema = report.view, current(tree)
         tree_id = schema.tree_id if schema is not None else ""
-        old_members = _rule(layout, report) is Rule.OLD_IN_KAFKA
+        old_members = _kept(layout, report).rule is Rule.OLD_IN_KAFKA
 
         def own(partition: TopicPartition, commit: KafkaCommit) -> bool:
             if commit.stamp is None:
@@ -96,8 +96,7 @@ class KafkaSide:
         group = report.view.group
         known = commits.get(group)
         if known is None:
-            in_kafka = report.view.record.store_name == "kafka" or _rule(layout, report) is Rule.OLD_IN_KAFKA
-            if not in_kafka:
+            if _kept(layout, report).node_counts:
                 return report
             if self.client is None:
                 self.tell(f"group {group} keeps its offsets in Kafka: give --bootstrap-servers to see them")
@@ -112,5 +111,5 @@ class KafkaSide:
         return replace(report, offsets={p: seen.counts(p, known.get(p), tree_id) for p in partitions})
 
 
-def _rule(layout: Layout, report: GroupReport) -> Rule:
-    return rule_of(layout, report.view.record if report.view.record_version is not None else None)
+def _kept(layout: Layout, report: GroupReport) -> Kept:
+    return kept_by(layout, report.view.record if report.view.record_version is not None else None)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from zkcoord.core.model import TopicPartition, consumer_of, thread_id
-from zkcoord.core.record import ZOOKEEPER
+from zkcoord.core.offset_store import ZOOKEEPER
 from zkcoord.core.view import Channel, GroupView
 from zkcoord.errors import CorruptError
 from zkcoord.tree.codec import INT64_MAX, compact, parse_json

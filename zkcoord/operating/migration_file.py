@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from zkcoord.core.given import shown
-from zkcoord.core.record import STORES
+from zkcoord.core.offset_store import STORES
 from zkcoord.errors import UsageError
 from zkcoord.operating.wave_file import WAVE, Table, no_group, read_tables, wave_of, wrong_wave
 

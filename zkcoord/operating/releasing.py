@@ -9,7 +9,8 @@ from dataclasses import replace
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.model import consumer_of
 from zkcoord.core.moved import MoveState
-from zkcoord.core.record import ZOOKEEPER, GroupRecord
+from zkcoord.core.offset_store import ZOOKEEPER
+from zkcoord.core.record import GroupRecord
 from zkcoord.core.words import some
 from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.legacy.clients import Library, client_of

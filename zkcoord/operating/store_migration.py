@@ -13,7 +13,8 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.record import DUAL, STORES, ZOOKEEPER, GroupRecord
+from zkcoord.core.offset_store import STORES, ZOOKEEPER
+from zkcoord.core.record import GroupRecord
 from zkcoord.core.stores import can_use, come_to, lagging
 from zkcoord.core.view import START, GroupView
 from zkcoord.core.words import count, some
@@ -137,7 +138,7 @@ class Migration:
         if not left:
             record = self._edit(lambda known: replace(known, migration=None))
             return Turn(Stage.DONE, record.store_name, record.store_step)
-        if record.store_name == DUAL:
+        if record.store.tenured and record.store.node_counts:
             why = self._not_equal(view, left[0], now_ms)
             if why:
                 return Turn(Stage.WAITING, record.store_name, record.store_step, why)

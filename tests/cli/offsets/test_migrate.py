@@ -19,7 +19,8 @@ from tests.kafka.topics import create_topic
 from tests.waiting import wait_until
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.record import STORES, GroupRecord
+from zkcoord.core.offset_store import STORES
+from zkcoord.core.record import GroupRecord
 from zkcoord.core.tenure import KafkaCommit
 from zkcoord.embedded import EmbeddedKafka
 from zkcoord.kafka.client import KafkaClient

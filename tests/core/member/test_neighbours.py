@@ -6,7 +6,7 @@ import pytest
 
 from zkcoord.core.member.neighbours import Neighbours
 from zkcoord.core.mode import GroupMode, Mode
-from zkcoord.core.record import DUAL, KAFKA, STORES, ZOOKEEPER
+from zkcoord.core.offset_store import DUAL, KAFKA, STORES, ZOOKEEPER
 
 MIXED = GroupMode(mode=Mode.MIXED)
 

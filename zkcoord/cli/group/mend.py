@@ -115,7 +115,7 @@ def _find(
     if not any(each.kind == "offset" and each.partition not in chosen for each in first):
         return first
     with kafka_side(settings) as kafka:
-        if kafka.client is None or view.record.store_name == "zookeeper":
+        if kafka.client is None or not view.record.store.tenured:
             return first
         committed = kafka.committed(tree, layout, report)
     return list(broken(nodes, view, layout, chosen=chosen, committed=committed))

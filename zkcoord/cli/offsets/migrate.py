@@ -10,7 +10,7 @@ import click
 from zkcoord.cli.kafka_options import kafka_beside
 from zkcoord.cli.options import Command, Settings, at_least, number_option, pass_settings
 from zkcoord.cli.output import show
-from zkcoord.core.record import STORES
+from zkcoord.core.offset_store import STORES
 from zkcoord.core.words import count
 from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.group_report import no_such_group, read_tree

@@ -17,7 +17,6 @@ from zkcoord.core.member.requests import CommitRequest
 from zkcoord.core.member.status import MemberStatus
 from zkcoord.core.member.view import MemberView
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.record import KAFKA
 from zkcoord.errors import FencedError
 
 Requests = Mapping[int, CommitRequest]
@@ -95,19 +94,17 @@ def _send(view: MemberView, memory: Memory, active: Requests, now_ms: int) -> tu
         if commit is not None:
             before |= commit.before
         sent = Commit(requests=tuple(active), offsets=offsets, before=before)
-        if memory.store.name == KAFKA:
-            untaken = {p: offset for p, offset in offsets.items() if memory.mirror.away or p in memory.mirror.failing}
-            if not untaken and memory.mirror.exchange is not None:
-                return [], memory
-            if not untaken and mirroring.free(view, memory):
-                return mirroring.commit(view, fast_replace(memory, commit=sent), offsets, now_ms)
-            offsets = untaken or offsets
-        mine = {p: held[p] for p in offsets}
+        in_kafka, in_nodes = mirroring.places(view, memory, offsets)
+        if in_kafka:
+            return mirroring.commit(view, fast_replace(memory, commit=sent), in_kafka, now_ms)
+        if not in_nodes:
+            return [], memory
+        mine = {p: held[p] for p in in_nodes}
         status: MemberStatus | None = None
         if view.channel_read and memory.times.untold(view):  # an acknowledgement without a write of its own
             status, memory = memory.saying(view)
-        memory = fast_replace(memory, commit=sent, writing=offsets)
-        return [CommitOffsets(held=mine, offsets=offsets, status=status)], memory
+        memory = fast_replace(memory, commit=sent, writing=in_nodes)
+        return [CommitOffsets(held=mine, offsets=in_nodes, status=status)], memory
     memory = fast_replace(memory, commit=None)
     if not active:
         return [], memory

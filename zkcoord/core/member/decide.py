@@ -96,9 +96,9 @@ def _act(view: MemberView, memory: Memory, now_ms: int, sizes: Sizes) -> tuple[l
         decisions, memory = switching.advance(view, memory, sizes)
     if not decisions and view.neighbours.planned:
         decisions, memory = sharing.follow_plan(view, memory, sizes, now_ms)
-    if not decisions and (memory.store.tenured or memory.mirror.watched):
+    if not decisions and view.log is not None:
         decisions, memory = mirroring.follow(memory)
-    if not decisions and memory.store.tenured:
+    if not decisions and view.log is not None:
         decisions, memory = mirroring.renew(view, memory, now_ms)
     if not decisions and memory.idle:
         decisions, memory = resume.resume(view, memory)
@@ -106,6 +106,6 @@ def _act(view: MemberView, memory: Memory, now_ms: int, sizes: Sizes) -> tuple[l
         decisions, memory = commits.commits(view, memory, now_ms)
     if not decisions and view.requests:
         decisions, memory = announcements(view, memory, sizes)
-    if not decisions and memory.store.tenured:
+    if not decisions and view.log is not None:
         decisions, memory = mirroring.mirror(view, memory, now_ms)
     return decisions, memory

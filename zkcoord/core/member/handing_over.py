@@ -15,7 +15,6 @@ from zkcoord.core.member.memory import Memory
 from zkcoord.core.member.neighbours import EARLY_MS
 from zkcoord.core.member.view import MemberView
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.record import KAFKA
 
 AFTER_STOP_MS = EARLY_MS // 2
 """ms between the application's last moment to stop and the release. Old members wait EARLY_MS longer than the
@@ -27,7 +26,7 @@ def hand_over(
 ) -> tuple[bool, list[Decision], Memory]:
     """Commit these partitions to Kafka before their release. True: the release waits for Kafka."""
     stop, mirror = memory.stop, memory.mirror
-    if stop is None or not view.neighbours.old_in_kafka or memory.store.name != KAFKA or over(view, memory, now_ms):
+    if stop is None or not view.neighbours.old_in_kafka or memory.store.node_counts or over(view, memory, now_ms):
         return False, [], memory
     if mirror.exchange is not None:
         return view.log is not None and now_ms < mirror.exchange.since_ms + view.log.patience_ms, [], memory

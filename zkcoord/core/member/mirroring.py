@@ -22,12 +22,12 @@ from zkcoord.core.member.memory import Memory
 from zkcoord.core.member.mirror import Acked, Exchange, Mirror, Target
 from zkcoord.core.member.view import MemberView
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.record import DUAL, KAFKA
 from zkcoord.core.tenure import CommitOutcome, Foreign, KafkaCommit, Stamp, Tenure, foreign
 from zkcoord.errors import UnavailableError, UnknownPartitionError, ZkcoordError
 
 Step = tuple[list[Decision], Memory]
 Targets = Mapping[TopicPartition, Target]
+Offsets = Mapping[TopicPartition, int]
 
 
 def take_in(view: MemberView, memory: Memory, now_ms: int) -> Step:
@@ -95,6 +95,19 @@ def committing(memory: Memory) -> set[TopicPartition]:
     }
 
 
+def places(view: MemberView, memory: Memory, offsets: Offsets) -> tuple[Offsets, Offsets]:
+    """Return (those of these offsets that are committed to Kafka now, those that are committed to their nodes).
+    Neither: wait for the call that is under way."""
+    mirror = memory.mirror
+    if memory.store.node_counts:
+        return {}, offsets
+    if untaken := {p: offset for p, offset in offsets.items() if mirror.away or p in mirror.failing}:
+        return {}, untaken
+    if mirror.exchange is not None:
+        return {}, {}
+    return (offsets, {}) if free(view, memory) else ({}, offsets)
+
+
 def commit(view: MemberView, memory: Memory, offsets: Mapping[TopicPartition, int], now_ms: int) -> Step:
     """In the store `kafka`: commit these offsets to Kafka, together with everything else that it lacks."""
     lacking, memory = _lacking(view, memory, now_ms)
@@ -110,7 +123,7 @@ def free(view: MemberView, memory: Memory) -> bool:
 def renew(view: MemberView, memory: Memory, now_ms: int) -> Step:
     """In the store `kafka`: set nodes to the committed offsets, where a tenure must end or a checkpoint is due."""
     mirror = memory.mirror
-    if memory.store.name != KAFKA or mirror.exchange is not None or view.log is None:
+    if memory.store.node_counts or mirror.exchange is not None or view.log is None:
         return [], memory
     due = mirror.due_ms is not None and now_ms >= mirror.due_ms
     if not (mirror.doubtful or due) or not view.ready or not at_rest(view, memory):
@@ -136,11 +149,11 @@ def renew(view: MemberView, memory: Memory, now_ms: int) -> Step:
 
 def follow(memory: Memory) -> Step:
     """Watch the nodes of everything held while commits go to Kafka: nothing else shows that somebody set one."""
-    mirror, store = memory.mirror, memory.store.name
-    chosen = memory.turns, store
-    if mirror.followed == chosen or (store != KAFKA and not mirror.watched):
+    mirror, store = memory.mirror, memory.store
+    chosen = memory.turns, store.name
+    if mirror.followed == chosen or (store.node_counts and not mirror.watched):
         return [], memory
-    wanted = frozenset(memory.held) if store == KAFKA else frozenset[TopicPartition]()
+    wanted = frozenset[TopicPartition]() if store.node_counts else frozenset(memory.held)
     memory = fast_replace(memory, mirror=fast_replace(mirror, watched=wanted, followed=chosen))
     changes = {True: wanted - mirror.watched, False: mirror.watched - wanted}
     return [WatchOffsets(partitions=tuple(sorted(p)), watch=watch) for watch, p in changes.items() if p], memory
@@ -174,7 +187,7 @@ def _swept(view: MemberView, memory: Memory, now_ms: int) -> Mirror:
 def _lacking(view: MemberView, memory: Memory, now_ms: int) -> tuple[Targets, Memory]:
     """What Kafka lacks and can be tried now."""
     mirror, held = memory.mirror, memory.held
-    due = memory.store.name == DUAL and mirror.due_ms is not None and now_ms >= mirror.due_ms
+    due = memory.store.node_counts and mirror.due_ms is not None and now_ms >= mirror.due_ms
     if mirror.level[0] is held and mirror.level[1] is mirror.acked and not due:
         return {}, memory
     before_ms = _soon_due_ms(view, now_ms) if due else -1
@@ -199,7 +212,7 @@ def _lacking(view: MemberView, memory: Memory, now_ms: int) -> tuple[Targets, Me
 def _begin(view: MemberView, memory: Memory, targets: Targets, now_ms: int) -> Step:
     """Send these. In `kafka` read the present commits first. But do not read them while Kafka takes no commits: either
     somebody who keeps Kafka from taking them wrote these commits, or they are followed once Kafka takes some."""
-    mirror, looks = memory.mirror, memory.store.name == KAFKA
+    mirror, looks = memory.mirror, not memory.store.node_counts
     unseen = targets.keys() if mirror.away else mirror.failing
     seen = sorted(p for p in targets if p not in unseen or p in mirror.unfollowed) if looks else []
     exchange = Exchange(targets=targets, since_ms=now_ms, asked_ms=now_ms, sent=not seen)
@@ -322,8 +335,8 @@ def follow_unanswered(view: MemberView, memory: Memory, released: Collection[Top
 
 def _doubting(memory: Memory, partitions: Collection[TopicPartition]) -> Mirror:
     mirror, held = memory.mirror, memory.held
-    if memory.store.name != KAFKA:
-        return mirror  # the node counts in any case
+    if memory.store.node_counts:
+        return mirror
     return fast_replace(mirror, doubtful={**mirror.doubtful, **{p: held[p].mzxid for p in partitions if p in held}})
 
 
@@ -331,7 +344,7 @@ def _committed(view: MemberView, memory: Memory, exchange: Exchange, outcome: Co
     """Take in the outcome of a commit. An answer counts for the tenure in which the commit was sent."""
     targets, held, known = exchange.targets, memory.held, memory.mirror.acked
     checkpoint_ms, soon_ms = _checkpoint_ms(view), _soon_due_ms(view, now_ms)
-    in_kafka = memory.store.name == KAFKA
+    in_kafka = not memory.store.node_counts
     done = {p: targets[p] for p in targets if p in outcome.done}
     acked: dict[TopicPartition, Acked] = {}
     moved = {}

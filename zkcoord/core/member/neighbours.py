@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from zkcoord.core.member.former_owners import FormerOwners
 from zkcoord.core.mode import COORDINATED, GroupMode, Mode
 from zkcoord.core.model import TopicPartition, consumer_of
-from zkcoord.core.record import KAFKA, ZOOKEEPER
+from zkcoord.core.offset_store import ZOOKEEPER, offset_store
 
 EARLY_MS = 1_000
 """ms before the end of an old member's patience at which its partitions must be free: a joining old member makes its
@@ -62,12 +62,12 @@ class Neighbours:
         """True when zkcoord's consumers and old ones continue where the other left off, or no old ones are there."""
         if self.mode.coordinated or self.store == self.old_store:
             return True
-        return self.store == ZOOKEEPER and not self.old_in_kafka
+        return not offset_store(self.store).tenured and not self.old_in_kafka
 
     @property
     def old_in_kafka(self) -> bool:
         """True when old members commit only to Kafka, by the adoption."""
-        return self.old_store == KAFKA
+        return not offset_store(self.old_store).node_counts
 
     @property
     def stop_within_ms(self) -> int | None:

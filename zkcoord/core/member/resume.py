@@ -37,7 +37,7 @@ def resume(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
     deleted = [str(p) for p in idle if view.deleted(p)]
     if deleted:  # only a start can apply the reset policy
         return [Rejoin(why=f"somebody deleted the offsets of {', '.join(deleted[:5])}")], memory
-    if not idle or (memory.store.tenured and not unsettled(memory).isdisjoint(idle)):
+    if not idle or not unsettled(memory).isdisjoint(idle):
         return [], memory
     held = memory.held
     offsets = {p: held[p].offset for p in idle}

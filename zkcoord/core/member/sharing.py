@@ -15,7 +15,7 @@ from zkcoord.core.member.decisions import Decision
 from zkcoord.core.member.memory import PLANNED, Memory
 from zkcoord.core.member.status import Sizes, Store
 from zkcoord.core.member.view import MemberView
-from zkcoord.core.record import STORES
+from zkcoord.core.offset_store import STORES
 
 Step = tuple[list[Decision], Memory]
 

@@ -11,14 +11,13 @@ from zkcoord.core.member.memory import Memory, Start
 from zkcoord.core.member.view import MemberView, Position
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.quarantine import BROKER
-from zkcoord.core.record import ZOOKEEPER
 from zkcoord.core.tenure import OffsetNode, Rule, counted
 from zkcoord.errors import UnavailableError
 
 
 def committed(view: MemberView, memory: Memory, start: Start, partition: TopicPartition, at: Position) -> int | None:
     """The committed offset. None: there is none."""
-    if memory.store.name == ZOOKEEPER or view.log is None:
+    if not memory.store.tenured or view.log is None:
         return at.offset
     node = None if at.version is None else OffsetNode(at.offset, at.mzxid)
     commit, number = start.commits.get(partition), start.grants[partition].incarnation
@@ -38,7 +37,7 @@ def next_offsets(
 ) -> dict[TopicPartition, int]:
     """The next offset to read of each partition. -1: it is unknown."""
     first = start.first
-    if memory.store.name == ZOOKEEPER:  # there are many
+    if not memory.store.tenured:  # there are many
         return {p: first.get(p, -1) if at.offset is None else at.offset for p, at in granted.items()}
     known = {p: committed(view, memory, start, p, at) for p, at in granted.items()}
     return {p: first.get(p, -1) if offset is None else offset for p, offset in known.items()}

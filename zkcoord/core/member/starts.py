@@ -33,7 +33,6 @@ from zkcoord.core.member.status import Held, Sizes, handed_on
 from zkcoord.core.member.view import ANNOUNCED, NOBODY, NOWHERE, STATUSES, MemberView, Position
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.quarantine import BROKER, UNREADABLE_OFFSET
-from zkcoord.core.record import KAFKA
 from zkcoord.core.state import Announced
 from zkcoord.core.view import Refusal
 from zkcoord.errors import UnavailableError, UnknownPartitionError, ZkcoordError
@@ -117,7 +116,7 @@ def cleaned(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
     batch = dict(memory.batch)
     for partition in left:
         owner, at = view.owners.get(partition, NOBODY), view.positions[partition]
-        if owner.thread or (memory.store.name != KAFKA and at.offset != batch[partition].start):
+        if owner.thread or (memory.store.node_counts and at.offset != batch[partition].start):
             del batch[partition]
     return [LetGo(partitions=tuple(left))], fast_replace(memory, batch=batch, cleaning=False)
 

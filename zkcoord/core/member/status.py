@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 from zkcoord.core.command import Command
 from zkcoord.core.member.told import Told
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.record import ZOOKEEPER
+from zkcoord.core.offset_store import ZOOKEEPER, offset_store
 from zkcoord.core.state import Announced
 from zkcoord.core.view import Refusal
 
@@ -35,8 +35,13 @@ class Store(NamedTuple):
 
     @property
     def tenured(self) -> bool:
-        """True where Kafka is read and written, too: commits there name their tenure."""
-        return self.name != ZOOKEEPER
+        """True where Kafka is read and written, too."""
+        return offset_store(self.name).tenured
+
+    @property
+    def node_counts(self) -> bool:
+        """True where the node in ZooKeeper holds the committed offset."""
+        return offset_store(self.name).node_counts
 
 
 IN_ZOOKEEPER = Store()

@@ -14,7 +14,7 @@ from zkcoord.core.member.memory import Memory, Switch
 from zkcoord.core.member.mirror import NO_MIRROR
 from zkcoord.core.member.status import Sizes, Store
 from zkcoord.core.member.view import MemberView
-from zkcoord.core.record import STORES, ZOOKEEPER
+from zkcoord.core.offset_store import STORES, ZOOKEEPER
 
 NOT_OFFERED = "this consumer does not offer offset-store"
 
