@@ -194,6 +194,19 @@ KNOW_OWNERSHIP = {  # apart from `tree.ownership` and the layouts, which have it
     "zkcoord.member.leaving",
     "zkcoord.serving.owners",
 }
+KNOW_OFFSET_STORES = {  # in running programs, apart from `core.offset_store`, which has them as values
+    "zkcoord.core.replay",
+    "zkcoord.core.member.handing_over",
+    "zkcoord.core.member.mirroring",
+    "zkcoord.core.member.neighbours",
+    "zkcoord.core.member.ownership",
+    "zkcoord.core.member.start_offsets",
+    "zkcoord.core.member.starts",
+    "zkcoord.core.member.status",
+    "zkcoord.core.member.stops",
+    "zkcoord.core.member.switching",
+}
+TOOLS = ("zkcoord.cli", "zkcoord.doctor", "zkcoord.legacy", "zkcoord.offsets", "zkcoord.operating")
 ONLY_IMPORTER = {
     "kazoo": "zkcoord.shell.zk",
     "prometheus_client": "zkcoord.metrics",
@@ -333,6 +346,16 @@ def asks_for_claims(path: Path) -> bool:
 def test_few_files_ask_how_partitions_are_owned() -> None:
     found = {module_of(path) for path in sources("zkcoord") if asks_for_claims(path)}
     assert found == KNOW_OWNERSHIP
+
+
+def asks_for_the_store(path: Path) -> bool:
+    """True when a file asks in what offset stores differ."""
+    return any(name in ("tenured", "node_counts") for _, name in source(path).attributes)
+
+
+def test_few_files_of_running_programs_ask_where_offsets_are_kept() -> None:
+    found = {module_of(path) for path in sources("zkcoord") if asks_for_the_store(path)}
+    assert {module for module in found if not module.startswith(TOOLS)} == KNOW_OFFSET_STORES
 
 
 def test_a_foreign_library_has_one_importer() -> None:

@@ -14,7 +14,7 @@ from zkcoord.core.member.decisions import Versions
 from zkcoord.core.member.status import Held
 from zkcoord.core.model import TopicPartition
 from zkcoord.tree.command import refusal
-from zkcoord.tree.offset_store import ZOOKEEPER_OFFSETS, OffsetStore
+from zkcoord.tree.offset_writes import ZOOKEEPER_OFFSETS, OffsetWrites
 from zkcoord.tree.paths import REFUSED_MARK, RELEASED_MARK, Layout, parents
 from zkcoord.tree.snapshot import Node
 from zkcoord.tree.writes import WRITE_BYTES, CheckNode, CreateNode, DeleteNode, SetNode, Transaction, Write, parts
@@ -27,7 +27,7 @@ class MemberPaths:
     layout: Layout
     group: str
     consumer_id: str
-    store: OffsetStore = ZOOKEEPER_OFFSETS
+    offset_writes: OffsetWrites = ZOOKEEPER_OFFSETS
     registration: str = field(init=False)  # the ephemeral node that makes the consumer a member
     channel: str = field(init=False)  # the consumer's queue of commands
 
@@ -157,7 +157,7 @@ def start(
     writes: list[Write] = []
     for partition, (offset, versions) in sorted(first_offsets.items()):
         writes += paths.guard(partition, versions.owner)
-        writes += paths.store.begin(paths.offset(partition), offset, versions.offset)
+        writes += paths.offset_writes.begin(paths.offset(partition), offset, versions.offset)
     for partition, versions in sorted(refused.items()):
         writes += [*paths.guard_free(partition, versions.offset), paths.free(partition, versions.owner)]
     fences = [paths.check()]
@@ -203,7 +203,7 @@ def release(
             written: Sequence[Write] = ()
             # without a node nothing can be set; the next start uses the offset that counts then
             if version is not None:
-                written = paths.store.release(paths.offset(partition), final, version, committed=committed)
+                written = paths.offset_writes.release(paths.offset(partition), final, version, committed=committed)
             writes += written or paths.guard_free(partition, version)
             writes.append(paths.free(partition, mine.owner_version))
         transactions.append(Transaction(writes=tuple(writes), why="release"))
@@ -228,7 +228,7 @@ def commit(
     for partition in sorted(offsets):
         mine, path = held[partition], paths.offset(partition)
         guards = paths.guard(partition, mine.owner_version)
-        writes[partition] = [*guards, *paths.store.commit(path, offsets[partition], mine.offset_version)]
+        writes[partition] = [*guards, *paths.offset_writes.commit(path, offsets[partition], mine.offset_version)]
     transactions = [
         Transaction(writes=(paths.check(), *chain.from_iterable(map(writes.__getitem__, part))), why="commit")
         for part in parts(writes, lambda p: WRITE_BYTES + sum(len(write.path) for write in writes[p]))

@@ -96,8 +96,7 @@ def committing(memory: Memory) -> set[TopicPartition]:
 
 
 def places(view: MemberView, memory: Memory, offsets: Offsets) -> tuple[Offsets, Offsets]:
-    """Return (those of these offsets that are committed to Kafka now, those that are committed to their nodes).
-    Neither: wait for the call that is under way."""
+    """Return (what to commit to Kafka now, what to commit to nodes). Nothing: wait for the call that is under way."""
     mirror = memory.mirror
     if memory.store.node_counts:
         return {}, offsets

@@ -1,8 +1,7 @@
 """How a group's offsets are kept in znodes: the writes that go with an acknowledgement, a commit and a release.
 
-Every multi of a member that concerns a partition's offset takes its writes from here. In this implementation offsets
-are only in ZooKeeper. A store that also keeps them elsewhere needs another `OffsetStore`, whose writes here fence the
-offsets there.
+Every multi of a member that concerns a partition's offset takes its writes from here, in every offset store: where
+offsets are in Kafka, too, these writes begin and end tenures there.
 """
 
 from __future__ import annotations
@@ -14,9 +13,8 @@ from zkcoord.tree.offset import encode_offset
 from zkcoord.tree.writes import CreateNode, SetNode, Write
 
 
-class OffsetStore(Protocol):
-    """One store. `path` is the path of the partition's offset node, `version` the node's version as read (None: there
-    is no node)."""
+class OffsetWrites(Protocol):
+    """The writes to offset nodes. `path` is the node's path, `version` its version as read (None: there is no node)."""
 
     def begin(self, path: str, offset: int, version: int | None) -> Sequence[Write]:
         """Return the writes that give a partition its first offset, in the acknowledgement of its start."""
@@ -54,4 +52,4 @@ class ZooKeeperOffsets:
         return [] if committed else self.commit(path, offset, version)
 
 
-ZOOKEEPER_OFFSETS: OffsetStore = ZooKeeperOffsets()
+ZOOKEEPER_OFFSETS: OffsetWrites = ZooKeeperOffsets()

@@ -30,7 +30,7 @@ class Stamped:
         return [SetNode(path, b"same" if committed else b"released", version)]
 
 
-PATHS = MemberPaths(layout=DRAFT, group="g", consumer_id="c", store=Stamped())
+PATHS = MemberPaths(layout=DRAFT, group="g", consumer_id="c", offset_writes=Stamped())
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 HELD = {p: Held(thread="c-0", owner_version=3, offset=10, offset_version=4, generation=1) for p in (T0, T1)}
 DONE = Acknowledgement(commands={"0000000002": 0}, status=b"{}", status_version=6)
