@@ -119,6 +119,11 @@ def unknown_options(line: str) -> list[str]:
     return [option for option in re.findall(r"--[a-z][a-z-]*", " ".join(words)) if option not in known]
 
 
+@pytest.mark.parametrize(("name", "lines_max"), [("README.md", 190), ("CHANGELOG.md", 55)])
+def test_pages_for_a_first_look_stay_short(name: str, lines_max: int) -> None:
+    assert (ROOT / name).read_text(encoding="utf-8").count("\n") <= lines_max
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     broken = []
