@@ -4,17 +4,18 @@
 
 alone, half: the real old consumers (`old_group.py`), alone or beside as many of zkcoord's, with a coordinator. The
 member that joins, and the one that dies, are old ones. all: `zkcoord.Consumer`s as in `handover.py`, in the layout
-legacy; draft: the same in the layout draft. The kinds alternate; medians are compared.
+legacy; draft: the same in the layout draft; floor: what the draft layout's protocol costs by itself (`floor.py`). The
+kinds alternate; medians are compared.
 
     join      t0: the joiner's registration; N members to N + 1
-    death     t0: a member's registration is gone, with its session; N members to N - 1
+    death     t0: a member's registration is gone, with its session, which it did not end itself; N members to N - 1
     t1        alone, half: the last write that ZooKeeper saw before it was silent with every partition owned as the
               range assignor has it. all, draft: the last start acknowledged, from the members' logs
     requests  packets that ZooKeeper received from just before the event until it was silent, less the questions asked
               here, and less pings and lease syncs of zkcoord's processes
 
 Ends with one line a measure: `measure value goal ok|short`. Ratios are to the old members alone; `legacy_over_draft`
-is the hand-over of the layout legacy over that of the layout draft.
+and `legacy_over_floor` are the hand-over of the layout legacy over that of the layout draft, and over its floor.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from pathlib import Path
 from statistics import median
 
 from common import SESSION_TIMEOUT_MS, Child, repeated
-from floor import fresh_tree
+from floor import fresh_tree, run_floor
 from handover import Product
 from members import Members, OneCoordinator
 from old_group import Event, Observer, OldMembers, legacy_tree
@@ -103,6 +104,12 @@ class Bench:
             return _handed_over(product)
 
 
+    def floor(self, name: str, members: int, partitions: int) -> Run:
+        """What the layout draft costs by itself."""
+        measured = run_floor(self._server.hosts, name, members, partitions)
+        return {event: Event(settled_ms=measured[event].settled_ms, requests=0) for event in EVENTS}
+
+
 def _start(observer: Observer, join: Callable[[], object]) -> None:
     before = observer.watch()
     join()
@@ -112,7 +119,7 @@ def _start(observer: Observer, join: Callable[[], object]) -> None:
 def _observed(observer: Observer, old: OldMembers, apart: Callable[[], int] = lambda: 0) -> Run:
     """An old member joins, and one dies."""
     found = {}
-    for event, act in (("join", lambda: old.join(1)), ("death", old.leave)):
+    for event, act in (("join", lambda: old.join(1)), ("death", old.die)):
         before, before_apart = observer.watch(), apart()
         act()
         found[event] = observer.settled(before).less(apart() - before_apart)
@@ -135,7 +142,7 @@ def compare(where: str, runs: dict[str, list[Run]]) -> list[Measure]:
     for event in EVENTS:
         ms = {kind: median(run[event].settled_ms for run in each) for kind, each in runs.items()}
         asked = {kind: median(run[event].requests for run in each) for kind, each in runs.items()}
-        shown = "  ".join(f"{kind} {ms[kind]:.0f} ms, {asked[kind]:.0f} requests" for kind in runs)
+        shown = "  ".join(f"{kind} {ms[kind]:.0f} ms" + f", {asked[kind]:.0f} requests" * (asked[kind] > 0) for kind in runs)
         print(f"{where} {event}: {shown}")
         measures += [
             Measure(f"old_{event}_{where}_ms", ms["alone"]),
@@ -145,6 +152,7 @@ def compare(where: str, runs: dict[str, list[Run]]) -> list[Measure]:
             Measure(f"all_{event}_{where}_time", ms["all"] / ms["alone"], ALL_TIME, at_most=True),
             Measure(f"all_{event}_{where}_requests", asked["all"] / asked["alone"], ALL_REQUESTS, at_most=True),
             Measure(f"legacy_over_draft_{event}_{where}", ms["all"] / ms["draft"], OVER_DRAFT, at_most=True),
+            Measure(f"legacy_over_floor_{event}_{where}", ms["all"] / ms["floor"]),
         ]
     return measures
 
@@ -162,7 +170,7 @@ def main() -> int:
     measures, raw = [], {}
     with EmbeddedZooKeeper(max_session_timeout_ms=2 * SESSION_TIMEOUT_MS, jvm_options=LONG_LIVED) as server:
         bench = Bench(server, chosen.old_version)
-        kinds = {"alone": bench.alone, "half": bench.half, "all": bench.all, "draft": bench.draft}
+        kinds = {"alone": bench.alone, "half": bench.half, "all": bench.all, "draft": bench.draft, "floor": bench.floor}
         for kind, play in kinds.items() if not chosen.quick else ():
             play(f"warm-{kind}", 2, 100)
         for members, partitions in chosen.point or (QUICK_POINTS if chosen.quick else POINTS):

@@ -69,9 +69,9 @@ class OldMembers:
         """Start this number of further members; return when their first rebalances have ended."""
         self._ask(f"join {count}", "joined")
 
-    def leave(self) -> None:
-        """End the oldest member's session."""
-        self._ask("leave", "left")
+    def die(self) -> None:
+        """End the oldest member's session behind its back: a hard death, seen at once."""
+        self._ask("die", "died")
 
     def close(self) -> None:
         """End the process; its sessions end by themselves."""

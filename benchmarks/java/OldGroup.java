@@ -1,7 +1,9 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.lang.reflect.Field;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Deque;
 import java.util.HashMap;
 import java.util.List;
@@ -9,14 +11,17 @@ import java.util.Map;
 import java.util.Properties;
 import kafka.consumer.ConsumerConfig;
 import kafka.javaapi.consumer.ZookeeperConsumerConnector;
+import org.I0Itec.zkclient.ZkClient;
+import org.I0Itec.zkclient.ZkConnection;
+import org.apache.zookeeper.ZooKeeper;
 
 /**
  * Many old high-level consumers of one group in one process, for benchmarks/legacy.py. They fetch nothing, since only
  * their work in ZooKeeper is measured.
  *
  * Arguments: key=value. They subscribe to `topic`; every other key is a property of the consumers.
- * Commands, one a line: `join N` (start N more, in parallel), `leave` (the oldest ends its session), `exit`.
- * Prints a line for each: joined, left; `failed` and the error when a member could not start.
+ * Commands, one a line: `join N` (start N more, in parallel), `die` (the oldest loses its session, and does nothing
+ * more), `exit`. Prints a line for each: joined, died; `failed` and the error when a member could not start.
  */
 public final class OldGroup {
     private OldGroup() {}
@@ -41,9 +46,9 @@ public final class OldGroup {
                     made += count;
                     System.out.println("joined");
                     break;
-                case "leave":
-                    members.removeFirst().shutdown();
-                    System.out.println("left");
+                case "die":
+                    session(members.removeFirst()).close();
+                    System.out.println("died");
                     break;
                 default:
                     Runtime.getRuntime().halt(0);
@@ -69,6 +74,24 @@ public final class OldGroup {
         for (Thread thread : starting) {
             thread.join();
         }
+    }
+
+    /** The member's session: closed behind its back, it is gone as after the death of a process, but at once. */
+    private static ZooKeeper session(ZookeeperConsumerConnector member) throws Exception {
+        Object found = part(part(member, "ZookeeperConsumerConnector"), "ZkClient", "ZkUtils");
+        ZkClient client = found instanceof ZkClient ? (ZkClient) found : (ZkClient) part(found, "ZkClient");
+        return ((ZkConnection) part(client, "IZkConnection")).getZookeeper();
+    }
+
+    /** The first field whose type has one of these names. Scala's names of fields differ between Kafka's versions. */
+    private static Object part(Object whole, String... types) throws Exception {
+        for (Field field : whole.getClass().getDeclaredFields()) {
+            if (Arrays.asList(types).contains(field.getType().getSimpleName())) {
+                field.setAccessible(true);
+                return field.get(whole);
+            }
+        }
+        throw new IllegalStateException(whole.getClass() + " has no " + String.join(" or ", types));
     }
 
     private static void start(ZookeeperConsumerConnector member, Map<String, Integer> streams) {
