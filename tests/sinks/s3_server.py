@@ -82,11 +82,12 @@ class S3:
                 return sorted(each for each in found if each)  # without the mark of the folder itself
             more = f"&continuation-token={quote(token[1])}"
 
-    def uploads(self) -> int:
-        """How many uploads in parts have begun and not ended."""
+    def uploads(self, folder: str) -> list[str]:
+        """The files of a folder whose uploads in parts have begun and not ended."""
         status, body = self.request("GET", f"/{BUCKET}?uploads")
         assert status == 200, body
-        return len(re.findall(rb"<UploadId>", body))
+        found = [unescape(each) for each in re.findall(r"<Key>(.*?)</Key>", body.decode())]
+        return sorted(each.removeprefix(f"{folder}/") for each in found if each.startswith(f"{folder}/"))
 
     def download(self, folder: str, to: Path) -> Path:
         """Copy a folder of the bucket."""

@@ -291,17 +291,17 @@ def test_f174_a_large_file_is_there_once_whole_though_parts_and_its_completion_f
 
 
 def test_f173_a_large_file_of_which_a_part_is_never_taken_is_not_there(
-    in_s3: Place, faulty: FaultyStore, monkeypatch: pytest.MonkeyPatch
+    in_s3: Place, s3: S3, faulty: FaultyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stores, "S3_TRIES", 1)
     faulty.add("busy", "PUT", f"{PART}=2", 1_000)
     with pytest.raises(OSError, match=r"(?i)slow"):
         in_s3.write(frame=large(), to=batch(C))
-    assert in_s3.files() == []
+    assert (in_s3.files(), s3.uploads(in_s3.folder.name)) == ([], FILES[:1])
     faulty.faults.clear()
     monkeypatch.undo()
     in_s3.write(frame=large(), to=batch(C, replayed=True))
-    assert (in_s3.files(), in_s3.rows()) == (FILES[:1], records(C))
+    assert (in_s3.files(), in_s3.rows(), s3.uploads(in_s3.folder.name)) == (FILES[:1], records(C), [])
 
 
 # ---- what is told before anything is written

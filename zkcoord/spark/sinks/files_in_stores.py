@@ -4,11 +4,13 @@
                                           └─► HDFS: a draft in `.zkcoord` ──► driver: renames it
 
 A draft is named by its file and by the batch's generation, and belongs to one attempt of a task. A later batch of the
-same partition, in any program, removes the drafts that dead programs and attempts have left.
+same partition, in any program, removes the drafts that dead programs and attempts have left. In S3 a batch that comes
+again aborts the uploads that they have left.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from zkcoord.errors import UsageError
+from zkcoord.spark.progress import log_event
 from zkcoord.spark.ranges import Batch
 from zkcoord.spark.sinks.by_value import by_value
 from zkcoord.spark.sinks.range_names import SPREAD, Written, file_name, range_of, tell_replaced
@@ -44,6 +47,8 @@ def write_to_store(df: DataFrame, batch: Batch, uri: str, options: Mapping[str, 
     plan = {"uri": uri, "options": dict(options), "files": files, "draft": draft, "look": not batch.replayed}
     if renamed:
         _remove_left(store, batch)
+    elif batch.replayed:
+        _abort_left(store, batch, options)
     task = by_value(partial(ranges_in_tasks.write_ranges, plan), ranges_in_tasks, files_in_tasks, stores)
     try:
         told = df.mapInArrow(task, ranges_in_tasks.FORMAT).collect()
@@ -109,3 +114,21 @@ def _remove_left(store: Any, batch: Batch) -> None:
                 store.delete_file(each.path)
             except FileNotFoundError:  # another program was faster
                 continue
+
+
+def _abort_left(store: Any, batch: Batch, options: Mapping[str, Any]) -> None:
+    """Abort uploads of the batch's files, and of earlier files of its partitions. Their writers are dead, or have lost
+    the partition."""
+    from zkcoord.spark.sinks.uploads import abort_uploads
+
+    ours = {each.topic_partition: each for each in batch.ranges}
+
+    def ended(file: str) -> bool:
+        left = range_of(file)
+        own = None if left is None else ours.get(left.topic_partition)
+        return left is not None and own is not None and (file == file_name(own) or left.end <= own.start)
+
+    try:
+        abort_uploads(store, options, ended)
+    except Exception as error:  # whatever it is, the batch can be written
+        log_event(logging.INFO, "uploads_left", f"uploads that were left cannot be removed: {error}", why=str(error))
