@@ -32,10 +32,10 @@ from zkcoord.core.model import consumer_of
 from zkcoord.core.ownership import available, claims_of_evicted, claims_to_delete
 from zkcoord.core.quarantine import Exclusions
 from zkcoord.core.rebalance_reason import RebalanceReason
-from zkcoord.core.reconcile import draft_releases, grants, stops
+from zkcoord.core.reconcile import draft_releases, grantable, grants, stops
 from zkcoord.core.record import HOLD, REBALANCE, RESET
 from zkcoord.core.replay import Replays, kept, replays
-from zkcoord.core.replay_quota import ReplayQuota, pings
+from zkcoord.core.replay_quota import pings
 from zkcoord.core.requests import paused, rebalancing, responses
 from zkcoord.core.retention import clear
 from zkcoord.core.state import Failure, GroupState
@@ -91,11 +91,9 @@ def decide(
     memory = fast_replace(memory, turned_away=turned_away)
     decisions += _problem(view, decisions, admission.problem, memory.target.problem, turned_away.problem)
     why, memory = _why(view, memory, admission.assignor, eligible)
-    quota = ReplayQuota()
     state = written(view.state, decisions)
-    rebalance, memory = _rebalance(view, state, memory, why, announced, quota, now_ms)
+    rebalance, memory = _rebalance(view, state, memory, why, announced, now_ms)
     decisions += rebalance
-    memory = fast_replace(memory, full_members=memory.full_members.seen(view, quota.full, now_ms))
 
     def free(owner: Owner | None) -> bool:
         return available(view, memory.ack_timeouts, owner, now_ms)
@@ -180,7 +178,7 @@ def _spent(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> Memo
         return memory
     commands = [command for name in view.members if (c := view.channels.get(name)) for command in c.commands]
     under_way = any(command.moves for command in commands)
-    at_rest = not under_way and not grants(view, memory, Replays(), ReplayQuota(), now_ms)
+    at_rest = not under_way and not any(grantable(view, memory, now_ms))
     if same and (not at_rest or stops(view, memory, now_ms)):
         return memory
     return memory.aiming(view, target.next_moves(view, digest, at_rest=at_rest))
@@ -218,7 +216,6 @@ def _rebalance(
     memory: Memory,
     changed: str,
     announced: Replays,
-    quota: ReplayQuota,
     now_ms: int,
 ) -> tuple[list[Decision], Memory]:
     """From the owners to the target: the raise, marks, the store, stops, grants. `state` is the state as written before
@@ -251,9 +248,9 @@ def _rebalance(
     if still or not hold:
         why_all = _why_still(view) if still else EAGER_WHY if stopping else ""
         decisions += stops(view, memory, now_ms, everything=why_all)
-    if not (waiting or stopping):
-        decisions += grants(view, memory, announced, quota, now_ms)
-    return decisions, memory
+    granted, full = ([], frozenset[str]()) if waiting or stopping else grants(view, memory, announced, now_ms)
+    decisions += granted
+    return decisions, fast_replace(memory, full_members=memory.full_members.seen(view, full, now_ms))
 
 
 def _quarantine(view: GroupView, barred: Exclusions, before: Sequence[Decision]) -> list[Decision]:

@@ -10,7 +10,7 @@ Reconciliation is set arithmetic on three maps from partition to thread (KIP-429
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Iterator
 from itertools import chain
 
 from zkcoord.core.decisions import GrantPartitions, ReleaseForDraftMember, StopFetching
@@ -21,7 +21,7 @@ from zkcoord.core.replay import Replays
 from zkcoord.core.replay_quota import ReplayQuota
 from zkcoord.core.stores import may_start
 from zkcoord.core.topics import recreated, withheld
-from zkcoord.core.view import GroupView
+from zkcoord.core.view import Channel, GroupView
 
 
 def stops(view: GroupView, memory: Memory, now_ms: int, *, everything: str = "") -> list[StopFetching]:
@@ -49,12 +49,10 @@ def stops(view: GroupView, memory: Memory, now_ms: int, *, everything: str = "")
     return [StopFetching(consumer_id=c, partitions=dict(sorted(found[c].items())), why=why) for c in sorted(found)]
 
 
-def grants(
-    view: GroupView, memory: Memory, announced: Replays, quota: ReplayQuota, now_ms: int
-) -> list[GrantPartitions]:
-    """Grant the available partitions of the target, with their announced ranges, as far as `quota` has room."""
-    granted: dict[str, dict[TopicPartition, str]] = defaultdict(dict)
-    replay: dict[str, dict[TopicPartition, tuple[int, int]]] = defaultdict(dict)
+def grantable(
+    view: GroupView, memory: Memory, now_ms: int, but: Container[TopicPartition] = ()
+) -> Iterator[tuple[Channel, TopicPartition, str]]:
+    """The available partitions of the target `but` these, each with its receiver's channel and its thread."""
     timeouts, owners, not_now = memory.ack_timeouts, view.owners, withheld(view)
     lacking, astray = memory.difference.value.lacking, memory.holders.astray
     receivers = {thread: consumer_of(thread) for thread in {thread for _, thread in lacking}}
@@ -64,22 +62,35 @@ def grants(
         channel = view.channels.get(receiver)
         if channel is None or receiver not in view.members or channel.names(partition):
             continue
-        if receiver not in ready or partition.topic in not_now or partition in announced.unknown or partition in astray:
+        if receiver not in ready or partition.topic in not_now or partition in but or partition in astray:
             continue
         if not available(view, timeouts, owners.get(partition), now_ms):
             continue
         if not timeouts.start_backs_off(receiver, partition, now_ms):
-            found = announced.granted(view.members[receiver], partition) if announced.counting else None
-            if found is not None:
-                if not quota.takes(view, channel, partition, found):
-                    continue
-                replay[receiver][partition] = found
-            granted[receiver][partition] = thread
+            yield channel, partition, thread
+
+
+def grants(
+    view: GroupView, memory: Memory, announced: Replays, now_ms: int
+) -> tuple[list[GrantPartitions], frozenset[str]]:
+    """Grant the available partitions of the target, with their announced ranges. Partitions whose ranges have no room
+    are left out; the members that lack it are returned, too."""
+    granted: dict[str, dict[TopicPartition, str]] = defaultdict(dict)
+    replay: dict[str, dict[TopicPartition, tuple[int, int]]] = defaultdict(dict)
+    quota = ReplayQuota()
+    for channel, partition, thread in grantable(view, memory, now_ms, but=announced.unknown):
+        receiver = channel.consumer_id
+        found = announced.granted(view.members[receiver], partition) if announced.counting else None
+        if found is not None:
+            if not quota.takes(view, channel, partition, found):
+                continue
+            replay[receiver][partition] = found
+        granted[receiver][partition] = thread
     why = "available, and in the target"
     return [
         GrantPartitions(consumer_id=c, partitions=dict(sorted(granted[c].items())), replay=replay.get(c, {}), why=why)
         for c in sorted(granted)
-    ]
+    ], frozenset(quota.full)
 
 
 def draft_releases(view: GroupView) -> list[ReleaseForDraftMember]:
