@@ -142,8 +142,8 @@ def compare(where: str, runs: dict[str, list[Run]]) -> list[Measure]:
     for event in EVENTS:
         ms = {kind: median(run[event].settled_ms for run in each) for kind, each in runs.items()}
         asked = {kind: median(run[event].requests for run in each) for kind, each in runs.items()}
-        shown = "  ".join(f"{kind} {ms[kind]:.0f} ms" + f", {asked[kind]:.0f} requests" * (asked[kind] > 0) for kind in runs)
-        print(f"{where} {event}: {shown}")
+        shown = [f"{kind} {ms[kind]:.0f} ms" + f", {asked[kind]:.0f} requests" * (asked[kind] > 0) for kind in runs]
+        print(f"{where} {event}: {'  '.join(shown)}")
         measures += [
             Measure(f"old_{event}_{where}_ms", ms["alone"]),
             Measure(f"old_{event}_{where}_requests", asked["alone"]),
