@@ -111,12 +111,12 @@ def test_f100_a_slow_program_is_released_in_time_for_the_last_try_of_an_old_join
     application = scene.world.processes["consumer0"].application
     assert isinstance(application, Application)
     go_on = hold_calls(application)
-    joiner = scene.start_old("oldb")
+    joiner, heir = scene.start_old("oldb"), scene.member("olda")  # the joiner takes partitions of the heir of ours
 
     def settled() -> bool:
-        return len(joiner.registry) == 2
+        return len(joiner.registry) == len(heir.registry) == 2 and scene.of_ours() == ["t-0", "t-1"]
 
-    scene.world.run_until(settled, what="the old joiner has its share")
+    scene.world.run_until(settled, what="the old members have their shares")
     assert gave_up(scene) == []
     go_on()
     scene.settle()

@@ -13,7 +13,7 @@ from tests.sim import test_mixed_groups as scenes
 from tests.sim import test_old_commits as old_commits
 from tests.sim.mutations import Case, Patch, must_be_missed
 from zkcoord.core.fast_replace import fast_replace
-from zkcoord.core.member import decide, sharing, starts, stops
+from zkcoord.core.member import decide, neighbours, sharing, starts, stops
 from zkcoord.core.member.former_owners import FormerOwners
 from zkcoord.core.member.neighbours import Neighbours, _given_ms
 from zkcoord.core.mode import GroupMode
@@ -93,6 +93,11 @@ def gives_the_time_of_the_last_change(patch: Patch) -> None:
     )
 
 
+def gives_twice_the_time(patch: Patch) -> None:
+    """An application has twice the time that an old joiner tries for (F100)."""
+    patch.setattr(neighbours, "_given_ms", lambda patience_ms: 2 * patience_ms)
+
+
 def waits_for_no_registration(patch: Patch) -> None:
     """One that cannot be read makes the group observed at once."""
     patch.setattr(modes, "GRACE_MS", 0)
@@ -111,6 +116,7 @@ FOREIGN = scenes.test_beside_another_library_no_consumer_of_ours_registers_and_i
 
 RESET = old_commits.test_f133_a_reset_of_what_no_old_member_had_is_adopted_however_soon_after_the_claim
 EMPTY = test_modes.test_a_registration_that_nobody_can_read_is_waited_for_and_observed_ten_seconds_later
+slow = test_beside.test_f100_a_slow_program_is_released_in_time_for_the_last_try_of_an_old_joiner
 second_join = partial(
     test_beside.test_f100_a_second_join_gives_a_slow_program_no_more_time_than_the_first_joiner_has, later_ms=1_500
 )
@@ -138,6 +144,7 @@ CASES = (
     Case(takes_late_commits_for_resets, late),
     Case(takes_resets_for_late_commits, RESET),
     Case(gives_the_time_of_the_last_change, second_join),
+    Case(gives_twice_the_time, slow),
     Case(waits_for_no_registration, EMPTY),
     Case(joins_whatever_became_of_the_adoption, partial(released, step="join")),
 )
