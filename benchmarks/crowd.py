@@ -16,9 +16,9 @@ from floor import topic
 from zkcoord.core.command import Option
 from zkcoord.core.model import TopicPartition
 from zkcoord.tree.command import decode_command
-from zkcoord.tree.paths import DRAFT, TOPICS, parents
+from zkcoord.tree.paths import DRAFT, TOPICS
 from zkcoord.tree.registration import MARKER, Registration, encode_registration
-from zkcoord.tree.snapshot import Kind, Node, Read
+from zkcoord.tree.snapshot import Kind, Node, Read, parents
 from zkcoord.tree.status import Status, encode_status
 from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Write
 

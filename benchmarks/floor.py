@@ -50,9 +50,9 @@ from zkcoord.embedded.java import LONG_LIVED
 from zkcoord.migrate import first_revision_reads, first_revision_writes
 from zkcoord.shell.ports import Outcome
 from zkcoord.shell.zk.blocking import Tree
-from zkcoord.tree.paths import DRAFT, parents
+from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.record import encode_record
-from zkcoord.tree.snapshot import Read
+from zkcoord.tree.snapshot import Read, parents
 from zkcoord.tree.state import encode_state
 from zkcoord.tree.writes import CreateNode, Transaction, Write
 

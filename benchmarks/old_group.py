@@ -24,9 +24,9 @@ from zkcoord.embedded.artifacts import kafka_jars
 from zkcoord.embedded.child import Child as Process
 from zkcoord.embedded.java_program import java_command
 from zkcoord.embedded.zookeeper import four_letters
-from zkcoord.tree.paths import BROKERS, LEGACY, TOPICS, parents
+from zkcoord.tree.paths import BROKERS, LEGACY, TOPICS
 from zkcoord.tree.record import encode_record
-from zkcoord.tree.snapshot import Kind, Read
+from zkcoord.tree.snapshot import Kind, Read, parents
 from zkcoord.tree.writes import CreateNode
 
 SOURCE = Path(__file__).parent / "java" / "OldGroup.java"

@@ -27,6 +27,8 @@ PURE = {
     "typing",
 }
 STDLIB = set(sys.stdlib_module_names)
+NODES = {"zkcoord.tree.snapshot", "zkcoord.tree.writes"}  # nodes as such, whatever they mean
+ROLE = PURE | {"concurrent", "zkcoord.core", "zkcoord.tree", "zkcoord.legacy", "zkcoord.shell", "zkcoord.errors"}
 FILE_LINES_MAX, FUNCTION_LINES_MAX = 400, 60
 FILE_LINES_MEDIAN = 130
 
@@ -41,38 +43,20 @@ ALLOWED: dict[str, set[str]] = {
     "zkcoord.tree.topic_filter": PURE | {"regex", "json", "zkcoord.core", "zkcoord.tree", "zkcoord.errors"},
     "zkcoord.tree.state": PURE | {"json", "hashlib", "zkcoord.core", "zkcoord.tree", "zkcoord.errors"},  # the digest
     "zkcoord.legacy": PURE | {"zkcoord.core", "zkcoord.tree", "zkcoord.legacy", "zkcoord.errors"},
-    "zkcoord.shell": PURE | {"concurrent", "zkcoord.core", "zkcoord.tree", "zkcoord.errors", "zkcoord.shell"},
-    "zkcoord.member": PURE
-    | {
-        "concurrent",
-        "zkcoord.core",
-        "zkcoord.tree",
-        "zkcoord.legacy",
-        "zkcoord.shell",
-        "zkcoord.member",
-        "zkcoord.errors",
-    },
-    "zkcoord.serving": PURE
-    | {
-        "concurrent",
-        "zkcoord.core",
-        "zkcoord.tree",
-        "zkcoord.legacy",
-        "zkcoord.shell",
-        "zkcoord.serving",
-        "zkcoord.errors",
-    },
-    "zkcoord.shell.ports": PURE | {"concurrent", "zkcoord.core", "zkcoord.tree", "zkcoord.errors"},
+    "zkcoord.shell": PURE | {"concurrent", *NODES, "zkcoord.errors", "zkcoord.shell"},  # it knows no group
+    "zkcoord.member": ROLE | {"zkcoord.member"},
+    "zkcoord.serving": ROLE | {"zkcoord.serving"},
+    "zkcoord.shell.ports": PURE | {"concurrent", *NODES, "zkcoord.errors"},
     "zkcoord.shell.clock": {"zkcoord.clock"},
     "zkcoord.shell.inbox": {"collections", "queue", "zkcoord.shell.ports"},
     "zkcoord.shell.worker": PURE | {"threading", "queue", "zkcoord.shell.ports"},
     "zkcoord.shell.driver": PURE | {"threading", "concurrent", "zkcoord.shell"},
     "zkcoord.shell.journal": PURE
-    | {"io", "json", "base64", "pickle", "zlib", "zkcoord.shell", "zkcoord.tree", "zkcoord.errors", "zkcoord.logs"}
+    | {"io", "json", "base64", "pickle", "zlib", "zkcoord.shell", *NODES, "zkcoord.errors", "zkcoord.logs"}
     | {"zkcoord.core.topic_answers", "zkcoord.settings"},
     "zkcoord.shell.journal.files": PURE | {"fcntl", "json", "pathlib", "time", "zkcoord.errors"},
     "zkcoord.shell.zk": (STDLIB - {"time"})
-    | {"kazoo", "zkcoord.tree", "zkcoord.shell", "zkcoord.errors", "zkcoord.settings", "zkcoord.logs"},
+    | {"kazoo", *NODES, "zkcoord.shell", "zkcoord.errors", "zkcoord.settings", "zkcoord.logs"},
     "zkcoord.kafka": STDLIB
     | {"zkcoord.kafka", "zkcoord.consumer", "zkcoord.core", "zkcoord.errors", "zkcoord.settings", "zkcoord.clock"}
     | {"zkcoord.logs", "zkcoord.option_help"},
@@ -161,13 +145,14 @@ ALLOWED: dict[str, set[str]] = {
 FORBIDDEN: dict[str, set[str]] = {
     "zkcoord.consumer": {"zkcoord.cli", "zkcoord.spark", "zkcoord.embedded", "zkcoord.demo"},
     "zkcoord.coordinator": {"zkcoord.cli", "zkcoord.spark", "zkcoord.embedded", "zkcoord.demo"},
-    "zkcoord.core": {"zkcoord.tree", "zkcoord.shell"},
     "zkcoord.demo": {"zkcoord.cli"},
     "zkcoord.page": {"zkcoord.cli"}
     | {"zkcoord.spark", "zkcoord.embedded", "zkcoord.demo", "zkcoord.coordinator", "zkcoord.serving"},
+    "zkcoord.shell": {"zkcoord.shell.zk", "zkcoord.shell.journal"},
+    "zkcoord.shell.driver": {"zkcoord.shell.zk"},  # it runs a coordinator with a journal
+    "zkcoord.shell.zk": {"zkcoord.shell.journal"},
+    "zkcoord.shell.journal": {"zkcoord.shell.zk"},
     "zkcoord.spark.readers": {"zkcoord.spark.stream"},
-    "zkcoord.tree": {"zkcoord.shell"},
-    "zkcoord.shell.zk": {"zkcoord.core"},
     "zkcoord.member": {"zkcoord.shell.zk", "zkcoord.shell.driver", "zkcoord.shell.worker", "zkcoord.shell.journal"},
     "zkcoord.serving": {"zkcoord.shell.zk", "zkcoord.shell.driver", "zkcoord.shell.worker", "zkcoord.shell.journal"},
     "zkcoord.group_report": {"zkcoord.cli", "zkcoord.spark", "zkcoord.embedded", "zkcoord.demo", "zkcoord.kafka"},

@@ -11,10 +11,10 @@ from zkcoord.core.state import GroupState
 from zkcoord.migrate import upgrade
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.command import encode_command
-from zkcoord.tree.paths import DRAFT, parents
+from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.record import encode_record
 from zkcoord.tree.registration import MARKER, Registration, encode_registration
-from zkcoord.tree.snapshot import Read
+from zkcoord.tree.snapshot import Read, parents
 from zkcoord.tree.state import digest, encode_state
 from zkcoord.tree.writes import CreateNode, DeleteNode, SetNode, Transaction
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from tests.old_members.groups import A, B, static, wildcard
 from zkcoord.shell.zk.blocking import Tree
-from zkcoord.tree.paths import parents
-from zkcoord.tree.snapshot import Kind, Read
+from zkcoord.tree.snapshot import Kind, Read, parents
 from zkcoord.tree.writes import CreateNode, Transaction
 
 UUID = "6c84fb90-12c4-11e1-840d-7b25c5ee775a"

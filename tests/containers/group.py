@@ -11,8 +11,8 @@ from typing import Self
 
 from zkcoord import Consumer, Coordinator, TopicPartition
 from zkcoord.shell.zk.blocking import Tree
-from zkcoord.tree.paths import DRAFT, parents
-from zkcoord.tree.snapshot import Kind, Read
+from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.snapshot import Kind, Read, parents
 from zkcoord.tree.writes import CreateNode, Transaction
 
 SESSION_MS = 8_000

@@ -23,8 +23,8 @@ from tests.kafka.helpers import PATIENCE_SECONDS
 from tests.waiting import wait_until
 from zkcoord import Consumer, Coordinator, TopicPartition
 from zkcoord.shell.zk.blocking import Tree
-from zkcoord.tree.paths import TOPICS, parents
-from zkcoord.tree.snapshot import Read
+from zkcoord.tree.paths import TOPICS
+from zkcoord.tree.snapshot import Read, parents
 from zkcoord.tree.writes import CreateNode, Transaction
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.kafka, pytest.mark.long]

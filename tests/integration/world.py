@@ -13,8 +13,8 @@ from typing import Any, Self
 from zkcoord import Consumer, Coordinator, TopicPartition
 from zkcoord.logs import EVENTS, plain
 from zkcoord.shell.zk.blocking import Tree
-from zkcoord.tree.paths import TOPICS, parents
-from zkcoord.tree.snapshot import Kind, Read
+from zkcoord.tree.paths import TOPICS
+from zkcoord.tree.snapshot import Kind, Read, parents
 from zkcoord.tree.writes import CreateNode, DeleteNode, SetNode, Transaction, Write
 
 PATIENCE_SECONDS = 120.0  # only what fails takes so long

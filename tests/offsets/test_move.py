@@ -18,9 +18,10 @@ from zkcoord.core.state import GroupState
 from zkcoord.core.tenure import KafkaCommit, Stamp, Tenure
 from zkcoord.errors import FencedError, UnavailableError, UsageError
 from zkcoord.offsets.move import GroupMove, Moving
-from zkcoord.tree.paths import DRAFT, LEGACY, Layout, parents
+from zkcoord.tree.paths import DRAFT, LEGACY, Layout
 from zkcoord.tree.record import decode_record, encode_record
 from zkcoord.tree.registration import TOMBSTONE
+from zkcoord.tree.snapshot import parents
 from zkcoord.tree.state import decode_state, encode_state
 from zkcoord.tree.topic import Mark, encode_mark
 

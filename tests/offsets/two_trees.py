@@ -16,9 +16,10 @@ from zkcoord.core.tenure import KafkaCommit
 from zkcoord.migrate import upgrade
 from zkcoord.offsets.move import GroupMove, Moving
 from zkcoord.offsets.side import Side
-from zkcoord.tree.paths import DRAFT, Layout, parents
+from zkcoord.tree.paths import DRAFT, Layout
 from zkcoord.tree.record import encode_record
 from zkcoord.tree.registration import MARKER, Registration, encode_registration
+from zkcoord.tree.snapshot import parents
 from zkcoord.tree.state import encode_state
 from zkcoord.tree.topic import Mark, encode_mark
 

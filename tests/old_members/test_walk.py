@@ -12,8 +12,7 @@ from zkcoord.errors import UsageError
 from zkcoord.legacy.inventory import GroupNodes
 from zkcoord.legacy.walk import GROUPS_AT_ONCE, group_names, read_cluster, read_groups
 from zkcoord.tree.bulk import NODES_AT_ONCE
-from zkcoord.tree.paths import parents
-from zkcoord.tree.snapshot import Kind, Node, Read, Stat
+from zkcoord.tree.snapshot import Kind, Node, Read, Stat, parents
 
 
 class Deployment:

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from zkcoord.serving.group_watch import GroupWatch
 from zkcoord.shell.tracker import Tracker
-from zkcoord.tree.paths import DRAFT, LEGACY, Layout, parents
+from zkcoord.tree.paths import DRAFT, LEGACY, Layout
 from zkcoord.tree.reading import below, roots, wants
-from zkcoord.tree.snapshot import Kind, Node, Read, Stat
+from zkcoord.tree.snapshot import Kind, Node, Read, Stat, parents
 
 GROUP = "/consumers/groups/g"
 RECORD = "/zkcoord/groups/g"

@@ -32,9 +32,10 @@ from zkcoord.offsets.writing import (
 from zkcoord.shell.ports import Outcome, refuse_without_right
 from zkcoord.tree.bulk import NODES_AT_ONCE, data
 from zkcoord.tree.offset import decode_offset
-from zkcoord.tree.paths import CANDIDATES, EPOCH, RECORDS, ROOT, SCHEMA, Layout, Place, parents
+from zkcoord.tree.paths import CANDIDATES, EPOCH, RECORDS, ROOT, SCHEMA, Layout, Place
 from zkcoord.tree.record import decode_record, encode_record
 from zkcoord.tree.schema import decode_schema, encode_schema
+from zkcoord.tree.snapshot import parents
 from zkcoord.tree.topic import decode_mark, mark_in_a_copy
 from zkcoord.tree.writes import CreateNode, SetNode, Transaction
 

@@ -12,9 +12,9 @@ from zkcoord.offsets.ports import OffsetTree
 from zkcoord.offsets.writing import ATTEMPTS_MAX, RecordChangedError, write_offsets
 from zkcoord.shell.ports import Outcome
 from zkcoord.tree.bulk import data
-from zkcoord.tree.paths import Layout, parents
+from zkcoord.tree.paths import Layout
 from zkcoord.tree.record import decode_record, encode_record
-from zkcoord.tree.snapshot import Node
+from zkcoord.tree.snapshot import Node, parents
 from zkcoord.tree.writes import WRITE_BYTES, CheckNode, CreateNode, DeleteNode, SetNode, Transaction, Write, parts
 
 WHY = "a move"

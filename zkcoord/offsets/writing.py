@@ -24,9 +24,9 @@ from zkcoord.shell.ports import CommitDone, Outcome, refuse_without_right
 from zkcoord.tree.bulk import Reading, children, data
 from zkcoord.tree.decoders import member_of
 from zkcoord.tree.offset import decode_offset, encode_offset
-from zkcoord.tree.paths import Layout, parents
+from zkcoord.tree.paths import Layout
 from zkcoord.tree.record import decode_record, record_in
-from zkcoord.tree.snapshot import Node
+from zkcoord.tree.snapshot import Node, parents
 from zkcoord.tree.writes import WRITE_BYTES, CheckNode, CreateNode, SetNode, Transaction, Write, parts
 
 ATTEMPTS_MAX = 5

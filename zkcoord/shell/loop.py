@@ -33,7 +33,7 @@ from zkcoord.shell.ports import (
 from zkcoord.shell.role import Events, Role
 from zkcoord.shell.session_state import Lane, Sent, SessionState
 from zkcoord.shell.tracker import Tracker
-from zkcoord.tree.paths import parents
+from zkcoord.tree.snapshot import parents
 from zkcoord.tree.writes import Transaction
 
 REOPEN_MS = 250

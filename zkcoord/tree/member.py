@@ -15,8 +15,8 @@ from zkcoord.core.member.status import Held
 from zkcoord.core.model import TopicPartition
 from zkcoord.tree.command import refusal
 from zkcoord.tree.offset_writes import ZOOKEEPER_OFFSETS, OffsetWrites
-from zkcoord.tree.paths import REFUSED_MARK, RELEASED_MARK, Layout, parents
-from zkcoord.tree.snapshot import Node
+from zkcoord.tree.paths import REFUSED_MARK, RELEASED_MARK, Layout
+from zkcoord.tree.snapshot import Node, parents
 from zkcoord.tree.writes import WRITE_BYTES, CheckNode, CreateNode, DeleteNode, SetNode, Transaction, Write, parts
 
 

@@ -371,13 +371,3 @@ def sequence_name(number: int) -> str:
     '0000000007'
     """
     return f"{number:010d}"
-
-
-def parents(path: str) -> list[str]:
-    """All parents of a path, outermost first, without the root.
-
-    >>> parents("/a/b/c")
-    ['/a', '/a/b']
-    """
-    parts = path.strip("/").split("/")
-    return ["/" + "/".join(parts[:n]) for n in range(1, len(parts))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 
 from zkcoord.tree.copied import now, own
-from zkcoord.tree.paths import parents
+from zkcoord.tree.snapshot import parents
 
 
 class Problems:

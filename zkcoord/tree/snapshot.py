@@ -50,6 +50,16 @@ def path_and_kind(key: Key) -> tuple[str, Kind]:
     return (key[len(LIST) :], Kind.CHILDREN) if key[:1] != "/" else (key, Kind.DATA)
 
 
+def parents(path: str) -> list[str]:
+    """All parents of a path, outermost first, without the root.
+
+    >>> parents("/a/b/c")
+    ['/a', '/a/b']
+    """
+    parts = path.strip("/").split("/")
+    return ["/" + "/".join(parts[:n]) for n in range(1, len(parts))]
+
+
 class Read(NamedTuple):
     """One question to the tree. With `watch`, the next change makes `path` dirty."""
 

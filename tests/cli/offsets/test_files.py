@@ -21,9 +21,9 @@ from zkcoord.embedded.server import LOOPBACK, free_ports
 from zkcoord.offsets.writing import changes, write_offsets
 from zkcoord.shell.ports import CommitDone, Outcome
 from zkcoord.shell.zk.blocking import Tree
-from zkcoord.tree.paths import DRAFT, LEGACY, parents
+from zkcoord.tree.paths import DRAFT, LEGACY
 from zkcoord.tree.record import encode_record
-from zkcoord.tree.snapshot import Read
+from zkcoord.tree.snapshot import Read, parents
 from zkcoord.tree.writes import CheckNode, CreateNode, Transaction
 
 pytestmark = pytest.mark.zookeeper

@@ -27,9 +27,9 @@ from zkcoord.migrate import current
 from zkcoord.offsets.kafka_store import KafkaCommits
 from zkcoord.offsets.verdict import Verdict
 from zkcoord.shell.zk.blocking import Tree
-from zkcoord.tree.paths import DRAFT, LEGACY, parents
+from zkcoord.tree.paths import DRAFT, LEGACY
 from zkcoord.tree.record import encode_record
-from zkcoord.tree.snapshot import Read
+from zkcoord.tree.snapshot import Read, parents
 from zkcoord.tree.writes import CreateNode, Transaction
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.kafka]
