@@ -15,6 +15,7 @@ import pytest
 from tests.integration.brokers import source_of
 from tests.kafka.topics import await_partitions, create_topic
 from tests.spark.fakes import World
+from tests.spark.postgres import postgres_server
 from tests.spark.streams import Stream
 from tests.spark.together import coordinating
 from zkcoord.core.model import TopicPartition
@@ -136,6 +137,13 @@ def make_topic(kafka: KafkaBroker) -> Callable[[int], Topic]:
 def source(kafka: KafkaBroker) -> Mapping[str, Any]:
     """The arguments with which a coordinator takes topics from the shared broker."""
     return source_of(kafka)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """How a driver connects to the PostgreSQL of all tests. A test drops its tables before it makes them."""
+    with postgres_server() as where:
+        yield where
 
 
 @pytest.fixture

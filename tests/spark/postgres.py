@@ -29,7 +29,7 @@ def postgres_programs() -> Path:
 
 
 @contextmanager
-def postgres() -> Iterator[str]:
+def postgres_server() -> Iterator[str]:
     """Run a server, and give a driver's connection string. PostgreSQL refuses to run as root; then it runs as
     nobody."""
     programs = postgres_programs()

@@ -19,16 +19,17 @@ from pyiceberg.catalog import load_catalog
 from examples import clicks_to_iceberg, clicks_to_postgres, files_in_s3, restored_table
 from tests.sinks.frames import DeltaLog
 from tests.sinks.s3_server import BUCKET, S3, arrow_options
-from tests.spark.postgres import postgres
 from tests.spark.streams import committed
-from tests.spark.together import ON_REAL_SERVERS, coordinating
+from tests.spark.together import DEADLINE_S, ON_REAL_SERVERS, coordinating
+from zkcoord.spark import SparkConsumer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.spark.conftest import Topic
 
-pytestmark = [*ON_REAL_SERVERS, pytest.mark.long]
+pytestmark = ON_REAL_SERVERS
+IDLE_MS = 1_000  # in vain: what is not there does not come later
 Rows = list[tuple[Any, ...]]
 WHAT = 'SELECT partition, "offset", value FROM {} ORDER BY 1, 2'
 
@@ -53,9 +54,16 @@ def topic(make_topic: Callable[[int], Topic], group: str) -> Topic:
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., list[str]]:
-    """Run a program with these arguments; return the lines that it prints."""
+    """Run a program with these arguments until it has processed so many batches; return the lines that it prints. (By
+    itself it ends when nothing has come for seconds.)"""
+    until_idle = SparkConsumer.run
 
-    def called(example: ModuleType, *words: object) -> list[str]:
+    def called(example: ModuleType, *words: object, batches: int = 1) -> list[str]:
+        def shortly(self: SparkConsumer, process: Any, idle_timeout_ms: int) -> int:
+            assert idle_timeout_ms > IDLE_MS
+            return until_idle(self, process, batches or None, int(DEADLINE_S * 1000) if batches else IDLE_MS)
+
+        monkeypatch.setattr(SparkConsumer, "run", shortly)
         monkeypatch.setattr(sys, "argv", [f"examples/{example.__name__}.py", *map(str, words)])
         example.main()
         return capsys.readouterr().out.splitlines()
@@ -101,18 +109,20 @@ def test_clicks_come_into_an_iceberg_table_once(
 
 @pytest.mark.postgres
 def test_clicks_come_into_a_table_of_postgresql_once(
-    run: Callable[..., list[str]], group: str, topic: Topic, monkeypatch: pytest.MonkeyPatch
+    run: Callable[..., list[str]], group: str, topic: Topic, postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = written_twice(monkeypatch, clicks_to_postgres, "write_sql")
-    with postgres() as database:
-        words = (group, topic.bootstrap_servers, topic.name, database)
-        assert run(clicks_to_postgres, *words) == ["30 rows"]
-        topic.fill(1, 3)
-        assert run(clicks_to_postgres, *words) == ["33 rows"]
-        assert answers == [(30, 0), (3, 0)]
-        with psycopg.connect(database) as connection:
-            found = connection.execute(WHAT.format("clicks")).fetchall()
-            ends = connection.execute("SELECT partition, next_offset FROM clicks_offsets ORDER BY 1").fetchall()
+    monkeypatch.setattr(clicks_to_postgres, "TASKS", 2)  # as many as partitions: each starts a Python
+    with psycopg.connect(postgres) as connection:
+        connection.execute("DROP TABLE IF EXISTS clicks, clicks_offsets")
+    words = (group, topic.bootstrap_servers, topic.name, postgres)
+    assert run(clicks_to_postgres, *words) == ["30 rows"]
+    topic.fill(1, 3)
+    assert run(clicks_to_postgres, *words) == ["33 rows"]
+    assert answers == [(30, 0), (3, 0)]
+    with psycopg.connect(postgres) as connection:
+        found = connection.execute(WHAT.format("clicks")).fetchall()
+        ends = connection.execute("SELECT partition, next_offset FROM clicks_offsets ORDER BY 1").fetchall()
     assert found == records(20, 10) + [(1, 10 + number, f"value-{number}") for number in range(3)]
     assert ends == [(0, 20), (1, 13)]
 
@@ -152,7 +162,7 @@ def test_a_restored_table_is_filled_up_again(
     assert rows() == added(25, 15)
     assert run(restored_table, "restore", table, kept)[0].endswith("files are gone from the table")
     assert rows() == added(20, 10)
-    assert run(restored_table, "write", *words)[0].startswith("0 batches")
+    assert run(restored_table, "write", *words, batches=0)[0].startswith("0 batches")
     assert rows() == added(20, 10)
     run(restored_table, "refill", *words)
     assert rows() == added(25, 15)

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from tests.spark.fakes import DEADLINE_S, InThread
-from tests.spark.postgres import postgres
 from tests.spark.test_sink_sql import CLICKS, OFFSETS, A, B, Frame, Rows, batch, records
 from tests.waiting import wait_until
 from zkcoord.errors import UsageError
@@ -69,16 +68,10 @@ class Database:
         return write_sql(sent, batch(*ranges), self.connect, "clicks", placeholder="%s", **settings)
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with postgres() as where:
-        yield where
-
-
 @pytest.fixture
-def make(server: str) -> Callable[..., Database]:
+def make(postgres: str) -> Callable[..., Database]:
     def made(key: str = KEY) -> Database:
-        database = Database(server)
+        database = Database(postgres)
         database.ask(TABLES.format(key=key))
         return database
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,6 @@ import pyarrow as pa
 import pytest
 
 from tests.spark.fakes import InThread
-from tests.spark.postgres import postgres
 from tests.spark.test_real_postgres import TABLES, Database
 from tests.spark.test_sink_sql import CLICKS, COLUMNS, OFFSETS, A, B, batch, records
 from zkcoord.errors import UsageError
@@ -100,15 +99,9 @@ def test_a_task_that_spark_repeats_does_not_call_its_own_rows_somebody_elses(
     assert told == ["", "offsets of t-0 from 10 to 14", ""]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with postgres() as where:
-        yield where
-
-
 @pytest.fixture
-def database(server: str) -> Database:
-    made = Database(server)
+def database(postgres: str) -> Database:
+    made = Database(postgres)
     made.ask(TABLES.format(key=""))
     return made
 
