@@ -83,7 +83,7 @@ class Consumer:
     `hold_ms` makes a static member: after its end its share waits so long for its `instance` to come back.
     `replaces` is the `consumer_id` of another Consumer of this program, with another subscription. The new consumer
     gets the partitions that both subscribe to; the other gets none any more, and can be stopped once the new one is
-    a member.
+    a member. Beside old consumers both have a share until the other is stopped.
 
     `assignors`: the names of the assignors that it offers, most wanted first. `rack`: where it runs. `capacity`: the
     largest sum of weights that it takes (a partition weighs 1 unless the group's record sets another weight).
