@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
 
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.assignors import ASSIGNORS, Assignor
@@ -103,7 +102,6 @@ class GroupReport:
     idle: Mapping[str, str]  # member -> why it is given nothing
     target: Mapping[TopicPartition, str]  # the target that a coordinator that read the same would compute
     awaited: Mapping[str, Awaited]  # static members that are away, by instance
-    wishes: Mapping[str, Mapping[str, Any]]  # operators' requests to it, as they wrote them
     problems: Mapping[str, str]  # path -> what is wrong with it, and who must act
     deleted: bool  # it was deleted, its offsets were kept, and no member or operator's decision has come since
 
@@ -304,7 +302,6 @@ class _Reading:
             idle=set_aside(view, rejected) | rejected,
             target=memory.target.assignment,
             awaited=_awaited(view, memory),
-            wishes={name: wish for name, wish in view.record.wish.items() if wish is not None},
             problems={**nodes.problems, **self._problems},
             deleted=_deleted(view.state.deleted, view.record, view.members),
         )

@@ -16,7 +16,7 @@ from tests.integration.world import World
 from tests.waiting import wait_until
 from zkcoord.cli import backup
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.record import GroupRecord
+from zkcoord.core.record import GroupRecord, Request, Response
 from zkcoord.core.state import GroupState
 from zkcoord.core.view import TopicChange
 from zkcoord.migrate import upgrade
@@ -34,7 +34,7 @@ from zkcoord.tree.topic import Mark, MarkSeen, change_of, decode_mark, encode_ma
 pytestmark = pytest.mark.zookeeper
 
 P0, P1, P2 = (TopicPartition("clicks", number) for number in range(3))
-ASKED = GroupRecord(assignor="range", wish={"pause": {"run": "r1"}}, done={"pause": {"run": "r1", "state": "paused"}})
+ASKED = GroupRecord(assignor="range", requests={"pause": Request(run="r1")}, responses={"pause": Response(run="r1")})
 
 
 def mark(incarnation: int) -> bytes:
@@ -123,14 +123,14 @@ def test_f191_a_group_that_was_handed_over_stays_so_in_a_copy(
     world: World, other: World, run: Run, tmp_path: Path
 ) -> None:
     """Kafka's consumers may read it: ours must not."""
-    pause = {"run": "r1", "handed_over": "done"}
-    world.put(DRAFT.record("g"), encode_record(GroupRecord(store_name="kafka", wish={"pause": pause})))
+    pause = Request(run="r1", handed_over="done")
+    world.put(DRAFT.record("g"), encode_record(GroupRecord(store_name="kafka", requests={"pause": pause})))
     file = str(tmp_path / "handed-over")
     assert run("backup", file, "--zookeeper", world.zookeeper).exit_code == 0
     copied = run("restore", file, "--zookeeper", other.zookeeper)
     assert copied.exit_code == 0, copied.stderr
     record = decode_record(other.data(DRAFT.record("g")))
-    assert (record.handed_over, record.wish["pause"], record.responses) == (True, pause, {})
+    assert (record.handed_over, record.requests["pause"], record.responses) == (True, pause, {})
 
 
 def test_f106_a_restore_never_sets_an_offset_back_unless_it_is_asked_to(world: World, restore: Any) -> None:

@@ -12,7 +12,7 @@ from zkcoord.core.decisions import Decision, SetState, StateEvent
 from zkcoord.core.difference import difference
 from zkcoord.core.memory import Memory
 from zkcoord.core.model import Phase, TopicPartition
-from zkcoord.core.record import GroupRecord, Policy
+from zkcoord.core.record import GroupRecord, Policy, Request
 from zkcoord.core.state import GroupState
 from zkcoord.core.view import Channel, GroupView, Member, Owner, QueuedCommand, phase
 
@@ -65,9 +65,9 @@ def altered(view: GroupView, **values: object) -> GroupView:
     return replace(view, **{"record": asked, "state": replace(view.state, **state), **own})  # type: ignore[arg-type]
 
 
-def runs(**wishes: str) -> dict[str, dict[str, str]]:
-    """Requests as a record has them: name of the request -> its run."""
-    return {name: {"run": run} for name, run in wishes.items()}
+def runs(**requests: str) -> dict[str, Request]:
+    """Requests of a record: name of the request -> its run."""
+    return {name: Request(run=run) for name, run in requests.items()}
 
 
 def group(members: list[Member], owners: Mapping[TopicPartition, str], **values: object) -> GroupView:

@@ -23,6 +23,7 @@ from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.mode import GroupMode, Mode
 from zkcoord.core.model import Phase, TopicPartition
 from zkcoord.core.phase import planned_phase
+from zkcoord.core.record import Response
 from zkcoord.core.requests import DONE, REFUSED
 from zkcoord.core.state import Announced
 from zkcoord.core.view import START, STOP, GroupView, TopicChange
@@ -203,38 +204,38 @@ def test_f95_what_a_member_of_ours_is_to_claim_is_no_orphan() -> None:
 
 
 def test_f95_old_members_are_poked_on_request_and_a_second_request_waits_for_a_minute() -> None:
-    steps, view = Steps(), shared(PLAN, wish=runs(poke="r1"))
+    steps, view = Steps(), shared(PLAN, requests=runs(poke="r1"))
     poked, done = decided(view, steps)
     assert isinstance(poked, PokeMembers)
     assert isinstance(done, WriteResponse)
     assert (done.request, done.run, done.state, done.ends) == ("poke", "r1", DONE, True)
-    again = shared(PLAN, wish=runs(poke="r2"))
+    again = shared(PLAN, requests=runs(poke="r2"))
     assert steps.step(again, NOW + 1) == ((), NOW + POKE_AGAIN_MS)
     second, _ = steps.step(again, NOW + POKE_AGAIN_MS)
     assert [type(d) for d in second] == [PokeMembers, WriteResponse]
 
 
 def test_f95_a_poke_that_may_not_have_been_carried_out_is_repeated_and_the_minute_counts_from_the_first() -> None:
-    steps, view = Steps(), shared(PLAN, wish=runs(poke="r1"))
+    steps, view = Steps(), shared(PLAN, requests=runs(poke="r1"))
     for after_ms in (0, 1_000, 2_000):  # the multi was refused: somebody wrote the record
         assert [type(d) for d in steps.step(view, NOW + after_ms)[0]] == [PokeMembers, WriteResponse]
-    again = shared(PLAN, wish=runs(poke="r2"))
+    again = shared(PLAN, requests=runs(poke="r2"))
     assert steps.step(again, NOW + POKE_AGAIN_MS - 1) == ((), NOW + POKE_AGAIN_MS)
     assert [type(d) for d in steps.step(again, NOW + POKE_AGAIN_MS)[0]] == [PokeMembers, WriteResponse]
 
 
 def test_f95_a_time_without_a_plan_does_not_shorten_the_minute_between_two_pokes() -> None:
     steps, given_up = Steps(), {p: t for p, t in PLAN.items() if p != T1}
-    steps.step(shared(given_up, wish=runs(poke="r1")))
+    steps.step(shared(given_up, requests=runs(poke="r1")))
     waiting = fast_replace(MIXED, plan=None, grace_ends_ms=NOW + 20)
     steps.step(shared(given_up, waiting, problem="nothing is begun in this group: an old member"), NOW + 10)
-    found, _ = steps.step(shared(given_up, wish=runs(poke="r2")), NOW + 20)
+    found, _ = steps.step(shared(given_up, requests=runs(poke="r2")), NOW + 20)
     assert not [d for d in found if isinstance(d, PokeMembers)]
 
 
 @pytest.mark.parametrize("mode", [OBSERVED, GroupMode()])
 def test_f95_a_poke_is_refused_where_no_old_member_shares_the_group(mode: GroupMode) -> None:
-    found = decided(shared(PLAN, mode, wish=runs(poke="r"), problem=problem_of(mode)))
+    found = decided(shared(PLAN, mode, requests=runs(poke="r"), problem=problem_of(mode)))
     assert [(d.request, d.state) for d in found if isinstance(d, WriteResponse)] == [("poke", REFUSED)]
     assert not [d for d in found if isinstance(d, PokeMembers)]
 
@@ -242,7 +243,7 @@ def test_f95_a_poke_is_refused_where_no_old_member_shares_the_group(mode: GroupM
 @pytest.mark.parametrize("name", ["hold", "pause", "rebalance", "reset", "delete"])
 @pytest.mark.parametrize("mode", [MIXED, OBSERVED])
 def test_what_needs_a_coordinated_group_is_refused_with_the_reason_and_over(name: str, mode: GroupMode) -> None:
-    view = shared(PLAN, mode, wish=runs(**{name: "r"}), problem=problem_of(mode))
+    view = shared(PLAN, mode, requests=runs(**{name: "r"}), problem=problem_of(mode))
     (answer,) = decided(view)
     assert isinstance(answer, WriteResponse)
     assert (answer.request, answer.run, answer.state, answer.ends) == (name, "r", REFUSED, True)
@@ -251,7 +252,7 @@ def test_what_needs_a_coordinated_group_is_refused_with_the_reason_and_over(name
 
 
 def test_an_old_member_that_joins_ends_a_pause_that_was_carried_out() -> None:
-    view = shared(PLAN, wish=runs(pause="r"), done={"pause": {"run": "r", "state": "paused"}})
+    view = shared(PLAN, requests=runs(pause="r"), responses={"pause": Response(run="r", state="paused")})
     (answer,) = decided(view)
     assert isinstance(answer, WriteResponse)
     assert (answer.state, answer.ends) == (REFUSED, True)

@@ -4,9 +4,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.core.groups import NOW, T0, T1, T2, T3, Steps, altered, channel, command, decided, group, member, settled
+from tests.core.groups import (
+    NOW,
+    T0,
+    T1,
+    T2,
+    T3,
+    Steps,
+    altered,
+    channel,
+    command,
+    decided,
+    group,
+    member,
+    runs,
+    settled,
+)
 from zkcoord.core.decisions import Decision, GrantPartitions, LookUpTopic, StopFetching
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.record import Response
 from zkcoord.core.view import START, Channel, GroupView, Owner, QueuedCommand, TopicChange
 
 ALL = (T0, T1, T2, T3)
@@ -45,8 +61,7 @@ def test_an_owner_that_nobody_can_read_leaves_its_reader_at_work() -> None:
 
 
 def test_of_a_held_group_nobody_is_stopped_and_nobody_else_starts_what_is_read() -> None:
-    wish = {"hold": {"run": "r1"}}
-    view = emptied([held("a", *ALL)], wish=wish, done={"hold": {"run": "r1", "state": "held"}})
+    view = emptied([held("a", *ALL)], requests=runs(hold="r1"), responses={"hold": Response(run="r1", state="held")})
     assert decided(view) == []
 
 
@@ -81,7 +96,7 @@ def test_of_two_that_say_that_they_hold_a_partition_the_other_one_is_still_known
 
 
 def test_a_pause_is_not_answered_while_somebody_reads_what_is_free() -> None:
-    view = emptied([held("a", T0)], wish={"pause": {"run": "r1"}})
+    view = emptied([held("a", T0)], requests=runs(pause="r1"))
     view = replace(view, owners=dict.fromkeys(ALL, Owner("", 6)))
     assert kinds(decided(view)) == [StopFetching]
 

@@ -35,6 +35,7 @@ from zkcoord.core.decisions import (
 from zkcoord.core.instances import remembered
 from zkcoord.core.model import Phase, TopicPartition
 from zkcoord.core.phase import phase_reason, planned_phase
+from zkcoord.core.record import Response
 from zkcoord.core.view import GroupView, Instance, Member, Owner
 
 HOLD_MS = 30_000
@@ -74,7 +75,7 @@ def without_a(view: GroupView, owners: dict[TopicPartition, str] | None = None, 
 def test_f65_that_a_share_waits_is_written_down_once_and_that_its_instance_is_back_with_its_share() -> None:
     note = RememberInstances(known={"a": replace(SHARES["a"], away=True)}, forgotten=(), away=("a",), why=WHY)
     assert decided(without_a(full(), noted=False)) == [note]
-    paused = {"wish": {"pause": {"run": "r"}}, "done": {"pause": {"run": "r", "state": "paused"}}}
+    paused = {"requests": runs(pause="r"), "responses": {"pause": Response(run="r", state="paused")}}
     freed = dict.fromkeys(OWNERS, "")
     assert decided(altered(without_a(full(), freed, noted=False), **paused)) == [note]
     back = without_a(full(), freed)
@@ -101,12 +102,14 @@ def test_f65_a_group_is_not_stable_while_a_share_waits_for_its_instance() -> Non
 
 
 def test_a_paused_group_that_has_come_to_rest_is_told_apart_from_one_at_work() -> None:
-    stopping = altered(full(), wish=runs(pause="r"))
+    stopping = altered(full(), requests=runs(pause="r"))
     assert phase_now(stopping)[0] is Phase.PREPARING_REBALANCE
-    rest = altered(stopping, done={"pause": {"run": "r", "state": "paused"}}, owners={p: Owner("", 6) for p in OWNERS})
+    rest = altered(
+        stopping, responses={"pause": Response(run="r", state="paused")}, owners={p: Owner("", 6) for p in OWNERS}
+    )
     assert phase_now(rest) == (Phase.PAUSED, "it is paused (run r)")
     assert phase_now(replace(rest, members={}, channels={}))[0] is Phase.EMPTY
-    again = altered(rest, wish=runs(pause="s"))
+    again = altered(rest, requests=runs(pause="s"))
     assert phase_now(again)[0] is Phase.PREPARING_REBALANCE
 
 
@@ -159,7 +162,7 @@ def test_an_eviction_and_a_wished_rebalance_end_the_hold() -> None:
     away = without_a(full())
     marked = replace(away, channels={**away.channels, "a1": channel("a1", evicted_ms=6_000)})
     assert RememberInstances(known={"b": known("b1", T0, T1, T2, T3)}, forgotten=("a",), why=WHY) in decided(marked)
-    wished = altered(away, wish=runs(rebalance="r"))
+    wished = altered(away, requests=runs(rebalance="r"))
     grant = GrantPartitions(consumer_id="b1", partitions={T0: "b1-0", T1: "b1-0"}, why=GRANT_WHY)
     assert grant in decided(wished)
 
@@ -249,7 +252,7 @@ def test_the_assignor_stays_while_the_oldest_is_away_and_when_it_is_back_as_the_
     back = replace(away, members={**away.members, "a2": static("a2", 9, assignors=likes["a1"])})
     back = replace(back, channels={**back.channels, "a2": channel("a2")})
     assert [type(decision) for decision in decided(back)] == [RememberInstances, GrantPartitions]
-    asked = altered(away, wish=runs(rebalance="r1"))
+    asked = altered(away, requests=runs(rebalance="r1"))
     raised = {"generation": 2, "target": "t-0=@b-0,t-1=@b-0,t-2=@b-0,t-3=@b-0"}
     assert decided(asked)[0] == state_set(asked, StateEvent.REBALANCE_STARTED, "the target is another one", **raised)
     other = replace(away.members["b1"], assignors=("range",))  # the remaining member cannot use it

@@ -98,7 +98,7 @@ def test_f45_a_member_that_joins_gets_one_try_and_a_wished_rebalance_forgives_al
     assert (quarantines(joined), granted(joined)) == ([{}], {T0: "e-0"})
     again = decided(refused("abcde", "b", "c", "d", "e"))
     assert quarantines(again) == [{T0: Quarantine("broke b, c, d, e: start: ValueError: poison", 5)}]
-    wished = refused("abcd", "b", "c", "d", quarantined=entry, wish=runs(rebalance="r"))
+    wished = refused("abcd", "b", "c", "d", quarantined=entry, requests=runs(rebalance="r"))
     assert sets(decided(wished)) == [({}, dict.fromkeys("bcd", POISON.sequence))]
 
 
@@ -114,13 +114,13 @@ def test_what_a_wish_forgave_the_state_remembers_while_it_stands_in_a_status() -
     later = POISON._replace(sequence="0000000002")
     [(found, kept)] = sets(decided(refused("abcd", "b", "c", "d", refusal=later, forgiven=forgiven)))
     assert (list(found), kept) == ([T0], {})
-    wished = refused("abcd", "b", refusal=AWAY, wish=runs(rebalance="r"))
+    wished = refused("abcd", "b", refusal=AWAY, requests=runs(rebalance="r"))
     assert sets(decided(wished)) == []  # there is nothing to forgive
 
 
 def test_no_more_is_forgiven_than_the_state_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quarantine, "FORGIVEN_BYTES_MAX", 2 * (1 + 10 + 6))
-    wished = refused("abcd", "b", "c", "d", wish=runs(rebalance="r"))
+    wished = refused("abcd", "b", "c", "d", requests=runs(rebalance="r"))
     assert sets(decided(wished)) == [({}, dict.fromkeys("bc", POISON.sequence))]
 
 

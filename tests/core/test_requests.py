@@ -1,4 +1,4 @@
-"""People's wishes: the stops, the grants and the answers that follow."""
+"""People's requests: the stops, the grants and the answers that follow."""
 
 from __future__ import annotations
 
@@ -29,8 +29,10 @@ from zkcoord.core.ack_timeouts import ack_timeout_ms
 from zkcoord.core.decisions import GrantPartitions, SetState, StateEvent, StopFetching, WriteResponse
 from zkcoord.core.model import Phase, Rebalance
 from zkcoord.core.moved import Moved, MoveState
+from zkcoord.core.record import Request, Response
 from zkcoord.core.requests import has_stopped
 from zkcoord.core.view import GroupView, Owner
+from zkcoord.tree.request import value_of
 
 ALL = (T0, T1, T2, T3)
 IN_TARGET = "available, and in the target"
@@ -44,9 +46,9 @@ def joined() -> GroupView:
     return settled(group([member("a"), member("b", 2)], dict.fromkeys(ALL, "a-0")))
 
 
-def wishing(view: GroupView, name: str, **fields: object) -> GroupView:
-    """The view with a wish of the run r1."""
-    return altered(view, wish={name: {"run": "r1"}}, **fields)  # type: ignore[arg-type]
+def asking(view: GroupView, name: str, **fields: object) -> GroupView:
+    """The view with a request of the run r1."""
+    return altered(view, requests=runs(**{name: "r1"}), **fields)  # type: ignore[arg-type]
 
 
 def answer(name: str, state: str | None, why: str, *, ends: bool = False, reason: str = "") -> WriteResponse:
@@ -55,33 +57,33 @@ def answer(name: str, state: str | None, why: str, *, ends: bool = False, reason
 
 
 def test_a_hold_stops_nothing() -> None:
-    view = wishing(joined(), "hold")
+    view = asking(joined(), "hold")
     held = answer("hold", "held", "nothing is stopped from now on")
     assert decided(view) == [held]
-    assert decided(altered(view, done={"hold": {"run": "r1", "state": "held"}})) == []
+    assert decided(altered(view, responses={"hold": Response(run="r1", state="held")})) == []
 
 
 def test_a_hold_grants_what_is_available() -> None:
-    view = wishing(joined(), "hold", done={"hold": {"run": "r1", "state": "held"}})
+    view = asking(joined(), "hold", responses={"hold": Response(run="r1", state="held")})
     view = replace(view, owners={**view.owners, T2: Owner("", 9)})
     assert decided(view) == [GrantPartitions(consumer_id="b", partitions={T2: "b-0"}, why=IN_TARGET)]
 
 
 def test_a_hold_ends_an_eager_stop() -> None:
-    held = {"hold": {"run": "r1", "state": "held"}}
-    view = wishing(joined(), "hold", done=held, rebalance=Rebalance.EAGER, stopping=True)
+    held = {"hold": Response(run="r1", state="held")}
+    view = asking(joined(), "hold", responses=held, rebalance=Rebalance.EAGER, stopping=True)
     assert decided(view) == [state_set(view, StateEvent.STOPPED, "the group is held or paused", stopping=False)]
 
 
 def test_a_pause_stops_everything_grants_nothing_and_is_answered_when_all_have_stopped() -> None:
-    view = wishing(settled(group([member("a")], {T0: "a-0", T1: "a-0", T2: "a-0", T3: ""})), "pause")
+    view = asking(settled(group([member("a")], {T0: "a-0", T1: "a-0", T2: "a-0", T3: ""})), "pause")
     stopped = dict.fromkeys((T0, T1, T2), "a-0")
     assert decided(view) == [StopFetching(consumer_id="a", partitions=stopped, why="the group is paused")]
     acknowledged = replace(view, owners={p: Owner("", 6) for p in ALL})
     stop = command("stop-fetcher", T0)
     assert decided(replace(acknowledged, channels={"a": channel("a", stop)})) == []
     assert decided(acknowledged) == [answer("pause", "paused", "everything has stopped, nothing is granted")]
-    assert decided(altered(acknowledged, done={"pause": {"run": "r1", "state": "paused"}})) == []
+    assert decided(altered(acknowledged, responses={"pause": Response(run="r1", state="paused")})) == []
     assert phase_of(acknowledged, dict.fromkeys(ALL, "a-0")) is Phase.PREPARING_REBALANCE
 
 
@@ -96,12 +98,14 @@ def test_a_group_that_moves_or_was_moved_reads_nothing_here_whoever_resumes_it(s
 
 
 def test_a_paused_group_raises_no_generation() -> None:
-    view = wishing(joined(), "pause", target="another", owners={})
+    view = asking(joined(), "pause", target="another", owners={})
     assert decided(view) == [answer("pause", "paused", "everything has stopped, nothing is granted")]
 
 
 def test_a_resumed_group_is_granted_what_it_had() -> None:
-    view = settled(group([member("a")], dict.fromkeys(ALL, ""), done={"pause": {"run": "r1", "state": "paused"}}))
+    view = settled(
+        group([member("a")], dict.fromkeys(ALL, ""), responses={"pause": Response(run="r1", state="paused")})
+    )
     assert decided(view) == [
         GrantPartitions(consumer_id="a", partitions=dict.fromkeys(ALL, "a-0"), why=IN_TARGET),
         answer("pause", None, "pause was taken back"),
@@ -109,15 +113,15 @@ def test_a_resumed_group_is_granted_what_it_had() -> None:
 
 
 def test_a_reset_stops_everything_and_lets_offsets_be_written_once_all_have_stopped() -> None:
-    view = wishing(settled(group([member("a")], {T0: "a-0", T1: "a-0", T2: "a-0", T3: ""})), "reset")
+    view = asking(settled(group([member("a")], {T0: "a-0", T1: "a-0", T2: "a-0", T3: ""})), "reset")
     stopped = dict.fromkeys((T0, T1, T2), "a-0")
     assert decided(view) == [StopFetching(consumer_id="a", partitions=stopped, why="its offsets are to be reset")]
     released = replace(view, owners={p: Owner("", 6) for p in ALL})
     assert decided(released) == [answer("reset", "stopped", "everything has stopped: offsets may be written")]
-    done = altered(released, done={"reset": {"run": "r1", "state": "stopped"}})
+    done = altered(released, responses={"reset": Response(run="r1", state="stopped")})
     assert decided(done) == []
     assert (has_stopped(done.record), has_stopped(released.record)) == (True, False)
-    assert decided(altered(done, wish={}))[-1] == answer("reset", None, "reset was taken back")
+    assert decided(altered(done, requests={}))[-1] == answer("reset", None, "reset was taken back")
 
 
 @pytest.mark.parametrize("run", ["r1", ""])
@@ -129,8 +133,8 @@ def test_a_reset_that_its_tool_does_not_end_in_time_becomes_a_pause(
 ) -> None:
     steps = Steps()
     view = settled(group([member("a")], dict.fromkeys(ALL, "")))
-    done = {"reset": {"run": run, "state": "stopped"}}
-    view = altered(view, wish={"reset": {"run": run, **expiry}}, done=done)
+    done = {"reset": Response(run=run, state="stopped")}
+    view = altered(view, requests={"reset": value_of(Request, {"run": run, **expiry})}, responses=done)
     assert decided(view, steps) == []
     assert decided(view, steps, NOW + after_ms - 1) == []
     (ended,) = decided(view, steps, NOW + after_ms)
@@ -143,7 +147,7 @@ def test_a_rebalance_asks_the_assignor_again_once() -> None:
     view = settled(group([member("a"), member("b", 2)], {T0: "a-0", T1: "a-0", T2: "b-0", T3: "b-0"}))
     assert decided(view, steps) == []
     asked = steps.last.target.assignment
-    assert decided(wishing(view, "rebalance"), steps) == [
+    assert decided(asking(view, "rebalance"), steps) == [
         answer("rebalance", "done", "the target was asked for again", ends=True)
     ]
     assert steps.last.target.assignment == asked
@@ -154,8 +158,8 @@ def test_a_rebalance_asks_the_assignor_again_once() -> None:
 def test_a_rebalance_of_a_group_that_is_kept_still_is_refused_with_the_reason(standing: str) -> None:
     view = settled(group([member("a")], {}))
     word = {"pause": "paused", "hold": "held"}[standing]
-    wish = runs(**{standing: "r0", "rebalance": "r1"})
-    view = altered(view, wish=wish, done={standing: {"run": "r0", "state": word}})
+    requests = runs(**{standing: "r0", "rebalance": "r1"})
+    view = altered(view, requests=requests, responses={standing: Response(run="r0", state=word)})
     reason = f"the group is {word}: resume it first"
     assert answer("rebalance", "refused", reason, ends=True, reason=reason) in decided(view)
 
@@ -193,7 +197,7 @@ def test_a_failure_of_an_earlier_generation_does_not_outlive_a_failover() -> Non
 def test_a_failure_is_cleared_by_a_rebalance_and_comes_back_when_nothing_is_acknowledged() -> None:
     steps = Steps()
     view, now_ms = failed(steps)
-    assert decided(wishing(view, "rebalance"), steps, now_ms) == [
+    assert decided(asking(view, "rebalance"), steps, now_ms) == [
         state_set(view, StateEvent.REBALANCE_RECOVERED, FORGIVEN, failed=None),
         answer("rebalance", "done", "the target was asked for again", ends=True),
     ]
@@ -219,7 +223,7 @@ def test_a_failure_is_cleared_by_the_next_change() -> None:
 
 
 def test_nobody_writes_into_a_record_that_cannot_be_read() -> None:
-    view = wishing(joined(), "hold", answerable=False)
+    view = asking(joined(), "hold", answerable=False)
     assert decided(view) == []
 
 

@@ -10,28 +10,29 @@ from zkcoord.core.memory import Memory
 from zkcoord.core.model import Phase
 from zkcoord.core.moved import Moved, MoveState
 from zkcoord.core.phase import phase_reason, planned_phase
+from zkcoord.core.record import Request, Response
 from zkcoord.core.retention import Retention, asks_for_offsets
 from zkcoord.core.target import Target
 from zkcoord.core.view import GroupView
 
 EMPTY = group([], {})
-BEGUN = {"delete": {"run": "r1", "state": "deleting"}}
+BEGUN = {"delete": Response(run="r1", state="deleting")}
 
 
 def deletion(*, offsets: bool, **fields: object) -> GroupView:
     """An empty group whose deletion has begun."""
-    return altered(EMPTY, wish={"delete": {"run": "r1", "offsets": offsets}}, done=BEGUN, **fields)  # type: ignore[arg-type]
+    return altered(EMPTY, requests={"delete": Request(run="r1", offsets=offsets)}, responses=BEGUN, **fields)  # type: ignore[arg-type]
 
 
 def test_a_group_with_members_is_not_deleted() -> None:
-    view = altered(settled(group([member("a"), member("b")], {})), wish={"delete": {"run": "r1", "offsets": True}})
+    view = altered(settled(group([member("a"), member("b")], {})), requests={"delete": Request(run="r1", offsets=True)})
     reason = "it has 2 members: stop its consumers first"
     refusal = WriteResponse(request="delete", run="r1", state="refused", reason=reason, ends=True, why=reason)
     assert refusal in decided(view)
 
 
 def test_a_deletion_begins_when_there_are_no_members_and_then_asks_what_is_left() -> None:
-    view = altered(EMPTY, wish={"delete": {"run": "r1", "offsets": True}})
+    view = altered(EMPTY, requests={"delete": Request(run="r1", offsets=True)})
     assert decided(view) == [
         WriteResponse(request="delete", run="r1", state="deleting", ends=False, why="the group has no members")
     ]
@@ -98,9 +99,11 @@ def test_a_group_with_offsets_stays_and_is_looked_at_once() -> None:
     assert not asks_for_offsets(replace(kept, offsets=None), steps.last.retention, NOW + 9_001)
 
 
-def test_time_with_members_or_under_a_wish_does_not_count() -> None:
+def test_time_with_members_or_under_a_request_does_not_count() -> None:
     steps = Steps(Memory(retention=Retention(retention_ms=7_000)))
-    held = altered(EMPTY, wish=runs(hold="r1"), done={"hold": {"run": "r1", "state": "held"}}, empty_ms=3_000)
+    held = altered(
+        EMPTY, requests=runs(hold="r1"), responses={"hold": Response(run="r1", state="held")}, empty_ms=3_000
+    )
     assert steps.step(held, NOW) == ((), None)
     assert decided(held, steps, NOW + 90_000) == []
     back = settled(group([member("a")], {}, empty_ms=3_000))

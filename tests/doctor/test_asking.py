@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.group_tree import P0, P1, A, World
 from tests.migrate.memory_tree import MemoryTree
-from zkcoord.core.record import GroupRecord
+from zkcoord.core.record import GroupRecord, Request
 from zkcoord.core.severity import Severity
 from zkcoord.core.state import Failure, GroupState, Quarantine
 from zkcoord.doctor import asking, kafka, limits
@@ -81,12 +81,12 @@ def test_it_looks_whether_the_controllers_write_while_brokers_move(
     assert (found.severity, found.what.partition(":")[0]) == (severity, words)
 
 
-@pytest.mark.parametrize(("handed_over", "left"), [("begun", False), ("done", True), (None, False)])
-def test_a_group_is_left_to_kafkas_consumers_once_its_hand_over_is_done(handed_over: str | None, left: bool) -> None:
+@pytest.mark.parametrize(("handed_over", "left"), [("begun", False), ("done", True), ("", False)])
+def test_a_group_is_left_to_kafkas_consumers_once_its_hand_over_is_done(handed_over: str, left: bool) -> None:
     tree = MemoryTree()
     upgrade(tree, run_id="test")
-    pause = {"run": "r"} if handed_over is None else {"run": "r", "handed_over": handed_over}
-    tree.set(DRAFT.record("g"), encode_record(GroupRecord(store_name="kafka", wish={"pause": pause})))
+    pause = Request(run="r", handed_over=handed_over)
+    tree.set(DRAFT.record("g"), encode_record(GroupRecord(store_name="kafka", requests={"pause": pause})))
     [found] = ask_groups(tree, lambda _group: ["app"])
     assert (found.users, found.left_to_kafka) == (("app",), left)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from zkcoord.core.moved import Moved, MoveState
-from zkcoord.core.record import DEFAULT_RECORD, PAUSE, GroupRecord
+from zkcoord.core.record import DEFAULT_RECORD, PAUSE, GroupRecord, Request
 from zkcoord.member.absences import Absences
 from zkcoord.member.place_check import ARRIVING, GONE, HANDED_OVER, IDLE_MS, LEAVING
 from zkcoord.shell.tracker import Tracker
@@ -89,8 +89,11 @@ def test_f307_that_the_group_was_moved_is_told_once_with_its_address_and_that_it
     [
         (replace(LEFT, moved=replace(MOVED, state=MoveState.LEAVING)), LEAVING.format(address="zk2:2181/kafka")),
         (replace(LEFT, moved=replace(MOVED, state=MoveState.ARRIVING)), ARRIVING.format(address="zk2:2181/kafka")),
-        (replace(DEFAULT_RECORD, wish={PAUSE: {"run": "r", "handed_over": "done"}}), HANDED_OVER.format(group="g")),
-        (replace(DEFAULT_RECORD, wish={PAUSE: {"run": "r"}}), None),
+        (
+            replace(DEFAULT_RECORD, requests={PAUSE: Request(run="r", handed_over="done")}),
+            HANDED_OVER.format(group="g"),
+        ),
+        (replace(DEFAULT_RECORD, requests={PAUSE: Request(run="r")}), None),
         (b"{", None),
         (None, None),
     ],

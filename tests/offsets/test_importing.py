@@ -11,7 +11,7 @@ from tests.offsets.test_in_kafka import Store
 from tests.offsets.test_writing import Recorder
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.moved import Moved, MoveState
-from zkcoord.core.record import PAUSE, RESET, GroupRecord
+from zkcoord.core.record import PAUSE, RESET, GroupRecord, Request, Response
 from zkcoord.core.resetting import EXPIRED
 from zkcoord.core.tenure import KafkaCommit, Stamp, Tenure
 from zkcoord.errors import UnavailableError, UsageError
@@ -93,8 +93,10 @@ def test_no_node_is_written_before_kafka_has_taken_what_consumers_would_follow()
 
 @pytest.mark.parametrize(("pause", "refused"), [("r1", True), ("r2", False)], ids=["its own", "a person's later one"])
 def test_a_shift_is_refused_behind_a_reset_that_broke_off_until_its_pause_is_over(pause: str, refused: bool) -> None:
-    wish, done = {PAUSE: {"run": pause}}, {RESET: {"run": "r1", "state": EXPIRED}}
-    tree = Recorder({NODE: "4", DRAFT.record("g"): encode_record(GroupRecord(wish=wish, done=done)).decode()})
+    requests, responses = {PAUSE: Request(run=pause)}, {RESET: Response(run="r1", state=EXPIRED)}
+    tree = Recorder(
+        {NODE: "4", DRAFT.record("g"): encode_record(GroupRecord(requests=requests, responses=responses)).decode()}
+    )
     with pytest.raises(UsageError, match="was broken off") if refused else nullcontext():
         reset(tree, Where.SHIFT, lambda _: None).check_shift()
     reset(tree, Where.OFFSET, lambda _: None).check_shift()

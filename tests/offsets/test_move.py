@@ -13,7 +13,7 @@ import pytest
 from tests.migrate.memory_tree import CrashError
 from tests.offsets.two_trees import COPIED, OLD, OURS, P0, P1, P2, RECORDS, Pair, put, whole
 from zkcoord.core.moved import Moved, MoveState
-from zkcoord.core.record import DEFAULT_RECORD
+from zkcoord.core.record import DEFAULT_RECORD, Request, Response
 from zkcoord.core.state import GroupState
 from zkcoord.core.tenure import KafkaCommit, Stamp, Tenure
 from zkcoord.errors import FencedError, UnavailableError, UsageError
@@ -48,7 +48,7 @@ def test_a_group_is_moved_with_all_that_it_has_and_leaves_a_tombstone(source: La
     left = pair.records()[0]
     assert left is not None
     assert left.moved == Moved(state=MoveState.GONE, tree="bb", address="zk-bb:2181", run="r1")
-    assert left.wish["pause"] is not None
+    assert "pause" in left.requests
     assert pair.readable() == [False, True]
     stone = pair.memory(0).data().get(source.registration("g", TOMBSTONE))
     assert stone == (b"zkcoord moved this group to zk-bb:2181\n" if source.adopts else None)
@@ -269,7 +269,7 @@ def test_consumers_of_ours_are_waited_for_and_old_ones_refused() -> None:
     record = pair.records()[0]
     assert record is not None
     pair.memory(0).set(
-        LEGACY.record("g"), encode_record(replace(record, done={"pause": {"run": "r1", "state": "paused"}}))
+        LEGACY.record("g"), encode_record(replace(record, responses={"pause": Response(run="r1", state="paused")}))
     )
     assert move.stopped()
     pair.memory(0).set(LEGACY.registration("g", "g_old-1-0"), OLD)
@@ -281,7 +281,7 @@ def test_consumers_of_ours_are_waited_for_and_old_ones_refused() -> None:
     assert pair.records()[1] is None
     assert pair.move("r9").give_up(only_mine=True) is False
     assert move.give_up()
-    assert pair.records()[0] == replace(RECORDS["legacy"], done={"pause": {"run": "r1", "state": "paused"}})
+    assert pair.records()[0] == replace(RECORDS["legacy"], responses={"pause": Response(run="r1", state="paused")})
     assert LEGACY.registration("g", TOMBSTONE) not in pair.memory(0).data()
 
 
@@ -356,8 +356,8 @@ def test_a_move_is_given_up_at_any_write_before_its_end_and_the_group_goes_on_wh
 def test_a_group_that_people_had_paused_stays_paused_where_it_goes_and_where_it_was_given_up() -> None:
     for end in ("moved", "given up"):
         pair = Pair.of()
-        wish = {**DEFAULT_RECORD.wish, "pause": {"who": "bob", "run": "p1"}}
-        paused = replace(RECORDS["draft"], wish=wish, done={"pause": {"run": "p1", "state": "paused"}})
+        requests = {"pause": Request(who="bob", run="p1")}
+        paused = replace(RECORDS["draft"], requests=requests, responses={"pause": Response(run="p1", state="paused")})
         pair.memory(0).set(DRAFT.record("g"), encode_record(paused))
         if end == "moved":
             whole(pair.move())

@@ -10,7 +10,7 @@ import pytest
 from tests.offsets.two_trees import ADOPTED, OURS, P2, Pair, put, whole
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.moved import Moved, MoveState
-from zkcoord.core.record import DEFAULT_RECORD, GroupRecord
+from zkcoord.core.record import DEFAULT_RECORD, GroupRecord, Request, Response
 from zkcoord.core.state import GroupState
 from zkcoord.errors import FencedError, UsageError
 from zkcoord.offsets.move import GroupMove
@@ -73,8 +73,8 @@ def test_a_move_that_ended_long_ago_does_not_open_a_copy_that_comes_from_a_third
 
 def test_requests_of_tools_stay_behind_and_what_people_decided_goes_along() -> None:
     pair = Pair.of()
-    wish = {**DEFAULT_RECORD.wish, "rebalance": {"who": "bob", "run": "b1"}, "hold": {"who": "bob", "run": "h1"}}
-    pair.memory(0).set(DRAFT.record("g"), encode_record(replace(DEFAULT_RECORD, assignor="range", wish=wish)))
+    requests = {"rebalance": Request(who="bob", run="b1"), "hold": Request(who="bob", run="h1")}
+    pair.memory(0).set(DRAFT.record("g"), encode_record(replace(DEFAULT_RECORD, assignor="range", requests=requests)))
 
     whole(pair.move())
 
@@ -133,14 +133,14 @@ def test_a_pause_that_a_coordinator_takes_back_behind_the_tombstone_does_not_end
     put(pair.memory(0), {LEGACY.registration("g", "g_h-1-z0000000"): OURS})
     move = pair.move()
     move.begin()
-    done = {"pause": {"run": "r1", "state": "paused"}}
-    pair.memory(0).set(LEGACY.record("g"), encode_record(replace(_record(pair), done=done)))
+    done = {"pause": Response(run="r1", state="paused")}
+    pair.memory(0).set(LEGACY.record("g"), encode_record(replace(_record(pair), responses=done)))
     assert move.stopped()
     stone, tree = LEGACY.registration("g", TOMBSTONE), pair.memory(0)
 
     def taken_back(_: int) -> None:
-        if stone in tree.data() and _record(pair).done:
-            tree.set(LEGACY.record("g"), encode_record(replace(_record(pair), done={})))
+        if stone in tree.data() and _record(pair).responses:
+            tree.set(LEGACY.record("g"), encode_record(replace(_record(pair), responses={})))
 
     pair.memory(1).meanwhile = taken_back
     move.carry_out()
@@ -161,7 +161,7 @@ def test_a_coordinator_that_answers_the_pause_of_a_group_without_members_late_do
     def answered(sent: int) -> None:
         if sent == at and path in tree.data():
             record = decode_record(tree.data()[path])
-            tree.set(path, encode_record(replace(record, done={"pause": {"run": "r1", "state": "paused"}})))
+            tree.set(path, encode_record(replace(record, responses={"pause": Response(run="r1", state="paused")})))
 
     tree.meanwhile = answered
     whole(pair.move())

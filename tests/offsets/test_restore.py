@@ -12,7 +12,7 @@ from tests.migrate.memory_tree import CrashError, MemoryTree
 from tests.offsets.two_trees import OLD, OURS, P0, P1, put
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.moved import Moved, MoveState
-from zkcoord.core.record import GroupRecord
+from zkcoord.core.record import GroupRecord, Request, Response
 from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.migrate import upgrade
 from zkcoord.offsets import backup_file
@@ -60,8 +60,10 @@ def test_no_group_is_restored_under_a_member_of_whatever_kind_not_even_a_paused_
 ) -> None:
     backup = list(saved(tree(LEGACY).read, LEGACY))
     there = tree(LEGACY)
-    asked = {"pause": {"run": "r1"}} if paused else {}
-    record = replace(GroupRecord(), wish=asked, done={"pause": {"run": "r1", "state": "paused"}} if paused else {})
+    asked = {"pause": Request(run="r1")} if paused else {}
+    record = replace(
+        GroupRecord(), requests=asked, responses={"pause": Response(run="r1", state="paused")} if paused else {}
+    )
     put(there, {LEGACY.record("g"): encode_record(record), LEGACY.registration("g", "g_h-1-z0000000"): registration})
     with pytest.raises(UsageError, match=r"group g has members \(g_h-1-z0000000\): stop its consumers"):
         whole(there, backup, Restore(there, LEGACY))

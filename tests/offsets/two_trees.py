@@ -10,7 +10,7 @@ from tests.migrate.memory_tree import MemoryTree
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.moved import MoveState
-from zkcoord.core.record import GroupRecord
+from zkcoord.core.record import GroupRecord, Request
 from zkcoord.core.state import GroupState
 from zkcoord.core.tenure import KafkaCommit
 from zkcoord.migrate import upgrade
@@ -100,7 +100,7 @@ class Pair:
             source=self.source,
             target=self.target,
             group="g",
-            asked={"who": "ann", "when": "now", "run": run},
+            asked=Request(who="ann", when="now", run=run),
             commits=lambda _: self.commits,
         )
 

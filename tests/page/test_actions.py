@@ -58,7 +58,7 @@ def confirm(page: TestClient, action: str, token: str = TOKEN, headers: Any = No
 
 
 def requests(world: World) -> set[str]:
-    return {name for name, wish in decode_record(world.data(DRAFT.record("g"))).wish.items() if wish}
+    return set(decode_record(world.data(DRAFT.record("g"))).requests)
 
 
 def test_a_group_is_paused_and_resumed_from_the_page(world: World, open_page: Open) -> None:

@@ -15,7 +15,7 @@ from tests.page.conftest import ADDRESS, Open
 from tests.waiting import wait_until
 from zkcoord.core.command import Command, Option
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.record import DEFAULT_RECORD
+from zkcoord.core.record import DEFAULT_RECORD, Request
 from zkcoord.core.state import GroupState
 from zkcoord.core.view import Instance
 from zkcoord.offsets.verdict import Log
@@ -144,7 +144,7 @@ def test_what_names_hold_is_text_wherever_it_is_shown(world: World, open_page: O
     world.settle()
     consumer = f"g_{EVIL}"
     group = EVIL.rstrip("\u202e")
-    world.put(DRAFT.record("g"), encode_record(requested(DEFAULT_RECORD, "hold", {"who": EVIL, "run": EVIL})))
+    world.put(DRAFT.record("g"), encode_record(requested(DEFAULT_RECORD, "hold", Request(who=EVIL, run=EVIL))))
     world.member(consumer, instance=EVIL, subscription={"clicks": 1})
     world.put(DRAFT.owner("g", P1), f"{consumer}-0".encode())
     world.put(f"/brokers/topics/{EVIL}", EVIL.encode())

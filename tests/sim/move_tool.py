@@ -15,6 +15,7 @@ from tests.sim.store_scene import StoreScene
 from tests.sim.store_tool import ToolDiedError, ToolTree, tree_id
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.moved import MoveState
+from zkcoord.core.record import Request
 from zkcoord.errors import UsageError, ZkcoordError
 from zkcoord.migrate import upgrade
 from zkcoord.offsets.move import GroupMove
@@ -138,7 +139,7 @@ class TwoTrees:
             Side(tree=Watched(side.tree, before, looked_at), layout=DRAFT, tree_id=side.tree_id, address=side.address)
             for side in ((self.home, self.other) if way == AWAY else (self.other, self.home))
         ]
-        asked = {"who": f"ann of {run}", "when": "now", "run": run}
+        asked = Request(who=f"ann of {run}", when="now", run=run)
         return GroupMove(
             source=sides[0], target=sides[1], group=GROUP, asked=asked, commits=lambda _: self.scene.log.read()
         )

@@ -19,7 +19,7 @@ from tests.sim.store_tool import TURN_MS, ToolDiedError, ToolTree, tree_id
 from tests.sim.world import Entry
 from tests.sim.zookeeper import Txn
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.record import RESET, GroupRecord
+from zkcoord.core.record import RESET, GroupRecord, Request
 from zkcoord.core.requests import STOPPED
 from zkcoord.core.tenure import CommitOutcome
 from zkcoord.errors import UnavailableError, UsageError, ZkcoordError
@@ -231,7 +231,7 @@ class ResetTool:
 
     def _ask(self) -> None:
         """Write the request, as `requesting.ask` does for a tool that takes over."""
-        request = {"who": "ann", "run": self._run, "expiry_ms": self._expiry_ms}
+        request = Request(who="ann", run=self._run, expiry_ms=self._expiry_ms)
 
         def edit(record: GroupRecord) -> GroupRecord:
             return requested(record, RESET, request)

@@ -14,7 +14,7 @@ from tests.sim.mixed_scene import MixedScene
 from tests.sim.script import Script, Tried, seeds
 from tests.sim.test_journal import MemoryPages
 from zkcoord.core.adoption import Adoption
-from zkcoord.core.record import DEFAULT_RECORD, GroupRecord
+from zkcoord.core.record import DEFAULT_RECORD, GroupRecord, Request
 from zkcoord.shell.journal.replay import replay
 from zkcoord.tree.paths import DRAFT, LEGACY, SCHEMA, Layout
 from zkcoord.tree.record import encode_record
@@ -175,11 +175,10 @@ def test_an_adopted_group_without_members_and_offsets_is_kept_beyond_the_retenti
 
 
 @pytest.mark.parametrize("seed", seeds(3))
-def test_an_adopted_group_is_not_deleted_by_a_wish(seed: int) -> None:
+def test_an_adopted_group_is_not_deleted_on_request(seed: int) -> None:
     group = OldGroup(seed, consumers=0, adopted=True)
     group.world.run_until(lambda: group.world.ensemble.stat(STATE) is not None, what="the group's state")
-    asked = {"run": "r", "offsets": True}
-    group.decide_on(replace(ADOPTED, wish={**ADOPTED.wish, "delete": asked}))
+    group.decide_on(replace(ADOPTED, requests={"delete": Request(run="r", offsets=True)}))
     group.look_on()
     assert group.world.ensemble.stat(IDS) is not None
     assert group.world.ensemble.stat(SCHEMA) is not None

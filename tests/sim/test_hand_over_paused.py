@@ -6,7 +6,7 @@ import pytest
 
 from tests.sim.test_hand_over import begun, equal, hand_over, tool
 from tests.sim.test_hand_over_faults import Disturbed
-from zkcoord.core.record import HANDED_OVER, PAUSE, PAUSED_BEFORE
+from zkcoord.core.record import PAUSE
 from zkcoord.errors import UsageError
 
 PEOPLES = {"who": "ann@ops", "when": "2026-11-29T08:00:00+00:00", "run": "peoples"}
@@ -23,7 +23,7 @@ def test_f303_a_pause_of_people_stands_again_behind_the_return(loses: bool, agai
     if again:
         tool(scene, tree).pause()
     hand_over(scene, tool(scene, tree))
-    assert scene.record()["wish"][PAUSE] == {**PEOPLES, HANDED_OVER: "done", PAUSED_BEFORE: True}
+    assert scene.record()["wish"][PAUSE] == {**PEOPLES, "handed_over": "done", "paused": True}
     if again:
         tool(scene, tree).pause()
     way = tool(scene, tree)

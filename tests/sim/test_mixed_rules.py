@@ -19,7 +19,7 @@ from zkcoord.core.member import decide, sharing
 from zkcoord.core.mode import Mode
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.offset_store import STORES
-from zkcoord.core.record import PAUSE, RESET
+from zkcoord.core.record import PAUSE, RESET, Request
 from zkcoord.shell.fair_queue import PATIENCE_MS
 from zkcoord.tree.paths import LEGACY, TOPICS
 from zkcoord.tree.record import decode_record, encode_record
@@ -150,12 +150,12 @@ def test_a_request_that_needs_a_coordinated_group_is_refused_beside_an_old_membe
     ensemble = scene.world.ensemble
     claims = dict(scene.rules.claims)
     record = decode_record(ensemble.data(RECORD) or b"")
-    ensemble.operate(SetNode(RECORD, encode_record(requested(record, name, {"run": "r"})), ANY_VERSION))
-    scene.world.run_until(lambda: name in decode_record(ensemble.data(RECORD) or b"").done, what="an answer")
-    done = decode_record(ensemble.data(RECORD) or b"").done[name] or {}
+    ensemble.operate(SetNode(RECORD, encode_record(requested(record, name, Request(run="r"))), ANY_VERSION))
+    scene.world.run_until(lambda: name in decode_record(ensemble.data(RECORD) or b"").responses, what="an answer")
+    response = decode_record(ensemble.data(RECORD) or b"").responses[name]
     (old,) = scene.rules.members()
-    assert (done["run"], done["state"]) == ("r", "refused")
-    assert done["reason"] == f"the group is shared with old members (mixed): it has 1 old member: {old}"
+    assert response.says("r", "refused")
+    assert response.reason == f"the group is shared with old members (mixed): it has 1 old member: {old}"
     scene.world.run_for(5_000)
     assert scene.rules.claims == claims
     assert scene.commands() == 0

@@ -8,7 +8,7 @@ from tests.sim.actors import GROUP
 from tests.sim.script import seeds
 from tests.sim.test_adoption import ADOPTED, IDS, OLD_MEMBER, STATE, OldGroup
 from zkcoord.core.mode import Mode
-from zkcoord.core.record import POKE
+from zkcoord.core.record import POKE, Request
 from zkcoord.tree.request import requested
 from zkcoord.tree.state import decode_state
 from zkcoord.tree.writes import ANY_VERSION, CreateNode, DeleteNode
@@ -52,7 +52,7 @@ def test_a_registration_that_nobody_can_read_is_waited_for_and_observed_ten_seco
 def test_f95_a_wished_poke_registers_nobody_and_makes_one_event(seed: int) -> None:
     scene = OldGroup(seed, adopted=True, consumers=0)
     await_mode(scene, Mode.MIXED)
-    scene.decide_on(requested(ADOPTED, POKE, {"run": "r"}))
+    scene.decide_on(requested(ADOPTED, POKE, Request(run="r")))
     scene.look_on()
     assert scene.ids() == [OLD_MEMBER.rpartition("/")[2]]
     pokes = [

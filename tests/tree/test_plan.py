@@ -21,7 +21,7 @@ from zkcoord.core.decisions import (
     WriteResponse,
 )
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.record import GroupRecord
+from zkcoord.core.record import GroupRecord, Request, Response
 from zkcoord.core.state import Announced, GroupState
 from zkcoord.core.view import Channel, GroupView, Instance, Leftovers, Member, Owner, QueuedCommand
 from zkcoord.tree.command import decode_command
@@ -210,11 +210,11 @@ def test_answers_to_wishes_come_last_in_one_and_check_the_state_that_they_were_d
     """After a raise, they check the version of the state that the raise leaves."""
     paused = WriteResponse(request="pause", run="r1", state="paused", ends=False, why="nobody reads")
     done = WriteResponse(request="rebalance", run="r2", state="done", ends=True, why="asked again")
-    record = replace(VIEW.record, wish={"rebalance": {"run": "r2"}, "pause": {"run": "r1"}})
+    record = replace(VIEW.record, requests={"rebalance": Request(run="r2"), "pause": Request(run="r1")})
     answered = replace(
         record,
-        wish={"rebalance": None, "pause": {"run": "r1"}},
-        done={"pause": {"run": "r1", "state": "paused"}, "rebalance": {"run": "r2", "state": "done"}},
+        requests={"pause": Request(run="r1")},
+        responses={"pause": Response(run="r1", state="paused"), "rebalance": Response(run="r2", state="done")},
     )
     raised = state_set(StateEvent.ASSIGNMENT_PROBLEM, problem="p")
     for before, version in (([], 5), ([raised], 6)):

@@ -5,20 +5,34 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.tree.cases import HOSTILE, QUICK, counters, damaged, objects, partitions, reads_or_refuses, unknown_keys
+from tests.tree.cases import (
+    HOSTILE,
+    QUICK,
+    counters,
+    damaged,
+    partitions,
+    reads_or_refuses,
+    scalars,
+    texts,
+    unknown_keys,
+)
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.model import Rebalance, TopicPartition
 from zkcoord.core.moved import Moved, MoveState
-from zkcoord.core.record import DEFAULT_RECORD, REQUESTS, GroupRecord, Policy
+from zkcoord.core.record import DEFAULT_RECORD, REQUESTS, GroupRecord, Policy, Request, Response, StoreMigration
 from zkcoord.errors import CorruptError
 from zkcoord.tree.adoption import adoption_fields
 from zkcoord.tree.record import decode_record, encode_record
+from zkcoord.tree.request import value_of
+
+T = TypeVar("T", Request, Response, StoreMigration)
 
 EXAMPLE = (
     b'{"version":1,"assignor":"sticky","rebalance":"cooperative",'
@@ -30,7 +44,7 @@ EXAMPLE = (
 
 
 def test_an_example_record_is_written_and_read() -> None:
-    record = replace(DEFAULT_RECORD, assignor="sticky", done={"reset": {"run": "r1", "state": "stopped"}})
+    record = replace(DEFAULT_RECORD, assignor="sticky", responses={"reset": Response(run="r1", state="stopped")})
     assert encode_record(record) == EXAMPLE
     assert decode_record(EXAMPLE) == record
 
@@ -58,7 +72,7 @@ def test_every_value_is_read() -> None:
         store_name="dual",
         store_step=2,
         weights={TopicPartition("a-b", 1): 5},
-        wish={**dict.fromkeys(REQUESTS), "hold": {"who": "me"}},
+        requests={"hold": Request(who="me")},
     )
 
 
@@ -125,9 +139,10 @@ def test_unknown_keys_survive_wherever_they_stand() -> None:
     document["offsets"]["since"] = "2015"
     document["adoption"] = adoption_fields(Adoption(offsets="kafka", strategy="range", kafka="1.1"))
     document["adoption"]["later"] = [1.5]
+    document["offsets"]["migration"] = {"goal": 7, "who": "me", "odd": [1]}
     document["wish"]["archive"] = {"who": "me"}
-    document["wish"]["hold"] = {"who": "me", "odd": [1]}
-    document["done"]["archive"] = None
+    document["wish"]["hold"] = {"who": "me", "odd": [1], "when": 7, "run": "", "expiry_ms": "5000", "offsets": False}
+    document["done"]["archive"] = {"run": "r1", "state": None, "later": {}}
     assert json.loads(encode_record(decode_record(json.dumps(document).encode()))) == document
 
 
@@ -196,7 +211,14 @@ adoptions = st.builds(
     broker=st.none() | st.sampled_from(["0.10.2", "4.0.0"]),
     unknown=unknown_keys,
 )
-wishes = st.dictionaries(st.sampled_from(REQUESTS), st.none() | objects)
+
+
+def told(kind: type[T]) -> st.SearchStrategy[T]:
+    """Values of a kind as a record may have them, with keys and values that this version does not know."""
+    keys = st.sampled_from([*kind.__dataclass_fields__]) | texts
+    return st.dictionaries(keys, scalars, max_size=5).map(partial(value_of, kind))
+
+
 records = st.builds(
     GroupRecord,
     assignor=st.none() | st.sampled_from(["sticky", "range"]),
@@ -204,10 +226,10 @@ records = st.builds(
     policy=policies,
     store_name=st.sampled_from(["zookeeper", "dual", "kafka"]),
     store_step=counters,
-    migration=st.none() | objects,
+    migration=st.none() | told(StoreMigration),
     weights=st.dictionaries(partitions, st.integers(1, 2**31 - 1), max_size=3),
-    wish=wishes.map(lambda wish: {**dict.fromkeys(REQUESTS), **wish}),
-    done=wishes,
+    requests=st.dictionaries(st.sampled_from(REQUESTS), told(Request)),
+    responses=st.dictionaries(st.sampled_from(REQUESTS), told(Response)),
     adoption=st.none() | adoptions,
     unknown=unknown_keys,
     unknown_offsets=unknown_keys,

@@ -160,7 +160,7 @@ def problem_beside(view: GroupView, looker: OnLooker, now_ms: int) -> str | None
 def responses_beside(view: GroupView, looker: OnLooker, now_ms: int) -> tuple[list[Decision], OnLooker]:
     """Refuse requests that need a coordinated group, with the reason. Poke when that is asked for and due."""
     decisions: list[Decision] = []
-    for name, request in sorted(view.record.requests.items()) if view.answerable else ():
+    for name, request in sorted(view.record.carried_out.items()) if view.answerable else ():
         if name == DELETE:
             decisions.append(begin_deletion(view, request))
         elif name != POKE or view.mode.mode is not Mode.MIXED:

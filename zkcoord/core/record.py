@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.model import Rebalance, TopicPartition
@@ -17,12 +17,8 @@ from zkcoord.core.offset_store import ZOOKEEPER, OffsetStore, offset_store
 
 HOLD, PAUSE, REBALANCE, RESET, DELETE, POKE = "hold", "pause", "rebalance", "reset", "delete", "poke"
 
-HANDED_OVER, BEGUN, DONE = "handed_over", "begun", "done"
-"""A pause has the key `handed_over` while its group is left to consumers of Kafka's own protocol. The value is `begun`
-at first, and `done` once all offsets are in Kafka."""
-
-PAUSED_BEFORE = "paused"
-"""A key of such a pause. It says that people had paused the group before: it stays paused when it is taken back."""
+BEGUN, DONE = "begun", "done"
+"""The values of `Request.handed_over`: DONE once all offsets are in Kafka."""
 
 REQUESTS = (HOLD, PAUSE, REBALANCE, RESET, DELETE)
 """The requests that every record names."""
@@ -37,22 +33,48 @@ Fields = Mapping[str, Any]
 """A JSON object as its writer wrote it."""
 
 
-class Request(NamedTuple):
-    """A request to a group: the run of the tool that asks and, for a deletion, whether the offsets go, too.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A request to a group, with the names of its keys. What its tool did not write has its default.
 
-    `expiry_ms`: how long a coordinator waits for the tool to end a reset; None: RESET_EXPIRY_MS.
+    `run`: the run of the tool that asks, which the response names. `who`, `when` and `why` are for people.
     """
 
-    run: str
-    offsets: bool = False
-    expiry_ms: int | None = None
+    handed_over: str = ""  # of a pause, while the group is left to consumers of Kafka's own protocol: BEGUN or DONE
+    who: str = ""
+    when: str = ""
+    run: str = ""
+    why: str = ""
+    expiry_ms: int | None = None  # of a reset: how long a coordinator waits for the tool; None: RESET_EXPIRY_MS
+    goal: str = ""  # of a reset, for people
+    offsets: bool = False  # of a deletion: the offsets go, too
+    paused: bool = False  # beside `handed_over`: people had paused the group before, and it stays paused
+    unknown: Fields = field(default_factory=dict)  # keys and values that this version does not know, kept
 
 
-class Response(NamedTuple):
-    """A coordinator's response to a request: the request's run, and the present state."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """A coordinator's response to a request: the request's run, the present state, and why the request was refused."""
 
-    run: str
-    state: str
+    run: str = ""
+    state: str = ""
+    reason: str = ""
+    unknown: Fields = field(default_factory=dict)  # as in Request
+
+    def says(self, run: str, state: str) -> bool:
+        """True if this is the response to that run, with that state."""
+        return (self.run, self.state) == (run, state)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreMigration:
+    """The run of the tool that moves the offsets to the store `goal`."""
+
+    goal: str = ""
+    who: str = ""
+    when: str = ""
+    run: str = ""
+    unknown: Fields = field(default_factory=dict)  # as in Request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +97,7 @@ class Policy:
 class GroupRecord:
     """The decisions of people about a group. `assignor` None: the members' lists decide.
 
-    `wish` and `done` are the requests and responses as they are in the record; the value None counts as missing.
+    `requests` and `responses` are those that stand, by the request's name. Some may be of a later version.
     `adoption` None: the group is not adopted (in the layout `legacy` it is not served).
     """
 
@@ -84,34 +106,32 @@ class GroupRecord:
     policy: Policy = Policy()
     store_name: str = ZOOKEEPER
     store_step: int = 0
-    migration: Fields | None = None  # of the tool that moves the offsets: the goal, and who runs the tool
+    migration: StoreMigration | None = None  # between stores; None: nobody moves the offsets
     weights: Mapping[TopicPartition, int] = field(default_factory=dict)
     racks: Mapping[TopicPartition, str] = field(default_factory=dict)  # in place of the racks of the replicas
-    wish: Mapping[str, Fields | None] = field(default_factory=lambda: dict.fromkeys(REQUESTS))
-    done: Mapping[str, Fields | None] = field(default_factory=dict)
+    requests: Mapping[str, Request] = field(default_factory=dict)
+    responses: Mapping[str, Response] = field(default_factory=dict)
     adoption: Adoption | None = None
     moved: Moved | None = None  # moved to or from another tree: nothing is read here
     unknown: Fields = field(default_factory=dict)  # keys that this version does not know, kept
     unknown_offsets: Fields = field(default_factory=dict)  # the same inside `offsets`
 
     @property
-    def requests(self) -> dict[str, Request]:
+    def carried_out(self) -> dict[str, Request]:
         """The requests that this version carries out."""
-        return {
-            name: Request(_run(wish), wish.get("offsets") is True, _expiry_ms(wish))
-            for name, wish in self.wish.items()
-            if wish is not None and name in CARRIED_OUT
-        }
+        return {name: request for name, request in self.requests.items() if name in CARRIED_OUT}
 
     @property
     def handed_over(self) -> bool:
         """True while the group is left to consumers of Kafka's own protocol: no zkcoord consumer may read it."""
-        return HANDED_OVER in (self.wish.get(PAUSE) or {})
+        pause = self.requests.get(PAUSE)
+        return pause is not None and (pause.handed_over != "" or "handed_over" in pause.unknown)
 
     @property
     def left_to_kafka(self) -> bool:
         """True once all offsets of a handed-over group are in Kafka. Later commits there are not zkcoord's."""
-        return (self.wish.get(PAUSE) or {}).get(HANDED_OVER) == DONE
+        pause = self.requests.get(PAUSE)
+        return pause is not None and pause.handed_over == DONE
 
     def left_to(self, group: str) -> str:
         """Return why tools must not touch a handed-over group, as the end of a sentence about it; "": it is not handed
@@ -128,7 +148,7 @@ class GroupRecord:
     def under_way(self) -> str:
         """Return what a tool that wants to change the group's offsets must wait for; "": nothing."""
         for name, what in ((RESET, "its offsets are being reset"), (DELETE, "it is being deleted")):
-            if self.wish.get(name) is not None:
+            if name in self.requests:
                 return f"{what}: wait until that is over"
         return ""
 
@@ -137,26 +157,5 @@ class GroupRecord:
         """The record after a deletion that keeps the offsets. It only says where the offsets are."""
         return GroupRecord(store_name=self.store_name, store_step=self.store_step)
 
-    @property
-    def responses(self) -> dict[str, Response]:
-        """The responses to requests that this version carries out."""
-        return {
-            name: Response(_run(done), str(done.get("state")))
-            for name, done in self.done.items()
-            if done is not None and name in CARRIED_OUT
-        }
-
 
 DEFAULT_RECORD = GroupRecord()
-
-
-def _run(fields: Fields) -> str:
-    """The run of the tool that asks; "" if somebody edited the record and left it out."""
-    run = fields.get("run")
-    return run if isinstance(run, str) else ""
-
-
-def _expiry_ms(fields: Fields) -> int | None:
-    """How long, in ms, the tool asks a coordinator to wait for it. None: it does not say so in a whole number."""
-    expiry_ms = fields.get("expiry_ms")
-    return expiry_ms if isinstance(expiry_ms, int) and not isinstance(expiry_ms, bool) and expiry_ms > 0 else None

@@ -14,7 +14,7 @@ refused, the response says why.
 from __future__ import annotations
 
 from zkcoord.core.decisions import WriteResponse
-from zkcoord.core.record import DELETE, HOLD, PAUSE, POKE, REBALANCE, RESET, GroupRecord, Request, Response
+from zkcoord.core.record import DELETE, HOLD, PAUSE, POKE, REBALANCE, RESET, GroupRecord, Request
 from zkcoord.core.topics import Available
 from zkcoord.core.view import GroupView
 from zkcoord.core.words import count
@@ -28,7 +28,7 @@ HELD, PAUSED, STOPPED, DONE, REFUSED, DELETING = "held", "paused", "stopped", "d
 def deleting(view: GroupView) -> bool:
     """True once a deletion has begun. A consumer that joins now waits until the deletion is over."""
     request, response = view.record.requests.get(DELETE), view.record.responses.get(DELETE)
-    return request is not None and response is not None and response.run == request.run and response.state == DELETING
+    return request is not None and response is not None and response.says(request.run, DELETING)
 
 
 def paused(view: GroupView) -> bool:
@@ -40,13 +40,13 @@ def paused(view: GroupView) -> bool:
 def has_paused(record: GroupRecord) -> bool:
     """True once a pause was carried out: nobody reads."""
     request, response = record.requests.get(PAUSE), record.responses.get(PAUSE)
-    return request is not None and response == Response(request.run, PAUSED)
+    return request is not None and response is not None and response.says(request.run, PAUSED)
 
 
 def has_stopped(record: GroupRecord) -> bool:
     """True once everything was stopped for a reset. Nobody reads, and the tool with that run may write offsets."""
     request, response = record.requests.get(RESET), record.responses.get(RESET)
-    return request is not None and response == Response(request.run, STOPPED)
+    return request is not None and response is not None and response.says(request.run, STOPPED)
 
 
 def rebalancing(view: GroupView) -> bool:

@@ -39,7 +39,7 @@ class Retention:
     def seen(self, view: GroupView, now_ms: int) -> Retention:
         """The retention for this view of the group."""
         record = view.record
-        if view.members or record.requests or record.adoption is not None or record.moved is not None:
+        if view.members or record.carried_out or record.adoption is not None or record.moved is not None:
             return Retention(self.retention_ms)
         since_ms = now_ms if self._since_ms is None else self._since_ms + view.state.empty_ms - self._noted_ms
         return Retention(self.retention_ms, since_ms, view.state.empty_ms, self.offsets_kept or bool(view.offsets))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.moved import Moved, MoveState
-from zkcoord.core.record import DEFAULT_RECORD, DELETE, PAUSE, REQUESTS, RESET, GroupRecord
+from zkcoord.core.record import DEFAULT_RECORD, DELETE, PAUSE, RESET, GroupRecord, Request, Response
 from zkcoord.core.requests import PAUSED
 from zkcoord.core.tenure import Rule
 from zkcoord.core.words import some
@@ -48,18 +48,18 @@ class Moving:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMove:
-    """One run for one group. `asked` holds who asks, when, and the run's name, as in a request."""
+    """One run for one group. `asked` is its request: who asks, when, and the run's name."""
 
     source: Side
     target: Side
     group: str
-    asked: Mapping[str, str]
+    asked: Request
     commits: AskKafka
 
     @property
     def run(self) -> str:
         """The name of this run."""
-        return self.asked["run"]
+        return self.asked.run
 
     # before anything is written
 
@@ -96,13 +96,13 @@ class GroupMove:
         if where := self._elsewhere(record):
             raise UsageError(f"{where}: end that move first")
         for name in (RESET, DELETE):
-            if record.wish.get(name) is not None:
+            if name in record.requests:
                 raise UsageError(f"group {self.group}: a {name} is under way: end it first")
         if record.migration is not None:
             raise UsageError(f"group {self.group}: its offsets are being moved between stores: end that first")
         if left_to := record.left_to(self.group):
             raise UsageError(f"group {self.group} {left_to}")
-        if (record.wish.get(PAUSE) or {}).get("who") == "coordinator":
+        if (pause := record.requests.get(PAUSE)) is not None and pause.who == "coordinator":
             raise UsageError(f"group {self.group} was paused behind a reset that broke off: end the reset first")
 
     def _refuse_target(self) -> None:
@@ -155,7 +155,7 @@ class GroupMove:
             if known.moved is not None:
                 going = known.moved.state is MoveState.LEAVING
                 return replace(known, moved=replace(known.moved, run=self.run)) if going else known
-            paused = known.wish.get(PAUSE) is not None
+            paused = PAUSE in known.requests
             moved = Moved(
                 state=MoveState.LEAVING,
                 tree=self.target.tree_id,
@@ -225,11 +225,10 @@ class GroupMove:
             moved, left = record.moved, self._gone()
             if moved is None or left is None or (moved.state, moved.run) != (MoveState.ARRIVING, left.run):
                 return record  # another run was faster, and others may have come after it
-            wish, done = (dict(fields) for fields in (record.wish, record.done))
-            if not moved.paused:
-                wish[PAUSE] = None
-                done.pop(PAUSE, None)
-            return replace(record, moved=None, wish=wish, done=done)
+            if moved.paused:
+                return replace(record, moved=None)
+            responses = {name: each for name, each in record.responses.items() if name != PAUSE}
+            return replace(requested(record, PAUSE, None), moved=None, responses=responses)
 
         self.target.edit(self.group, edit, lambda: self.target.removal(path))
 
@@ -305,9 +304,8 @@ class GroupMove:
                 adoption = adoption or record.adoption
                 was_here = record.moved is not None and (record.moved.back or record.moved.state is MoveState.GONE)
                 moved = replace(named, back=was_here)
-            wish = {**dict.fromkeys(REQUESTS), PAUSE: dict(self.asked)}
-            done = {PAUSE: {"run": self.run, "state": PAUSED}}
-            return replace(leaving, adoption=adoption, wish=wish, done=done, moved=moved)
+            responses = {PAUSE: Response(run=self.run, state=PAUSED)}
+            return replace(leaving, adoption=adoption, requests={PAUSE: self.asked}, responses=responses, moved=moved)
 
         self.target.edit(self.group, edit)
 

@@ -13,7 +13,7 @@ from itertools import islice
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.moved import Moved, MoveState
-from zkcoord.core.record import PAUSE, REQUESTS
+from zkcoord.core.record import PAUSE
 from zkcoord.core.tenure import Rule
 from zkcoord.errors import CorruptError, UnavailableError, UsageError
 from zkcoord.offsets.backup_file import Saved
@@ -280,9 +280,8 @@ def _quiet(layout: Layout, saved: Saved, copy: bool) -> bytes:
     if address is not None and address.place is Place.RECORD:
         with suppress(CorruptError):
             record = decode_record(saved.data)
-            stays = {PAUSE: record.wish[PAUSE]} if record.handed_over else {}
-            wish = dict.fromkeys(REQUESTS) | stays
-            return encode_record(replace(record, wish=wish, done={})) if saved.data else b""
+            stays = {PAUSE: record.requests[PAUSE]} if record.handed_over else {}
+            return encode_record(replace(record, requests=stays, responses={})) if saved.data else b""
     return saved.data
 
 

@@ -30,7 +30,7 @@ def advice(above: TreeReport, report: GroupReport) -> Iterator[str]:
         yield f"it is being deleted: wait, or run `zkcoord group delete {name}` again"
     elif report.phase is not Phase.STABLE:
         yield why_not_stable(above, report)
-    elif HOLD in report.wishes:
+    elif HOLD in view.record.requests:
         yield f"`zkcoord group resume {name}` ends the hold"
     if view.state.quarantined:
         yield f"`zkcoord group rebalance {name}` lets every member try the quarantined partitions again"

@@ -47,7 +47,7 @@ def end_standing(tree: BlockingTree, address: str, name: str, timeout_ms: int) -
 
     def over() -> Answer | None:
         record = read_record(tree, layout, name)
-        left = record is not None and (has_stopped(record) or any(map(record.done.get, STANDING)))
+        left = record is not None and (has_stopped(record) or any(map(record.responses.get, STANDING)))
         return None if left else Answer(run="", state="resumed")
 
     wait(f"resume of group {name}", timeout_ms, over, lambda: who_serves(tree, address))

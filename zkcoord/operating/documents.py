@@ -16,6 +16,7 @@ from zkcoord.operating.saying import Tone
 from zkcoord.operating.waiting import requested_words, waits_for
 from zkcoord.operating.words import at, cell
 from zkcoord.tree.adoption import KEYS
+from zkcoord.tree.request import document_of
 
 CHANGED = {
     TopicChange.RECREATED: "was deleted and created again: its earlier owners and offsets are dropped before it starts",
@@ -60,8 +61,8 @@ def remarks(above: TreeReport, report: GroupReport) -> list[str]:
     words += [f"QUARANTINED: {'; '.join(quarantined)}"] if quarantined else []
     words += _store_remarks(view)
     words += [
-        f"{requested_words(name, wish)} by {wish.get('who', 'somebody')}"
-        for name, wish in sorted(report.wishes.items())
+        f"{requested_words(name, request)} by {request.who or 'somebody'}"
+        for name, request in sorted(view.record.requests.items())
     ]
     if not report.paused:
         away = {name: waits_for(above, awaited) for name, awaited in report.awaited.items()}
@@ -144,6 +145,6 @@ def state_of(above: TreeReport, report: GroupReport) -> dict[str, Any]:
             }
             for name, awaited in report.awaited.items()
         },
-        "wishes": dict(report.wishes),
+        "wishes": {name: document_of(request) for name, request in view.record.requests.items()},
         "moved": None if view.record.moved is None else view.record.moved.where(),
     }

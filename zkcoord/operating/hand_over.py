@@ -9,21 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.offset_store import KAFKA
-from zkcoord.core.record import (
-    BEGUN,
-    DEFAULT_RECORD,
-    DONE,
-    HANDED_OVER,
-    PAUSE,
-    PAUSED_BEFORE,
-    Fields,
-    GroupRecord,
-)
+from zkcoord.core.record import BEGUN, DEFAULT_RECORD, DONE, PAUSE, GroupRecord, Request
 from zkcoord.core.tenure import Rule
 from zkcoord.core.words import count
 from zkcoord.errors import UnavailableError, UsageError
@@ -112,14 +103,14 @@ class HandOver:
         With `force`, the record says that the group was left to Kafka's consumers. So a later run continues in this
         way.
         """
-        asked = who_and_when()
+        mine = Request(**who_and_when())
 
         def edit(record: GroupRecord) -> GroupRecord:
             self._refuse_tools(record)
-            found = record.wish.get(PAUSE)
-            before = {} if found is None or record.handed_over else {PAUSED_BEFORE: True}
-            standing = {HANDED_OVER: BEGUN, **(found or asked), **before}
-            return requested(record, PAUSE, {**standing, HANDED_OVER: DONE} if self.force else standing)
+            found = record.requests.get(PAUSE)
+            standing = mine if found is None else found if record.handed_over else replace(found, paused=True)
+            stage = DONE if self.force else standing.handed_over or BEGUN
+            return requested(record, PAUSE, replace(standing, handed_over=stage))
 
         self._run = _run_of(edit_record(self.tree, self.layout, self.group, edit))
 
@@ -127,7 +118,7 @@ class HandOver:
         """Note that Kafka has all offsets. From now on Kafka's consumers may be started."""
 
         def edit(record: GroupRecord) -> GroupRecord:
-            return requested(record, PAUSE, {**self._mine(record), HANDED_OVER: DONE})
+            return requested(record, PAUSE, replace(self._mine(record), handed_over=DONE))
 
         edit_record(self.tree, self.layout, self.group, edit)
 
@@ -135,17 +126,17 @@ class HandOver:
         """Take the pause back. Return False if people had paused the group before: then it stays paused."""
 
         def edit(record: GroupRecord) -> GroupRecord:
-            standing = record.wish.get(PAUSE)
+            standing = record.requests.get(PAUSE)
             if standing is None or (self._run and self._run == _run_of(record) and not record.handed_over):
                 return record  # it is done, and the answer was lost
-            kept = {key: value for key, value in self._mine(record).items() if key not in (HANDED_OVER, PAUSED_BEFORE)}
-            return requested(record, PAUSE, kept if standing.get(PAUSED_BEFORE) else None)
+            kept = replace(self._mine(record), handed_over="", paused=False)
+            return requested(record, PAUSE, kept if standing.paused else None)
 
-        return edit_record(self.tree, self.layout, self.group, edit).wish.get(PAUSE) is None
+        return edit_record(self.tree, self.layout, self.group, edit).requests.get(PAUSE) is None
 
-    def _mine(self, record: GroupRecord) -> Fields:
+    def _mine(self, record: GroupRecord) -> Request:
         """Return the pause of this run. Raise UsageError if somebody has ended it, perhaps for another pause."""
-        standing = record.wish.get(PAUSE)
+        standing = record.requests.get(PAUSE)
         if standing is None or not record.handed_over or _run_of(record) != self._run:
             raise UsageError(f"group {self.group}: {ENDED}")
         return standing
@@ -231,4 +222,5 @@ class HandOver:
 
 
 def _run_of(record: GroupRecord) -> str:
-    return str((record.wish.get(PAUSE) or {}).get("run", ""))
+    pause = record.requests.get(PAUSE)
+    return "" if pause is None else pause.run

@@ -176,12 +176,12 @@ def _owners(was: GroupView, now: GroupView) -> Iterator[Change]:
 
 def _people(was: GroupReport, now: GroupReport) -> Iterator[Change]:
     """Yield what people and tools have requested or decided."""
-    for name, wish in sorted(now.wishes.items()):
-        if name not in was.wishes:
-            yield "requested", {"request": name, "who": wish.get("who")}
-    for name in sorted(was.wishes.keys() - now.wishes.keys()):
-        yield "request_ended", {"request": name}
     before, after = was.view.record, now.view.record
+    for name, request in sorted(after.requests.items()):
+        if name not in before.requests:
+            yield "requested", {"request": name, "who": request.who or None}
+    for name in sorted(before.requests.keys() - after.requests.keys()):
+        yield "request_ended", {"request": name}
     if (before.store_name, before.store_step) != (after.store_name, after.store_step):
         step = {"from": before.store_name, "to": after.store_name, "step": after.store_step}
         yield "offset_store_changed", step

@@ -10,12 +10,12 @@ import pwd
 import secrets
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from zkcoord.core.record import DEFAULT_RECORD, GroupRecord
+from zkcoord.core.record import DEFAULT_RECORD, GroupRecord, Request
 from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.group_report import may_name_a_group, no_such_group, read_tree
 from zkcoord.migrate import BlockingTree
@@ -55,7 +55,7 @@ def who() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-def who_and_when() -> dict[str, str]:
+def who_and_when() -> dict[str, Any]:
     """Return who asks and when, for people, and the id of the run, for the answer."""
     return {
         "who": who(),
@@ -132,20 +132,20 @@ def ask(tree: BlockingTree, layout: Layout, group: str, name: str, *, take_over:
 
     `take_over`: the request replaces a standing one. The tool of the standing one can then no longer write.
     """
-    mine: Mapping[str, Any] = {**who_and_when(), **fields}
+    mine = Request(**{**who_and_when(), **fields})
 
     def edit(record: GroupRecord) -> GroupRecord:
         if layout.adopts and record.adoption is None:
             raise UsageError(
                 f"group {group} is not adopted: nothing is done with it before `zkcoord group adopt {group}`"
             )
-        standing = record.wish.get(name)
+        standing = record.requests.get(name)
         return record if standing is not None and not take_over else requested(record, name, mine)
 
-    standing = edit_record(tree, layout, group, edit).wish.get(name) or mine
-    if standing.get("run") != mine["run"]:
-        say("notice", f"group {group}: {standing.get('who', 'somebody')} has already asked for {name}")
-    return str(standing.get("run", ""))
+    standing = edit_record(tree, layout, group, edit).requests.get(name, mine)
+    if standing.run != mine.run:
+        say("notice", f"group {group}: {standing.who or 'somebody'} has already asked for {name}")
+    return standing.run
 
 
 def take_back(tree: BlockingTree, layout: Layout, group: str, names: tuple[str, ...]) -> bool:
@@ -158,7 +158,7 @@ def take_back(tree: BlockingTree, layout: Layout, group: str, names: tuple[str, 
         if left_to := record.left_to(group):
             raise UsageError(f"group {group} {left_to}")
         for name in names:
-            stood = stood or record.wish.get(name) is not None or record.done.get(name) is not None
+            stood = stood or name in record.requests or name in record.responses
             record = requested(record, name, None)
         return record
 
@@ -212,10 +212,10 @@ def answer_to(tree: BlockingTree, layout: Layout, group: str, name: str, run: st
     record = read_record(tree, layout, group)
     if record is None:
         return Answer(run=run, state="deleted")
-    done, standing = record.done.get(name), record.wish.get(name)
-    if done is not None and done.get("run") == run and done.get("state") != "deleting":
-        return Answer(run=run, state=str(done.get("state")), reason=done.get("reason"))
-    if standing is None or standing.get("run", "") != run:
+    response, standing = record.responses.get(name), record.requests.get(name)
+    if response is not None and response.run == run and response.state != "deleting":
+        return Answer(run=run, state=response.state, reason=response.reason or None)
+    if standing is None or standing.run != run:
         return Answer(run=run, state="done")
     return None
 

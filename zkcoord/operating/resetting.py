@@ -59,9 +59,9 @@ class Reset:
         """Raise UsageError for a shift after a run that broke off: offsets that this run has shifted would be shifted
         again."""
         record, _ = self._record()
-        done, pause = record.done.get(RESET) or {}, record.wish.get(PAUSE) or {}
-        expired = done.get("state") == EXPIRED and pause.get("run") == done.get("run")
-        if self.goal is Where.SHIFT and (expired or record.wish.get(RESET) is not None):
+        response, pause = record.responses.get(RESET), record.requests.get(PAUSE)
+        expired = pause is not None and response is not None and response.says(pause.run, EXPIRED)
+        if self.goal is Where.SHIFT and (expired or RESET in record.requests):
             raise UsageError(
                 f"an earlier reset of group {self.group} was broken off, and may have written some offsets: look"
                 " (`zkcoord group describe`), then set them with --to-offset, --to-datetime or --from-file, or let the"
@@ -101,14 +101,14 @@ class Reset:
 
     def begun(self) -> bool:
         """Return True if an earlier run has not ended."""
-        return self._record()[0].wish.get(RESET) is not None
+        return RESET in self._record()[0].requests
 
     def _answer(self, run: str) -> Answer | None:
         record, _ = self._record()
-        request, response = record.wish.get(RESET), record.done.get(RESET)
-        if response is not None and response.get("run") == run:
-            return Answer(run=run, state=str(response.get("state")), reason=response.get("reason"))
-        if request is None or request.get("run") != run:
+        request, response = record.requests.get(RESET), record.responses.get(RESET)
+        if response is not None and response.run == run:
+            return Answer(run=run, state=response.state, reason=response.reason or None)
+        if request is None or request.run != run:
             return Answer(run=run, state="ended", reason="somebody took the request back: run it again")
         return None
 
@@ -116,7 +116,8 @@ class Reset:
         """Return a check of the record, for every write. The record says that the coordinator has stopped everything
         for this run."""
         record, guard = self._record()
-        if record.done.get(RESET) != {"run": run, "state": STOPPED} or record.wish.get(RESET) is None:
+        response = record.responses.get(RESET)
+        if response is None or not response.says(run, STOPPED) or RESET not in record.requests:
             raise UsageError(f"reset of group {self.group}: somebody ended it meanwhile: run it again")
         return guard
 
@@ -127,8 +128,8 @@ class Reset:
 
     def _take_back(self, run: str) -> None:
         def edit(record: GroupRecord) -> GroupRecord:
-            standing = record.wish.get(RESET)
-            return requested(record, RESET, None) if standing is not None and standing.get("run") == run else record
+            standing = record.requests.get(RESET)
+            return requested(record, RESET, None) if standing is not None and standing.run == run else record
 
         edit_record(self.tree, self.layout, self.group, edit)
 

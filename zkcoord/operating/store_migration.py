@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.offset_store import STORES, ZOOKEEPER
-from zkcoord.core.record import GroupRecord
+from zkcoord.core.record import GroupRecord, StoreMigration
 from zkcoord.core.stores import can_use, come_to, lagging
 from zkcoord.core.view import START, GroupView
 from zkcoord.core.words import count, some
@@ -77,7 +77,7 @@ class Migration:
     places: Places
     group: str
     goal: str
-    run: Mapping[str, str]  # who, when, run
+    run: Mapping[str, Any]  # who, when, run
     force: bool = False
     differences: list[Difference] = field(default_factory=list)
     # those of the last look; with `force`, those that were accepted
@@ -111,7 +111,7 @@ class Migration:
         if not self._begun and record.store_name == self.goal and record.migration is None and not lagging(view):
             return Turn(Stage.DONE, record.store_name, record.store_step)
         if not self._begun:
-            record = self._edit(lambda known: replace(known, migration={"goal": self.goal, **self.run}))
+            record = self._edit(lambda known: replace(known, migration=StoreMigration(goal=self.goal, **self.run)))
             self._begun = True
             return Turn(Stage.WAITING, record.store_name, record.store_step, "its coordinator")
         if (taken := self._taken_over(record)) is not None:
@@ -196,12 +196,12 @@ class Migration:
 
     def _taken_over(self, record: GroupRecord) -> str | None:
         """Say who runs the migration instead of this run; None: this run still does."""
-        other = record.migration or {}
-        if other.get("run") == self.run["run"]:
-            return None
-        if not other:
+        other = record.migration
+        if other is None:
             return "somebody ended this run meanwhile: look, and run it again"
-        return f"{other.get('who', 'somebody')} moves it to {other.get('goal')!r} since {other.get('when', 'now')}"
+        if other.run == self.run["run"]:
+            return None
+        return f"{other.who or 'somebody'} moves it to {other.goal!r} since {other.when or 'now'}"
 
 
 def _obstacle(view: GroupView, goal: str) -> str:

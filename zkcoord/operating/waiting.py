@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from zkcoord.core.model import Phase
-from zkcoord.core.record import BEGUN, DELETE, DONE, HANDED_OVER, HOLD, PAUSE, POKE, REBALANCE, RESET
+from zkcoord.core.record import BEGUN, DELETE, DONE, HOLD, PAUSE, POKE, REBALANCE, RESET, Request
 from zkcoord.core.words import count
 from zkcoord.errors import ConsumerRebalanceFailed, UnavailableError, UsageError
 from zkcoord.group_report import Awaited, GroupReport, TreeReport, may_name_a_group, read_group, read_tree
@@ -36,9 +35,9 @@ LEFT_TO_KAFKA = {
 }
 
 
-def requested_words(name: str, wish: Mapping[str, Any]) -> str:
+def requested_words(name: str, request: Request) -> str:
     """Say which state of the group this request asks for."""
-    return LEFT_TO_KAFKA.get(wish.get(HANDED_OVER, ""), REQUESTED.get(name, name))
+    return LEFT_TO_KAFKA.get(request.handed_over, REQUESTED.get(name, name))
 
 
 class GroupWait:
@@ -115,9 +114,8 @@ def why_not_stable(above: TreeReport, report: GroupReport) -> str:
         return f"group {name} has no members (Empty){away}: start its consumers, or wait longer"
     if report.view.unreadable is not None:
         return f"group {name} is left alone until an operator mends what cannot be read: {report.view.unreadable}"
-    standing = " and ".join(
-        requested_words(name, report.wishes[name]) for name in (RESET, PAUSE, HOLD) if name in report.wishes
-    )
+    requests = report.view.record.requests
+    standing = " and ".join(requested_words(name, requests[name]) for name in (RESET, PAUSE, HOLD) if name in requests)
     if standing:
         verb = "take-back" if report.view.record.handed_over else "resume"
         return (

@@ -85,7 +85,7 @@ def _stops(report: GroupReport) -> Plan:
 
 
 def _requests(report: GroupReport) -> Plan:
-    rows = [(name, wish.get("who"), wish.get("when")) for name, wish in sorted(report.wishes.items())]
+    rows = [(name, each.who or None, each.when or None) for name, each in sorted(report.view.record.requests.items())]
     return _plan("What is ended", ("Request", "By", "Since"), rows, "It is neither held nor paused.", report)
 
 

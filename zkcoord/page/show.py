@@ -98,7 +98,7 @@ def _group_row(above: TreeReport, seen: Seen, wrong: int) -> dict[str, Any]:
         "partitions": sum(map(len, view.topics.values())),
         "lag": lag_of(seen),
         "commands": report.commands(),
-        "requests": ", ".join(sorted(report.wishes)) or None,
+        "requests": ", ".join(sorted(view.record.requests)) or None,
         "wrong": wrong,
     }
 

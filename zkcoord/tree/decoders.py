@@ -169,5 +169,5 @@ def instance_of(data: bytes, stat: Stat) -> Instance:
 
 def not_carried_out(record: GroupRecord) -> str | None:
     """A text with the requests that this version does not carry out. The rest of the record counts."""
-    names = sorted(name for name, request in record.wish.items() if request and name not in CARRIED_OUT)
+    names = sorted(name for name in record.requests if name not in CARRIED_OUT)
     return f"{', '.join(names)}: not carried out by this version; take it back, or upgrade" if names else None

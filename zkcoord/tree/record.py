@@ -11,11 +11,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from zkcoord.core.model import Rebalance, is_name
-from zkcoord.core.record import DEFAULT_RECORD, MAX_PROBES, MAX_REBALANCE_RETRIES, REQUESTS, GroupRecord, Policy
+from zkcoord.core.record import (
+    DEFAULT_RECORD,
+    MAX_PROBES,
+    MAX_REBALANCE_RETRIES,
+    REQUESTS,
+    GroupRecord,
+    Policy,
+    Request,
+    Response,
+    StoreMigration,
+)
 from zkcoord.errors import CorruptError
 from zkcoord.tree.adoption import adoption_fields, read_adoption
 from zkcoord.tree.codec import INT32_MAX, Document, beside, compact, read_document
 from zkcoord.tree.moved import moved_fields, read_moved
+from zkcoord.tree.request import document_of, value_of
 from zkcoord.tree.snapshot import Node
 
 ON_TIMEOUT = ("evict", "fail")
@@ -56,8 +67,8 @@ def encode_record(record: GroupRecord) -> bytes:
         "policy": beside(policy, record.policy.unknown),
         "offsets": beside(_offsets(record), record.unknown_offsets),
         "weights": {str(partition): weight for partition, weight in record.weights.items()},
-        "wish": {**dict.fromkeys(REQUESTS), **record.wish},
-        "done": dict(record.done),
+        "wish": {**dict.fromkeys(REQUESTS), **{name: document_of(each) for name, each in record.requests.items()}},
+        "done": {name: document_of(each) for name, each in record.responses.items()},
     }
     if record.racks:
         document["racks"] = {str(partition): rack for partition, rack in record.racks.items()}
@@ -92,12 +103,12 @@ cooperative or eager
         store_step=offsets.integer("step", default=0),
         weights=weights.by_partition(lambda key: weights.integer(key, low=1, high=INT32_MAX)),
         racks=racks.by_partition(racks.text),
-        wish={**dict.fromkeys(REQUESTS), **_requests(document.section("wish"))},
-        done=_requests(document.section("done")),
+        requests={name: value_of(Request, each) for name, each in _objects(document.section("wish")).items()},
+        responses={name: value_of(Response, each) for name, each in _objects(document.section("done")).items()},
         adoption=read_adoption(document.section("adoption")),
         moved=read_moved(document.section("moved")),
         unknown=document.unknown(*KEYS),
-        migration=_optional_object(offsets, "migration"),
+        migration=_migration(offsets),
         unknown_offsets=offsets.unknown("store", "step", "migration"),
     )
 
@@ -144,18 +155,21 @@ def _optional_name(section: Document, key: str) -> str | None:
 
 def _offsets(record: GroupRecord) -> dict[str, Any]:
     document: dict[str, Any] = {"store": record.store_name, "step": record.store_step}
-    return document if record.migration is None else {**document, "migration": dict(record.migration)}
+    return document if record.migration is None else {**document, "migration": document_of(record.migration)}
 
 
-def _optional_object(section: Document, key: str) -> Mapping[str, Any] | None:
-    value = section.fields.get(key)
+def _migration(offsets: Document) -> StoreMigration | None:
+    value = _object(offsets, "migration", offsets.fields.get("migration"))
+    return None if value is None else value_of(StoreMigration, value)
+
+
+def _objects(section: Document) -> dict[str, Mapping[str, Any]]:
+    """The section's objects, without those that are null."""
+    found = {key: _object(section, key, value) for key, value in section.fields.items()}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _object(section: Document, key: str, value: object) -> Mapping[str, Any] | None:
     if value is not None and not isinstance(value, dict):
         raise section.wrong(key, value, "null or an object")
     return value
-
-
-def _requests(section: Document) -> dict[str, Mapping[str, Any] | None]:
-    for key, value in section.fields.items():
-        if value is not None and not isinstance(value, dict):
-            raise section.wrong(key, value, "null or an object")
-    return dict(section.fields)

@@ -11,7 +11,7 @@ from tests.integration.world import World as RealWorld
 from tests.integration.world import named
 from tests.waiting import wait_until
 from zkcoord.core.model import Rebalance, TopicPartition
-from zkcoord.core.record import DEFAULT_RECORD, GroupRecord, Policy
+from zkcoord.core.record import DEFAULT_RECORD, GroupRecord, Policy, Request
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.paths import CANDIDATES, DRAFT
 from zkcoord.tree.record import decode_record
@@ -81,8 +81,8 @@ def test_keys_are_changed_together_and_taken_back_and_what_others_wrote_stays(wo
     world.settle()
     world.topic("a.b", 1)
     at = ("--zookeeper", world.address)
-    wish = {"who": "ann", "run": "1"}
-    world.put(DRAFT.record("g"), json.dumps({"wish": {"hold": wish}, "later": 7}).encode())
+    hold = {"who": "ann", "run": "1"}
+    world.put(DRAFT.record("g"), json.dumps({"wish": {"hold": hold}, "later": 7}).encode())
 
     pairs = ["rebalance=eager", "policy.max_moves=10", "assignor=range", "weights.a.b-0=5", "racks.a.b-0=west 1"]
     shown = run("group", "config", "g", *pairs, "--output", "json", *at)
@@ -100,13 +100,13 @@ def test_keys_are_changed_together_and_taken_back_and_what_others_wrote_stays(wo
         policy=Policy(max_moves=10),
         weights={TopicPartition("a.b", 0): 5},
         racks={TopicPartition("a.b", 0): "west 1"},
-        wish={**DEFAULT_RECORD.wish, "hold": wish},
+        requests={"hold": Request(who="ann", run="1")},
         unknown={"later": 7},
     )
 
     back = ["rebalance=", "policy.max_moves=null", "assignor=", "weights.a.b-0=", "racks.a.b-0="]
     assert run("group", "config", "g", *back, *at).exit_code == 0
-    assert record(world) == GroupRecord(wish={**DEFAULT_RECORD.wish, "hold": wish}, unknown={"later": 7})
+    assert record(world) == GroupRecord(requests={"hold": Request(who="ann", run="1")}, unknown={"later": 7})
 
 
 @pytest.mark.parametrize(

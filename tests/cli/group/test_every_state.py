@@ -15,7 +15,7 @@ from zkcoord.core.adoption import Adoption
 from zkcoord.core.mode import Mode
 from zkcoord.core.model import Phase
 from zkcoord.core.moved import Moved, MoveState
-from zkcoord.core.record import BEGUN, DELETE, DONE, HANDED_OVER, HOLD, PAUSE, RESET, GroupRecord
+from zkcoord.core.record import BEGUN, DELETE, DONE, HOLD, PAUSE, RESET, GroupRecord, Request, Response
 from zkcoord.core.requests import DELETING, PAUSED, STOPPED
 from zkcoord.core.state import Failure, GroupState, Quarantine
 from zkcoord.core.view import Instance
@@ -30,7 +30,7 @@ from zkcoord.tree.state import digest, encode_state
 pytestmark = pytest.mark.zookeeper
 
 SETTLED = GroupState(generation=7, target=digest(TARGET))
-ASKED = {"who": "ann@db1", "run": "1"}
+ASKED = Request(who="ann@db1", run="1")
 Make = Callable[[World], None]
 
 
@@ -52,7 +52,9 @@ def with_record(record: GroupRecord) -> Make:
 
 def asked(name: str, answer: str, **more: str) -> Make:
     """A stable group to which this request was made, and its coordinator's response."""
-    return with_record(GroupRecord(wish={name: {**ASKED, **more}}, done={name: {"run": "1", "state": answer}}))
+    return with_record(
+        GroupRecord(requests={name: replace(ASKED, **more)}, responses={name: Response(run="1", state=answer)})
+    )
 
 
 def moved(state: MoveState) -> Make:
@@ -132,12 +134,12 @@ STATES: dict[str, tuple[Make, str, str, int]] = {
     "paused": (asked(PAUSE, PAUSED), "Paused", "`zkcoord group resume g` ends that", 5),
     "being reset": (asked(RESET, STOPPED), "Paused", "`zkcoord group resume g` ends that", 5),
     "being handed over": (
-        asked(PAUSE, PAUSED, **{HANDED_OVER: BEGUN}),
+        asked(PAUSE, PAUSED, handed_over=BEGUN),
         "Paused",
         "`zkcoord group take-back g` ends that",
         5,
     ),
-    "handed over": (asked(PAUSE, PAUSED, **{HANDED_OVER: DONE}), "Paused", "`zkcoord group take-back g` ends that", 5),
+    "handed over": (asked(PAUSE, PAUSED, handed_over=DONE), "Paused", "`zkcoord group take-back g` ends that", 5),
     "held": (asked(HOLD, "held"), "Stable", "`zkcoord group resume g` ends the hold", 0),
     "being deleted": (asked(DELETE, DELETING), "Dead", "run `zkcoord group delete g` again", 5),
     "failed": (

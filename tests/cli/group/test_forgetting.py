@@ -13,7 +13,7 @@ from tests.integration.world import World
 from tests.kafka.helpers import QUIET
 from tests.kafka.topics import create_topic
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.record import GroupRecord
+from zkcoord.core.record import GroupRecord, Request
 from zkcoord.core.tenure import KafkaCommit, Stamp, Tenure
 from zkcoord.embedded import EmbeddedKafka
 from zkcoord.errors import UsageError
@@ -63,8 +63,8 @@ def group(chroot: str, kafka: EmbeddedKafka) -> Iterator[Group]:
 def test_f191_a_group_that_is_handed_over_is_deleted_with_its_offsets_only(group: Group, run: Run) -> None:
     """Without the group's record a consumer of zkcoord could join, and would read the group beside Kafka's
     consumers."""
-    pause = {"run": "r1", "handed_over": "done"}
-    record = encode_record(GroupRecord(store_name="kafka", store_step=2, wish={"pause": pause}))
+    pause = Request(run="r1", handed_over="done")
+    record = encode_record(GroupRecord(store_name="kafka", store_step=2, requests={"pause": pause}))
     group.world.put(DRAFT.record(group.name), record)
     refused = run("group", "delete", group.name, "--zookeeper", group.world.zookeeper)
     assert (refused.exit_code, "or give --offsets: those in Kafka stay" in refused.stderr) == (2, True)

@@ -13,7 +13,7 @@ from tests.cli.program import PATIENCE_SECONDS, Run
 from tests.cli.terminal import Terminal
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.moved import Moved, MoveState
-from zkcoord.core.record import DEFAULT_RECORD, GroupRecord
+from zkcoord.core.record import DEFAULT_RECORD, GroupRecord, Request
 from zkcoord.core.state import Announced
 from zkcoord.core.tenure import KafkaCommit, Stamp, Tenure
 from zkcoord.core.view import Channel, GroupView, Member, Owner
@@ -296,7 +296,7 @@ def test_a_claim_is_mended_by_nobody_but_its_session() -> None:
 def test_a_group_that_is_reset_or_was_moved_is_not_mended(world: World, run: Run) -> None:
     world.settle()
     moved = Moved(state=MoveState.GONE, tree="t", address="elsewhere:2181", run="r", paused=False)
-    reset = replace(DEFAULT_RECORD, wish={**DEFAULT_RECORD.wish, "reset": {"who": "somebody"}})
+    reset = replace(DEFAULT_RECORD, requests={"reset": Request(who="somebody")})
     for record in (replace(DEFAULT_RECORD, moved=moved), reset):
         world.put(DRAFT.offset("g", P0), b"'5'")
         world.put(DRAFT.record("g"), encode_record(record))

@@ -19,7 +19,7 @@ from tests.waiting import wait_until
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.moved import Moved, MoveState
-from zkcoord.core.record import PAUSE, GroupRecord
+from zkcoord.core.record import PAUSE, GroupRecord, Request
 from zkcoord.embedded.zookeeper import EmbeddedZooKeeper
 from zkcoord.errors import UnavailableError
 from zkcoord.migrate import upgrade
@@ -246,7 +246,7 @@ def test_the_pause_of_a_move_whose_first_answer_is_lost_ends_with_the_command_un
         begin(move)
         assert decode_record(here.data(DRAFT.record("g"))).requests.keys() == {PAUSE}
         if other:
-            begin(replace(move, asked={**move.asked, "run": other}))
+            begin(replace(move, asked=replace(move.asked, run=other)))
         raise failure
 
     monkeypatch.setattr(GroupMove, "begin", lost)
@@ -263,7 +263,7 @@ def test_the_pause_of_an_earlier_run_stays_when_the_one_that_goes_on_with_it_fai
         upgrade(side.tree, run_id="test", layout=DRAFT.name)
     tree_id = decode_schema(there.data("/zkcoord/schema")).tree_id
     left = Moved(state=MoveState.LEAVING, tree=tree_id, address=there.zookeeper, run="earlier", paused=False)
-    paused = replace(requested(GroupRecord(), PAUSE, {"run": "earlier"}), moved=left)
+    paused = replace(requested(GroupRecord(), PAUSE, Request(run="earlier")), moved=left)
     here.put(DRAFT.record("g"), encode_record(paused))
 
     def fails(move: GroupMove) -> object:

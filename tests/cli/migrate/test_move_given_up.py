@@ -13,7 +13,7 @@ from tests.integration.world import World
 from tests.waiting import wait_until
 from zkcoord.cli.options import Limits
 from zkcoord.core.moved import Moved, MoveState
-from zkcoord.core.record import GroupRecord
+from zkcoord.core.record import GroupRecord, Request
 from zkcoord.errors import UnavailableError
 from zkcoord.offsets.move import GroupMove
 from zkcoord.tree.paths import DRAFT
@@ -39,7 +39,7 @@ def test_what_has_not_ended_is_given_up_though_the_other_tree_is_away_for_good(
         True,
     )
     moved = Moved(state=MoveState.LEAVING, tree="bb", address=AWAY, run="r1")
-    here.put(DRAFT.record("g"), encode_record(requested(replace(record, moved=moved), "pause", {"run": "r1"})))
+    here.put(DRAFT.record("g"), encode_record(requested(replace(record, moved=moved), "pause", Request(run="r1"))))
 
     result = run(*give_up, limits=limits)
 

@@ -16,7 +16,7 @@ from tests.cli.program import Run
 from zkcoord.cli.main import cli
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.moved import Moved, MoveState
-from zkcoord.core.record import GroupRecord
+from zkcoord.core.record import GroupRecord, Request, Response
 from zkcoord.embedded.server import LOOPBACK, free_ports
 from zkcoord.offsets.writing import changes, write_offsets
 from zkcoord.shell.ports import CommitDone, Outcome
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.zookeeper
 
 P0, P1, P2 = (TopicPartition("clicks", number) for number in range(3))
 OLD_MEMBER = b'{"version":1,"subscription":{"clicks":1},"pattern":"static","timestamp":"1416335000123"}'
-PAUSE = {"run": "r1", "who": "me"}
+PAUSE = Request(run="r1", who="me")
 
 
 @pytest.fixture
@@ -248,10 +248,10 @@ def test_a_group_that_is_read_is_refused_with_who_must_act_unless_it_is_paused(
         f"warning: as it is now, this would be {error.strip().replace('error: ', 'refused: ')}",
     )
     assert (offsets(world)[0], offsets(world, "h")[0]) == (b"100", b"1")
-    world.put(DRAFT.record("g"), encode_record(GroupRecord(wish={"pause": PAUSE})))
+    world.put(DRAFT.record("g"), encode_record(GroupRecord(requests={"pause": PAUSE})))
     assert imported(run, world, file)[0] == 2  # the pause is not carried out yet
-    done = {"pause": {"run": "r1", "state": "paused"}}
-    world.put(DRAFT.record("g"), encode_record(GroupRecord(wish={"pause": PAUSE}, done=done)))
+    responses = {"pause": Response(run="r1", state="paused")}
+    world.put(DRAFT.record("g"), encode_record(GroupRecord(requests={"pause": PAUSE}, responses=responses)))
     assert imported(run, world, file)[0] == 0
     assert (offsets(world)[0], offsets(world, "h")[0]) == (b"9", b"9")
 

@@ -33,7 +33,6 @@ def group(name: str, phase: Phase, offset: int, *members: str, commands: tuple[Q
         idle={},
         target={},
         awaited={},
-        wishes={},
         problems={},
         deleted=False,
     )

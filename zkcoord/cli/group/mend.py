@@ -83,7 +83,7 @@ def _tell_left(left: Sequence[Broken]) -> None:
 
 def _refuse_busy(report: GroupReport) -> None:
     refuse_moved(report.view.group, report.view.record)
-    if "reset" in report.wishes:
+    if "reset" in report.view.record.requests:
         raise UsageError(f"the offsets of group {report.view.group} are being reset: end that first")
 
 

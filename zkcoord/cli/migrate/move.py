@@ -15,6 +15,7 @@ from zkcoord.cli.migrate.topics import AFTER
 from zkcoord.cli.options import Command, Settings, at_least, number_option, pass_settings
 from zkcoord.cli.output import print_json, table
 from zkcoord.core.moved import MoveState
+from zkcoord.core.record import Request
 from zkcoord.errors import SchemaError, UsageError, ZkcoordError
 from zkcoord.group_report import group_names, may_name_a_group, no_such_group, refuse_newer
 from zkcoord.migrate import BlockingTree, Rehearsal, current, read_mark, upgrade
@@ -297,7 +298,7 @@ class _Work:
 
     def _one(self, name: str) -> GroupMove:
         return GroupMove(
-            source=self.source, target=self.target, group=name, asked=who_and_when(), commits=self._commits
+            source=self.source, target=self.target, group=name, asked=Request(**who_and_when()), commits=self._commits
         )
 
     def _wait(self, one: GroupMove) -> None:
