@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.sinks.azure_server import azurite
+from tests.sinks.delta_scan import delta_scan
 from tests.sinks.gcs_server import fake_gcs_server
 from tests.sinks.hdfs_server import libhdfs
 from tests.sinks.s3_server import S3, moto_python, s3_server
@@ -109,6 +110,11 @@ def needs_gcs() -> None:
     fake_gcs_server()
 
 
+def needs_delta_scan() -> None:
+    """DuckDB's extension of Delta (pip fetches it if it is missing)."""
+    delta_scan()
+
+
 def needs_hdfs() -> None:
     """The jar of the servers, and libhdfs (built if it is missing)."""
     hadoop_jars()
@@ -152,6 +158,7 @@ REQUIREMENTS: dict[str, Callable[[], None]] = {
     "s3": needs_s3,
     "azure": needs_azure,
     "gcs": needs_gcs,
+    "delta_scan": needs_delta_scan,
     "hdfs": needs_hdfs,
     "docker": needs_docker,
     "namespaces": needs_namespaces,

@@ -1,8 +1,8 @@
-"""What the sinks wrote into tables, read by engines that did not write it: Polars, and Spark's Delta and Iceberg.
+"""What the sinks wrote into tables, read by engines that did not write it: Polars, DuckDB's `delta_scan`, and Spark's
+Delta and Iceberg.
 
 Polars has the list of a table's files from delta-rs or pyiceberg, and reads the files, with its own filters, by itself.
-Spark reads everything by itself, in a process of its own: a process has one Spark session. DuckDB's `delta_scan` is not
-among them: its extension comes from a host of its own, not with the package.
+DuckDB and Spark read everything by themselves, in processes of their own: a process has one Spark session.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from deltalake import DeltaTable
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
 
+from tests.sinks.delta_scan import by_delta_scan
 from tests.sinks.frames import A, B, Frame, Rows, batch, records
 from tests.sinks.test_iceberg import Warehouse
 from zkcoord.spark import write_delta
@@ -155,6 +156,23 @@ def test_f227_polars_reads_each_record_of_a_delta_table_once(tmp_path: Path, kin
     assert by_polars(scanned.filter(polars.col("offset") >= FROM)) == behind(rows)
     day = date(2026, 1, 2)
     assert by_polars(scanned.filter(polars.col("day") == day)) == [row for row in rows if row[5] == str(day)]
+
+
+@pytest.mark.delta_scan
+def test_duckdb_reads_each_record_of_a_delta_table_once(tmp_path: Path) -> None:
+    kinds = """strftime("at", '%Y-%m-%dT%H:%M:%S.%f+00:00'), day::text, money::text, word"""
+    columns = f'topic, partition, "offset", n, {kinds}'
+    asked, expected = [], []
+    for kind, make in MAKERS.items():
+        rows = wanted(make(tmp_path / kind))
+        for condition, found in {
+            "true": rows,
+            f'"offset" >= {FROM}': behind(rows),
+            "day = '2026-01-02'": [row for row in rows if row[5] == "2026-01-02"],
+        }.items():
+            asked.append(f"SELECT {columns} FROM delta_scan('{tmp_path / kind}') WHERE {condition} ORDER BY 1, 2, 3")
+            expected.append(found)
+    assert by_delta_scan(asked) == expected
 
 
 def test_polars_reads_each_record_of_an_iceberg_table_once(house: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
