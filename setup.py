@@ -98,6 +98,7 @@ setup(
         "zkcoord.shell.journal",
         "zkcoord.shell.zk",
         "zkcoord.spark",
+        "zkcoord.spark.driver",
         "zkcoord.spark.history",
         "zkcoord.spark.readers",
         "zkcoord.spark.sinks",

@@ -142,6 +142,9 @@ ALLOWED: dict[str, set[str]] = {
     "migrations.versions": {"json", "collections", "zkcoord.tree.snapshot", "zkcoord.tree.writes"},
     "migrations": set(),
 }
+SPARK = {
+    f"zkcoord.spark.{name}" for name in ("driver", "readers", "sinks", "stream", "history", "consumer", "dependencies")
+}
 FORBIDDEN: dict[str, set[str]] = {
     "zkcoord.consumer": {"zkcoord.cli", "zkcoord.spark", "zkcoord.embedded", "zkcoord.demo"},
     "zkcoord.coordinator": {"zkcoord.cli", "zkcoord.spark", "zkcoord.embedded", "zkcoord.demo"},
@@ -152,7 +155,11 @@ FORBIDDEN: dict[str, set[str]] = {
     "zkcoord.shell.driver": {"zkcoord.shell.zk"},  # it runs a coordinator with a journal
     "zkcoord.shell.zk": {"zkcoord.shell.journal"},
     "zkcoord.shell.journal": {"zkcoord.shell.zk"},
-    "zkcoord.spark.readers": {"zkcoord.spark.stream"},
+    "zkcoord.spark.driver": SPARK - {"zkcoord.spark.driver", "zkcoord.spark.sinks"},
+    "zkcoord.spark.readers": SPARK - {"zkcoord.spark.readers"},
+    "zkcoord.spark.sinks": SPARK - {"zkcoord.spark.sinks"},
+    "zkcoord.spark.stream": {"zkcoord.spark.driver", "zkcoord.spark.sinks", "zkcoord.spark.history"},
+    "zkcoord.spark.history": SPARK - {"zkcoord.spark.history", "zkcoord.spark.readers"},
     "zkcoord.member": {"zkcoord.shell.zk", "zkcoord.shell.driver", "zkcoord.shell.worker", "zkcoord.shell.journal"},
     "zkcoord.serving": {"zkcoord.shell.zk", "zkcoord.shell.driver", "zkcoord.shell.worker", "zkcoord.shell.journal"},
     "zkcoord.group_report": {"zkcoord.cli", "zkcoord.spark", "zkcoord.embedded", "zkcoord.demo", "zkcoord.kafka"},
@@ -312,14 +319,20 @@ def package_of(module: str) -> str:
     return KAFKA_CLIENT[0] if module in KAFKA_CLIENT else ".".join(module.split(".")[:2])
 
 
-def test_no_files_and_no_packages_import_each_other_in_a_circle() -> None:
+def room_of(module: str) -> str:
+    """The folder within a package, as `zkcoord.spark.sinks`; the module itself if it is in none."""
+    return ".".join(module.split(".")[:3])
+
+
+def test_no_files_no_folders_and_no_packages_import_each_other_in_a_circle() -> None:
     files = {module_of(path): path for path in sources("zkcoord")}
     graph = {module: imported(path, files) for module, path in files.items()}
     assert circles(graph) == []
-    packages: dict[str, set[str]] = {package_of(module): set() for module in graph}
-    for module, names in graph.items():
-        packages[package_of(module)] |= {package_of(name) for name in names} - {package_of(module)}
-    assert circles(packages) == []
+    for part_of in (room_of, package_of):
+        parts: dict[str, set[str]] = {part_of(module): set() for module in graph}
+        for module, names in graph.items():
+            parts[part_of(module)] |= {part_of(name) for name in names} - {part_of(module)}
+        assert circles(parts) == []
 
 
 def asks_for_claims(path: Path) -> bool:

@@ -16,8 +16,8 @@ from tests.sim.test_program_stores import play as play_in_store
 from tests.sim.test_programs import play
 from zkcoord.kafka.consumer import KafkaConsumer
 from zkcoord.shell import worker
-from zkcoord.spark import batch_guard, loop
 from zkcoord.spark.consumer import SparkConsumer
+from zkcoord.spark.driver import batch_guard, loop
 from zkcoord.spark.stream import handover, parts
 
 

@@ -11,8 +11,8 @@ from tests.spark.fakes import DEADLINE_S, InThread, Job, World
 from tests.waiting import wait_until
 from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import FencedError, UnavailableError, UsageError
-from zkcoord.spark.announcing import announced_ranges
-from zkcoord.spark.batch_guard import BatchGuard, End, Hold
+from zkcoord.spark.driver.announcing import announced_ranges
+from zkcoord.spark.driver.batch_guard import BatchGuard, End, Hold
 from zkcoord.spark.ports import Limits
 from zkcoord.spark.ranges import Batch, OffsetRange
 

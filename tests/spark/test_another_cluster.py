@@ -14,8 +14,8 @@ from tests.kafka.two_clusters import TwoClusters, two_clusters
 from tests.spark.fakes import FakeReader, InThread, Job, World
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError, UsageError
-from zkcoord.spark import cluster_watch
-from zkcoord.spark.cluster_watch import ANEW_MS, ClusterWatch
+from zkcoord.spark.driver import cluster_watch
+from zkcoord.spark.driver.cluster_watch import ANEW_MS, ClusterWatch
 from zkcoord.spark.ranges import Batch, OffsetRange
 from zkcoord.spark.readers import kept_clients
 from zkcoord.spark.readers.python import ELSEWHERE, SILENT, Client, Slice, read_slices

@@ -8,8 +8,8 @@ from tests.spark.fakes import InThread
 from tests.waiting import wait_until
 from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import InvariantError, UnavailableError
-from zkcoord.spark import batch_guard
-from zkcoord.spark.batch_guard import BatchGuard, End, Hold
+from zkcoord.spark.driver import batch_guard
+from zkcoord.spark.driver.batch_guard import BatchGuard, End, Hold
 from zkcoord.spark.ports import Limits
 from zkcoord.spark.ranges import OffsetRange
 

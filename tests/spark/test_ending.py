@@ -14,11 +14,11 @@ import pytest
 from tests.spark.fakes import InThread, Job, World
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError
-from zkcoord.spark.pace import Pace
+from zkcoord.spark.driver.pace import Pace
+from zkcoord.spark.driver.watch import CommandTimes
 from zkcoord.spark.progress import Metrics
 from zkcoord.spark.ranges import Batch, OffsetRange
 from zkcoord.spark.starting import StartingPoints
-from zkcoord.spark.watch import CommandTimes
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -246,7 +246,7 @@ def test_every_batch_is_reported_and_summed_up(world: World) -> None:
 
 def test_what_commands_take_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0, 2_000_000, 10_000_000, 15_000_000, 20_000_000, 23_000_000])
-    monkeypatch.setattr("zkcoord.spark.watch.time", SimpleNamespace(monotonic_ns=clock.__next__))
+    monkeypatch.setattr("zkcoord.spark.driver.watch.time", SimpleNamespace(monotonic_ns=clock.__next__))
     times = CommandTimes()
     with times.measuring("drain"):
         pass

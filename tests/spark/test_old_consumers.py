@@ -7,8 +7,8 @@ import pytest
 from tests.spark.fakes import FakeMembership, InThread, Job, World
 from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
+from zkcoord.spark.driver.pace import LEAST_OFFSETS
 from zkcoord.spark.options import Options
-from zkcoord.spark.pace import LEAST_OFFSETS
 from zkcoord.spark.ranges import Batch
 from zkcoord.spark.stream.offsets import ranges_in
 from zkcoord.spark.stream.options import stream_options
@@ -82,7 +82,7 @@ def test_f108_batches_become_smaller_once_the_adoption_tells_that_old_consumers_
 ) -> None:
     world.given, world.ends = {A: 0}, {A: 40_000}
     now_ms = [0]
-    monkeypatch.setattr("zkcoord.spark.loop.time.monotonic_ns", lambda: now_ms[0] * 1_000_000)
+    monkeypatch.setattr("zkcoord.spark.driver.loop.time.monotonic_ns", lambda: now_ms[0] * 1_000_000)
     sizes: list[int] = []
 
     def process(frame: object, batch: Batch) -> None:

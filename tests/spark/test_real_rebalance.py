@@ -18,7 +18,7 @@ from tests.spark.fakes import InThread
 from tests.spark.together import DEADLINE_S, ON_REAL_SERVERS, Seen, endless
 from tests.waiting import wait_until
 from zkcoord.spark import Batch, OffsetRange, SparkConsumer
-from zkcoord.spark.watch import NEAR_SHARE
+from zkcoord.spark.driver.watch import NEAR_SHARE
 from zkcoord.tree.paths import DRAFT
 
 if TYPE_CHECKING:

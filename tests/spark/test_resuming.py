@@ -17,10 +17,10 @@ from tests.spark.fakes import DEADLINE_S, InThread, Job, World
 from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.spark import delta_ends, iceberg_ends, write_delta, write_iceberg
-from zkcoord.spark.batch_guard import BatchGuard
+from zkcoord.spark.driver.batch_guard import BatchGuard
+from zkcoord.spark.driver.resuming import TableStart
 from zkcoord.spark.ports import Limits
 from zkcoord.spark.ranges import Batch, OffsetRange
-from zkcoord.spark.resuming import TableStart
 
 pytestmark = pytest.mark.spark
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -23,15 +23,15 @@ from zkcoord.errors import UnavailableError, UnknownPartitionError, UsageError
 from zkcoord.metrics.batches import batch_metrics
 from zkcoord.option_help import with_options
 from zkcoord.signals import Handlers, at_signals
-from zkcoord.spark.batch_guard import BatchGuard
 from zkcoord.spark.dependencies import Dependencies
-from zkcoord.spark.failures import error_line
-from zkcoord.spark.loop import DriverLoop
+from zkcoord.spark.driver.batch_guard import BatchGuard
+from zkcoord.spark.driver.failures import error_line
+from zkcoord.spark.driver.loop import DriverLoop
+from zkcoord.spark.driver.watch import CommandTimes
 from zkcoord.spark.options import Choices, Options, options_of
 from zkcoord.spark.ports import Jobs, Limits, LogEnds, Membership, Parts, Process, Reader, Stopped
 from zkcoord.spark.progress import Metrics, Reports, log_event
 from zkcoord.spark.ranges import OffsetRange
-from zkcoord.spark.watch import CommandTimes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from zkcoord import settings
 from zkcoord.errors import UsageError
 from zkcoord.settings import MemberChoices, MemberOptions, setting
-from zkcoord.spark.ports import Report
-from zkcoord.spark.resuming import TableEnds
+from zkcoord.spark.ports import Report, TableEnds
 from zkcoord.spark.settings import KafkaSettings, split_settings
 from zkcoord.spark.starting import OutOfRange, StartingOffsets, StartingPoints
 from zkcoord.subscription import asked_for, subscription_of

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 Process = Callable[["DataFrame", Batch], object]
 Stopped = Callable[[Collection[TopicPartition], Mapping[TopicPartition, int]], None]  # `zkcoord.Consumer.stopped`
 OnStop = Callable[[tuple[TopicPartition, ...], Stopped], Mapping[TopicPartition, int]]
+TableEnds = Callable[[], Callable[[str], int | None]]
+"""Reads a table. Returns a function from a partition's name in it (`sinks.once.partition_name`) to its end there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from zkcoord.errors import UsageError
 from zkcoord.kafka.client import isolation_of
 from zkcoord.kafka.properties import REFUSED, RENAMED
 from zkcoord.spark.ports import Isolation
-from zkcoord.spark.readers.security import NATIVE_ONLY, is_security, only_java, to_java, to_native
+from zkcoord.spark.security import NATIVE_ONLY, is_security, only_java, to_java, to_native
 
 READER_PREFIX = "kafka."  # Spark's prefix for a setting of its Java client
 LIBRDKAFKA_PREFIX = "librdkafka."
@@ -52,7 +52,7 @@ def split_settings(config: Mapping[str, str], *, python_reader: bool = False) ->
     The Python reader is librdkafka, too: then `kafka.X` may be Java's name or librdkafka's, and settings that only Java
     has are ignored.
 
-    Security settings go to both clients, with either's name (`zkcoord.spark.readers.security`); a setting with a prefix
+    Security settings go to both clients, with either's name (`zkcoord.spark.security`); a setting with a prefix
     overrides a translation. Of the other settings, librdkafka gets Java's under its own name. `isolation.level` is the
     same for the reader (read_uncommitted if not set, as in Kafka) and for librdkafka: with another level for the ends,
     a batch would wait for an open transaction. Raises UsageError for a setting that this consumer sets itself, for a

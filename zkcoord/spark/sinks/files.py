@@ -1,6 +1,6 @@
 """A sink of one file for each range, named by the range and its topic's incarnation.
 
-After a crash the same range is read again (`zkcoord.spark.announcing`), and replaces its own file. So the folder
+After a crash the same range is read again (`zkcoord.spark.driver.announcing`), and replaces its own file. So the folder
 contains each record once.
 """
 

@@ -18,7 +18,7 @@ from zkcoord.spark.dependencies import Dependencies
 from zkcoord.spark.options import Choices, Options, meant
 from zkcoord.spark.readers.kafka import POLL_TIMEOUT_MS, connector_options
 from zkcoord.spark.readers.ranges import read_plan
-from zkcoord.spark.readers.security import is_security
+from zkcoord.spark.security import is_security
 from zkcoord.spark.settings import LIBRDKAFKA_PREFIX, READER_PREFIX
 from zkcoord.spark.starting import StartingOffsets
 

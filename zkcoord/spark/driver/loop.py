@@ -17,18 +17,18 @@ from itertools import pairwise
 from zkcoord.clock import mono_ms
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, UnavailableError, UnknownPartitionError
-from zkcoord.spark.announcing import Announcer, Said, announced_ranges
-from zkcoord.spark.batch_guard import BatchGuard, End, Hold, View
-from zkcoord.spark.cluster_watch import ClusterWatch
-from zkcoord.spark.failures import Failures
+from zkcoord.spark.driver.announcing import Announcer, Said, announced_ranges
+from zkcoord.spark.driver.batch_guard import BatchGuard, End, Hold, View
+from zkcoord.spark.driver.cluster_watch import ClusterWatch
+from zkcoord.spark.driver.failures import Failures
+from zkcoord.spark.driver.outlog import ASK_TIMEOUT_MS, OutOfLog
+from zkcoord.spark.driver.pace import Pace
+from zkcoord.spark.driver.resuming import TableStart
+from zkcoord.spark.driver.watch import ProgressHeartbeat, slow_batch_alarm
 from zkcoord.spark.options import Options
-from zkcoord.spark.outlog import ASK_TIMEOUT_MS, OutOfLog
-from zkcoord.spark.pace import Pace
 from zkcoord.spark.ports import Jobs, LogEnds, Membership, Parts, Process, Progress, Reader, Report
 from zkcoord.spark.progress import log_event, tell_in_vain
 from zkcoord.spark.ranges import Batch, OffsetRange, batch_id, describe, offsets_in, plan_ranges
-from zkcoord.spark.resuming import TableStart
-from zkcoord.spark.watch import ProgressHeartbeat, slow_batch_alarm
 
 IDLE_POLL_MS = 50  # below the fixed cost of a tiny batch (about 70 ms); it makes 20 requests of 1 ms in a second
 ALLOWED_POLL_MS = 10  # a start is acknowledged some ms after it was told; asking costs nothing

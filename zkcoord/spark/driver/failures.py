@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 
 from zkcoord.errors import UsageError
-from zkcoord.spark.outlog import OutOfLog
+from zkcoord.spark.driver.outlog import OutOfLog
 from zkcoord.spark.ports import Isolation, Reader
 from zkcoord.spark.progress import log_event
 from zkcoord.spark.ranges import Batch

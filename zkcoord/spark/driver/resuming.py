@@ -7,18 +7,14 @@ what was processed, and the table says what it contains.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.spark.batch_guard import BatchGuard, View
-from zkcoord.spark.moving import move_positions
-from zkcoord.spark.ports import Membership
+from zkcoord.spark.driver.batch_guard import BatchGuard, View
+from zkcoord.spark.driver.moving import move_positions
+from zkcoord.spark.ports import Membership, TableEnds
 from zkcoord.spark.progress import log_event
 from zkcoord.spark.ranges import OffsetRange
 from zkcoord.spark.sinks.once import partition_name
-
-TableEnds = Callable[[], Callable[[str], int | None]]
-"""Reads a table. Returns a function from a partition's name in the table (`partition_name`) to its end there."""
 
 
 class TableStart:

@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError
-from zkcoord.spark.batch_guard import BatchGuard, Hold, View
-from zkcoord.spark.moving import move_positions
+from zkcoord.spark.driver.batch_guard import BatchGuard, Hold, View
+from zkcoord.spark.driver.moving import move_positions
 from zkcoord.spark.ports import Isolation, LogEnds, Membership
 from zkcoord.spark.progress import log_event
 from zkcoord.spark.starting import StartingPoints

@@ -13,7 +13,7 @@ from enum import Enum
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, UnavailableError, UsageError
-from zkcoord.spark.batch_guard import BatchGuard, Hold
+from zkcoord.spark.driver.batch_guard import BatchGuard, Hold
 from zkcoord.spark.ports import Membership
 from zkcoord.spark.progress import log_event
 from zkcoord.spark.ranges import OffsetRange

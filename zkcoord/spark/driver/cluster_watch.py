@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from zkcoord.clock import mono_ms
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError, UsageError
-from zkcoord.spark.outlog import ASK_TIMEOUT_MS
+from zkcoord.spark.driver.outlog import ASK_TIMEOUT_MS
 from zkcoord.spark.ports import LogEnds
 from zkcoord.spark.ranges import OffsetRange
 

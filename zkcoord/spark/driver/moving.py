@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.spark.batch_guard import BatchGuard, End, View
+from zkcoord.spark.driver.batch_guard import BatchGuard, End, View
 from zkcoord.spark.ports import Membership
 from zkcoord.spark.ranges import OffsetRange
 
