@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from tests.sinks.frames import TYPES, A, B, Frame, Rows, batch, lose_an_answer, 
 from zkcoord.errors import UsageError
 from zkcoord.spark import write_iceberg
 from zkcoord.spark.ranges import Batch, OffsetRange
-from zkcoord.spark.sinks import files_in_tasks, iceberg
+from zkcoord.spark.sinks import data_files, files_in_tasks, iceberg
 
 pytestmark = pytest.mark.spark
 PA, PB = "zkcoord/etl/clicks-0", "zkcoord/etl/clicks-1"
@@ -130,15 +130,33 @@ class Dies(BaseException):
     """As the end of the process: nothing after it is run."""
 
 
-def test_f164_iceberg_files_of_a_program_that_died_before_its_commit_are_no_rows(house: Warehouse) -> None:
-    def die() -> None:
+def killed(write: Callable[..., object]) -> None:
+    """Call `write` with rows for a program that is killed before its commit, and for one that is killed in Spark's
+    job."""
+
+    def die(*_: object) -> None:
         raise Dies
 
+    with pytest.MonkeyPatch.context() as dying, pytest.raises(Dies):
+        dying.setattr(iceberg._State, "commit", die)
+        write(None)
+    with pytest.MonkeyPatch.context() as dying, pytest.raises(Dies):
+        dying.setattr(data_files.shutil, "rmtree", lambda *_, **__: None)  # a dead program tidies nothing up
+        write(die)
+
+
+def unnamed(table: Any) -> list[Path]:
+    """The data files of a table that its newest snapshot does not name."""
+    data = Path(table.location().removeprefix("file://")) / "data"
+    named = {task.file.file_path.removeprefix("file://") for task in table.scan().plan_files()}
+    return [each for each in sorted(data.rglob("*.parquet")) if str(each) not in named]
+
+
+def test_f164_iceberg_files_of_a_program_that_died_before_its_commit_are_no_rows(house: Warehouse) -> None:
     house.write(B)
-    with pytest.raises(Dies):
-        house.write(frame=Frame.of(A, on_write=die), to=batch(A))
-    assert house.rows() == records(B)
-    assert (house.write(A), house.rows()) == (4, records(A, B))
+    killed(lambda die: house.write(frame=Frame.of(A, on_write=die), to=batch(A)))
+    assert (house.rows(), len(unnamed(house.load()))) == (records(B), 4)
+    assert (house.write(A), house.rows(), len(unnamed(house.load()))) == (4, records(A, B), 4)
 
 
 @pytest.mark.parametrize("others", [False, True], ids=["", "others write meanwhile"])
