@@ -231,7 +231,7 @@ def test_the_keys_that_commands_print_for_programs_are_explained() -> None:
             name = str(path.relative_to(ROOT / "zkcoord").with_suffix(""))
             printed[name] = set(re.findall(r'[{(\s]"([a-z_0-9]+)": ', text))
     assert {"cli/coordinator", "cli/consume", "cli/group/requests", "cli/migrate/schema"} <= printed.keys()
-    handed_on = {"assignors", "offsets"}  # for a consumer; for a wish
+    handed_on = {"assignors", "offsets"}  # for a consumer; for a request
     assert {name: keys - explained for name, keys in printed.items() if not keys <= explained | handed_on} == {}
 
 

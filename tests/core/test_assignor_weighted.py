@@ -61,8 +61,8 @@ def consumer_load(given_: AssignorInput, answer: Answer, consumer: str) -> int:
 def groups(
     draw: st.DrawFn, *, weights: bool = True, capacities: bool = True, racks: bool = True, mixed: bool | None = None
 ) -> AssignorInput:
-    """A group in any state: some owners are not subscribed any more, some owned partitions are gone, and some wishes
-    are stale."""
+    """A group in any state: some owners are not subscribed any more, and some partitions with
+    an owner or a weight are gone."""
     uniform = not (draw(st.booleans()) if mixed is None else mixed)
     topics = [f"t{n}" for n in range(draw(st.integers(1, 3)))]
     partitions = {topic: tuple(sorted(draw(st.sets(st.integers(0, 9), max_size=8)))) for topic in topics}

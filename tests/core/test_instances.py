@@ -158,13 +158,13 @@ def test_new_partitions_do_not_wait_for_who_is_away() -> None:
     assert grants == [GrantPartitions(consumer_id="b1", partitions={t4: "b1-0", t5: "b1-0"}, why=GRANT_WHY)]
 
 
-def test_an_eviction_and_a_wished_rebalance_end_the_hold() -> None:
+def test_an_eviction_and_a_requested_rebalance_end_the_hold() -> None:
     away = without_a(full())
     marked = replace(away, channels={**away.channels, "a1": channel("a1", evicted_ms=6_000)})
     assert RememberInstances(known={"b": known("b1", T0, T1, T2, T3)}, forgotten=("a",), why=WHY) in decided(marked)
-    wished = altered(away, requests=runs(rebalance="r"))
+    requested = altered(away, requests=runs(rebalance="r"))
     grant = GrantPartitions(consumer_id="b1", partitions={T0: "b1-0", T1: "b1-0"}, why=GRANT_WHY)
-    assert grant in decided(wished)
+    assert grant in decided(requested)
 
 
 def doubled(**fields: Any) -> tuple[GroupView, list[Decision]]:

@@ -55,7 +55,7 @@ def quarantines(decisions: list[Decision]) -> list[Mapping[TopicPartition, Quara
 
 
 def sets(decisions: list[Decision]) -> list[tuple[Mapping[TopicPartition, Quarantine], Mapping[str, str]]]:
-    """The quarantines that are written, each with the refusals that a wish forgave."""
+    """The quarantines that are written, each with the refusals that a request forgave."""
     return [(state.quarantined, state.forgiven) for state in states(decisions, StateEvent.QUARANTINED)]
 
 
@@ -84,7 +84,7 @@ def test_f45_a_third_consumer_is_the_last_one_that_a_partition_breaks() -> None:
 
 
 def test_what_was_forgiven_and_broke_its_reader_goes_to_an_older_one_that_has_not_refused_it() -> None:
-    """Only a wish lets an older member than the last refuser try it: then all members begin anew."""
+    """Only a request lets an older member than the last refuser try it: then all members begin anew."""
     view = refused("abcd", "b", "c", "d")
     view = settled(replace(view, owners={**view.owners, T0: Owner("d-0", 3)}))
     (stop,) = decided(view)
@@ -92,17 +92,17 @@ def test_what_was_forgiven_and_broke_its_reader_goes_to_an_older_one_that_has_no
     assert stop.partitions == {T0: "a-0"}
 
 
-def test_f45_a_member_that_joins_gets_one_try_and_a_wished_rebalance_forgives_all() -> None:
+def test_f45_a_member_that_joins_gets_one_try_and_a_requested_rebalance_forgives_all() -> None:
     entry = {T0: Quarantine("broke b, c, d: x", 4)}
     joined = decided(refused("abcde", "b", "c", "d", quarantined=entry))
     assert (quarantines(joined), granted(joined)) == ([{}], {T0: "e-0"})
     again = decided(refused("abcde", "b", "c", "d", "e"))
     assert quarantines(again) == [{T0: Quarantine("broke b, c, d, e: start: ValueError: poison", 5)}]
-    wished = refused("abcd", "b", "c", "d", quarantined=entry, requests=runs(rebalance="r"))
-    assert sets(decided(wished)) == [({}, dict.fromkeys("bcd", POISON.sequence))]
+    requested = refused("abcd", "b", "c", "d", quarantined=entry, requests=runs(rebalance="r"))
+    assert sets(decided(requested)) == [({}, dict.fromkeys("bcd", POISON.sequence))]
 
 
-def test_what_a_wish_forgave_the_state_remembers_while_it_stands_in_a_status() -> None:
+def test_what_a_request_forgave_the_state_remembers_while_it_stands_in_a_status() -> None:
     forgiven = dict.fromkeys("bcd", POISON.sequence)
     view = refused("abcd", "b", "c", "d", forgiven=forgiven)
     steps = Steps()
@@ -114,14 +114,14 @@ def test_what_a_wish_forgave_the_state_remembers_while_it_stands_in_a_status() -
     later = POISON._replace(sequence="0000000002")
     [(found, kept)] = sets(decided(refused("abcd", "b", "c", "d", refusal=later, forgiven=forgiven)))
     assert (list(found), kept) == ([T0], {})
-    wished = refused("abcd", "b", refusal=AWAY, requests=runs(rebalance="r"))
-    assert sets(decided(wished)) == []  # there is nothing to forgive
+    requested = refused("abcd", "b", refusal=AWAY, requests=runs(rebalance="r"))
+    assert sets(decided(requested)) == []  # there is nothing to forgive
 
 
 def test_no_more_is_forgiven_than_the_state_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quarantine, "FORGIVEN_BYTES_MAX", 2 * (1 + 10 + 6))
-    wished = refused("abcd", "b", "c", "d", requests=runs(rebalance="r"))
-    assert sets(decided(wished)) == [({}, dict.fromkeys("bc", POISON.sequence))]
+    requested = refused("abcd", "b", "c", "d", requests=runs(rebalance="r"))
+    assert sets(decided(requested)) == [({}, dict.fromkeys("bc", POISON.sequence))]
 
 
 def test_who_has_its_try_keeps_what_it_was_given() -> None:

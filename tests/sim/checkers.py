@@ -311,7 +311,7 @@ def generations_grow_with_the_target(facts: Facts, field: Field) -> Complaints:
 
 def eager_groups_stop_before_they_start(facts: Facts, field: Field) -> Complaints:
     """Nothing is granted while a group is stopping. An eager group stops stopping only when no member owns anything, or
-    when a wish (hold or pause) forbids stops."""
+    when a request (hold or pause) forbids stops."""
     for value in grants(facts, field):
         if state_of(field, value.group).get("stopping"):
             yield f"{value.partition} granted to {value.after} while {value.group} is stopping"
@@ -319,8 +319,8 @@ def eager_groups_stop_before_they_start(facts: Facts, field: Field) -> Complaint
         record = record_of(field, group)
         if not old.get("stopping") or new.get("stopping") or record.get("rebalance") != "eager":
             continue
-        wish = record.get("wish") or {}
-        if wish.get("hold") or wish.get("pause"):
+        requests = record.get("wish") or {}
+        if requests.get("hold") or requests.get("pause"):
             continue
         for (owned_group, partition), thread in sorted(field.owners.items()):
             if owned_group == group and (group, consumer_of(thread)) in field.registrations:

@@ -55,7 +55,7 @@ class Options:
     start_raises_rate: float = 0.0
     read_ms_max: int = 2_000
     eager_rate: float = 0.0  # of groups that become eager, and of groups that become cooperative
-    wish_rate: float = 0.0  # of wishes: hold, pause, rebalance; later somebody resumes the group
+    request_rate: float = 0.0  # of requests: hold, pause, rebalance; later somebody resumes the group
     # faults
     fault_rate: float = 0.0
     faults: Mapping[str, int] = field(default_factory=dict)  # kind -> weight
@@ -86,7 +86,7 @@ class Options:
             start_raises_rate=choice((0.0, 0.0, 0.05)),
             read_ms_max=choice((300, 2_000)),
             eager_rate=choice((0.0, 0.0, 0.5, 1.0)),
-            wish_rate=choice((0.0, 0.0, 0.0, 0.7)),
+            request_rate=choice((0.0, 0.0, 0.0, 0.7)),
             fault_rate=choice((0.002, 0.005, 0.02)),
             faults={kind: choice((1, 3)) for kind in kinds},
             fault_sessions_max=choice((0.2, 1.0, 3.0)),

@@ -1,4 +1,4 @@
-"""Checkers of people's decisions: only people change their part of the record, and a wish counts as soon as it is
+"""Checkers of people's decisions: only people change their part of the record, and a request counts as soon as it is
 written.
 
 Every transaction of a coordinator checks the record's version, so an applied transaction agrees with the present
@@ -31,10 +31,10 @@ def records_are_peoples(facts: Facts, field: Field) -> Iterator[str]:
             if not _keeps(old[key], new.get(key)):
                 yield f"{facts.session.client} changed {key} in the record of {group}: {old[key]} to {new.get(key)}"
         done = new.get("done") or {}
-        for name, wish in sorted((old.get("wish") or {}).items()):
+        for name, request in sorted((old.get("wish") or {}).items()):
             kept = (new.get("wish") or {}).get(name)
-            if wish and kept != wish and (kept or (done.get(name) or {}).get("run") != wish.get("run")):
-                yield f"{facts.session.client} took back the wish {name} of {group} and answered {done.get(name)}"
+            if request and kept != request and (kept or (done.get(name) or {}).get("run") != request.get("run")):
+                yield f"{facts.session.client} took back the request {name} of {group} and answered {done.get(name)}"
 
 
 def _deleted(old: dict[str, Any], new: dict[str, Any]) -> bool:
@@ -58,13 +58,13 @@ def requests_are_carried_out(facts: Facts, field: Field) -> Iterator[str]:
         if tuple(command[:3]) in rewritten or facts.session.process == OPERATOR:
             continue
         record = record_of(field, command.group)
-        wish, done = record.get("wish") or {}, record.get("done") or {}
-        delete, answer = wish.get("delete") or {}, done.get("delete") or {}
+        requests, done = record.get("wish") or {}, record.get("done") or {}
+        delete, answer = requests.get("delete") or {}, done.get("delete") or {}
         deleting = delete and answer.get("state") == "deleting" and answer.get("run") == delete.get("run")
-        still = bool(wish.get("pause") or wish.get("reset") or deleting)
+        still = bool(requests.get("pause") or requests.get("reset") or deleting)
         if command.option == START and still:
             yield f"{command.consumer} was sent a start, {command.group} is paused, reset or being deleted"
-        if command.option == STOP and wish.get("hold") and not still:
+        if command.option == STOP and requests.get("hold") and not still:
             yield f"{command.consumer} was sent a stop, {command.group} is held"
 
 

@@ -87,8 +87,8 @@ def _wanted(field: Field, group: str) -> list[TopicPartition]:
     """The partitions of every topic that a member subscribes to, except those that people or the group hold back."""
     ensemble = field.ensemble
     record, state = record_of(field, group), state_of(field, group)
-    wish = record.get("wish") or {}
-    if wish.get("pause") or wish.get("delete") or wish.get("reset") or state.get("failed"):
+    requests = record.get("wish") or {}
+    if requests.get("pause") or requests.get("delete") or requests.get("reset") or state.get("failed"):
         return []
     topics = {}
     for topic in ensemble.names("/brokers/topics"):
@@ -98,7 +98,7 @@ def _wanted(field: Field, group: str) -> list[TopicPartition]:
     for (member_group, _), registration in field.registrations.items():
         if member_group == group:
             wanted.update(topic for topic in topics if _subscribes(registration.text, topic))
-    if wish.get("hold"):  # a held group stops nothing, so a topic that was created again is not started anew
+    if requests.get("hold"):  # a held group stops nothing, so a topic that was created again is not started anew
         wanted = {topic for topic in wanted if not of_another_topic(field, group, topic)}
     held_back = set(state.get("quarantined") or {})
     found = [TopicPartition(topic, number) for topic in sorted(wanted) for number in topics[topic]]

@@ -120,13 +120,13 @@ class Scene:
             text = json.dumps({**self.record(), **values}).encode()
             self.world.ensemble.operate(SetNode(RECORD, text, stat.version))
 
-    def wish(self, name: str, run: str = "", **fields: Any) -> None:
-        """A tool writes a wish into the record."""
-        wish = {"who": "test", "run": run or f"{name}-{self.world.now_ms}", **fields}
-        self.edit_record(wish={**self.record().get("wish", {}), name: wish})
+    def request(self, name: str, run: str = "", **fields: Any) -> None:
+        """A tool writes a request into the record."""
+        request = {"who": "test", "run": run or f"{name}-{self.world.now_ms}", **fields}
+        self.edit_record(wish={**self.record().get("wish", {}), name: request})
 
     def answered(self, name: str) -> bool:
-        """True when the record has an answer to that wish."""
+        """True when the record has an answer to that request."""
         return name in (self.record().get("done") or {})
 
     def resume(self) -> None:
@@ -178,9 +178,9 @@ def storm(seed: int, coordinates: Callable[[SimProcess], ProductActor] = coordin
     for kind in kinds:
         world.at(world.now_ms + int(world.rng.random() * STORM_MS), partial(scene.edit_record, rebalance=kind))
     for name in ("hold", "pause", "rebalance"):
-        if world.rng.random() < world.options.wish_rate:
-            world.at(world.now_ms + int(world.rng.random() * STORM_MS), partial(scene.wish, name))
-    if world.options.wish_rate and world.rng.random() < 0.7:
+        if world.rng.random() < world.options.request_rate:
+            world.at(world.now_ms + int(world.rng.random() * STORM_MS), partial(scene.request, name))
+    if world.options.request_rate and world.rng.random() < 0.7:
         world.at(world.now_ms + int((0.5 + world.rng.random() / 2) * STORM_MS), scene.resume)
     for action in (
         lambda: scene.join("late"),
@@ -210,7 +210,7 @@ def announcing_storm(seed: int) -> Scene:
         lambda: scene.join("late"),
         lambda: scene.leave("consumer0"),
         lambda: scene.grow("t", 6),
-        lambda: scene.wish("pause"),
+        lambda: scene.request("pause"),
     ):
         world.at(world.now_ms + int(world.rng.random() * STORM_MS), action)
     world.at(world.now_ms + STORM_MS, scene.resume)

@@ -121,7 +121,7 @@ def test_f65_what_the_tools_call_stable_is_read_whoever_is_away(seed: int) -> No
 def test_a_pause_that_has_come_to_rest_has_a_phase_of_its_own(seed: int) -> None:
     script = Script(seed, consumers=2)
     script.settle()
-    script.wish("pause")
+    script.request("pause")
     script.world.run_until(lambda: script.answered("pause"), what="it is paused")
     script.world.run_for(SLACK_MS)
     assert tools(script)[1].phase is Phase.PAUSED

@@ -344,8 +344,8 @@ DECIDED = {"policy": {"max_moves": 3}, "wish": {"hold": {"run": "r"}}}
     ("record", "complaint"),
     [
         ({**DECIDED, "policy": {"max_moves": None}}, "changed policy in the record of g"),
-        ({**DECIDED, "wish": {}}, "took back the wish hold of g and answered None"),
-        ({**DECIDED, "wish": {"hold": {"run": "s"}}}, "took back the wish hold"),
+        ({**DECIDED, "wish": {}}, "took back the request hold of g and answered None"),
+        ({**DECIDED, "wish": {"hold": {"run": "s"}}}, "took back the request hold"),
     ],
 )
 def test_a_record_that_a_coordinator_edits_is_seen(record: dict[str, Any], complaint: str) -> None:
@@ -358,11 +358,11 @@ def test_a_record_that_a_coordinator_edits_is_seen(record: dict[str, Any], compl
         field.submit(field.coordinator, field.checks()[0], SetNode(RECORD, json.dumps(record).encode(), 3))
 
 
-@pytest.mark.parametrize(("wish", "option"), [("pause", "start-fetcher"), ("hold", "stop-fetcher")])
-def test_a_command_against_a_wish_is_seen(wish: str, option: str) -> None:
+@pytest.mark.parametrize(("name", "option"), [("pause", "start-fetcher"), ("hold", "stop-fetcher")])
+def test_a_command_against_a_request_is_seen(name: str, option: str) -> None:
     field = Scene()
     field.member("a")
-    field.ensemble.operate(SetNode(RECORD, json.dumps({"wish": {wish: {"run": "r"}}}).encode(), 0))
+    field.ensemble.operate(SetNode(RECORD, json.dumps({"wish": {name: {"run": "r"}}}).encode(), 0))
     with pytest.raises(SimulationError, match="a was sent a"):
         field.submit(field.coordinator, *field.checks(), field.command("a", option))
 

@@ -124,14 +124,14 @@ class Churn:
             record["policy"]["probe_interval_ms"] = None
             self._set(DRAFT.record(GROUP), json.dumps(record).encode())
 
-    def wish(self) -> None:
-        """Somebody makes a wish, and takes it back after a while."""
-        self.scene.wish(self._pick(["hold", "pause", "rebalance"]))
+    def request(self) -> None:
+        """Somebody makes a request, and takes it back after a while."""
+        self.scene.request(self._pick(["hold", "pause", "rebalance"]))
         self.world.at(self.world.now_ms + int(self.world.rng.random() * 10_000), self.scene.resume)
 
     def delete(self) -> None:
         """Somebody asks for the group's deletion, which is refused while it has members."""
-        self.scene.wish("delete", offsets=self.world.rng.random() < 0.7)
+        self.scene.request("delete", offsets=self.world.rng.random() < 0.7)
 
     def disband(self) -> None:
         """All consumers die, the group is deleted, and they come back before, during or after the deletion."""
@@ -171,7 +171,7 @@ class Churn:
 
 
 KINDS = ("join", "leave", "swap_coordinator", "grow", "recreate", "record")
-LIFE = (*KINDS, "rules", "wish", "disband", "delete", "resign", "join_another", "says")
+LIFE = (*KINDS, "rules", "request", "disband", "delete", "resign", "join_another", "says")
 
 
 def churn(
@@ -214,7 +214,7 @@ def test_a_storm_with_static_members_ends_in_a_calm(seed: int) -> None:
 
 
 def life(seed: int) -> World:
-    """A storm with everything that people may ask for: wishes, deletions, resignations, rules. In some seeds members
+    """A storm with everything that people may ask for: requests, deletions, resignations, rules. In some seeds members
     are static."""
     return churn(seed, LIFE, hold_ms=[0, 0, 2_000, 20_000][seed % 4])
 
@@ -227,7 +227,7 @@ def test_a_storm_with_all_of_a_groups_life(seed: int) -> None:
 def draft(seed: int) -> World:
     """A storm with members that know only the draft: their partitions move to the other members and back, in eager and
     cooperative groups, through holds and pauses."""
-    return churn(seed, (*KINDS, "rules", "wish", "join_of_the_draft", "join_of_the_draft"))
+    return churn(seed, (*KINDS, "rules", "request", "join_of_the_draft", "join_of_the_draft"))
 
 
 @pytest.mark.parametrize("seed", seeds(SEEDS))

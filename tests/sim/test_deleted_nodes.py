@@ -89,7 +89,7 @@ def test_what_was_sent_to_somebody_of_whom_nothing_is_followed_any_more_is_not_w
     role._groups[GROUP].channels.sent_control("g_gone-2-00000000", Option.PING)
     for partition in script.partitions():
         role._groups[GROUP].tracker.unwant(DRAFT.owner(GROUP, partition))
-    script.wish("hold")
+    script.request("hold")
     world.run_until(lambda: script.answered("hold"), 5_000, "it is answered")
 
 

@@ -140,7 +140,7 @@ def test_a_pause_in_the_middle_of_the_stops_that_is_taken_back_lets_nobody_start
     go_on = hold_calls(script.application(fewest))
     script.join("consumer2")
     world.run_until(lambda: bool(script.state().get("stopping")) and script.outstanding(fewest) > 0)
-    script.wish("pause")
+    script.request("pause")
     world.run_until(lambda: script.state()["stopping"] is False, what="the pause counts")
     others = [p for p in script.partitions() if p not in mine]
     world.run_until(lambda: [p for p in others if script.owner(p)] == [], what="the others have stopped")

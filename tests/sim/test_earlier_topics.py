@@ -57,7 +57,7 @@ def test_f196_offsets_of_a_topic_that_was_created_again_are_set_once_what_the_ea
     group = created_again(seed)
     with pytest.raises(UsageError, match="topic t was deleted and created again since group g read it"):
         sets(group)
-    group.wish("pause")
+    group.request("pause")
     group.join("consumer1")
     group.world.run_until(lambda: group.incarnation("t") == 2, what="the earlier topic's offsets are dropped")
     sets(group)

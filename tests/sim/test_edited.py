@@ -20,7 +20,7 @@ from tests.sim.zookeeper import Txn
 
 SEEDS = 30
 FAULTS = {"owner": 4, "crash": 1, "disconnect": 1, "pause": 1, "hang": 1}
-KINDS = ("join", "leave", "swap_coordinator", "wish", "nothing", "nothing")
+KINDS = ("join", "leave", "swap_coordinator", "request", "nothing", "nothing")
 
 
 class Reached(NamedTuple):
@@ -39,7 +39,7 @@ class Edited(Churn):
 
 @cache
 def edited(seed: int, steps: int = 2_500) -> Reached:
-    """One seed of such a storm, and the calm after it. In every other seed nobody wishes a rebalance."""
+    """One seed of such a storm, and the calm after it. In every other seed nobody requests a rebalance."""
     rates = Options.drawn(Random(f"edited {seed}"), faults=FAULTS, fault_rate=0.01)
     world = ScriptWorld(seed, rates)
     scene = Scene(world, consumers=3)
@@ -65,7 +65,7 @@ def edited(seed: int, steps: int = 2_500) -> Reached:
         churning.act()
     scene.resume()
     if seed % 2:
-        scene.wish("rebalance")
+        scene.request("rebalance")
     scene.calm()
     return Reached(len(given) + len(edits), sum(given))
 

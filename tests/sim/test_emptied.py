@@ -25,8 +25,8 @@ HANDS = {
 
 
 def rebalance(script: Script) -> None:
-    """An operator wishes a rebalance, as the tools ask people to do."""
-    script.wish("rebalance")
+    """An operator requests a rebalance, as the tools ask people to do."""
+    script.request("rebalance")
 
 
 def empty(script: Script) -> str:
@@ -64,7 +64,7 @@ def test_f98_who_is_given_the_partition_again_is_stopped_before_it_starts_anew(s
     script = Script(seed, consumers=1)
     script.settle()
     script.world.ensemble.operate(*HANDS["emptied"])
-    script.wish("rebalance")
+    script.request("rebalance")
     script.world.run_until(lambda: script.answered("rebalance"), what="it is done")
     script.settle("it is given anew")
     told = [(e.event, e.partition) for e in script.journal("stop", T0) + script.journal("start", T0)[1:]]
@@ -94,7 +94,7 @@ def test_f98_who_may_have_read_the_owner_before_it_was_emptied_is_waited_for(see
     script.world.ensemble.operate(SetNode(DRAFT.owner(GROUP, mine), b"", ANY_VERSION))
     for name in ("consumer2", "consumer3"):
         script.world.spawn(name, script.consumers)
-    script.wish("rebalance")
+    script.request("rebalance")
     script.world.run_for(20_000)
     go_on[0]()
     script.settle("everybody has its share")
@@ -122,7 +122,7 @@ def test_f98_a_pause_is_answered_once_the_reader_of_an_emptied_owner_has_stopped
     script = Script(seed, consumers=2)
     script.settle()
     script.world.ensemble.operate(*HANDS["emptied"])
-    script.wish("pause")
+    script.request("pause")
     take_over(script)
     script.world.run_until(lambda: script.answered("pause"), what="it is paused")
     paused_ms = script.world.now_ms

@@ -45,7 +45,7 @@ def without_readers(*, topics: int = 2) -> StoreScene:
     """A group in `dual` that has read some records and is paused."""
     scene = begin_in(1, "dual", topics={"t": topics}, consumers=1)
     scene.world.run_for(3_000)
-    scene.wish("pause")
+    scene.request("pause")
     scene.world.run_until(lambda: scene.answered("pause"), what="it is paused")
     scene.log.forget(list(scene.log.commits))
     return scene

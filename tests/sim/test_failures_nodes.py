@@ -48,7 +48,7 @@ def test_f139_a_pause_comes_true_though_a_node_was_deleted(store: str, seed: int
     scene = begin_in(seed, store)
     scene.world.run_for(A_WHILE_MS)
     delete_at_stop(scene, owner(scene, P0))
-    scene.wish("pause", run="r1")
+    scene.request("pause", run="r1")
     scene.world.run_for(SOON_MS)
     assert [scene.owned(f"consumer{number}") for number in range(3)] == [[], [], []]
 

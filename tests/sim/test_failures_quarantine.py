@@ -100,7 +100,7 @@ def test_f45_a_partition_that_nobody_can_start_is_quarantined_and_everything_els
 
 
 @on_seeds()
-def test_what_a_wished_rebalance_forgave_stays_forgiven_when_the_coordinator_dies_before_the_start_is_obeyed(
+def test_what_a_requested_rebalance_forgave_stays_forgiven_when_the_coordinator_dies_before_the_start_is_obeyed(
     seed: int,
 ) -> None:
     """The statuses still name the refusals. Before the fix, the next coordinator quarantined the partition again."""
@@ -110,7 +110,7 @@ def test_what_a_wished_rebalance_forgave_stays_forgiven_when_the_coordinator_die
     for name in names:  # the applications can start again
         mend(script.application(name))
         go_on.append(hold_calls(script.application(name)))
-    script.wish("rebalance", run="r1")
+    script.request("rebalance", run="r1")
     world.run_until(lambda: script.answered("rebalance"), what="the answer")
     assert script.commands_sent(START, POISON, since_ms=world.now_ms - 100)
     old = script.leader()
@@ -125,7 +125,7 @@ def test_what_a_wished_rebalance_forgave_stays_forgiven_when_the_coordinator_die
 
 
 @on_seeds()
-def test_what_a_wish_forgave_stays_forgiven_over_a_failover_when_its_new_owner_goes(seed: int) -> None:
+def test_what_a_request_forgave_stays_forgiven_over_a_failover_when_its_new_owner_goes(seed: int) -> None:
     """The consumers that refused it live, and their statuses still say so. Before the fix, three of them were enough
     for a new quarantine."""
     script, names = poisoned_group(seed)
@@ -137,7 +137,7 @@ def test_what_a_wish_forgave_stays_forgiven_over_a_failover_when_its_new_owner_g
     world.run_until(lambda: str(POISON) in poisoned(script) and not script.outstanding(), 20_000, "it is broken, too")
     for name in names:  # the applications can start again
         mend(script.application(name))
-    script.wish("rebalance", run="r1")
+    script.request("rebalance", run="r1")
     world.run_until(lambda: script.answered("rebalance"), what="the answer")
     script.settle()
     old = script.leader()
@@ -159,18 +159,18 @@ def test_what_a_wish_forgave_stays_forgiven_over_a_failover_when_its_new_owner_g
 
 @on_seeds()
 @pytest.mark.parametrize("failover", [False, True])
-def test_what_a_wished_rebalance_forgives_in_an_eager_group_is_granted_before_the_wish_is_answered(
+def test_what_a_requested_rebalance_forgives_in_an_eager_group_is_granted_before_the_request_is_answered(
     seed: int, failover: bool
 ) -> None:
-    """Before the fix, the wish was answered while members were still stopping. The next coordinator found the old
-    refusals, and no wish."""
+    """Before the fix, the request was answered while members were still stopping. The next coordinator found the old
+    refusals, and no request."""
     script, names = poisoned_group(seed)
     world = script.world
     script.edit_record(rebalance="eager")
     for name in names:  # the applications can start again
         mend(script.application(name))
     go_on = hold_calls(script.application(next(name for name in names if script.owned(name))))
-    script.wish("rebalance", run="r1")
+    script.request("rebalance", run="r1")
     world.run_until(lambda: bool(script.state()["stopping"]), 20_000, "everybody stops")
     world.run_for(3_000)
     if failover:

@@ -23,7 +23,7 @@ def test_a_group_with_static_members_is_deleted_with_what_is_remembered_of_them(
     script = emptied(seed, consumers=2, hold_ms=600_000)
     script.world.options = replace(script.world.options, torn_rate=torn_rate)
     assert len(below(script, DRAFT.instances(GROUP))) == 3
-    script.wish("delete", run="r1", offsets=True)
+    script.request("delete", run="r1", offsets=True)
     script.world.run_until(lambda: gone(script), what="the deletion")
     script.calm()
 
@@ -41,7 +41,7 @@ def test_a_group_is_deleted_at_the_moment_at_which_a_topic_that_is_gone_is_dropp
     world.run_until(lambda: not script.field.registrations and not script.field.channels, what="it is gone")
     script.delete_topic("t")
     world.run_for(DELETED_MS - early_ms)
-    script.wish("delete", run="r1", offsets=True)
+    script.request("delete", run="r1", offsets=True)
     world.run_until(lambda: gone(script), 8_000, "the deletion")
     script.calm()
 
@@ -55,7 +55,7 @@ def test_what_was_listed_for_one_deletion_is_not_believed_at_the_next(seed: int)
     for path in (f"{FOLDER}/ids", f"{DRAFT.channels_of(GROUP)}/somebody"):  # a joining member delays the deletion
         world.ensemble.ensure(path, b"")
     world.run_until(lambda: world.ensemble.stat(STATE) is not None, what="its first sight")
-    script.wish("delete", run="r1")
+    script.request("delete", run="r1")
     world.run_until(lambda: bool(world.events("group_removed")), what="the deletion begins")
     script.join("consumer0")
     script.settle()
@@ -64,7 +64,7 @@ def test_what_was_listed_for_one_deletion_is_not_believed_at_the_next(seed: int)
     assert len(kept) == 2 * 6
     script.leave("consumer0")
     world.run_until(lambda: not script.field.registrations and not script.field.channels, what="it leaves")
-    script.wish("delete", run="r2")
+    script.request("delete", run="r2")
     world.run_until(lambda: world.ensemble.data(RECORD) == b"", what="the empty record")
     assert [told.fields["why"] for told in world.events("group_removed") if "r2" in told.fields["why"]] == []
     assert [*below(script, DRAFT.offsets(GROUP)), *below(script, DRAFT.owners(GROUP))] == kept
@@ -78,7 +78,7 @@ def test_numbers_of_marks_outlive_a_deletion_that_was_taken_back_in_the_middle(s
     script = emptied(seed, consumers=2)
     world = script.world
     world.strike(script.leader(), deletes(RECORD), "before", None)
-    script.wish("delete", run="r1", offsets=True)
+    script.request("delete", run="r1", offsets=True)
     world.run_until(lambda: world.struck, what="the crash")
     assert world.ensemble.stat(DRAFT.mark(GROUP, "t")) is None
     script.edit_record(wish={})
@@ -101,7 +101,7 @@ def test_a_group_whose_offsets_were_kept_counts_as_deleted_until_somebody_joins(
     assert "deleted" not in state_of(script.field, GROUP)
     if when is not None:
         world.strike(old, lambda t: any(write == SetNode(RECORD, b"", write.version) for write in t.writes), when, None)
-    script.wish("delete", run="r1")
+    script.request("delete", run="r1")
     world.run_until(lambda: world.ensemble.data(RECORD) == b"", what="the empty record")
     assert state_of(script.field, GROUP)["deleted"] is True
     world.run_for(3_000)

@@ -51,7 +51,7 @@ def gone(script: Script) -> bool:
 def test_a_group_is_deleted_with_all_that_it_left(seed: int) -> None:
     script = emptied(seed, consumers=2)
     script.world.ensemble.ensure(f"{FOLDER}/left-by-an-old-tool/deeper", b"x")
-    script.wish("delete", run="r1", offsets=True)
+    script.request("delete", run="r1", offsets=True)
     script.world.run_until(lambda: gone(script), what="the deletion")
     assert [t.fields["state"] for t in script.world.events("group_phase")][-1] == "Dead"
     script.calm()
@@ -64,7 +64,7 @@ def test_a_deletion_outlives_the_coordinator_that_began_it(seed: int, when: str,
     script = emptied(seed, consumers=2)
     world, old = script.world, script.leader()
     world.strike(old, deletes(at), when, None)
-    script.wish("delete", run="r1", offsets=True)
+    script.request("delete", run="r1", offsets=True)
     world.run_until(lambda: world.struck, what="the crash")
     world.run_until(lambda: script.leader() != old, what="another serves")
     world.run_until(lambda: gone(script), what="the deletion")
@@ -76,7 +76,7 @@ def test_without_the_offsets_only_what_people_decided_is_forgotten(seed: int) ->
     script = emptied(seed, consumers=2)
     script.set_policy(max_rebalance_retries=1)
     offsets = below(script, DRAFT.offsets(GROUP))
-    script.wish("delete", run="r1")
+    script.request("delete", run="r1")
     script.world.run_until(lambda: script.world.ensemble.data(RECORD) == b"", what="the empty record")
     assert below(script, DRAFT.offsets(GROUP)) == offsets
     generation = script.generation()
@@ -89,9 +89,9 @@ def test_without_the_offsets_only_what_people_decided_is_forgotten(seed: int) ->
 @on_seeds()
 def test_a_deletion_without_the_offsets_may_be_followed_by_one_with_them(seed: int) -> None:
     script = emptied(seed, consumers=2)
-    script.wish("delete", run="r1")
+    script.request("delete", run="r1")
     script.world.run_until(lambda: script.world.ensemble.data(RECORD) == b"", what="the empty record")
-    script.wish("delete", run="r2", offsets=True)
+    script.request("delete", run="r2", offsets=True)
     script.world.run_until(lambda: gone(script), what="the deletion")
     assert script.world.events("write_refused") == []
     script.calm()
@@ -102,7 +102,7 @@ def test_a_group_with_members_is_not_deleted_and_reads_on(seed: int) -> None:
     script = Script(seed, consumers=2)
     script.settle()
     since_ms = script.world.now_ms + 1  # some partition may have been granted in this very millisecond
-    script.wish("delete", run="r1", offsets=True)
+    script.request("delete", run="r1", offsets=True)
     script.world.run_until(lambda: script.answered("delete"), what="the answer")
     assert script.record()["done"]["delete"] == {
         "run": "r1",
@@ -120,7 +120,7 @@ def test_who_joins_in_the_middle_of_a_deletion_is_a_member_of_the_next_group(see
     script = emptied(seed, consumers=2)
     world, old = script.world, script.leader()
     world.strike(old, deletes(f"{FOLDER}/offsets/t/"), "before", None)
-    script.wish("delete", run="r1", offsets=True)
+    script.request("delete", run="r1", offsets=True)
     world.run_until(lambda: world.struck, what="the crash")
     script.join("consumer9")
     world.run_until(lambda: script.registered("consumer9"), what="it joins")
@@ -136,7 +136,7 @@ def test_who_joins_while_a_deletion_waits_for_another_joiner_stays_a_member(seed
     script = emptied(seed, consumers=2)
     world = script.world
     world.ensemble.ensure(f"{DRAFT.channels_of(GROUP)}/somebody", b"")
-    script.wish("delete", run="r1", offsets=True)
+    script.request("delete", run="r1", offsets=True)
     world.run_until(lambda: not below(script, DRAFT.offsets(GROUP)), what="the offsets go")
     script.join("consumer9")
     world.run_until(lambda: script.registered("consumer9"), what="it joins")

@@ -21,7 +21,7 @@ def settled(seed: int, **size: Any) -> Script:
 
 
 def answered(script: Script, name: str, state: str | None) -> None:
-    """Run until a coordinator has answered a wish with this state."""
+    """Run until a coordinator has answered a request with this state."""
     script.world.run_until(lambda: (script.record()["done"].get(name) or {}).get("state") == state, what="the answer")
 
 
@@ -34,7 +34,7 @@ def answers(transaction: Transaction) -> bool:
 def test_a_held_group_stops_nobody_for_a_joiner_and_replaces_the_dead(seed: int) -> None:
     script = settled(seed, consumers=2)
     world = script.world
-    script.wish("hold")
+    script.request("hold")
     answered(script, "hold", "held")
     since_ms = world.now_ms
     script.join("consumer2")
@@ -56,7 +56,7 @@ def test_a_held_group_stops_nobody_for_a_joiner_and_replaces_the_dead(seed: int)
 def test_a_paused_group_stands_still_through_joins_deaths_and_a_failover(seed: int) -> None:
     script = settled(seed, consumers=3)
     world, old, generation = script.world, script.leader(), script.generation()
-    script.wish("pause")
+    script.request("pause")
     answered(script, "pause", "paused")
     since_ms = world.now_ms + 1  # a member may have read in this very millisecond, before its release
     assert [p for p in script.partitions() if script.owner(p)] == []
@@ -81,7 +81,7 @@ def test_what_a_pause_interrupts_goes_on_after_it(seed: int) -> None:
     slow = [hold_calls(script.application(name)) for name in ("consumer0", "consumer1")]
     script.join("consumer2")
     world.run_until(lambda: script.outstanding() > 0, what="a stop")
-    script.wish("pause")
+    script.request("pause")
     world.run_for(2_000)
     assert script.record()["done"] == {}  # the members have not stopped yet
     script.resume()
@@ -93,11 +93,11 @@ def test_what_a_pause_interrupts_goes_on_after_it(seed: int) -> None:
 
 
 @on_seeds()
-def test_a_wish_outlives_the_coordinator_that_dies_answering_it(seed: int) -> None:
+def test_a_request_outlives_the_coordinator_that_dies_answering_it(seed: int) -> None:
     script = settled(seed, consumers=2)
     world, old = script.world, script.leader()
     world.strike(old, answers, "before", None)
-    script.wish("rebalance", run="r1")
+    script.request("rebalance", run="r1")
     world.run_until(lambda: world.struck, what="the crash")
     answered(script, "rebalance", "done")
     assert script.record()["done"] == {"rebalance": {"run": "r1", "state": "done"}}
@@ -109,9 +109,9 @@ def test_a_wish_outlives_the_coordinator_that_dies_answering_it(seed: int) -> No
 @on_seeds()
 def test_a_rebalance_is_refused_while_the_group_is_paused(seed: int) -> None:
     script = settled(seed, consumers=2)
-    script.wish("pause")
+    script.request("pause")
     answered(script, "pause", "paused")
-    script.wish("rebalance", run="r2")
+    script.request("rebalance", run="r2")
     answered(script, "rebalance", "refused")
     assert script.record()["done"]["rebalance"]["reason"] == "the group is paused: resume it first"
     script.calm()
@@ -148,7 +148,7 @@ def test_a_failed_group_is_tried_again_when_somebody_asks(seed: int) -> None:
     go_on = hold_calls(script.application("consumer0"))
     script.grow("t", 8)
     world.run_until(lambda: bool(script.state().get("failed")), what="the mark")
-    script.wish("rebalance")
+    script.request("rebalance")
     answered(script, "rebalance", "done")
     world.run_until(lambda: script.state()["failed"] is None, what="it is cleared")
     go_on()
@@ -268,7 +268,7 @@ def test_every_state_of_a_group_stands_in_the_journal_with_its_cause(seed: int) 
     for name in ("consumer0", "consumer1"):
         world.stop(name)
     assert until(("Empty", "it has no members"))[0][0] == "PreparingRebalance"
-    script.wish("delete", run="r1", offsets=True)
+    script.request("delete", run="r1", offsets=True)
     dead = ("Dead", "it is being deleted (run r1)")
     assert until(dead) == [dead]
     script.calm()

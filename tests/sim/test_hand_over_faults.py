@@ -190,14 +190,14 @@ def test_f191_a_group_with_an_old_member_or_with_its_offsets_in_zookeeper_is_not
             act()
 
 
-@pytest.mark.parametrize("wish", [{"reset": {"run": "r"}}, {"delete": {"run": "r"}}])
+@pytest.mark.parametrize("requests", [{"reset": {"run": "r"}}, {"delete": {"run": "r"}}])
 def test_f191_a_group_whose_offsets_are_being_reset_or_that_is_being_deleted_is_not_handed_over(
-    wish: dict[str, dict[str, str]],
+    requests: dict[str, dict[str, str]],
 ) -> None:
     scene = begun()
     way = tool(scene)
     way.refuse_others()
-    scene.edit_record(wish=wish)
+    scene.edit_record(wish=requests)
     for act in (way.refuse_others, way.pause):
         with pytest.raises(UsageError, match="wait until that is over"):
             act()

@@ -21,7 +21,7 @@ from tests.sim.test_churn import KINDS, Churn
 
 SEEDS = 30
 HUNG_MS_MAX = 60_000
-KINDS_HUNG = (*KINDS, "rules", "wish", "probe", "hang", "hang", "hang")
+KINDS_HUNG = (*KINDS, "rules", "request", "probe", "hang", "hang", "hang")
 
 
 class Reached(NamedTuple):

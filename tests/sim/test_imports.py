@@ -26,7 +26,7 @@ def test_f246_an_import_counts_over_what_another_program_committed_to_kafka_befo
     offsets = dict.fromkeys(scene.partitions(), offset)
     with pytest.raises(UsageError, match="zkcoord group pause"):
         work.write(GROUP, offsets, ResetStore(scene.log))
-    scene.wish("pause")
+    scene.request("pause")
     world.run_until(lambda: scene.answered("pause"), what="nobody reads")
     for partition in scene.partitions():
         scene.log.stranger_commits(partition, 20)

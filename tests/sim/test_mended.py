@@ -1,4 +1,4 @@
-"""A node that a person is asked to edit is watched until it is mended. A wished rebalance reads everything again."""
+"""A node that a person is asked to edit is watched until it is mended. A requested rebalance reads everything again."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_f68_a_node_that_nobody_can_parse_is_watched_until_it_is_mended(seed: in
 
 
 @on_seeds()
-def test_f68_a_wished_rebalance_finds_what_somebody_edited_behind_the_coordinators_back(seed: int) -> None:
+def test_f68_a_requested_rebalance_finds_what_somebody_edited_behind_the_coordinators_back(seed: int) -> None:
     """Owners that can be read are not watched, so the coordinator of a settled group does not see when somebody edits
     one."""
     script = Script(seed)
@@ -98,20 +98,20 @@ def test_f68_a_wished_rebalance_finds_what_somebody_edited_behind_the_coordinato
     world.run_for(60_000)
     assert script.owner(T0) == ""
 
-    script.wish("rebalance")
+    script.request("rebalance")
     world.run_until(lambda: script.answered("rebalance"), what="it is done")
     script.settle("it is given anew")
     script.calm()
 
 
 @on_seeds()
-def test_f68_an_owner_overwritten_behind_the_coordinators_back_is_told_by_a_wished_rebalance_and_watched(
+def test_f68_an_owner_overwritten_behind_the_coordinators_back_is_told_by_a_requested_rebalance_and_watched(
     seed: int,
 ) -> None:
     script = TwoGroups(seed)
     world, path = script.world, DRAFT.owner(GROUP, T0)
     script.write(SetNode(path, b"xx yy", ANY_VERSION))
-    script.wish("rebalance")
+    script.request("rebalance")
     world.run_until(lambda: script.answered("rebalance"), what="it is done")
     assert len(script.told_at(path)) == 1
 
@@ -125,7 +125,7 @@ def test_f68_an_owner_overwritten_behind_the_coordinators_back_is_told_by_a_wish
 def test_f82_an_owner_overwritten_behind_a_settled_coordinators_back_is_found_within_a_round(
     seed: int, data: bytes
 ) -> None:
-    """Before the fix, only a wished rebalance found it, or the next write to the node, perhaps never."""
+    """Before the fix, only a requested rebalance found it, or the next write to the node, perhaps never."""
     script = TwoGroups(seed)
     world, path = script.world, DRAFT.owner(GROUP, T0)
     script.write(SetNode(path, data, ANY_VERSION))

@@ -22,7 +22,7 @@ SEEDS = 20
 BROKER_IDS = range(4)
 RACKS = ("a", "b", "c")
 OFTEN = ("join", "leave", "swap_coordinator", "grow", "record", "close", "nonsense", "odd_rules", "broker", "place")
-SELDOM = ("rules", "wish", "resign", "says", "change_subscription", "rebalance", "join_odd", "join_in_a_rack")
+SELDOM = ("rules", "request", "resign", "says", "change_subscription", "rebalance", "join_odd", "join_in_a_rack")
 KINDS = (*OFTEN, "recreate", "recreate", *SELDOM)
 
 

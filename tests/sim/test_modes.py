@@ -49,7 +49,7 @@ def test_a_registration_that_nobody_can_read_is_waited_for_and_observed_ten_seco
 
 
 @pytest.mark.parametrize("seed", seeds(5))
-def test_f95_a_wished_poke_registers_nobody_and_makes_one_event(seed: int) -> None:
+def test_f95_a_requested_poke_registers_nobody_and_makes_one_event(seed: int) -> None:
     scene = OldGroup(seed, adopted=True, consumers=0)
     await_mode(scene, Mode.MIXED)
     scene.decide_on(requested(ADOPTED, POKE, Request(run="r")))

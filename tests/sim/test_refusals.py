@@ -1,4 +1,4 @@
-"""Refused commands are sent more and more rarely, whatever their kind is, and even if somebody wishes a rebalance
+"""Refused commands are sent more and more rarely, whatever their kind is, and even if somebody requests a rebalance
 meanwhile."""
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def test_a_command_that_its_consumer_never_understands_is_sent_ever_more_seldom(
 
 
 @on_seeds(3)
-def test_while_a_wished_rebalance_waits_for_a_grace_what_fails_is_tried_as_seldom_as_ever(
+def test_while_a_requested_rebalance_waits_for_a_grace_what_fails_is_tried_as_seldom_as_ever(
     seed: int,
 ) -> None:
     script = Script(seed, consumers=3, topics={"t": 2}, rebalance_timeout_ms=1_000)
@@ -68,7 +68,7 @@ def test_while_a_wished_rebalance_waits_for_a_grace_what_fails_is_tried_as_seldo
     hold_calls(script.application(hung))
     member = script.member(hung)
     script.set_policy(max_rebalance_retries=0, evict_grace_ms=2 * WHILE_MS)
-    script.wish("pause")
+    script.request("pause")
     world.run_until(lambda: (GROUP, member) in script.field.evicted, 20_000, "it is evicted")
     world.stop(hung)
     script.resume()
@@ -77,10 +77,10 @@ def test_while_a_wished_rebalance_waits_for_a_grace_what_fails_is_tried_as_seldo
             cannot_start(script.application(name))
     began_ms = world.now_ms
     script.grow("t", 3)
-    script.wish("rebalance")
+    script.request("rebalance")
     assert world.ensemble.data(DRAFT.record(GROUP))
     world.run_for(WHILE_MS)
-    assert (script.record().get("wish") or {}).get("rebalance")  # the wish still waits
+    assert (script.record().get("wish") or {}).get("rebalance")  # the request still waits
     assert 2 <= len(script.commands_sent(START, POISON, since_ms=began_ms)) <= 2 * SENT_MAX
 
 

@@ -87,7 +87,7 @@ def test_f241_a_reset_counts_over_what_another_program_committed_to_kafka_before
     scene = begin_in(seed, store, topics={"t": 4}, hold_ms=0)
     world, rewinds = scene.world, Rewinds(scene)
     world.run_for(5_000)
-    scene.wish("pause")
+    scene.request("pause")
     world.run_until(lambda: scene.answered("pause"), what="nobody reads")
     for partition in scene.partitions():
         scene.log.stranger_commits(partition, 100)

@@ -33,7 +33,7 @@ def stopped(seed: int, *, expiry_ms: int = 600_000) -> Script:
     script = Script(seed, consumers=2, topics={"t": 4})
     script.settle()
     script.world.run_for(5_000)
-    script.wish("reset", run="r1", expiry_ms=expiry_ms)
+    script.request("reset", run="r1", expiry_ms=expiry_ms)
     script.world.run_until(lambda: script.stopped("r1"), what="everything is stopped")
     return script
 
@@ -91,7 +91,7 @@ def test_f104_a_tool_that_dies_in_a_reset_leaves_a_paused_group_and_its_late_wri
 def test_a_reset_of_a_group_that_is_being_deleted_is_refused(seed: int) -> None:
     script = Script(seed, consumers=1)
     script.settle()
-    script.wish("hold", run="r0")
+    script.request("hold", run="r0")
     script.edit_record(wish={"delete": {"run": "r1"}, "reset": {"run": "r2"}})
     script.world.run_until(lambda: script.answered("reset"), what="the answer")
     assert script.record()["done"]["reset"] == {"run": "r2", "state": "refused", "reason": "the group is being deleted"}

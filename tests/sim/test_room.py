@@ -252,7 +252,7 @@ def test_who_was_paused_with_a_full_status_reads_on_when_the_group_is_resumed(
     monkeypatch.setattr(room, "HELD_BYTES_MAX", sum(room.range_bytes(p, r) + 8 for p, r in ranges.items()))
     world.stop("consumer1")
     script.settle("all is handed to the other")
-    script.wish("pause")
+    script.request("pause")
     world.run_until(lambda: (script.record()["done"].get("pause") or {}).get("state") == "paused", 20_000, "paused")
     world.run_for(5_000)
     script.resume()

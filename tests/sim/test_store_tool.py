@@ -83,7 +83,7 @@ def test_consumers_of_kafkas_own_protocol_hinder_the_way_to_kafka_and_not_the_wa
 def test_by_force_only_what_is_still_different_is_told_and_what_nobody_holds_is_made_equal_first() -> None:
     scene = begin_in(1, "dual", topics={"t": 2}, consumers=1)
     scene.world.run_for(3_000)
-    scene.wish("pause")
+    scene.request("pause")
     scene.world.run_until(lambda: scene.answered("pause"), what="nobody reads")
     scene.log.forget(list(scene.log.commits))
     tool = StoreTool(scene, "kafka")
@@ -126,7 +126,7 @@ def test_f116_a_tool_takes_no_step_once_another_one_or_a_request_has_come_since_
         if what == "another run":
             second.migration.turn(scene.world.now_ms)
         else:
-            scene.wish(what, run="x")
+            scene.request(what, run="x")
         return []
 
     kafka.users = meanwhile  # type: ignore[method-assign]
@@ -282,7 +282,7 @@ def test_a_group_that_was_deleted_keeps_its_store_with_its_offsets(seed: int) ->
     for n in range(3):
         scene.leave(f"consumer{n}")
     scene.world.run_until(lambda: not scene.field.registrations and not scene.field.channels, what="all have left")
-    scene.wish("delete", run="d1")
+    scene.request("delete", run="d1")
     scene.world.run_until(lambda: scene.state().get("deleted") is True, what="it is deleted")
     assert scene.store() == ("dual", 1)
     assert "d1" not in str(scene.record())
@@ -324,10 +324,10 @@ def test_a_group_of_a_tree_without_an_id_is_not_moved_nor_one_that_goes_to_anoth
     assert tool.tree.written == []
 
 
-@pytest.mark.parametrize(("wish", "why"), [("reset", "its offsets are being reset"), ("delete", "it is being deleted")])
-def test_a_group_that_is_being_reset_or_deleted_is_not_moved(wish: str, why: str) -> None:
+@pytest.mark.parametrize(("name", "why"), [("reset", "its offsets are being reset"), ("delete", "it is being deleted")])
+def test_a_group_that_is_being_reset_or_deleted_is_not_moved(name: str, why: str) -> None:
     scene = begin_in(1, "zookeeper")
-    scene.wish(wish, run="x")
+    scene.request(name, run="x")
     tool = StoreTool(scene, "dual")
     last = tool.migration.turn(scene.world.now_ms)
     assert (last.stage, last.why) == (Stage.REFUSED, f"{why}: wait until that is over")

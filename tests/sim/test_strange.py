@@ -92,7 +92,7 @@ class Strange(Churn):
             self._set(path, json.dumps(record).encode())
 
     def rebalance(self) -> None:
-        self.scene.wish("rebalance")
+        self.scene.request("rebalance")
 
     def join_odd(self) -> None:
         """A consumer joins with a rack, with a capacity, with an instance name that others have, or without pings."""

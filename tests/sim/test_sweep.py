@@ -166,7 +166,7 @@ def pause(world: World, middle: Middle = undisturbed) -> None:
     """A group is paused, stands still, and is resumed."""
     played = scene(world)
     settle(played, 2)
-    played.wish("pause")
+    played.request("pause")
     middle(played, lambda: not played.held())
     world.run_until(lambda: not played.held(), SETTLE_STEPS, "everything is stopped")
     world.run_for(SESSION_MS // 2)
@@ -181,7 +181,7 @@ def reset(world: World, middle: Middle = undisturbed) -> None:
     settle(played, 2)
     partition = played.held()[0]
     path = world.layout.offset(GROUP, partition)
-    played.wish("reset", run="r1")
+    played.request("reset", run="r1")
     middle(played, lambda: played.stopped("r1"))
     world.run_until(lambda: played.stopped("r1"), SETTLE_STEPS, "everything is stopped")
     assert played.held() == []
@@ -197,7 +197,7 @@ def hold(world: World) -> None:
     """A held group keeps its owners while a consumer joins and another one dies. Then it is resumed."""
     played = scene(world, consumers=3)
     settle(played, 3)
-    played.wish("hold")
+    played.request("hold")
     played.join("late")
     world.run_until(lambda: _members(played, "late") == 1, SETTLE_STEPS, "it has joined")
     world.run_until(lambda: world.processes["consumer1"].running, SETTLE_STEPS, "it lives")
@@ -254,7 +254,7 @@ def announced(world: World) -> None:
 def deletion(world: World, middle: Middle = undisturbed) -> None:
     """A group whose members are gone is deleted with its offsets."""
     played = _deserted(world)
-    played.wish("delete", offsets=True)
+    played.request("delete", offsets=True)
     middle(played, lambda: "done" not in played.record() or bool(played.record()["done"]))
     world.run_until(lambda: not played.record(), SETTLE_STEPS, "the record goes")
     played.calm()
@@ -264,7 +264,7 @@ def deletion(world: World, middle: Middle = undisturbed) -> None:
 def deletion_without_offsets(world: World, middle: Middle = undisturbed) -> None:
     """A group whose members are gone is deleted without its offsets. Then a consumer joins it."""
     played = _deserted(world)
-    played.wish("delete")
+    played.request("delete")
     middle(played, lambda: not played.record().get("wish") or bool(played.record()["done"]))
     world.run_until(lambda: world.ensemble.data(DRAFT.record(GROUP)) == b"", SETTLE_STEPS, "the record is emptied")
     assert state_of(played.field, GROUP)["deleted"] is True

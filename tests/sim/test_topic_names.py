@@ -24,7 +24,7 @@ def test_a_topic_whose_name_kafka_does_not_allow_is_given_to_nobody_and_stops_no
     script.join("late")
     world.run_until(lambda: script.registered("late"), what="somebody joins")
     world.run_until(lambda: len(script.owned("late")) == 2 == len(script.owned("consumer0")), what="they share it")
-    script.wish("pause")
+    script.request("pause")
     world.run_until(lambda: (script.record().get("done") or {}).get("pause") is not None, what="it is paused")
     assert script.held() == []
     script.resume()

@@ -41,10 +41,10 @@ def _stands(field: Field, topic: str, mark: Mapping[str, Any]) -> bool:
 
 
 def _is_deleted(field: Field, group: str) -> bool:
-    """True when somebody wished the deletion of the group with its offsets, and the deletion has begun."""
+    """True when somebody requested the deletion of the group with its offsets, and the deletion has begun."""
     record = parsed(field.ensemble.data(f"/zkcoord/groups/{group}") or b"")
-    wish, done = ((record.get(name) or {}).get("delete") or {} for name in ("wish", "done"))
-    return wish.get("offsets") is True and done.get("state") == "deleting" and done.get("run") == wish.get("run")
+    request, done = ((record.get(name) or {}).get("delete") or {} for name in ("wish", "done"))
+    return request.get("offsets") is True and done.get("state") == "deleting" and done.get("run") == request.get("run")
 
 
 def incarnations_only_grow(facts: Facts, field: Field) -> Iterator[str]:

@@ -206,7 +206,7 @@ def test_removing_a_refused_start_frees_nothing_that_another_thread_owns() -> No
         )
 
 
-def test_answers_to_wishes_come_last_in_one_and_check_the_state_that_they_were_decided_from() -> None:
+def test_answers_to_requests_come_last_in_one_and_check_the_state_that_they_were_decided_from() -> None:
     """After a raise, they check the version of the state that the raise leaves."""
     paused = WriteResponse(request="pause", run="r1", state="paused", ends=False, why="nobody reads")
     done = WriteResponse(request="rebalance", run="r2", state="done", ends=True, why="asked again")

@@ -205,7 +205,7 @@ def test_a_pause_that_cannot_end_names_the_owner_that_nobody_can_read(world: Wor
 PENDING = "the request stands, and a coordinator carries it out as soon as it can"
 
 
-def test_without_a_coordinator_the_wish_stands_and_the_command_says_so(chroot: str, run: Run) -> None:
+def test_without_a_coordinator_the_request_stands_and_the_command_says_so(chroot: str, run: Run) -> None:
     with World(chroot) as world:
         world.topic("clicks", 1)
         coordinator = world.coordinate()
@@ -220,7 +220,7 @@ def test_without_a_coordinator_the_wish_stands_and_the_command_says_so(chroot: s
         assert json.loads(world.data(DRAFT.record("g")))["wish"]["pause"]["run"]
 
 
-def test_who_interrupts_a_wish_is_told_that_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
+def test_who_interrupts_a_request_is_told_that_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
     def interrupted() -> None:
         raise KeyboardInterrupt
 

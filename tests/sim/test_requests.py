@@ -1,4 +1,4 @@
-"""The order of a wish's work and its answer, refused wishes, and other edits of the record."""
+"""The order of a request's work and its answer, refused requests, and other edits of the record."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def answers(transaction: Transaction) -> bool:
 
 @on_seeds()
 @pytest.mark.parametrize("at", [forgets, answers])
-def test_a_wished_rebalance_ends_a_hold_whenever_its_coordinator_dies(seed: int, at: object) -> None:
-    """Before the fix, the answer came before the end of the hold. The next coordinator found no wish, and waited
+def test_a_requested_rebalance_ends_a_hold_whenever_its_coordinator_dies(seed: int, at: object) -> None:
+    """Before the fix, the answer came before the end of the hold. The next coordinator found no request, and waited
     again."""
     script = waiting_for_one(seed)
     world, old = script.world, script.leader()
     world.strike(old, at, "before", None)  # type: ignore[arg-type]
-    script.wish("rebalance")
+    script.request("rebalance")
     world.run_until(lambda: world.struck, what="the crash")
     world.run_until(lambda: script.leader() != old, 20_000, "another serves")
     world.stop("consumer0")
@@ -53,10 +53,10 @@ def test_a_wished_rebalance_ends_a_hold_whenever_its_coordinator_dies(seed: int,
 @on_seeds()
 def test_a_rebalance_that_is_refused_ends_no_hold(seed: int) -> None:
     script = waiting_for_one(seed)
-    script.wish("hold")
+    script.request("hold")
     script.world.run_for(2_000)
     generation = script.generation()
-    script.wish("rebalance", run="r1")
+    script.request("rebalance", run="r1")
     script.world.run_for(5_000)
     assert script.record()["done"]["rebalance"]["state"] == "refused"
     assert script.generation() == generation
@@ -75,7 +75,7 @@ def test_an_answer_replaces_nothing_that_somebody_wrote_into_the_record_meanwhil
     script = Script(seed, consumers=2)
     script.settle()
     world = script.world
-    script.wish("hold", run="r1")
+    script.request("hold", run="r1")
     world.run_until(lambda: script.answered("hold"), what="the answer")
     world.run_for(1_000)
     script.edit_record(wish={"delete": {"who": "test", "run": "r2"}})  # this takes the hold back, too
@@ -89,17 +89,17 @@ def test_an_answer_replaces_nothing_that_somebody_wrote_into_the_record_meanwhil
 
 
 @on_seeds()
-def test_what_is_sent_with_an_answer_is_refused_when_somebody_wishes_something_meanwhile(seed: int) -> None:
+def test_what_is_sent_with_an_answer_is_refused_when_somebody_requests_something_meanwhile(seed: int) -> None:
     """Before the fix, starts were sent after the answer to a resume. A pause came before both, and the starts were
     carried out."""
     script = Script(seed, consumers=2)
     script.settle()
     world = script.world
-    script.wish("pause", run="r1")
+    script.request("pause", run="r1")
     world.run_until(lambda: script.answered("pause"), what="everything is stopped")
     script.resume()
     world.run_until(under_way(script, sends("start-fetcher")), what="starts are sent")
-    script.wish("pause", run="r2")
+    script.request("pause", run="r2")
     paused_ms = world.now_ms
     world.run_until(lambda: script.record()["done"].get("pause", {}).get("run") == "r2", what="the answer")
     assert script.commands_sent("start-fetcher", since_ms=paused_ms) == []
@@ -108,7 +108,7 @@ def test_what_is_sent_with_an_answer_is_refused_when_somebody_wishes_something_m
 
 
 @on_seeds()
-def test_a_rebalance_that_is_wished_while_a_young_group_waits_for_joins_is_answered_when_it_is_carried_out(
+def test_a_rebalance_that_is_requested_while_a_young_group_waits_for_joins_is_answered_when_it_is_carried_out(
     seed: int,
 ) -> None:
     """Before the fix, it was answered at once and did nothing: shares went on waiting for absent members."""
@@ -122,7 +122,7 @@ def test_a_rebalance_that_is_wished_while_a_young_group_waits_for_joins_is_answe
     script.join("late")
     world.run_until(lambda: script.registered("late"))
     world.run_for(500)
-    script.wish("rebalance", run="r1")
+    script.request("rebalance", run="r1")
     world.run_until(lambda: script.answered("rebalance"), what="the answer")
     world.run_for(5_000)
     assert script.owned("late") == script.partitions()
@@ -142,7 +142,7 @@ def test_a_pause_is_answered_when_whoever_was_evicted_has_stopped_too(seed: int,
     world.run_until(lambda: (GROUP, gone) in script.field.evicted, 120_000, "it is evicted")
     evicted_ms = world.now_ms
     script.process("consumer0").restarts = False
-    script.wish("pause", run="r1")
+    script.request("pause", run="r1")
     if failover:
         old = script.leader()
         world.crash(old, restart_after_ms=None, exact=True)
