@@ -120,9 +120,9 @@ def measure(kind: str, members: int, partitions: int, *, event: str, runs: int) 
     return best_ms(lambda: ASSIGNORS["sticky"](given), runs)
 
 
-def settled_group() -> GroupView:
-    """Return a group of 5,000 members that own 100,000 partitions, as the assignor assigns them."""
-    given = group("uniform", *STEP_AT)
+def settled_group(at: tuple[int, int] = STEP_AT) -> GroupView:
+    """Return a group of so many members that own so many partitions, as the assignor assigns them."""
+    given = group("uniform", *at)
     offers = frozenset({"replay", "ping"})
     names = [member.consumer_id for member in given.subscribers]
     members = {

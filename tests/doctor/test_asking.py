@@ -12,7 +12,7 @@ from tests.migrate.memory_tree import MemoryTree
 from zkcoord.core.record import GroupRecord, Request
 from zkcoord.core.severity import Severity
 from zkcoord.core.state import Failure, GroupState, Quarantine
-from zkcoord.doctor import asking, kafka, limits
+from zkcoord.doctor import kafka, limits
 from zkcoord.doctor.asking import READS_TIMED, ask_groups, ask_kafka, ask_server, ask_tree
 from zkcoord.doctor.facts import KafkaFacts, TreeFacts
 from zkcoord.embedded.zookeeper import EmbeddedZooKeeper
@@ -74,10 +74,10 @@ class Moving(MemoryTree):
     ],
 )
 def test_it_looks_whether_the_controllers_write_while_brokers_move(
-    writes: int, wait_s: float, severity: Severity, words: str, monkeypatch: pytest.MonkeyPatch
+    writes: int, wait_s: float, severity: Severity, words: str
 ) -> None:
-    monkeypatch.setattr(asking, "LOOK_SECONDS", 0.0)
-    _, found = [e for e in kafka.judge(ask_tree(Moving(writes), wait_s=wait_s), None, []) if "not asked" not in e.what]
+    facts = ask_tree(Moving(writes), wait_s=wait_s, look_s=0.0)
+    _, found = [each for each in kafka.judge(facts, None, []) if "not asked" not in each.what]
     assert (found.severity, found.what.partition(":")[0]) == (severity, words)
 
 

@@ -174,17 +174,16 @@ def listening(answers: bytes | None) -> Iterator[int]:
                 each.close()
 
 
-def test_a_real_socket_shows_how_a_server_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zkcoord.doctor.asking.WORD_SECONDS", 0.2)
+def test_a_real_socket_shows_how_a_server_is_silent() -> None:
     with listening(b"") as closing, listening(None) as hanging, socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         ports = [closing, hanging, nobody.getsockname()[1]]
-        found = ask_servers([("127.0.0.1", port) for port in ports] + [("absent.invalid", 2181)])
+        found = ask_servers([("127.0.0.1", port) for port in ports] + [("absent.invalid", 2181)], seconds=0.2)
 
     assert [each.silence for each in found] == [Silence.CLOSES, Silence.HANGS, Silence.REFUSED, Silence.NO_NAME]
     assert [each.unreachable for each in found] == [
         "srvr: the connection was ended without an answer",
-        "srvr: no answer within 0 s",
+        "srvr: no answer within 0.2 s",
         "srvr: Connection refused",
         "srvr: Name or service not known",
     ]

@@ -42,8 +42,7 @@ def test_a_wrong_option_is_told_before_anything_is_measured(words: list[str], wh
 def test_every_kind_of_a_settled_groups_step_can_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     assignors = importlib.import_module("assignors")
-    monkeypatch.setattr(assignors, "STEP_AT", (20, 200))
-    settled = assignors.settled_group()
+    settled = assignors.settled_group((20, 200))
     for view in (settled, assignors.limited(settled), assignors.announced(settled)):
         assert assignors.step_ms(view, runs=2) > 0
 

@@ -17,7 +17,7 @@ from tests.obedient import obedient
 from tests.waiting import wait_until
 from zkcoord import Coordinator, UsageError
 from zkcoord.core.handovers import MOMENTS
-from zkcoord.metrics import endpoint, names
+from zkcoord.metrics import names
 from zkcoord.metrics.address import parse_address
 from zkcoord.metrics.endpoint import Endpoint, Part
 from zkcoord.metrics.names import Name
@@ -310,10 +310,9 @@ def quiet() -> Part:
 
 
 @pytest.mark.parametrize("begin", [b"", b"GET /metrics HTTP/1.0\r\nx: "])
-def test_f190_a_request_in_single_bytes_is_not_waited_for(begin: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_f190_a_request_in_single_bytes_is_not_waited_for(begin: bytes) -> None:
     """A coordinator's process had a thread for each such client, as long as it sent something now and then."""
-    monkeypatch.setattr(endpoint, "REQUEST_SECONDS", 0.3)
-    shown, part = Endpoint(parse_address("127.0.0.1:0")), quiet()
+    shown, part = Endpoint(parse_address("127.0.0.1:0"), request_seconds=0.3), quiet()
     shown.add(part)
     try:
         with socket.create_connection(("127.0.0.1", shown.port or 0)) as client:
@@ -335,9 +334,8 @@ def test_f190_a_request_in_single_bytes_is_not_waited_for(begin: bytes, monkeypa
         shown.remove(part)
 
 
-def test_f190_so_many_requests_are_answered_at_a_time_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint, "REQUESTS_MAX", 2)
-    shown, part = Endpoint(parse_address("127.0.0.1:0")), quiet()
+def test_f190_so_many_requests_are_answered_at_a_time_and_no_more() -> None:
+    shown, part = Endpoint(parse_address("127.0.0.1:0"), requests_max=2), quiet()
     shown.add(part)
     address = f"127.0.0.1:{shown.port}"
     try:

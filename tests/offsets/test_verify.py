@@ -12,10 +12,9 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import DEFAULT_RECORD, GroupRecord
 from zkcoord.core.tenure import CommitOutcome, Counted, KafkaCommit, Rule, Source, Stamp, Tenure
 from zkcoord.errors import UnavailableError
-from zkcoord.offsets import reading
 from zkcoord.offsets.kafka_logs import known_logs
 from zkcoord.offsets.ports import Commits, ReadCommits
-from zkcoord.offsets.reading import rule_of
+from zkcoord.offsets.reading import read_offsets, rule_of
 from zkcoord.offsets.verdict import OTHER_TOPIC, Log, Verdict
 from zkcoord.offsets.verify import GroupVerified, verify
 from zkcoord.shell.ports import Unreadable, UnreadableError
@@ -146,16 +145,14 @@ def test_what_nobody_can_read_as_an_offset_or_a_record_is_named() -> None:
     assert row.here.problem == "bad offset 'many': not a number"
 
 
-def test_groups_are_read_in_batches_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "PARTITIONS_AT_ONCE", 10)
+def test_groups_are_read_in_batches_of_bounded_size() -> None:
     sizes = {"a": 4, "b": 4, "c": 4, "d": 50, "e": 1, "f": 0}
     tree = Deployment(
         {DRAFT.offset(group, TopicPartition("t", n)): "1" for group, size in sizes.items() for n in range(size)}
     )
-    commits = MemoryCommits({})
-    found = list(verify(tree.read, commits, no_logs, DRAFT, list(sizes)))
-    assert {one.group: len(one.partitions) for one in found} == sizes
-    assert commits.asked == [2, 1, 1, 2]  # a b, c, d alone, e f
+    batches = list(read_offsets(tree.read, DRAFT, list(sizes), at_once=10))
+    assert [[one.group for one in batch] for batch in batches] == [["a", "b"], ["c"], ["d"], ["e", "f"]]
+    assert {one.group: len(one.offsets) for batch in batches for one in batch} == sizes
 
 
 def test_hundreds_of_groups_cost_few_round_trips() -> None:

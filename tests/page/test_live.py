@@ -25,12 +25,12 @@ pytestmark = pytest.mark.zookeeper
 
 
 @contextmanager
-def served(chroot: str) -> Iterator[tuple[int, Page]]:
+def served(chroot: str, http: type[Prompt] = Prompt) -> Iterator[tuple[int, Page]]:
     """A page on a port of its own; it reads all groups all the time."""
     reader = Reader(lambda: Tree(chroot), chroot, interval_ms=50)
     page = Page(reader, actions=False)
     app = make_app(page, frozenset())
-    config = uvicorn.Config(app, http=Prompt, log_config=None, lifespan="off", timeout_graceful_shutdown=1)
+    config = uvicorn.Config(app, http=http, log_config=None, lifespan="off", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=server.run, args=([listening],))

@@ -17,8 +17,9 @@ from tests.page.test_live import Stream, served
 from tests.waiting import PATIENCE_SECONDS, wait_until
 from zkcoord.core.record import DEFAULT_RECORD
 from zkcoord.errors import UnavailableError
-from zkcoord.page import actions, reading, serve
+from zkcoord.page import reading
 from zkcoord.page.reading import LOOKS_MAX
+from zkcoord.page.serve import Prompt
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.record import encode_record
 
@@ -51,11 +52,14 @@ def ended(connection: socket.socket, every_seconds: float | None) -> bytes:
             answer += part
 
 
-def test_f190_a_client_that_does_not_ask_in_time_keeps_no_connection(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(serve, "REQUEST_SECONDS", 0.3)
-    with served(world.address) as (port, _), closing(Stream(port, "/live/")) as open_page:
+class Hasty(Prompt):
+    """Ends a connection sooner."""
+
+    seconds = 0.3
+
+
+def test_f190_a_client_that_does_not_ask_in_time_keeps_no_connection(world: World) -> None:
+    with served(world.address, Hasty) as (port, _), closing(Stream(port, "/live/")) as open_page:
         for begin, every_seconds in ((b"", None), (b"GET / HTTP/1.1\r\nx: ", 0.05)):
             with socket.create_connection(("127.0.0.1", port)) as connection:
                 connection.sendall(begin)
@@ -67,12 +71,9 @@ def test_f190_a_client_that_does_not_ask_in_time_keeps_no_connection(
         assert [open_page.event("read")["failed"] for _ in range(2)]
 
 
-def test_an_action_that_is_sent_too_slowly_is_refused(
-    world: World, open_page: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(actions, "BODY_SECONDS", 0)
+def test_an_action_that_is_sent_too_slowly_is_refused(world: World, open_page: Open) -> None:
     world.settle()
-    assert open_page(token=TOKEN).post("/groups/g/pause", data={"token": TOKEN}).status_code == 408
+    assert open_page(token=TOKEN, body_seconds=0).post("/groups/g/pause", data={"token": TOKEN}).status_code == 408
 
 
 def test_f190_all_who_wait_for_a_group_while_zookeeper_is_away_are_told_at_once(

@@ -14,7 +14,6 @@ from random import Random
 import pytest
 
 from tests.shell.watched_bench import CHROOT, Bench
-from zkcoord.shell.zk import watches
 from zkcoord.tree.snapshot import Kind
 from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Write
 
@@ -28,7 +27,7 @@ class World(Bench):
     """A world with events at random. The seed first draws how often each kind of event comes."""
 
     def __init__(self, seed: int, *, coexist: bool) -> None:
-        super().__init__(coexist=coexist)
+        super().__init__(coexist=coexist, idle_max=6)  # so that watches are given up, too
         self._random = random = Random(f"{seed} {coexist}")
         narrow = random.random() < 0.5  # one list, which all events are about
         parents = [f"/p{number}" for number in range(1 if narrow else random.choice((1, 2, 7)))]
@@ -151,9 +150,8 @@ class World(Bench):
 
 @SERVERS
 def test_whatever_happens_on_a_connection_what_is_wanted_is_known_at_rest(
-    coexist: bool, monkeypatch: pytest.MonkeyPatch
+    coexist: bool,
 ) -> None:
-    monkeypatch.setattr(watches, "IDLE_MAX", 6)  # so that watches are given up, too
     told = refused = 0
     for seed in range(SEEDS):
         world = World(seed, coexist=coexist)

@@ -20,7 +20,7 @@ from zkcoord.shell.zk.config import Address
 from zkcoord.shell.zk.connection import CONNECTION_LOSS, MARSHALLING, Call
 from zkcoord.shell.zk.jute import Event, Op
 from zkcoord.shell.zk.session import Session
-from zkcoord.shell.zk.watches import Watches
+from zkcoord.shell.zk.watches import IDLE_MAX, Watches
 from zkcoord.tree.snapshot import LIST, Kind
 from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Write
 
@@ -296,11 +296,14 @@ class WatchingSession:
     no_kept_watches = Session.no_kept_watches
     no_multi_read = Session.no_multi_read
 
-    def __init__(self, server: WatchingServer, chroot: str, sink: Callable[[StoreInput], None]) -> None:
+    def __init__(
+        self, server: WatchingServer, chroot: str, sink: Callable[[StoreInput], None], idle_max: int = IDLE_MAX
+    ) -> None:
+        self._idle_max = idle_max
         self.address = Address((("model", 2181),), chroot)
         self.abilities = Abilities()
         self.multi_read: bool | None = True
-        self.watches = Watches(threading.RLock())
+        self.watches = Watches(threading.RLock(), self._idle_max)
         self.post = sink
         self.linked = False
         self.dropped = False  # the connection is about to break
@@ -323,7 +326,7 @@ class WatchingSession:
     def link_down(self) -> None:
         """The connection breaks."""
         self.linked = False
-        self.watches = Watches(threading.RLock())
+        self.watches = Watches(threading.RLock(), self._idle_max)
         self._server.lost()
         self.post(LinkChanged(Link.SUSPENDED, 1, TIMEOUT_MS))
         sent, self._sent = list(self._sent), deque()

@@ -8,7 +8,6 @@ from tests.spark.fakes import InThread
 from tests.waiting import wait_until
 from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import InvariantError, UnavailableError
-from zkcoord.spark.driver import batch_guard
 from zkcoord.spark.driver.batch_guard import BatchGuard, End, Hold
 from zkcoord.spark.ports import Limits
 from zkcoord.spark.ranges import OffsetRange
@@ -28,7 +27,8 @@ def cancelled() -> list[str]:
 
 @pytest.fixture
 def guard(cancelled: list[str]) -> BatchGuard:
-    made = BatchGuard(cancelled.append, Limits(cancel_wait_ms=1, commit_wait_ms=1))  # one thread: waits time out
+    limits = Limits(cancel_wait_ms=1, commit_wait_ms=1, lease_check_ms=1)  # one thread: waits time out
+    made = BatchGuard(cancelled.append, limits)
     made.start(Starting({A: 0, B: 5}, 1))
     return made
 
@@ -152,9 +152,8 @@ def test_a_stop_breaks_the_batch_off_when_one_of_its_partitions_may_not_be_read_
 
 
 def test_a_stop_looks_at_the_lease_while_it_waits_and_cancels_nothing_before(
-    guard: BatchGuard, cancelled: list[str], monkeypatch: pytest.MonkeyPatch
+    guard: BatchGuard, cancelled: list[str]
 ) -> None:
-    monkeypatch.setattr(batch_guard, "LEASE_CHECK_MS", 1)
     asked: list[list[str]] = []  # what was cancelled then
 
     def leased(partition: TopicPartition) -> bool:

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
@@ -26,12 +27,12 @@ from zkcoord.tracing.traces import NS_PER_MS, HandOverTraces
 class Traced:
     """Coordinators of the simulated world whose hand-overs are traced, as `HandOverTraces.follow` does."""
 
-    def __init__(self, exporter: SpanExporter, waiting_max: int = 1_000) -> None:
-        self._exporter, self._waiting_max = exporter, waiting_max
+    def __init__(self, exporter: SpanExporter, **limits: Any) -> None:
+        self._exporter, self._limits = exporter, {"waiting_max": 1_000, **limits}
         self.all: list[HandOverTraces] = []
 
     def __call__(self, process: SimProcess) -> ProductActor:
-        traces = HandOverTraces([self._exporter], self._waiting_max)
+        traces = HandOverTraces([self._exporter], **self._limits)
         traces.start()
         self.all.append(traces)
         actor = coordinator(process)
@@ -127,12 +128,10 @@ class Hangs(SpanExporter):
 
 
 def test_an_exporter_that_hangs_holds_up_neither_the_coordinator_nor_its_end(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("zkcoord.tracing.traces.FLUSH_EVERY", 1)
-    monkeypatch.setattr("zkcoord.tracing.traces.ENDING_SECONDS", 0.01)
     hangs = Hangs()
-    traced = Traced(hangs, waiting_max=1)
+    traced = Traced(hangs, waiting_max=1, flush_every=1, ending_seconds=0.01)
     try:
         move_one(traced, "consumer1")  # comes to rest
         wait_until(hangs.asked.is_set, "the exporter is asked")

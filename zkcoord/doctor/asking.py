@@ -45,23 +45,25 @@ LENGTH_BYTES = 4
 _SESSION = re.compile(r"sid=0x([0-9a-f]+),.*?\bto=(\d+)")
 
 
-def ask_servers(hosts: Sequence[tuple[str, int]], tls: ssl.SSLContext | None = None) -> list[ServerFacts]:
+def ask_servers(
+    hosts: Sequence[tuple[str, int]], tls: ssl.SSLContext | None = None, seconds: float = WORD_SECONDS
+) -> list[ServerFacts]:
     """Ask all servers in parallel, so that several silent servers cost the time of one. The facts are in the order of
     `hosts`."""
     with ThreadPoolExecutor(SERVERS_AT_ONCE) as pool:
-        return list(pool.map(lambda each: ask_server(each[0], each[1], tls), hosts))
+        return list(pool.map(lambda each: ask_server(each[0], each[1], tls, seconds), hosts))
 
 
-def ask_server(host: str, port: int, tls: ssl.SSLContext | None = None) -> ServerFacts:
-    """Ask one server, over TLS if `tls` is given. A server that does not answer raises nothing: `unreachable` says
-    it."""
+def ask_server(host: str, port: int, tls: ssl.SSLContext | None = None, seconds: float = WORD_SECONDS) -> ServerFacts:
+    """Ask one server, over TLS if `tls` is given. A server that does not answer within so many seconds raises nothing:
+    `unreachable` says it."""
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     answers: dict[str, Mapping[str, str]] = {}
     sessions: dict[int, int] = {}
     refused, without_quorum = [], False
     for word, between in WORDS.items():
         try:
-            text = _word(host, port, word, tls)
+            text = _word(host, port, word, tls, seconds)
         except _SilenceError as silent:
             return ServerFacts(address=address, unreachable=f"{word}: {silent}", silence=silent.silence)
         if NOT_SERVING in text:
@@ -85,12 +87,12 @@ class _SilenceError(Exception):
         self.silence = silence
 
 
-def _word(host: str, port: int, word: str, tls: ssl.SSLContext | None) -> str:
+def _word(host: str, port: int, word: str, tls: ssl.SSLContext | None, seconds: float) -> str:
     """Return a server's answer to a four-letter word, which is never empty: every server of 3.4 or newer answers each
     word, if only with a refusal. _SilenceError if there is no answer."""
     with ExitStack() as stack:
         try:
-            connection = stack.enter_context(socket.create_connection((host, port), timeout=WORD_SECONDS))
+            connection = stack.enter_context(socket.create_connection((host, port), timeout=seconds))
         except socket.gaierror as error:
             raise _SilenceError(Silence.NO_NAME, _why(error)) from error
         except ConnectionRefusedError as error:
@@ -106,7 +108,7 @@ def _word(host: str, port: int, word: str, tls: ssl.SSLContext | None) -> str:
                 while len(answer) < ANSWER_BYTES_MAX and (read := connection.recv(65_536)):
                     answer += read
         except TimeoutError as error:
-            raise _SilenceError(Silence.HANGS, f"no answer within {WORD_SECONDS:.0f} s") from error
+            raise _SilenceError(Silence.HANGS, f"no answer within {seconds:g} s") from error
         except OSError as error:
             raise _SilenceError(Silence.CLOSES, _why(error)) from error
     if not answer:
@@ -129,9 +131,11 @@ def _pairs(text: str, between: str) -> dict[str, str]:
     return {key.strip(): value.strip() for key, there, value in found if there}
 
 
-def ask_tree(tree: BlockingTree, *, logs_in: bool = False, wait_s: float = WRITES_SECONDS) -> TreeFacts:
+def ask_tree(
+    tree: BlockingTree, *, logs_in: bool = False, wait_s: float = WRITES_SECONDS, look_s: float = LOOK_SECONDS
+) -> TreeFacts:
     """Read the facts in ZooKeeper, except who may write there. `wait_s`: how long to wait for a write of the
-    controllers that move Kafka's brokers."""
+    controllers that move Kafka's brokers; `look_s`: between two looks for it."""
     read_ms = []
     for _ in range(READS_TIMED):
         begun_ns = time.monotonic_ns()
@@ -152,7 +156,7 @@ def ask_tree(tree: BlockingTree, *, logs_in: bool = False, wait_s: float = WRITE
         brokers=len(brokers.children) if brokers.exists else None,
         topics=len(topics.children) if topics.exists else None,
         move=move,
-        controllers_write=_written_again(tree, moving[0], wait_s) if move is BrokersMove.MOVING else None,
+        controllers_write=_written_again(tree, moving[0], wait_s, look_s) if move is BrokersMove.MOVING else None,
         cluster_id=cluster_of(schema, cluster),
         from_kafka=schema is not None and schema.topics == FROM_KAFKA,
         revision=schema.revision if schema is not None else None,
@@ -165,13 +169,13 @@ def ask_tree(tree: BlockingTree, *, logs_in: bool = False, wait_s: float = WRITE
     )
 
 
-def _written_again(tree: BlockingTree, migration: Node, wait_s: float) -> bool:
+def _written_again(tree: BlockingTree, migration: Node, wait_s: float, look_s: float) -> bool:
     """Wait until the controllers that move brokers have written to ZooKeeper again; False: they did not in `wait_s`."""
     deadline, seen = time.monotonic() + wait_s, written(None, migration, 0)
     while written(seen, tree.read([Read(MIGRATION)])[0], 0) is seen:
         if time.monotonic() >= deadline:
             return False
-        time.sleep(LOOK_SECONDS)
+        time.sleep(look_s)
     return True
 
 

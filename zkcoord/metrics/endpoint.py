@@ -27,7 +27,7 @@ from zkcoord.metrics.names import Sample
 from zkcoord.settings import version
 
 REQUEST_SECONDS = 10
-"""The time that a client has to send its request. A slower client gets no answer."""
+"""s that a client has to send its request. A slower client gets no answer."""
 
 REQUESTS_MAX = 100
 """The number of requests that are answered at the same time."""
@@ -57,8 +57,11 @@ class Endpoint:
     _known: ClassVar[dict[tuple[str, int], Endpoint]] = {}
     _lock: ClassVar[threading.Lock] = threading.Lock()
 
-    def __init__(self, address: tuple[str, int]) -> None:
+    def __init__(
+        self, address: tuple[str, int], request_seconds: float = REQUEST_SECONDS, requests_max: int = REQUESTS_MAX
+    ) -> None:
         self._address, self._parts = address, list[Part]()
+        self._request_seconds, self._requests_max = request_seconds, requests_max
         self._server: ThreadingHTTPServer | None = None
         self._registry = registry = CollectorRegistry()
         for each in (ProcessCollector, PlatformCollector, GCCollector):
@@ -106,10 +109,10 @@ class Endpoint:
         server.server_close()
 
     def _listen(self) -> ThreadingHTTPServer:
-        handler = type("Handler", (_Handler,), {"of": self})
+        handler = type("Handler", (_Handler,), {"of": self, "timeout": self._request_seconds})
         host, port = self._address
         try:
-            server = (_Server6 if ":" in host else _Server)((host, port), handler)
+            server = (_Server6 if ":" in host else _Server)((host, port), handler, self._requests_max)
         except OSError as error:
             raise nobody_can_listen(self._address, "metrics", error) from error
         threading.Thread(target=server.serve_forever, name="zkcoord-metrics", daemon=True).start()
@@ -145,9 +148,9 @@ class _Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self._free = threading.BoundedSemaphore(REQUESTS_MAX)
+    def __init__(self, address: tuple[str, int], handler: type[_Handler], requests_max: int) -> None:
+        super().__init__(address, handler)
+        self._free = threading.BoundedSemaphore(requests_max)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer on a new thread. If there are too many requests, close this connection."""
@@ -174,11 +177,11 @@ class _Server6(_Server):
 
 
 class _Request(io.RawIOBase):
-    """Reads a client's request for `REQUEST_SECONDS` at most. A timeout of the socket alone would begin again with each
+    """Reads a client's request for so many seconds at most. A timeout of the socket alone would begin again with each
     byte."""
 
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection, self._end = connection, time.monotonic() + REQUEST_SECONDS
+    def __init__(self, connection: socket.socket, seconds: float) -> None:
+        self._connection, self._seconds, self._end = connection, seconds, time.monotonic() + seconds
 
     def readable(self) -> bool:
         """True."""
@@ -193,21 +196,21 @@ class _Request(io.RawIOBase):
         try:
             return self._connection.recv_into(buffer)
         finally:
-            self._connection.settimeout(REQUEST_SECONDS)
+            self._connection.settimeout(self._seconds)
 
 
 class _Handler(BaseHTTPRequestHandler):
     """Answers GET and HEAD with the pages of its endpoint (`of`)."""
 
     of: Endpoint
-    timeout = REQUEST_SECONDS  # for the answer
+    timeout: ClassVar[float] = REQUEST_SECONDS  # for the request, and for the answer
     server_version = "zkcoord"
     sys_version = ""
 
     def setup(self) -> None:
         """Set a deadline for reading the whole request."""
         super().setup()
-        self.rfile = io.BufferedReader(_Request(self.connection))
+        self.rfile = io.BufferedReader(_Request(self.connection, self.timeout))
 
     def do_GET(self) -> None:
         """Answer one request."""

@@ -109,8 +109,10 @@ def read_group_offsets(read: Reading, layout: Layout, group: str) -> GroupSeen:
     return seen
 
 
-def read_offsets(read: Reading, layout: Layout, groups: Sequence[str]) -> Iterator[list[GroupSeen]]:
-    """Return the groups, in this order, in batches of about PARTITIONS_AT_ONCE partitions."""
+def read_offsets(
+    read: Reading, layout: Layout, groups: Sequence[str], at_once: int = PARTITIONS_AT_ONCE
+) -> Iterator[list[GroupSeen]]:
+    """Return the groups, in this order, in batches of about `at_once` partitions."""
     rest = iter(groups)
     while listed := list(islice(rest, GROUPS_LISTED)):
         topics = children(read, [layout.offsets(group) for group in listed])
@@ -122,7 +124,7 @@ def read_offsets(read: Reading, layout: Layout, groups: Sequence[str]) -> Iterat
         total = 0
         for group, node in zip(listed, topics, strict=True):
             size = sum(islice(counts, len(node.children)))
-            if batch and total + size > PARTITIONS_AT_ONCE:
+            if batch and total + size > at_once:
                 yield _together(read, layout, batch)
                 batch, total = [], 0
             batch.append(group)

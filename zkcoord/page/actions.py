@@ -34,7 +34,7 @@ from zkcoord.page.plans import ACTIONS, RESET, RESUME, Plan, plan_of, plan_of_re
 from zkcoord.shell.zk.blocking import Tree
 
 BODY_MAX = 16_384
-BODY_SECONDS = 10
+BODY_SECONDS = 10  # that a client has to send a form
 TIMEOUT_MS = 60_000
 GOALS: tuple[tuple[str, str], ...] = (
     (Where.EARLIEST.value, "the start of each log"),
@@ -57,8 +57,10 @@ class Actions:
         gate: Gate,
         open_tree: Callable[[], Tree],
         open_kafka: Callable[[], AbstractContextManager[KafkaClient]],
+        body_seconds: float = BODY_SECONDS,
     ) -> None:
         self._page, self._gate, self._tree, self._kafka = page, gate, open_tree, open_kafka
+        self._body_seconds = body_seconds
 
     def routes(self) -> list[Route]:
         """Return the routes: for each action GET shows the plan, and POST carries it out."""
@@ -78,7 +80,7 @@ class Actions:
         if not from_here(request.headers):
             return PlainTextResponse("an action must be asked for by this page itself\n", 403)
         try:
-            body = await asyncio.wait_for(_body(request), BODY_SECONDS)
+            body = await asyncio.wait_for(_body(request), self._body_seconds)
         except TimeoutError:
             return PlainTextResponse("this comes too slowly\n", 408, {"connection": "close"})
         if len(body) > BODY_MAX:

@@ -23,7 +23,7 @@ from zkcoord.errors import UsageError
 from zkcoord.kafka.client import KafkaClient
 from zkcoord.logs import emit
 from zkcoord.metrics.address import nobody_can_listen, spelled
-from zkcoord.page.actions import Actions
+from zkcoord.page.actions import BODY_SECONDS, Actions
 from zkcoord.page.app import Page, make_app
 from zkcoord.page.guard import Gate
 from zkcoord.page.reading import Reader
@@ -33,8 +33,7 @@ from zkcoord.signals import stopping
 CONNECTIONS_MAX = 200
 KEEP_ALIVE_SECONDS = 30
 REQUEST_SECONDS = 10
-"""The time that a client has to send its request. A slower client gets no answer, since it would occupy a
-connection."""
+"""s that a client has to send its request. A slower client gets no answer, since it would occupy a connection."""
 END_SECONDS = 1
 NICE = 10
 """The page's niceness beside a coordinator, which has the higher priority so."""
@@ -51,6 +50,7 @@ class Served:
     token: str | None = None
     names: frozenset[str] = frozenset()
     prefix: str = ""  # of all paths, if a proxy serves more than this page
+    body_seconds: float = BODY_SECONDS
 
 
 def serve(served: Served, listening: socket.socket, *, beside: bool, ready: Callable[[], None]) -> None:
@@ -90,12 +90,13 @@ def serve(served: Served, listening: socket.socket, *, beside: bool, ready: Call
 class Prompt(H11Protocol):
     """Ends a connection if its next request does not come in time. h11 limits the head of a request (64 KiB)."""
 
+    seconds: float = REQUEST_SECONDS
     _late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         """Start the time for the first request: a client has connected."""
         super().connection_made(transport)
-        self._late = self.loop.call_later(REQUEST_SECONDS, transport.close)
+        self._late = self.loop.call_later(self.seconds, transport.close)
 
     def data_received(self, data: bytes) -> None:
         """Take in data. The time stops while a request is answered, and starts for the next request."""
@@ -105,7 +106,7 @@ class Prompt(H11Protocol):
             self._late.cancel()
             self._late = None
         elif self._late is None and not answering:
-            self._late = self.loop.call_later(REQUEST_SECONDS, self.transport.close)
+            self._late = self.loop.call_later(self.seconds, self.transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the time: the connection has ended."""
@@ -132,7 +133,7 @@ def app_of(served: Served, reader: Reader) -> ASGIApp:
     gate = Gate(served.token)
     page = Page(reader, actions=gate.open, prefix=served.prefix)
     kafka = served.kafka or _no_kafka
-    return make_app(page, served.names, Actions(page, gate, served.open_tree, kafka).routes())
+    return make_app(page, served.names, Actions(page, gate, served.open_tree, kafka, served.body_seconds).routes())
 
 
 def listen(address: tuple[str, int]) -> socket.socket:

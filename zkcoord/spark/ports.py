@@ -58,6 +58,7 @@ class Limits:
     away_batches_max: int = 5  # failed batches in a row although Kafka tells the ends of its logs; that is no outage
     look_ms: int = 1_000  # between looks at a running batch: probes come seconds apart
     cancel_wait_ms: int = 5_000  # a cancelled batch ends within a second; code outside Spark cannot be cancelled
+    lease_check_ms: int = 200  # between looks at the lease while a stop waits for a batch; a session lasts seconds
     commit_wait_ms: int = 10_000  # a commit of a lost session fails with the session; a longer wait is a fault
     member_wait_ms: int = 30_000  # at a query's start: at least for Kafka, and then for the registration
     kafka_again_ms: int = 500  # between two questions to a Kafka that is down; each takes up to 10 s itself

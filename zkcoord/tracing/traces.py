@@ -49,7 +49,14 @@ Item = tuple[str, HandOver, int]
 class HandOverTraces:
     """Makes the traces of one coordinator's hand-overs."""
 
-    def __init__(self, exporters: Sequence[SpanExporter], waiting_max: int = WAITING_MAX) -> None:
+    def __init__(
+        self,
+        exporters: Sequence[SpanExporter],
+        waiting_max: int = WAITING_MAX,
+        flush_every: int = FLUSH_EVERY,
+        ending_seconds: float = ENDING_SECONDS,
+    ) -> None:
+        self._flush_every, self._ending_seconds = flush_every, ending_seconds
         resource = Resource.create()
         if str(resource.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
             resource = resource.merge(Resource({SERVICE_NAME: SERVICE}))
@@ -98,21 +105,21 @@ class HandOverTraces:
         return self._thread.is_alive()
 
     def end(self) -> None:
-        """Export the traces that are left, and wait ENDING_SECONDS at most for that."""
+        """Export the traces that are left, and wait `ending_seconds` at most for that."""
         try:
             self._waiting.put_nowait(None)
         except Full:
             with suppress(Empty):
                 self._waiting.get_nowait()
             self._waiting.put_nowait(None)
-        self._thread.join(ENDING_SECONDS)
+        self._thread.join(self._ending_seconds)
 
     def _run(self) -> None:
         made = 0
         while (item := self._waiting.get()) is not None:
             self._make(*item)
             made += 1
-            if made % FLUSH_EVERY == 0:
+            if made % self._flush_every == 0:
                 self._provider.force_flush()
                 self._tell_dropped()
         self._provider.shutdown()

@@ -55,10 +55,10 @@ class Awaited(NamedTuple):
 class Watches:
     """The watches of one connection. `Session.send` holds the lock, so that `ask` and the sending stay together."""
 
-    def __init__(self, lock: AbstractContextManager[object]) -> None:
-        self._lock = lock
+    def __init__(self, lock: AbstractContextManager[object], idle_max: int = IDLE_MAX) -> None:
+        self._lock, self._idle_max = lock, idle_max
         self._paths: dict[str, _Path] = {}
-        self._look_at = IDLE_MAX  # number of paths at which idle ones are looked for
+        self._look_at = idle_max  # number of paths at which idle ones are looked for
 
     def kept(self, path: str) -> bool:
         """True when the server keeps a watch on this path."""
@@ -130,5 +130,5 @@ class Watches:
             return []
         idle = [path for path, known in self._paths.items() if known.idle]
         kept = [path for path in idle if self._paths.pop(path).kept]
-        self._look_at = max(IDLE_MAX, 2 * len(self._paths))
+        self._look_at = max(self._idle_max, 2 * len(self._paths))
         return kept

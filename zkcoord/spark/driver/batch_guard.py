@@ -33,7 +33,6 @@ from zkcoord.errors import InvariantError, UnavailableError, invariant
 from zkcoord.spark.ports import Limits, Stopped
 from zkcoord.spark.ranges import OffsetRange
 
-LEASE_CHECK_MS = 200  # how often a stop that waits for a batch checks the lease; a session timeout is some seconds
 TOO_LONG = "raise rebalance_timeout_ms, or lower max_offsets_per_batch"
 
 
@@ -162,7 +161,7 @@ class BatchGuard:
                 break
             if cancel:
                 self.fence(tag, "a stop cancels it (at_rebalance)")
-            self.await_end(tag, min(left_ms, LEASE_CHECK_MS))
+            self.await_end(tag, min(left_ms, self._limits.lease_check_ms))
         return self._drop(mine)
 
     def lose(self, partitions: Collection[TopicPartition]) -> None:
