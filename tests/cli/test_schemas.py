@@ -51,9 +51,9 @@ def test_a_schema_is_valid_and_its_keys_are_explained(file: Path) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        '{"group":"g","wish":"hold","run":"x"}',
-        '{"group":"g","wish":"hold","run":"x","state":1}',
-        '{"group":"g","wish":"hold","run":"x","state":"held","more":1}',
+        '{"group":"g","request":"hold","run":"x"}',
+        '{"group":"g","request":"hold","run":"x","state":1}',
+        '{"group":"g","request":"hold","run":"x","state":"held","more":1}',
     ],
 )
 def test_what_is_not_as_the_schema_says_is_found(line: str) -> None:
@@ -62,6 +62,6 @@ def test_what_is_not_as_the_schema_says_is_found(line: str) -> None:
 
 
 def test_programs_must_bear_keys_that_a_later_release_adds() -> None:
-    schema, document = schema_of(("group", "hold")), {"group": "g", "wish": "hold", "run": "x", "state": "held"}
+    schema, document = schema_of(("group", "hold")), {"group": "g", "request": "hold", "run": "x", "state": "held"}
     jsonschema.validate({**document, "more": 1}, schema)
     jsonschema.validate(document, closed(schema))

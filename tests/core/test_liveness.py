@@ -51,7 +51,7 @@ def answers(*said: tuple[int | None, int | None], **fields: Any) -> list[Any]:
 
 
 def test_assigned_lagging_and_without_progress_at_every_probe_is_evicted_whatever_the_policy() -> None:
-    why = "dead inside: lag 3 and progress 10 unchanged at 2 probes"
+    why = "stalled: lag 3 and progress 10 unchanged at 2 probes"
     evict = EvictMember(consumer_id="a", sequence=None, session_timeout_ms=10_000, why=why)
     assert answers((10, 3), (10, 3)) == []
     assert answers((10, 3), (10, 3), (10, 3)) == [evict]

@@ -70,5 +70,5 @@ def test_f06_a_program_that_lags_without_progress_is_evicted_by_its_probes(chroo
             wait_until(lambda: bool(world.reports.of("evicted")), "its eviction")
             [evicted] = world.reports.of("evicted")
             assert evicted["consumer"] == name
-            assert evicted["why"] == "dead inside: lag 3 and progress 10 unchanged at 2 probes"
+            assert evicted["why"] == "stalled: lag 3 and progress 10 unchanged at 2 probes"
             wait_until(lambda: len(world.reports.of("fetch_started")) == 2, "it comes back, and is given its share")

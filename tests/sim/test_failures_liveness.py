@@ -26,7 +26,7 @@ def role(script: Script, name: str) -> MembershipRole:
 
 
 @on_seeds()
-def test_f06_a_member_that_is_alive_in_zookeeper_and_dead_inside_is_evicted_with_the_reason(seed: int) -> None:
+def test_f06_a_member_that_is_alive_in_zookeeper_and_stalled_is_evicted_with_the_reason(seed: int) -> None:
     script = Script(seed, consumers=2)
     script.settle()
     world = script.world
@@ -37,7 +37,7 @@ def test_f06_a_member_that_is_alive_in_zookeeper_and_dead_inside_is_evicted_with
     world.run_until(lambda: (GROUP, hung) not in script.field.registrations, 20_000, "its eviction")
     [evicted] = world.events("evicted")
     assert evicted.fields["consumer"] == hung
-    assert evicted.fields["why"] == "dead inside: lag 7 and progress 10 unchanged at 3 probes"
+    assert evicted.fields["why"] == "stalled: lag 7 and progress 10 unchanged at 3 probes"
     assert script.outstanding("consumer1") <= 1
     world.run_until(lambda: all(script.owner(p) not in ("", hung) for p in owned), 20_000, "its share is given on")
     role(script, "consumer0").said = None

@@ -61,7 +61,7 @@ FEATURES: dict[str, tuple[Any, ...]] = {
     "resets": (test_resets.test_nobody_reads_while_a_reset_writes_and_all_go_on_from_its_offsets,),
     "failed groups": (life.test_a_failed_group_stays_failed_over_a_failover_until_it_changes,),
     "probes": (
-        test_failures_liveness.test_f06_a_member_that_is_alive_in_zookeeper_and_dead_inside_is_evicted_with_the_reason,
+        test_failures_liveness.test_f06_a_member_that_is_alive_in_zookeeper_and_stalled_is_evicted_with_the_reason,
         test_failures_liveness.test_f06_probes_do_no_harm_to_who_works_and_are_not_sent_unasked,
     ),
     "weights, capacities and budgets": (

@@ -28,7 +28,7 @@ class Reached(NamedTuple):
     """The result of a storm."""
 
     hung: int  # programs that hung
-    dead_inside: int  # evictions because of probes
+    stalled: int  # evictions because of probes
     overdue: int  # evictions because of commands that were not obeyed
     waiting_max: int  # the most calls that waited for one program
 
@@ -108,8 +108,8 @@ def hung(seed: int, steps: int = 2_500) -> Reached:
     churning.all_go_on()
     scene.calm()
     why = [told.fields["why"] for told in world.events("evicted")]
-    dead = sum(each.startswith("dead inside") for each in why)
-    return Reached(churning.hung, dead, len(why) - dead, waiting)
+    stalled = sum(each.startswith("stalled") for each in why)
+    return Reached(churning.hung, stalled, len(why) - stalled, waiting)
 
 
 @pytest.mark.parametrize("seed", seeds(SEEDS))
@@ -117,9 +117,9 @@ def test_a_storm_with_programs_that_hang_ends_in_a_calm(seed: int) -> None:
     hung(seed)
 
 
-def test_f06_storms_evict_who_is_dead_inside_and_who_does_not_obey() -> None:
+def test_f06_storms_evict_who_is_stalled_and_who_does_not_obey() -> None:
     reached = [hung(seed) for seed in range(SEEDS)]
     assert sum(each.hung for each in reached) >= 3 * SEEDS
-    assert sum(each.dead_inside > 0 for each in reached) >= SEEDS // 4
+    assert sum(each.stalled > 0 for each in reached) >= SEEDS // 4
     assert sum(each.overdue > 0 for each in reached) >= 1
     assert max(each.waiting_max for each in reached) >= 3

@@ -209,7 +209,7 @@ def test_f06_a_member_with_a_hanging_batch_is_evicted_and_one_with_a_long_batch_
         assert set(seen.records.values()) == {1}
         (evicted,) = world.reports.of("evicted")
         assert world.data(f"{DRAFT.offsets('g')}/{topic.name}/0") == b"20"
-    assert "dead inside: lag 10 and progress " in evicted["why"]
+    assert "stalled: lag 10 and progress " in evicted["why"]
     assert consumer.metrics.lost == 1
 
 

@@ -327,10 +327,10 @@ def _overdue(view: GroupView, memory: Memory, before: Sequence[Decision], now_ms
     """Evict members that are overdue, or mark the group as failed, by its policy.
 
     The mark stays, also over a failover, until its commands are acknowledged or the group has changed. Members that are
-    dead inside, and rejected members that do not go, are evicted by any policy: waiting would not help.
+    stalled, and rejected members that do not go, are evicted by any policy: waiting would not help.
     """
     timeouts = memory.ack_timeouts
-    hopeless = (*memory.liveness.dead_inside(view), *memory.looker.overdue(view, now_ms))
+    hopeless = (*memory.liveness.stalled(view), *memory.looker.overdue(view, now_ms))
     evictions = {c: _evict(view, c, None, why) for c, why in hopeless}
     error, known = None, view.state.failed.error if view.state.failed is not None else None
     for consumer_id, command in timeouts.overdue(view, now_ms):

@@ -104,7 +104,7 @@ class GrantPartitions(_OfMember):
 class EvictMember(_OfMember):
     """End a consumer's registration. `sequence` is the command that the consumer did not acknowledge.
 
-    `sequence` is None if the consumer answers, but is dead inside; then the eviction requires that its last status is
+    `sequence` is None if the consumer answers, but is stalled; then the eviction requires that its last status is
     unchanged.
     """
 

@@ -2,7 +2,7 @@
 
 If the group's record asks for it, a member that offers `ping` is probed every `probe_interval_ms`. It answers with its
 status, in the multi that acknowledges. The answer is read from the status, and never concluded from a missing command.
-A member with partitions and lag that makes no progress in `max_probes` answers in a row is dead inside. A member that
+A member with partitions and lag that makes no progress in `max_probes` answers in a row is stalled. A member that
 reports neither progress nor lag is not judged. A member that does not answer at all is overdue (`core.ack_timeouts`).
 """
 
@@ -52,12 +52,12 @@ class Liveness:
             if now_ms >= probe.at_ms + interval_ms and not busy(view.channels[consumer_id])
         )
 
-    def dead_inside(self, view: GroupView) -> list[tuple[str, str]]:
+    def stalled(self, view: GroupView) -> list[tuple[str, str]]:
         """The members that answered `max_probes` times in a row without progress, each with a description; sorted."""
         return sorted(
             (
                 consumer_id,
-                f"dead inside: lag {view.channels[consumer_id].lag} and progress {probe.progress} unchanged "
+                f"stalled: lag {view.channels[consumer_id].lag} and progress {probe.progress} unchanged "
                 f"at {probe.stuck} probes",
             )
             for consumer_id, probe in self._probes.items()

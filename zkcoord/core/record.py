@@ -87,7 +87,7 @@ class Policy:
     evict_grace_ms: int | None = None  # None: the session timeout of the evicted member
     initial_delay_ms: int = 0
     probe_interval_ms: int | None = None  # None: nobody is probed
-    max_probes: int = MAX_PROBES  # answers in a row without progress, after which a member is dead inside
+    max_probes: int = MAX_PROBES  # answers in a row without progress, after which a member is stalled
     session_timeout_min_ms: int = 0  # a member with a shorter one is rejected
     max_moves: int | None = None  # most partitions with a living owner that one raise moves; None: no limit
     unknown: Fields = field(default_factory=dict)  # keys that this version does not know, kept

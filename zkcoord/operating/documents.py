@@ -145,6 +145,6 @@ def state_of(above: TreeReport, report: GroupReport) -> dict[str, Any]:
             }
             for name, awaited in report.awaited.items()
         },
-        "wishes": {name: document_of(request) for name, request in view.record.requests.items()},
+        "requests": {name: document_of(request) for name, request in view.record.requests.items()},
         "moved": None if view.record.moved is None else view.record.moved.where(),
     }

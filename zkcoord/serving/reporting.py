@@ -104,8 +104,8 @@ class Reporter:
                 name = decision.event.value
                 fields |= _of_state(decision)
             case WriteResponse():
-                name = "wish_answered"
-                fields |= {"wish": decision.request, "run": decision.run, "state": decision.state}
+                name = "request_answered"
+                fields |= {"request": decision.request, "run": decision.run, "state": decision.state}
             case DeleteClaims():
                 name = "claims_deleted"
                 fields |= {"consumer": decision.consumer_id, "partitions": list(decision.partitions)}

@@ -85,7 +85,7 @@ def test_a_settled_group_for_programs(world: World, run: Run) -> None:
         "old_members": [],
         "changed_topics": {},
         "awaited": {},
-        "wishes": {},
+        "requests": {},
         "moved": None,
         "members": [
             {

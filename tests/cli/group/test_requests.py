@@ -79,7 +79,7 @@ def test_a_held_group_shows_what_a_rebalance_would_move(world: World, member: Me
     at = ("--zookeeper", world.zookeeper)
     assert text(run, "group", "plan", "g", *at) == "group g: nothing would move\n"
     held = json.loads(text(run, "group", "hold", "g", "--output", "json", *at))
-    assert (held["group"], held["wish"], held["state"]) == ("g", "hold", "held")
+    assert (held["group"], held["request"], held["state"]) == ("g", "hold", "held")
     second = world.join("g", "clicks")
     wait_until(lambda: len(world.children(DRAFT.ids("g"))) == 2, "the second is a member")
 
@@ -180,7 +180,7 @@ def test_a_copy_whose_source_is_lost_is_deleted_and_its_offsets_may_be_kept(
         "error: --copy-of deletes the copy's offsets, too: leave --offsets out",
     )
     done = json.loads(text(run, *delete, "zk-aa:2181", "--output", "json", *at))
-    assert done == {"group": "g", "wish": "delete", "run": "", "state": "done"}
+    assert done == {"group": "g", "request": "delete", "run": "", "state": "done"}
     assert world.children("/zkcoord/groups") == []
     again = run(*delete, "zk-aa:2181", *at)
     assert (again.exit_code, said(again)) == (

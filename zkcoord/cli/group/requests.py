@@ -31,7 +31,7 @@ def _carry_out(settings: Settings, whose: str, name: str, timeout_ms: int, **fie
 def _print(settings: Settings, whose: str, name: str, answer: Answer, text: str = "") -> None:
     kept = name == DELETE and answer.state == DONE
     text = text or ("deleted; its offsets are kept (--offsets deletes them, too)" if kept else answer.state)
-    document = {"group": whose, "wish": name, "run": answer.run, "state": answer.state}
+    document = {"group": whose, "request": name, "run": answer.run, "state": answer.state}
     tell(settings, document, f"group {whose}: {text}")
 
 
