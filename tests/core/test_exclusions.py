@@ -26,11 +26,11 @@ class Case:
     given: AssignorInput
     answer: Mapping[TopicPartition, str]
     absent: Set[str]
-    barred: Exclusions
+    exclusions: Exclusions
     joined: Mapping[str, int]
 
     def diverted(self) -> dict[TopicPartition, str]:
-        return exclude(self.given, self.answer, self.absent, self.barred, self.joined)
+        return exclude(self.given, self.answer, self.absent, self.exclusions, self.joined)
 
 
 def plain(case: Case) -> dict[TopicPartition, str]:
@@ -63,9 +63,9 @@ def blocked_of(case: Case, partition: TopicPartition) -> Callable[[str], bool]:
     owner = consumer_of(case.given.owned.get(partition, ""))
 
     def blocked(consumer: str) -> bool:
-        if (partition, consumer) in case.barred.pairs or (consumer in case.absent and consumer != owner):
+        if (partition, consumer) in case.exclusions.pairs or (consumer in case.absent and consumer != owner):
             return True
-        return consumer not in case.absent and case.joined[consumer] <= case.barred.newer.get(partition, -1)
+        return consumer not in case.absent and case.joined[consumer] <= case.exclusions.newer.get(partition, -1)
 
     return blocked
 
@@ -94,11 +94,11 @@ def case_of(seed: int) -> Case:
     given = replace(given, owned={p: t for p, t in owned.items() if draw.random() < 0.8})
     absent = frozenset(draw.sample(ids, draw.randint(0, len(ids) - 1)))
     joined = {c: draw.randint(1, 9) for c in ids if c not in absent}
-    barred = Exclusions(
+    exclusions = Exclusions(
         pairs=frozenset((p, draw.choice(ids)) for p in pairs if draw.random() < 0.3),
         newer={p: draw.randint(0, 9) for p in pairs if draw.random() < 0.2},
     )
-    return Case(given=given, answer=ASSIGNORS["sticky"](given), absent=absent, barred=barred, joined=joined)
+    return Case(given=given, answer=ASSIGNORS["sticky"](given), absent=absent, exclusions=exclusions, joined=joined)
 
 
 @pytest.mark.parametrize("heaps", [1, 100])
@@ -134,7 +134,7 @@ def test_with_a_rack_away_it_costs_what_must_move_not_that_times_the_members(cap
         given=given,
         answer=ASSIGNORS["sticky"](given),
         absent=frozenset(names[:40]),
-        barred=Exclusions(pairs=Counting()),
+        exclusions=Exclusions(pairs=Counting()),
         joined=dict.fromkeys(names[40:], 1),
     )
     Counting.asked = 0

@@ -79,5 +79,5 @@ def test_f88_a_start_that_was_refused_as_taken_is_tried_again_without_a_wait_and
         view = group([member("a")], {}, claims=True)
         view = replace(view, channels={"a": channel("a", command(START, T1), refusals={T0: refusal})})
         assert AckTimeouts().seen(view, NOW).start_backs_off("a", T0, NOW) is waits
-        pairs = Quarantines().seen(view).barred(view, list(view.members.values())).pairs
+        pairs = Quarantines().seen(view).exclusions(view, list(view.members.values())).pairs
         assert pairs == (frozenset({(T0, "a")}) if waits else frozenset())

@@ -70,10 +70,10 @@ def decide(
     if not view.mode.coordinated or changes_mode(view):
         return _beside_old_members(view, memory, now_ms)
     memory = fast_replace(memory, negotiation=memory.negotiation.of(view, assignors.keys()))
-    admission = memory.negotiation.answer
-    eligible = [m for m in admission.members if not memory.static_timers.held_off(m, now_ms)]
+    negotiated = memory.negotiation.answer
+    eligible = [m for m in negotiated.members if not memory.static_timers.held_off(m, now_ms)]
     decisions: list[Decision] = [
-        RejectMember(consumer_id=c, why=r, final=c in admission.final) for c, r in sorted(admission.rejected.items())
+        RejectMember(consumer_id=c, why=r, final=c in negotiated.final) for c, r in sorted(negotiated.rejected.items())
     ]
     announced = replays(view, memory.open_ranges.found)
     keeping, waiting = kept(view, announced)  # before their announcements are removed
@@ -82,15 +82,15 @@ def decide(
     decisions += draft_releases(view)
     decisions += claims_to_delete(view, memory.ack_timeouts, now_ms)
     memory = _asked_to_rebalance(view, memory)
-    barred = memory.quarantines.barred(view, eligible)
-    decisions += _quarantine(view, barred, decisions)
+    exclusions = memory.quarantines.exclusions(view, eligible)
+    decisions += _quarantine(view, exclusions, decisions)
     held = memory.static_timers.held(view, now_ms)
-    target = memory.target.asked(view, admission.assignor, eligible, digest, assignors, held, barred)
+    target = memory.target.asked(view, negotiated.assignor, eligible, digest, assignors, held, exclusions)
     memory = _spent(view, _with_holders(view, memory.aiming(view, target), now_ms), now_ms, digest)
-    turned_away = memory.turned_away.seen(admission.rejected, anybody=bool(eligible))
+    turned_away = memory.turned_away.seen(negotiated.rejected, anybody=bool(eligible))
     memory = fast_replace(memory, turned_away=turned_away)
-    decisions += _problem(view, decisions, admission.problem, memory.target.problem, turned_away.problem)
-    why, memory = _why(view, memory, admission.assignor, eligible)
+    decisions += _problem(view, decisions, negotiated.problem, memory.target.problem, turned_away.problem)
+    why, memory = _why(view, memory, negotiated.assignor, eligible)
     state = written(view.state, decisions)
     rebalance, memory = _rebalance(view, state, memory, why, announced, now_ms)
     decisions += rebalance
@@ -253,16 +253,16 @@ def _rebalance(
     return decisions, fast_replace(memory, full_members=memory.full_members.seen(view, full, now_ms))
 
 
-def _quarantine(view: GroupView, barred: Exclusions, before: Sequence[Decision]) -> list[Decision]:
+def _quarantine(view: GroupView, exclusions: Exclusions, before: Sequence[Decision]) -> list[Decision]:
     """Write the quarantined partitions into the state if they have changed."""
-    if barred.quarantined == view.state.quarantined and barred.forgiven == view.state.forgiven:
+    if exclusions.quarantined == view.state.quarantined and exclusions.forgiven == view.state.forgiven:
         return []
-    new = sorted(barred.quarantined.keys() - view.state.quarantined.keys())
-    words = [f"{partition} {barred.quarantined[partition].why}" for partition in new]
-    lifted = sorted(view.state.quarantined.keys() - barred.quarantined.keys())
+    new = sorted(exclusions.quarantined.keys() - view.state.quarantined.keys())
+    words = [f"{partition} {exclusions.quarantined[partition].why}" for partition in new]
+    lifted = sorted(view.state.quarantined.keys() - exclusions.quarantined.keys())
     words += [f"{partition} is tried again" for partition in lifted]
     why = "; ".join(words) or "what a requested rebalance forgave"
-    state = replace(written(view.state, before), quarantined=barred.quarantined, forgiven=barred.forgiven)
+    state = replace(written(view.state, before), quarantined=exclusions.quarantined, forgiven=exclusions.forgiven)
     return [SetState(state=state, event=StateEvent.QUARANTINED, why=why)]
 
 

@@ -25,17 +25,15 @@ class Agreement:
     problem: str | None = None
 
 
-def agree(
-    candidates: Sequence[Member], decided: str | None, known: Collection[str], kept: str | None = None
-) -> Agreement:
+def agree(members: Sequence[Member], decided: str | None, known: Collection[str], kept: str | None = None) -> Agreement:
     """Return the assignor that all can use, and the members to reject because they share none (protocol, section 8).
 
-    Candidates are considered in the order in which they joined. First counts the assignor `decided` in the group's
+    Members are considered in the order in which they joined. First counts the assignor `decided` in the group's
     record; then `kept`, the one that static members had, if all can use it; then the oldest member's preference. A
     decided assignor that this coordinator does not have (`known`), or that no member offers, is ignored and becomes the
     problem: a record must not stop a group. A member that knows only the draft accepts any assignor.
     """
-    choosing = [member for member in candidates if member.speaks_protocol]
+    choosing = [member for member in members if member.speaks_protocol]
     problem = None if decided is None else _why_not(choosing, decided, known)
     common = [decided] if decided is not None and problem is None else []
     rejected: dict[str, str] = {}
@@ -58,12 +56,12 @@ def agree(
     return Agreement(assignor=chosen, rejected=rejected, problem=problem and f"{problem}; until then it is {chosen!r}")
 
 
-def _why_not(candidates: Sequence[Member], decided: str, known: Collection[str]) -> str | None:
+def _why_not(members: Sequence[Member], decided: str, known: Collection[str]) -> str | None:
     wanted = f"the group's record asks for the assignor {decided!r}"
     if decided not in known:
         names = ", ".join(sorted(known))
         return f"{wanted}, only {names} are known: install it beside the coordinator, or change the record"
-    if candidates and not any(decided in member.assignors for member in candidates):
+    if members and not any(decided in member.assignors for member in members):
         return f"{wanted}, no member offers it: start consumers that offer it, or change the record"
     return None
 
@@ -93,16 +91,16 @@ def _range(low: int, high: int) -> str:
     return f"the protocol {low}" if low == high else f"the protocols {low} to {high}"
 
 
-def admit(candidates: Sequence[Member], view: GroupView) -> tuple[list[Member], dict[str, str]]:
+def compatible(eligible: Sequence[Member], view: GroupView) -> tuple[list[Member], dict[str, str]]:
     """Return (the members that may take part, the members to reject: consumer id -> why).
 
     A member that knows only the draft would not understand a reject: it always takes part, and has no influence on the
     protocol.
     """
-    admitted: list[Member] = []
-    in_order = sorted((m for m in candidates if m.speaks_protocol), key=lambda m: (m.czxid, m.consumer_id))
+    found: list[Member] = []
+    in_order = sorted((m for m in eligible if m.speaks_protocol), key=lambda m: (m.czxid, m.consumer_id))
     _, rejected = in_common(view.protocols, [(member.consumer_id, member.protocols) for member in in_order])
-    for member in candidates:
+    for member in eligible:
         if member.consumer_id in rejected:
             continue
         if member.speaks_protocol and member.session_timeout_ms < view.record.policy.session_timeout_min_ms:
@@ -111,11 +109,11 @@ def admit(candidates: Sequence[Member], view: GroupView) -> tuple[list[Member], 
                 f"{view.record.policy.session_timeout_min_ms} ms"
             )
         else:
-            admitted.append(member)
-    return admitted, rejected
+            found.append(member)
+    return found, rejected
 
 
-def candidates_of(view: GroupView, sent_away: Collection[str] = ()) -> list[Member]:
+def eligible_members(view: GroupView, sent_away: Collection[str] = ()) -> list[Member]:
     """The members that could be given partitions: readable, with a channel, and not asked to go.
 
     A member with a channel but without the marker `coordination` knows only the draft. (Old consumers have no channel.)
@@ -125,7 +123,7 @@ def candidates_of(view: GroupView, sent_away: Collection[str] = ()) -> list[Memb
 
 
 def set_aside(view: GroupView, sent_away: Collection[str] = ()) -> dict[str, str]:
-    """The members that are no candidates, each with the reason. Tools show it for a member that is given nothing.
+    """The members that are not eligible, each with the reason. Tools show it for a member that is given nothing.
 
     A member goes on as before while its replacement cannot be given partitions, or is about to be `sent_away`.
     """

@@ -28,29 +28,29 @@ def exclude(
     given: AssignorInput,
     answer: Mapping[TopicPartition, str],
     absent: Set[str],
-    barred: Exclusions,
+    exclusions: Exclusions,
     joined: Mapping[str, int],
 ) -> Mapping[TopicPartition, str]:
-    """Return the answer without quarantined partitions, and with barred ones moved away from their consumers.
+    """Return the answer without quarantined partitions, and with excluded ones moved away from their consumers.
 
-    A barred partition goes to its present owner if the owner may have it, else to the thread with the least load that
-    has room. It stays where it is if no thread can take it.
+    An excluded partition goes to its present owner if the owner may have it, else to the thread with the least load
+    that has room. It stays where it is if no thread can take it.
 
     `absent` are consumers that are given only what they own. `joined` maps the other subscribers to their czxids.
     """
-    if barred.quarantined:
-        answer = {p: thread for p, thread in answer.items() if p not in barred.quarantined}
-    if not (absent or barred.pairs or barred.newer):
+    if exclusions.quarantined:
+        answer = {p: thread for p, thread in answer.items() if p not in exclusions.quarantined}
+    if not (absent or exclusions.pairs or exclusions.newer):
         return answer
     consumers = {thread: consumer_of(thread) for thread in {*answer.values(), *given.owned.values()}}
     wrong = _beyond_their_own(given, answer, consumers, absent)
-    for partition in {partition for partition, _ in barred.pairs}.union(barred.newer) & answer.keys():
-        if barred.bars(partition, consumers[answer[partition]], joined):
+    for partition in {partition for partition, _ in exclusions.pairs}.union(exclusions.newer) & answer.keys():
+        if exclusions.excludes(partition, consumers[answer[partition]], joined):
             wrong.add(partition)
     if not wrong:
         return answer
     diverted = dict(answer)
-    choice = _Choice(given, answer, consumers, wrong, barred, joined)
+    choice = _Choice(given, answer, consumers, wrong, exclusions, joined)
     for partition in sorted(wrong):
         chosen = choice.of(partition)
         if chosen is not None:
@@ -80,10 +80,10 @@ class _Choice:
         answer: Mapping[TopicPartition, str],
         consumers: Mapping[str, str],
         wrong: Set[TopicPartition],
-        barred: Exclusions,
+        exclusions: Exclusions,
         joined: Mapping[str, int],
     ) -> None:
-        self._given, self._barred, self._joined = given, barred, joined
+        self._given, self._exclusions, self._joined = given, exclusions, joined
         topics = {partition.topic for partition in wrong}
         self._readers = threads_by_topic(given.subscribers, {t: given.partitions[t] for t in topics})
         self._threads = {s.consumer_id: max(s.threads.values(), default=0) for s in given.subscribers}
@@ -104,9 +104,9 @@ class _Choice:
     def of(self, partition: TopicPartition) -> str | None:
         """Return the thread for a partition. None: no thread can take it."""
         readers, owner = self._readers[partition.topic], self._given.owned.get(partition)
-        if owner in readers and not self._barred.bars(partition, consumer_of(owner), self._joined):
+        if owner in readers and not self._exclusions.excludes(partition, consumer_of(owner), self._joined):
             return owner
-        weight, newest = self._given.weights.get(partition, 1), self._barred.newer.get(partition, -1)
+        weight, newest = self._given.weights.get(partition, 1), self._exclusions.newer.get(partition, -1)
         size = weight.bit_length() if self._room else 0
         heap = self._heap(readers, size, newest)
         lightest = self._lightest.get(size, weight)
@@ -120,7 +120,7 @@ class _Choice:
                 heapreplace(heap, (self._load[thread], thread))
             elif load > self._load[thread] or room < lightest:
                 heappop(heap)  # it is in the heap with its load, too, or returns when it has room
-            elif room < weight or (partition, consumer) in self._barred.pairs:
+            elif room < weight or (partition, consumer) in self._exclusions.pairs:
                 passed.append(heappop(heap))
             else:
                 found = thread

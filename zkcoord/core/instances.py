@@ -99,14 +99,14 @@ class StaticMemberTimers:
         return min((at_ms for at_ms in times if at_ms > now_ms), default=None)
 
 
-def superseded(candidates: Sequence[Member]) -> dict[str, str]:
+def superseded(members: Sequence[Member]) -> dict[str, str]:
     """The members to reject because a newer registration (higher czxid) has the same instance and does not replace
     them; each with the reason."""
-    newest = _newest(candidates)
+    newest = _newest(members)
     return {
         m.consumer_id: f"another process has registered as the instance {m.instance}: {newest[m.instance].consumer_id};"
         " stop one of the two, or give it another name"
-        for m in candidates
+        for m in members
         if m.instance is not None and newest[m.instance] is not m
     }
 

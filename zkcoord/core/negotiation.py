@@ -1,4 +1,4 @@
-"""Divides a group's candidates into members that take part and members to reject, and chooses the assignor.
+"""Divides a group's eligible members into members that take part and members to reject, and chooses the assignor.
 
 The answer is kept while members, record and protocols stay the same.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from zkcoord.core.eligibility import admit, agree, candidates_of
+from zkcoord.core.eligibility import agree, compatible, eligible_members
 from zkcoord.core.instances import assignor_of, superseded
 from zkcoord.core.view import GroupView, Member
 
@@ -40,16 +40,16 @@ class Negotiation:
 
         `known`: the assignors that this coordinator has.
         """
-        candidates, kept = candidates_of(view), assignor_of(view)
+        eligible, kept = eligible_members(view), assignor_of(view)
         record = view.record
         rules = (view.protocols, record.policy.session_timeout_min_ms, record.assignor)
-        asked = (candidates, kept, *rules, list(known))
+        asked = (eligible, kept, *rules, list(known))
         if self._asked == asked:
             return self
-        answer = _admission(candidates, view, known, kept)
-        if not any(m.consumer_id in answer.rejected and m.replaces in view.members for m in candidates):
+        answer = _negotiate(eligible, view, known, kept)
+        if not any(m.consumer_id in answer.rejected and m.replaces in view.members for m in eligible):
             return Negotiation(asked, answer)
-        again = _admission(candidates_of(view, answer.rejected), view, known, kept)
+        again = _negotiate(eligible_members(view, answer.rejected), view, known, kept)
         return Negotiation(None, _beside(answer, again))  # computed again until they have gone
 
 
@@ -58,14 +58,14 @@ def _beside(first: Negotiated, again: Negotiated) -> Negotiated:
     return replace(again, rejected={**first.rejected, **again.rejected}, final=first.final | again.final)
 
 
-def _admission(candidates: Sequence[Member], view: GroupView, known: Collection[str], kept: str | None) -> Negotiated:
-    admitted, rejected = admit(candidates, view)
-    agreed = agree(admitted, view.record.assignor, known, kept)
+def _negotiate(eligible: Sequence[Member], view: GroupView, known: Collection[str], kept: str | None) -> Negotiated:
+    found, rejected = compatible(eligible, view)
+    agreed = agree(found, view.record.assignor, known, kept)
     rejected |= agreed.rejected
-    doubled = superseded([m for m in admitted if m.consumer_id not in rejected])
+    doubled = superseded([m for m in found if m.consumer_id not in rejected])
     rejected |= doubled
     return Negotiated(
-        members=[m for m in admitted if m.consumer_id not in rejected],
+        members=[m for m in found if m.consumer_id not in rejected],
         rejected=rejected,
         final=frozenset(doubled),
         assignor=agreed.assignor,

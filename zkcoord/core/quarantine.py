@@ -58,7 +58,7 @@ class Exclusions:
     quarantined: Mapping[TopicPartition, Quarantine] = field(default_factory=dict)
     forgiven: Mapping[str, str] = field(default_factory=dict)  # as `GroupView.forgiven`
 
-    def bars(self, partition: TopicPartition, consumer_id: str, joined: Mapping[str, int]) -> bool:
+    def excludes(self, partition: TopicPartition, consumer_id: str, joined: Mapping[str, int]) -> bool:
         """True when the consumer must not be given the partition. `joined` maps members to czxids; for a missing one
         only pairs count."""
         if (partition, consumer_id) in self.pairs:
@@ -110,7 +110,7 @@ class Quarantines:
         owners = {consumer_of(view.owners[partition].thread) for partition in pardoned if partition in view.owners}
         return bool(pardoned) and (stopping or any(timeouts.in_grace(view, owner, now_ms) for owner in owners))
 
-    def barred(self, view: GroupView, eligible: Sequence[Member]) -> Exclusions:
+    def exclusions(self, view: GroupView, eligible: Sequence[Member]) -> Exclusions:
         """The exclusions for this view."""
         if not self._evictions and not view.state.quarantined and not any(c.refusals for c in view.channels.values()):
             return Exclusions()

@@ -69,13 +69,13 @@ class Target:
         digest: Digest,
         assignors: Mapping[str, Assignor],
         away: Sequence[Member] = (),
-        barred: Exclusions = Exclusions(),
+        exclusions: Exclusions = Exclusions(),
     ) -> Target:
         """The target of this view. The assignor is asked again only if an input has changed, so a step costs only its
         changes.
 
         `away` are static members whose share waits for them. The assignor is asked for them, too, and they are given
-        nothing else. `barred` names partitions that must go to another member than the assignor says, or to nobody.
+        nothing else. `exclusions` names partitions that must go to another member than the assignor says, or to nobody.
         """
         members = sorted([*eligible, *away], key=lambda m: m.consumer_id)
         subscribers = self._subscribers if members == self._asked else tuple(map(_subscriber, members))
@@ -88,9 +88,9 @@ class Target:
             view.record.racks,
             view.replica_racks,
             absent,
-            barred.pairs,
-            barred.newer and (barred.newer, [m.czxid for m in members]),
-            frozenset(barred.quarantined),
+            exclusions.pairs,
+            exclusions.newer and (exclusions.newer, [m.czxid for m in members]),
+            frozenset(exclusions.quarantined),
         )
         target = self
         if self._key != key:
@@ -106,14 +106,14 @@ class Target:
                 target = fast_replace(target, unanswered=True, problem=why)
             else:
                 left = unassigned(question, answer)
-                allowed = exclude(question, answer, absent, barred, _joined(eligible))
+                allowed = exclude(question, answer, absent, exclusions, _joined(eligible))
                 static = {m.consumer_id: m.instance for m in members if m.instance is not None and is_static(m)}
                 target = fast_replace(target, _static=static)._answered(allowed, eligible, absent, digest)
                 problem = "; ".join(filter(None, (_no_room(left), target._not_waited_for(eligible)))) or None
                 target = fast_replace(target, unanswered=False, problem=problem)
         if target.unanswered:
             question = _question(view, subscribers, remembered(view, members))
-            return target._last_answer(view, question, barred, _joined(eligible))
+            return target._last_answer(view, question, exclusions, _joined(eligible))
         return target.within_budget(view, view.state.until, digest)
 
     def _answered(
@@ -184,7 +184,7 @@ class Target:
         return self.within_budget(view, moving[-1] if moving else None, digest)
 
     def _last_answer(
-        self, view: GroupView, given: AssignorInput, barred: Exclusions, joined: Mapping[str, int]
+        self, view: GroupView, given: AssignorInput, exclusions: Exclusions, joined: Mapping[str, int]
     ) -> Target:
         """The last target's thread, if it can still have the partition; else the next thread that an outstanding stop
         names; else the present owner; else nobody ("")."""
@@ -199,7 +199,7 @@ class Target:
         found = {}
         for topic, ids in given.partitions.items():
             for partition in (TopicPartition(topic, number) for number in ids):
-                if partition in barred.quarantined:
+                if partition in exclusions.quarantined:
                     continue
                 owner = given.owned.get(partition, "")
                 choices = (self.wanted.get(partition, ""), stopping.get(partition, ""), owner)
@@ -208,7 +208,7 @@ class Target:
                     (
                         t
                         for t in choices
-                        if t and may_read(partition, t) and not barred.bars(partition, consumer_of(t), joined)
+                        if t and may_read(partition, t) and not exclusions.excludes(partition, consumer_of(t), joined)
                     ),
                     "" if free else owner,
                 )
