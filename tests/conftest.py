@@ -248,19 +248,28 @@ def zookeeper() -> Iterator[EmbeddedZooKeeper]:
 
 
 @pytest.fixture
-def chroot(zookeeper: EmbeddedZooKeeper) -> str:
-    """`hosts/chroot`: a chroot of the shared ZooKeeper that exists, is empty, and belongs to this test only."""
+def make_chroot(zookeeper: EmbeddedZooKeeper) -> Callable[[], str]:
+    """Return `hosts/chroot`: a chroot of the shared ZooKeeper that exists, is empty, and belongs to this test only."""
     from kazoo.client import KazooClient
 
-    path = f"/test-{next(CHROOTS)}"
-    client = KazooClient(zookeeper.hosts, timeout=30)
-    client.start(timeout=120)
-    try:
-        client.create(path)
-    finally:
-        client.stop()
-        client.close()
-    return zookeeper.hosts + path
+    def made() -> str:
+        path = f"/test-{next(CHROOTS)}"
+        client = KazooClient(zookeeper.hosts, timeout=30)
+        client.start(timeout=120)
+        try:
+            client.create(path)
+        finally:
+            client.stop()
+            client.close()
+        return zookeeper.hosts + path
+
+    return made
+
+
+@pytest.fixture
+def chroot(make_chroot: Callable[[], str]) -> str:
+    """One such chroot."""
+    return make_chroot()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
