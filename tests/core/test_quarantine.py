@@ -3,10 +3,8 @@ for a while."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-
-import pytest
 
 from tests.core.groups import (
     NOW,
@@ -24,10 +22,9 @@ from tests.core.groups import (
     settled,
     states,
 )
-from zkcoord.core import quarantine
 from zkcoord.core.decisions import Decision, GrantPartitions, StateEvent, StopFetching
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.quarantine import WHY_CHARS_MAX, state_bytes
+from zkcoord.core.quarantine import FORGIVEN_BYTES_MAX, QUARANTINED_BYTES_MAX, WHY_CHARS_MAX, state_bytes
 from zkcoord.core.state import Quarantine
 from zkcoord.core.view import GroupView, Owner, Refusal
 
@@ -35,7 +32,7 @@ POISON = Refusal(1, "0000000001", "start: ValueError: poison")
 AWAY = Refusal(1, "0000000001", "broker: start: UnavailableError: no broker")
 
 
-def refused(names: str, *refusers: str, refusal: Refusal = POISON, **fields: object) -> GroupView:
+def refused(names: Sequence[str], *refusers: str, refusal: Refusal = POISON, **fields: object) -> GroupView:
     """Members in the order of joining. T0 is free, and `refusers` have refused it. The first members own one partition
     each."""
     members = [member(name, czxid) for czxid, name in enumerate(names, start=1)]
@@ -118,10 +115,10 @@ def test_what_a_request_forgave_the_state_remembers_while_it_stands_in_a_status(
     assert sets(decided(requested)) == []  # there is nothing to forgive
 
 
-def test_no_more_is_forgiven_than_the_state_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quarantine, "FORGIVEN_BYTES_MAX", 2 * (1 + 10 + 6))
-    requested = refused("abcd", "b", "c", "d", requests=runs(rebalance="r"))
-    assert sets(decided(requested)) == [({}, dict.fromkeys("bc", POISON.sequence))]
+def test_no_more_is_forgiven_than_the_state_has_room_for() -> None:
+    a, b, c, d = (name * (FORGIVEN_BYTES_MAX // 2 - 16) for name in "abcd")
+    requested = refused((a, b, c, d), b, c, d, requests=runs(rebalance="r"))
+    assert sets(decided(requested)) == [({}, dict.fromkeys((b, c), POISON.sequence))]
 
 
 def test_who_has_its_try_keeps_what_it_was_given() -> None:
@@ -158,9 +155,7 @@ def test_f45_evictions_of_its_owners_count_and_one_program_counts_once() -> None
     assert found == {T0: Quarantine("broke g_a, g_b, g_c: evicted", 1)}
 
 
-def test_no_more_is_quarantined_than_the_state_has_room_for_and_what_is_beyond_is_tried_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_no_more_is_quarantined_than_the_state_has_room_for_and_what_is_beyond_is_tried_on() -> None:
     view = refused("abcd", "b", "c", "d")
     refusals = {T0: POISON, T1: POISON}
     channels = {n: replace(c, refusals=refusals) if n != "a" else c for n, c in view.channels.items()}
@@ -168,15 +163,15 @@ def test_no_more_is_quarantined_than_the_state_has_room_for_and_what_is_beyond_i
     entry = Quarantine("broke b, c, d: start: ValueError: poison", 4)
     both = {T0: entry, T1: entry}
     assert quarantines(decided(view)) == [both]
-    monkeypatch.setattr(quarantine, "QUARANTINED_BYTES_MAX", state_bytes(T0, entry))
-    steps = Steps()
-    assert quarantines(decided(view, steps)) == [{T0: entry}]
-    later = granted(decided(view, steps, NOW + 2_000))
+    taken = state_bytes(T0, entry) + state_bytes(T2, entry._replace(why=""))
+    large = entry._replace(why="x" * (QUARANTINED_BYTES_MAX - taken))
+    fuller, steps = settled(altered(view, quarantined={T2: large})), Steps()
+    assert quarantines(decided(fuller, steps)) == [{T0: entry, T2: large}]
+    later = granted(decided(fuller, steps, NOW + 2_000))
     assert T1 in later
     assert T0 not in later
-    assert quarantines(decided(settled(altered(view, quarantined={T0: entry})))) == []
+    assert quarantines(decided(settled(altered(view, quarantined={T0: entry, T2: large})))) == []
     long = Refusal(1, "0000000001", "x" * 10_000)
     channels = {n: replace(c, refusals={T0: long}) for n, c in channels.items()}
-    monkeypatch.undo()
     [[found]] = [list(q.values()) for q in quarantines(decided(replace(view, channels=channels)))]
     assert len(found.why) == WHY_CHARS_MAX

@@ -212,13 +212,13 @@ class Search:
 
 
 def search(
-    found: Search, count: int | None, plays: Callable[[Iterable[Course]], Iterable[Played]]
+    found: Search, count: int | None, plays: Callable[[Iterable[Course]], Iterable[Played]], at_once: int | None = None
 ) -> Iterator[tuple[Played, bool]]:
     """Play this many courses (None: without end), and say for each whether it is kept. `plays` returns results in the
-    order of its courses."""
-    left = count
+    order of its courses. `at_once`: courses of one round (None: ROUND)."""
+    left, most = count, at_once or ROUND
     while left is None or left > 0:
-        drawn = found.draw(ROUND if left is None else min(ROUND, left))
+        drawn = found.draw(most if left is None else min(most, left))
         left = None if left is None else left - len(drawn)
         for played in plays(drawn):
             yield played, found.take(played)

@@ -203,7 +203,13 @@ Plays = Callable[[Callable[[tuple[str, list[Course]]], Any], Iterable[tuple[str,
 
 
 def guided(
-    first: int, count: int | None, scenes: Iterable[str], plays: Plays, corpus: Path | None, verbose: bool
+    first: int,
+    count: int | None,
+    scenes: Iterable[str],
+    plays: Plays,
+    corpus: Path | None,
+    verbose: bool,
+    at_once: int | None = None,
 ) -> int:
     """Search each scene in turn, one round at a time. Returns the exit code of the worst failure."""
     kinds, played, began = set[int](), 0, time.monotonic()
@@ -218,7 +224,7 @@ def guided(
                         report(result, verbose)
                     yield Played(Course(result.seed, getattr(result.seed, "events", ())), features, bool(result.kind))
 
-        for each, new in search(searches[scene], count, playing):
+        for each, new in search(searches[scene], count, playing, at_once):
             if new and corpus is not None:
                 with (corpus / f"{scene}.txt").open("a", encoding="ascii") as file:
                     file.write(f"{told(each.course)}\n")

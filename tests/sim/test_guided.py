@@ -249,8 +249,7 @@ def test_a_finding_names_the_course_that_repeats_it(
         return storm(seed)
 
     monkeypatch.setitem(soak.SCENES, "storm", (scene, "tests/sim/test_seeds.py::test_every_storm_ends_in_a_calm"))
-    monkeypatch.setattr("tests.sim.guided.ROUND", 2)
-    assert soak.guided(3, 4, ["storm"], map, None, verbose=False) == soak.SAFETY
+    assert soak.guided(3, 4, ["storm"], map, None, verbose=False, at_once=2) == soak.SAFETY
     lines = capsys.readouterr().out.splitlines()
     assert any("repeat with: ZKCOORD_SIM_SEED=3@" in line or "ZKCOORD_SIM_SEED=4@" in line for line in lines)
 

@@ -12,7 +12,6 @@ import pytest
 from tests.sim import faults
 from tests.sim.script import GROUP, QUIET, SESSION_MS, Script, acknowledges, hold_calls, on_seeds, releases
 from tests.sim.store import SimStore
-from zkcoord.core.member import starts
 from zkcoord.core.model import TopicPartition
 from zkcoord.member.role import MembershipRole
 from zkcoord.tree import plan as planning
@@ -67,12 +66,6 @@ def starts_while_one_is_obeyed(seed: int, counts: Sequence[int]) -> Script:
     go_on()
     script.settle("all are held")
     return script
-
-
-def test_no_acknowledgement_deletes_more_starts_than_a_multi_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(starts, "STARTS_MAX", 3)
-    script = starts_while_one_is_obeyed(0, range(5, 11))
-    assert deleted(script) == [1, 1, 3, 2]
 
 
 def test_starts_whose_partitions_one_multi_has_no_room_for_are_acknowledged_one_after_the_other() -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from zkcoord.spark.ranges import Batch, OffsetRange
 from zkcoord.spark.sinks import files_in_tasks
 from zkcoord.spark.sinks.columns import check_columns, fields_of
 from zkcoord.spark.sinks.data_files import task_of
+from zkcoord.spark.sinks.files_in_tasks import OPEN_MAX
 
 pytestmark = pytest.mark.spark
 PA, PB = "zkcoord/etl/clicks-0", "zkcoord/etl/clicks-1"
@@ -327,14 +328,15 @@ def test_a_partitioned_table_has_a_file_for_each_value(table: Path) -> None:
     assert found.rows() == records(A)
 
 
-def test_a_task_that_ends_files_to_open_others_tells_of_all(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_ends_files_to_open_others_tells_of_all(table: Path) -> None:
     """It has more values of the table's partition column than it keeps files open; one of them is null."""
-    monkeypatch.setattr(files_in_tasks, "OPEN_MAX", 2)
-    days = [datetime(2026, 1, 1, tzinfo=UTC), None, datetime(2026, 1, 2, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)]
-    rows = Frame.of(A).rows.append_column("at", pa.array(days, pa.timestamp("us", "UTC")))
-    assert write(table, frame=Frame(rows, tasks=4), to=batch(A), partition_by=["at"]) == 4
+    first = datetime(2026, 1, 1, tzinfo=UTC)
+    days = [*(first + timedelta(n) for n in range(OPEN_MAX)), None, first]
+    many = OffsetRange("clicks", 0, 10, 10 + len(days))
+    rows = Frame.of(many).rows.append_column("at", pa.array(days, pa.timestamp("us", "UTC")))
+    assert write(table, frame=Frame(rows, tasks=len(days)), to=batch(many), partition_by=["at"]) == len(days)
     found = DeltaLog(table)
-    assert (len(found.files), found.rows(), found.counted()) == (4, records(A), 4)
+    assert (len(found.files), found.rows(), found.counted()) == (len(days), records(many), len(days))
     assert DeltaTable(table).to_pyarrow_table().sort_by("offset")["at"].to_pylist() == days
 
 

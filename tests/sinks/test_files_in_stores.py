@@ -16,6 +16,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
+from pyarrow import fs
 
 from tests.sinks.faulty_store import FaultyStore
 from tests.sinks.frames import Frame, Remote, TwoSteps, batch, once, records
@@ -263,10 +264,8 @@ def test_a_small_file_is_one_request_that_writes(in_s3: Place, faulty: FaultySto
     ]
 
 
-def test_f174_a_store_that_refuses_all_is_told_and_has_no_file(
-    in_s3: Place, faulty: FaultyStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stores, "S3_TRIES", 2)
+def test_f174_a_store_that_refuses_all_is_told_and_has_no_file(in_s3: Place, faulty: FaultyStore) -> None:
+    in_s3.options["retry_strategy"] = fs.AwsStandardS3RetryStrategy(max_attempts=2)
     fault = faulty.add("busy", "PUT", ".parquet", 1_000)
     with pytest.raises(OSError, match=r"(?i)slow"):
         in_s3.write(C)
@@ -291,15 +290,15 @@ def test_f174_a_large_file_is_there_once_whole_though_parts_and_its_completion_f
 
 
 def test_f173_a_large_file_of_which_a_part_is_never_taken_is_not_there(
-    in_s3: Place, s3: S3, faulty: FaultyStore, monkeypatch: pytest.MonkeyPatch
+    in_s3: Place, s3: S3, faulty: FaultyStore
 ) -> None:
-    monkeypatch.setattr(stores, "S3_TRIES", 1)
+    in_s3.options["retry_strategy"] = fs.AwsStandardS3RetryStrategy(max_attempts=1)
     faulty.add("busy", "PUT", f"{PART}=2", 1_000)
     with pytest.raises(OSError, match=r"(?i)slow"):
         in_s3.write(frame=large(), to=batch(C))
     assert (in_s3.files(), s3.uploads(in_s3.folder.name)) == ([], FILES[:1])
     faulty.faults.clear()
-    monkeypatch.undo()
+    del in_s3.options["retry_strategy"]
     in_s3.write(frame=large(), to=batch(C, replayed=True))
     assert (in_s3.files(), in_s3.rows(), s3.uploads(in_s3.folder.name)) == (FILES[:1], records(C), [])
 

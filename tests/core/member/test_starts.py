@@ -22,9 +22,10 @@ from zkcoord.core.member.decisions import (
     Report,
     Versions,
 )
-from zkcoord.core.member.starts import UNKNOWN_AGAIN_MS, UNKNOWN_MS
+from zkcoord.core.member.starts import STARTS_MAX, UNKNOWN_AGAIN_MS, UNKNOWN_MS
 from zkcoord.core.member.status import Held, MemberStatus
 from zkcoord.core.member.view import ANNOUNCED, Position
+from zkcoord.core.model import TopicPartition
 from zkcoord.core.state import Announced
 from zkcoord.core.view import Owner, Refusal
 from zkcoord.errors import UnavailableError, UnknownPartitionError
@@ -305,6 +306,14 @@ def test_starts_that_wait_one_behind_the_other_are_obeyed_as_one_and_a_ping_betw
     member.finds()
     assert member.decides() == [LetGo(partitions=(), parents=True), started({T0: 7}), started({T1: 7}, 2)]
     assert member.memory.generation == 2
+
+
+def test_no_more_starts_are_obeyed_as_one_than_one_acknowledgement_deletes() -> None:
+    member, named = Member(), tuple(TopicPartition("t", number) for number in range(STARTS_MAX + 1))
+    member.finds(*(start(p, sequence=f"{number:010d}") for number, p in enumerate(named)))
+    (looked_up,) = member.decides()
+    assert isinstance(looked_up, LookUp)
+    assert looked_up.partitions == named[:STARTS_MAX]
 
 
 def test_announced_ranges_come_before_the_start_and_stand_in_the_status_with_the_acknowledgement() -> None:
