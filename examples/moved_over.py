@@ -3,8 +3,9 @@
     python examples/moved_over.py before|stream|after ZOOKEEPER BOOTSTRAP_SERVERS TOPIC FOLDER
 
 `stream` changes least: another format, three options more, and the query is a member of a group. In `batches` Spark's
-connector reads; without it and the option `rows` Python workers do, slower and without a jar, and `foreachBatch(f)` is
-as it was. `after` is the driver loop: no checkpoint, less time for each batch, batches that can be cancelled.
+connector reads, and the second argument of `f`, a number before, is a `Batch` (`batch.seq` is the number). Without both
+`batches` and the option `rows` Python workers read, slower and without a jar, and `foreachBatch(f)` is as it was.
+`after` is the driver loop: no checkpoint, less time for each batch, batches that can be cancelled.
 
 | before: `format("kafka")`              | stream: `format("zkcoord")`  | after: `SparkConsumer`                       |
 | -------------------------------------- | ---------------------------- | -------------------------------------------- |
