@@ -8,16 +8,29 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import sys
 import threading
+from contextlib import closing
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Producer
 
 from tests.spark.fakes import InThread
+from tests.spark.on_stream import SQL
 from tests.spark.together import DEADLINE_S, endless
-from zkcoord.spark import Batch, OffsetRange, SparkConsumer, register_source, stream_batch, write_delta
+from zkcoord.spark import (
+    Batch,
+    OffsetRange,
+    SparkConsumer,
+    batches,
+    register_source,
+    stream_batch,
+    write_delta,
+    write_sql,
+)
 from zkcoord.spark.meter import meter_of
 from zkcoord.spark.ports import Report
 
@@ -84,12 +97,17 @@ def cancel(spark: SparkSession, place: tuple[str, str, str]) -> dict[str, Any]:
 
 
 def into_tables(spark: SparkSession, folder: str) -> dict[str, Any]:
-    """Write a batch of five rows into a Delta table below a path, twice; return also how the session then writes
-    timestamps."""
+    """Write a batch of five rows into a Delta table below a path, and from two tasks into SQLite, twice each; return
+    also how the session then writes timestamps."""
     batch = Batch(id="b", seq=0, generation=1, ranges=(OffsetRange("clicks", 0, 0, 5),), group="etl")
     rows = spark.range(5).selectExpr("'clicks' AS topic", "0 AS partition", "id AS offset", "now() AS at")
     counts = [write_delta(rows, batch, f"{folder}/table") for _ in range(2)]
-    return {"counts": counts, "setting": spark.conf.get("spark.sql.parquet.outputTimestampType")}
+    connect = partial(sqlite3.connect, f"{folder}/tables.db", timeout=DEADLINE_S)
+    with closing(connect()) as connection:
+        connection.executescript(SQL)
+    numbers = rows.drop("at")  # SQLite takes no times
+    sql = [write_sql(numbers, batch, connect, "clicks", offsets_table="ends", tasks=2) for _ in range(2)]
+    return {"counts": counts, "sql": sql, "setting": spark.conf.get("spark.sql.parquet.outputTimestampType")}
 
 
 def gets_on(spark: SparkSession) -> list[bool]:
@@ -130,7 +148,19 @@ def stream(spark: SparkSession, place: tuple[str, str, str], folder: str) -> dic
     return {"ran": ran, "rows": sorted([row.batch, row.partition, row.offset, row.spans] for row in found)}
 
 
-def rows_of(spark: SparkSession, place: tuple[str, str, str], group: str) -> DataFrame:
+def refused(spark: SparkSession, place: tuple[str, str, str], folder: str) -> str:
+    """Run a query of ranges; return the error that ends it."""
+    rows = rows_of(spark, place, "connect-ranges", rows="ranges")
+    writer = rows.writeStream.foreachBatch(batches(lambda df, batch: None))
+    query = writer.option("checkpointLocation", f"{folder}/ranges").start()
+    try:
+        query.awaitTermination(DEADLINE_S)
+    except Exception as error:
+        return str(error)
+    return "it was not refused"
+
+
+def rows_of(spark: SparkSession, place: tuple[str, str, str], group: str, rows: str = "records") -> DataFrame:
     """Return the topic as a stream."""
     zookeeper, kafka, topic = place
     return (
@@ -141,6 +171,7 @@ def rows_of(spark: SparkSession, place: tuple[str, str, str], group: str) -> Dat
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
         .option("joinWaitMs", 60_000)
+        .option("rows", rows)
         .load()
     )
 
@@ -173,6 +204,7 @@ def main(server: str, folder: str, *place: str) -> None:
             "cancel": cancel(spark, at),
             "gets_on": gets_on(spark),
             "stream": stream(spark, at, folder),
+            "refused": refused(spark, at, folder),
             "table": into_tables(spark, folder),
         }
         leave_running(spark, at, folder)

@@ -36,6 +36,7 @@ class Stream:
         ] = []  # query, number, (partition, offset) of each row
         self.ranges: list[tuple[str, Batch]] = []
         self.of_ranges = False  # whether Spark's connector reads, by ranges that are the query's rows
+        self.write: Callable[[DataFrame, Batch], object] = lambda df, batch: None  # called in each batch, first
         self.before: Callable[[int], None] = lambda number: None  # called in each batch, before its rows are taken
         self._changed = threading.Condition()
 
@@ -55,8 +56,13 @@ class Stream:
     def start(
         self, name: str, checkpoint: Path, trigger: dict[str, Any] | None = None, **options: str
     ) -> StreamingQuery:
+        of_ranges = self.of_ranges
+
         def process(df: DataFrame, held: Batch) -> None:
             number = held.seq
+            if of_ranges:  # the connector's V2 path
+                assert "BatchScan" in df._jdf.queryExecution().executedPlan().toString()  # type: ignore[operator]
+            self.write(df, held)
             self.before(number)
             rows = sorted((row.partition, row.offset) for row in df.select("partition", "offset").collect())
             with self._changed:
@@ -70,9 +76,9 @@ class Stream:
         def each(df: DataFrame, number: int) -> None:
             process(df, stream_batch(self.spark, checkpoint, number))
 
-        if self.of_ranges:
+        if of_ranges:
             options["rows"] = "ranges"
-        work = batches(process) if self.of_ranges else each
+        work = batches(process) if of_ranges else each
         writer = self.rows(**options).writeStream.foreachBatch(work).option("checkpointLocation", str(checkpoint))
         return writer.trigger(**(trigger or {"processingTime": "0 seconds"})).start()
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,6 +56,12 @@ def server(spark_java: None, tmp_path: Path) -> Iterator[str]:
         child.stop()
 
 
+def stored(database: Path) -> list[tuple[str, int, int]]:
+    """The rows of the table of SQLite."""
+    with closing(sqlite3.connect(database)) as connection:
+        return list(connection.execute("SELECT * FROM clicks ORDER BY 1, 2, 3"))
+
+
 def test_a_remote_session_reads_cancels_reports_activity_and_streams_without_its_client(
     server: str, make_topic: Callable[[int], Topic], chroot: str, tmp_path: Path
 ) -> None:
@@ -70,8 +78,10 @@ def test_a_remote_session_reads_cancels_reports_activity_and_streams_without_its
     assert told["python"] == {"records": records, "rows": 25, "bytes": 25 * 3 + 10 * 7 + 10 * 8 + 5 * 7, "offsets": 25}
     assert told["cancel"] == {"batches": [0, 1], "counts": [25], "lost": 1, "cancelled": [True]}
     assert told["gets_on"] == [True, False, True]
-    assert told["table"] == {"counts": [5, 0], "setting": "INT96"}
+    assert told["table"] == {"counts": [5, 0], "sql": [5, 0], "setting": "INT96"}
+    assert stored(tmp_path / "tables.db") == [("clicks", 0, offset) for offset in range(5)]
     assert sorted(each.name for each in (tmp_path / "table").glob("zkcoord*") if each.is_dir()) == []
+    assert "out of reach through Spark Connect: leave the option rows away there" in told["refused"], told["refused"]
     assert told["stream"] == {
         "ran": [[True, None]] * 2,
         "rows": [[0, *each, "0:0:20,1:0:5"] for each in records] + [[1, 1, offset, "1:5:8"] for offset in range(5, 8)],

@@ -35,10 +35,12 @@ def member(stream: Stream) -> Iterator[dict[TopicPartition, int]]:
 
 
 def test_partitions_move_between_two_queries_and_no_record_comes_twice(stream: Stream, tmp_path: Path) -> None:
+    """The first one's rows are records, the second one's are ranges: a job moves over to ranges so, too."""
     stream.topic.fill(0, 20)
     stream.topic.fill(1, 20)
     first = stream.start("first", tmp_path / "first")
     stream.wait_for(lambda: len(stream.records) == 40, first)
+    stream.of_ranges = True
     second = stream.start("second", tmp_path / "second")
     for count in range(1, 200):
         stream.topic.fill(0, 1)
