@@ -24,12 +24,12 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.demo.options import GROUP, TOPIC
 from zkcoord.errors import ZkcoordError
 from zkcoord.spark import Batch, SparkConsumer, write_sql
-from zkcoord.spark.dependencies import Dependencies
+from zkcoord.spark.dependencies import RealDependencies
 from zkcoord.spark.options import Options
 from zkcoord.spark.ports import Limits, Membership
 from zkcoord.spark.progress import LogLines
 from zkcoord.spark.ranges import OffsetRange
-from zkcoord.spark.stream.parts import UnseenMeter
+from zkcoord.spark.stream.dependencies import UnseenMeter
 
 SESSION_TIMEOUT_MS = 2_000
 LOCK_S = 60.0
@@ -88,13 +88,13 @@ class Frame:
             yield from ((each.topic, each.partition, offset, offset) for offset in range(each.start, each.end))
 
 
-class PlainParts:
-    """`ports.Parts`: a real membership, and everything else of this page."""
+class PlainDependencies:
+    """`ports.Dependencies`: a real membership, and everything else of this page."""
 
     limits = Limits()
 
     def __init__(self, zookeeper: str, log_ends: Logs, options: Options) -> None:
-        self._real = Dependencies(None, zookeeper, NO_BROKER, GROUP, [TOPIC], options)  # type: ignore[arg-type]
+        self._real = RealDependencies(None, zookeeper, NO_BROKER, GROUP, [TOPIC], options)  # type: ignore[arg-type]
         self._log_ends = log_ends
         self._batch = ("", threading.Event())  # the tag of the one that runs, and whether it was cancelled
 
@@ -104,10 +104,10 @@ class PlainParts:
     def log_ends(self) -> Logs:
         return self._log_ends
 
-    def reader(self) -> PlainParts:
+    def reader(self) -> PlainDependencies:
         return self
 
-    def jobs(self) -> PlainParts:
+    def jobs(self) -> PlainDependencies:
         return self
 
     def meter(self) -> UnseenMeter:
@@ -182,8 +182,9 @@ def main(sinks: type[PlainSinks] = PlainSinks) -> None:
         "session_timeout_ms": SESSION_TIMEOUT_MS,
         "at_rebalance": chosen.at_rebalance,
     }
-    parts = PlainParts(chosen.zookeeper, Logs(chosen.began_s, chosen.rate, chosen.folder / TOTAL), Options(**choices))
-    consumer = SparkConsumer(None, chosen.zookeeper, "", GROUP, [TOPIC], parts=parts, **choices)  # type: ignore[arg-type]
+    ends = Logs(chosen.began_s, chosen.rate, chosen.folder / TOTAL)
+    plain = PlainDependencies(chosen.zookeeper, ends, Options(**choices))
+    consumer = SparkConsumer(None, chosen.zookeeper, "", GROUP, [TOPIC], dependencies=plain, **choices)  # type: ignore[arg-type]
     consumer.run(sinks(chosen.folder).process)
 
 

@@ -17,7 +17,7 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError, ZkcoordError
 from zkcoord.incarnations import cluster_id_in, incarnations_in
 from zkcoord.spark.consumer import SparkConsumer
-from zkcoord.spark.dependencies import Dependencies
+from zkcoord.spark.dependencies import RealDependencies
 from zkcoord.spark.options import options_of
 from zkcoord.spark.ports import Report
 from zkcoord.spark.ranges import Batch, OffsetRange
@@ -99,7 +99,7 @@ class SimSpark:
         self.in_work = []
 
 
-class SparkParts(Dependencies):
+class SparkDependencies(RealDependencies):
     """The real membership; everything else is simulated."""
 
     def __init__(self, program: SparkProgram, choices: dict[str, Any]) -> None:
@@ -123,7 +123,7 @@ class SparkParts(Dependencies):
         leader = self._program.world.ensemble.leader
         return cluster_id_in(lambda reads: [leader.answer(each, None) for each in reads])
 
-    def reader(self) -> SparkParts:
+    def reader(self) -> SparkDependencies:
         return self
 
     def jobs(self) -> SimSpark:
@@ -132,7 +132,7 @@ class SparkParts(Dependencies):
     def meter(self) -> SparkMeter:
         return SparkMeter()
 
-    def progress(self) -> SparkParts:
+    def progress(self) -> SparkDependencies:
         return self
 
     def await_turn(self) -> None:
@@ -202,7 +202,7 @@ class SparkProgram(Program):
         self.spark = SimSpark(self)
         self.batches = self.lost = 0
         timeout_ms = self.settings["rebalance_timeout_ms"]
-        self.patience_ms = timeout_ms + SparkParts.limits.cancel_wait_ms
+        self.patience_ms = timeout_ms + SparkDependencies.limits.cancel_wait_ms
         choices = {
             "max_offsets_per_batch": 50 + int(self.draw() * 500),
             "max_batch_ms": timeout_ms // 2,
@@ -217,7 +217,7 @@ class SparkProgram(Program):
             KAFKA,
             GROUP,
             dict(self.topics),
-            parts=SparkParts(self, choices),
+            dependencies=SparkDependencies(self, choices),
             **choices,  # type: ignore[arg-type]
         )
         if self.leaving:

@@ -23,7 +23,7 @@ from tests.sim.spark_program import (
     BrokenBatchError,
     CancelledJobError,
     SimSpark,
-    SparkParts,
+    SparkDependencies,
     SparkProgram,
     Work,
 )
@@ -112,7 +112,7 @@ class StreamProgram(SparkProgram):
             join_wait_ms=JOIN_WAIT_MS,
             options=options_of(choices),  # type: ignore[arg-type]
         )
-        source = self.source = Source(chosen, SparkParts(self, choices))
+        source = self.source = Source(chosen, SparkDependencies(self, choices))
         source._handover = self.handover(self)
         try:
             with self.spark.running(QUERY, ""):

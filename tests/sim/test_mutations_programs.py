@@ -18,7 +18,7 @@ from zkcoord.kafka.consumer import KafkaConsumer
 from zkcoord.shell import worker
 from zkcoord.spark.consumer import SparkConsumer
 from zkcoord.spark.driver import batch_guard, loop
-from zkcoord.spark.stream import handover, parts
+from zkcoord.spark.stream import dependencies, handover
 
 
 def a_loss_waits_behind_a_question_to_kafka(patch: Patch) -> None:
@@ -121,13 +121,13 @@ def a_withdrawn_batch_stays_on_offer(patch: Patch) -> None:
 
 def a_complete_range_is_passed_over_whoever_went_on(patch: Patch) -> None:
     """A query begins behind what its checkpoint has, though others have read on."""
-    started = parts.StreamPositions.started
+    started = dependencies.StreamPositions.started
 
     def passed_over(self: Any, starting: Any) -> Any:
         self._done = {each: done._replace(start=starting.get(each, done.start)) for each, done in self._done.items()}
         return started(self, starting)
 
-    patch.setattr(parts.StreamPositions, "started", passed_over)
+    patch.setattr(dependencies.StreamPositions, "started", passed_over)
 
 
 def a_stop_commits_what_spark_has_not_completed(patch: Patch) -> None:

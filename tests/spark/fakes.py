@@ -175,7 +175,7 @@ class World:
         self.requests: list[tuple[str, int]] = []  # requests for log ends: the kind, and the number of partitions
         self.member: FakeMembership | None = None
 
-    # ---- ports.Parts
+    # ---- ports.Dependencies
 
     def membership(self, **callbacks: Any) -> FakeMembership:
         self.member = FakeMembership(self, **callbacks)
@@ -291,7 +291,7 @@ class World:
     def consumer(self, **settings: Any) -> SparkConsumer:
         settings.setdefault("warm_up", lambda frame: self.events.append(f"warm {frame[0]}"))
         topics = settings.pop("topics", ["t"] if not settings.keys() & {"include", "exclude"} else ())
-        return SparkConsumer(None, "zk", "kafka", "g", topics, parts=self, **settings)  # type: ignore[arg-type]
+        return SparkConsumer(None, "zk", "kafka", "g", topics, dependencies=self, **settings)  # type: ignore[arg-type]
 
 
 class Job:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tests.spark.fakes import FakeMembership, World
 from zkcoord.core.model import TopicPartition
 from zkcoord.spark import SparkConsumer
-from zkcoord.spark.dependencies import Dependencies
+from zkcoord.spark.dependencies import RealDependencies
 from zkcoord.spark.options import Options
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.spark.conftest import Topic
 
 
-class PlayedParts(Dependencies):
+class PlayedDependencies(RealDependencies):
     """Everything real but the membership."""
 
     def __init__(self, world: World, spark: SparkSession, topic: Topic, options: Options) -> None:
@@ -30,5 +30,5 @@ class PlayedParts(Dependencies):
 def consumer_of(world: World, spark: SparkSession, topic: Topic, **choices: Any) -> SparkConsumer:
     """Return a consumer that holds the partitions in `world.given`, or partition 0 from its beginning."""
     world.given = world.given or {TopicPartition(topic.name, 0): 0}
-    parts = PlayedParts(world, spark, topic, Options(**choices))
-    return SparkConsumer(spark, "", topic.bootstrap_servers, "g", [topic.name], parts=parts, **choices)
+    dependencies = PlayedDependencies(world, spark, topic, Options(**choices))
+    return SparkConsumer(spark, "", topic.bootstrap_servers, "g", [topic.name], dependencies=dependencies, **choices)

@@ -15,7 +15,7 @@ from tests.waiting import wait_until
 from zkcoord.consumer import Consumer
 from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import UnavailableError
-from zkcoord.spark.dependencies import Dependencies
+from zkcoord.spark.dependencies import RealDependencies
 from zkcoord.spark.options import Options
 from zkcoord.spark.ports import Limits
 from zkcoord.spark.ranges import Batch
@@ -172,8 +172,8 @@ def test_f59_a_batch_is_cancelled_while_kafka_does_not_answer_the_reset_question
 
     def membership(**callbacks: Any) -> Consumer:
         """The real membership with its threads. Its loop is played, and reaches no ZooKeeper."""
-        parts = Dependencies(None, "127.0.0.1:1", "127.0.0.1:1", "g", ["t"], Options())
-        made = parts.membership(**callbacks)
+        dependencies = RealDependencies(None, "127.0.0.1:1", "127.0.0.1:1", "g", ["t"], Options())
+        made = dependencies.membership(**callbacks)
         assert isinstance(made, Consumer)
         made.start = made._worker.start  # type: ignore[method-assign]
         made.allowed = lambda partition: True  # type: ignore[method-assign]

@@ -25,7 +25,7 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.embedded import EmbeddedZooKeeper
 from zkcoord.embedded.kafka import KafkaBroker
 from zkcoord.spark import Batch, SparkConsumer
-from zkcoord.spark.dependencies import Dependencies
+from zkcoord.spark.dependencies import RealDependencies
 from zkcoord.spark.jobs import jobs_of
 from zkcoord.spark.meter import meter_of
 from zkcoord.spark.ports import Limits
@@ -50,7 +50,7 @@ def test_a_broker_that_dies_in_the_middle_of_a_batch_is_waited_for(
 ) -> None:
     monkeypatch.setattr(reader_ranges, "POLL_TIMEOUT_MS", 2_000)
     patient = Limits(away_batches_max=50)  # as patient as with 20 s, since a broker may be slow after its start
-    monkeypatch.setattr(Dependencies, "limits", patient)
+    monkeypatch.setattr(RealDependencies, "limits", patient)
     topic = Topic(own_kafka, 2)
     topic.show_in(chroot)
     topic.fill(0, 20)
@@ -165,7 +165,7 @@ def test_a_session_that_expires_in_the_middle_of_a_batch_is_followed_by_another(
 def test_f06_a_member_with_a_hanging_batch_is_evicted_and_one_with_a_long_batch_is_not(
     spark: SparkSession, make_topic: Callable[[int], Topic], chroot: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Dependencies, "limits", Limits(look_ms=200))
+    monkeypatch.setattr(RealDependencies, "limits", Limits(look_ms=200))
     topic = make_topic(1)
     topic.fill(0, 20)
     topic.show_in(chroot)

@@ -279,7 +279,7 @@ world = World()
 world.ends = {TopicPartition("t", 0): 10}
 world.reader = lambda: KafkaReader(spark, connector_options("127.0.0.1:1", "g", Options()))
 try:
-    SparkConsumer(spark, "", "", "g", ["t"], parts=world).run(lambda df, batch: None)
+    SparkConsumer(spark, "", "", "g", ["t"], dependencies=world).run(lambda df, batch: None)
 except UsageError as error:
     print("told:", error)
 spark.stop()

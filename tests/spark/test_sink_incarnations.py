@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.spark.test_parts import draft
 
 from tests.spark.fakes import InThread, Job, World
-from tests.spark.test_parts import draft
 from tests.spark.test_sink_sql import OFFSETS, Database, Frame, batch, in_one, records, write
 from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import UsageError
@@ -22,8 +22,8 @@ from zkcoord.spark.ranges import Batch, OffsetRange, batch_id
 from zkcoord.spark.sinks.files import name_files
 from zkcoord.spark.sinks.spark_writer import footers_of
 from zkcoord.spark.sinks.sql import write_sql
+from zkcoord.spark.stream.dependencies import StreamPositions
 from zkcoord.spark.stream.offsets import offset_of, ranges_in
-from zkcoord.spark.stream.parts import StreamPositions
 
 FIRST = OffsetRange("t", 0, 0, 30, incarnation=1)
 AGAIN = OffsetRange("t", 0, 0, 10, incarnation=2)

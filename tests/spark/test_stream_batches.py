@@ -74,7 +74,7 @@ def test_f313_ranges_that_the_connector_splits_over_tasks_come_to_the_batch_whol
     world.ends = {P0: 30, P1: 5}
     options = {**OPTIONS, "rows": "ranges", "maxRecordsPerPartition": "10", "minRecordsPerPartition": "6"}
     reader: Any = StreamSource(options=options).streamReader(schema=None)
-    source = reader._source = Source(stream_options(options), parts=world)
+    source = reader._source = Source(stream_options(options), dependencies=world)
     end = reader.latestOffset()
     (partition,) = reader.partitions(EMPTY, end)
     assert batch_of(partition.value["rows"], 0).ranges == (OffsetRange("t", 0, 0, 30), OffsetRange("t", 1, 0, 5))

@@ -23,13 +23,13 @@ from zkcoord.errors import UnavailableError, UnknownPartitionError, UsageError
 from zkcoord.metrics.batches import batch_metrics
 from zkcoord.option_help import with_options
 from zkcoord.signals import Handlers, at_signals
-from zkcoord.spark.dependencies import Dependencies
+from zkcoord.spark.dependencies import RealDependencies
 from zkcoord.spark.driver.batch_guard import BatchGuard
 from zkcoord.spark.driver.failures import error_line
 from zkcoord.spark.driver.loop import DriverLoop
 from zkcoord.spark.driver.watch import CommandTimes
 from zkcoord.spark.options import Choices, Options, options_of
-from zkcoord.spark.ports import Jobs, Limits, LogEnds, Membership, Parts, Process, Reader, Stopped
+from zkcoord.spark.ports import Dependencies, Jobs, Limits, LogEnds, Membership, Process, Reader, Stopped
 from zkcoord.spark.progress import Metrics, Reports, log_event
 from zkcoord.spark.ranges import OffsetRange
 
@@ -95,20 +95,20 @@ class SparkConsumer:
         group: str,
         topics: Sequence[str] | Mapping[str, int] = (),
         *,
-        parts: Parts | None = None,
+        dependencies: Dependencies | None = None,
         **choices: Unpack[Choices],
     ) -> None:
         """`zookeeper` is `host:port[,host:port…][/chroot]`. Times are in ms. Raises UsageError for values that can
         never work."""
         options = options_of(choices)
         options.check(topics)
-        if parts is None:
-            parts = Dependencies(spark, zookeeper, bootstrap_servers, group, topics, options)
-            parts.check()
+        if dependencies is None:
+            dependencies = RealDependencies(spark, zookeeper, bootstrap_servers, group, topics, options)
+            dependencies.check()
         self._topics = tuple(topics)
         self._options = options
         self._group, self._isolation = group, options.kafka().isolation
-        self._parts: Parts = parts
+        self._dependencies: Dependencies = dependencies
         self._reports = Reports(options.on_report)
         self._lock = threading.Lock()
         self._guard: BatchGuard | None = None  # of the run under way
@@ -151,8 +151,8 @@ class SparkConsumer:
         for name, value in (("max_batches", max_batches), ("idle_timeout_ms", idle_timeout_ms)):
             if value is not None:
                 given_number(name, value)
-        jobs = self._parts.jobs()
-        run = _Run(jobs, self._options, self._parts.limits)
+        jobs = self._dependencies.jobs()
+        run = _Run(jobs, self._options, self._dependencies.limits)
         with self._lock:
             if self._guard is not None:
                 raise UsageError("this consumer runs already; make another one")
@@ -161,9 +161,9 @@ class SparkConsumer:
                 run.guard.leave()
         try:
             with ExitStack() as stack, _stop_at_signals(self.stop):
-                log_ends = self._parts.log_ends()
+                log_ends = self._dependencies.log_ends()
                 stack.callback(log_ends.close)
-                reader = self._parts.reader()
+                reader = self._dependencies.reader()
                 reader.of_cluster(lambda: log_ends.cluster_id)
                 self._warm_up(run.guard, reader, log_ends)
                 stack.callback(run.join_cancellers)
@@ -185,7 +185,7 @@ class SparkConsumer:
         """Run the loop as a member."""
         if run.guard.view().leaving:
             return 0
-        membership = self._parts.membership(
+        membership = self._dependencies.membership(
             on_start=run.on_start,
             on_stop=run.on_stop,
             on_lost=run.on_lost,
@@ -199,11 +199,11 @@ class SparkConsumer:
             return not run.guard.fenced
 
         membership.join_when(ready, self._options.stop_needs_ms())
-        self._reports.shown = self._parts.progress()
+        self._reports.shown = self._dependencies.progress()
         loop = DriverLoop(
             self._options,
             self._group,
-            self._parts,
+            self._dependencies,
             guard=run.guard,
             membership=membership,
             log_ends=log_ends,
@@ -226,7 +226,7 @@ class SparkConsumer:
         0.6 s after an empty range, 0.4 s after one record.)
         """
         probe = self._probe(log_ends)
-        limits = self._parts.limits
+        limits = self._dependencies.limits
         end = time.monotonic() + limits.warm_up_ms / 1000
         while True:
             frame = reader.read(probe)  # also without a topic this shows whether there is a connector

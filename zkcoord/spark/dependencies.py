@@ -1,4 +1,4 @@
-"""The real parts behind a Spark consumer. Their packages are imported only when they are made."""
+"""The real dependencies of a Spark consumer. Their packages are imported only when they are made."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class Dependencies:
-    """`ports.Parts` with ZooKeeper, Kafka and Spark."""
+class RealDependencies:
+    """`ports.Dependencies` with ZooKeeper, Kafka and Spark."""
 
     limits = Limits()
 

@@ -198,8 +198,8 @@ class MemberCallbacks(TypedDict):
     cluster_id: Callable[[], str | None]
 
 
-class Parts(Protocol):
-    """Makes the parts of a consumer. `zkcoord.spark.dependencies` has the real ones."""
+class Dependencies(Protocol):
+    """Makes the dependencies of a consumer. `zkcoord.spark.dependencies` has the real ones."""
 
     @property
     def limits(self) -> Limits: ...

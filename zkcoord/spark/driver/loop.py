@@ -26,7 +26,7 @@ from zkcoord.spark.driver.pace import Pace
 from zkcoord.spark.driver.resuming import TableStart
 from zkcoord.spark.driver.watch import ProgressHeartbeat, slow_batch_alarm
 from zkcoord.spark.options import Options
-from zkcoord.spark.ports import Jobs, LogEnds, Membership, Parts, Process, Progress, Reader, Report
+from zkcoord.spark.ports import Dependencies, Jobs, LogEnds, Membership, Process, Progress, Reader, Report
 from zkcoord.spark.progress import log_event, tell_in_vain
 from zkcoord.spark.ranges import Batch, OffsetRange, batch_id, describe, offsets_in, plan_ranges
 
@@ -69,7 +69,7 @@ class DriverLoop:
         self,
         options: Options,
         group: str,
-        parts: Parts,
+        dependencies: Dependencies,
         *,
         guard: BatchGuard,
         membership: Membership,
@@ -84,11 +84,11 @@ class DriverLoop:
         self._isolation = options.kafka().isolation
         self._guard, self._membership, self._log_ends = guard, membership, log_ends
         self._reader, self._jobs = reader, jobs
-        self._meter = parts.meter()
+        self._meter = dependencies.meter()
         self._progress = progress
         self._command_times = command_times
-        self._await_turn = parts.await_turn
-        self._limits = limits = parts.limits
+        self._await_turn = dependencies.await_turn
+        self._limits = limits = dependencies.limits
         self._announcer = Announcer(membership, guard, group)
         self._cluster = ClusterWatch(log_ends, anew=options.reader == "kafka")
         self._out_of_log = OutOfLog(log_ends, membership, guard, options.resets())

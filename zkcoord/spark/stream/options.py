@@ -14,7 +14,7 @@ from typing import Any, cast
 from zkcoord.errors import UsageError
 from zkcoord.kafka.properties import translate
 from zkcoord.settings import settings_of
-from zkcoord.spark.dependencies import Dependencies
+from zkcoord.spark.dependencies import RealDependencies
 from zkcoord.spark.options import Choices, Options, meant
 from zkcoord.spark.readers.kafka import POLL_TIMEOUT_MS, connector_options
 from zkcoord.spark.readers.ranges import read_plan
@@ -114,9 +114,9 @@ class StreamOptions:
     options: Options
     ranges: bool = False  # rows are ranges, which `zkcoord.spark.batches` reads with Spark's connector
 
-    def parts(self) -> Dependencies:
-        """Make the parts of the consumer behind the source, which needs no Spark."""
-        return Dependencies(None, self.zookeeper, self.bootstrap_servers, self.group, self.topics, self.options)
+    def dependencies(self) -> RealDependencies:
+        """Make the dependencies of the consumer behind the source, which needs no Spark."""
+        return RealDependencies(None, self.zookeeper, self.bootstrap_servers, self.group, self.topics, self.options)
 
 
 def stream_options(given: Mapping[str, str]) -> StreamOptions:
@@ -163,7 +163,7 @@ def stream_options(given: Mapping[str, str]) -> StreamOptions:
         options=options,
         ranges=ranges,
     )
-    chosen.parts().check()
+    chosen.dependencies().check()
     return chosen
 
 

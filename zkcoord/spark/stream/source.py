@@ -27,14 +27,14 @@ from zkcoord.core.one_cluster import two_clusters
 from zkcoord.errors import UnavailableError, UnknownPartitionError, UsageError, ZkcoordError
 from zkcoord.logs import NOTICE
 from zkcoord.spark.consumer import SparkConsumer
-from zkcoord.spark.ports import Parts
+from zkcoord.spark.ports import Dependencies
 from zkcoord.spark.progress import in_vain, log_event, tell_in_vain
 from zkcoord.spark.ranges import OffsetRange, offsets_in, same_topic
 from zkcoord.spark.readers.ranges import tasks_of
+from zkcoord.spark.stream.dependencies import StreamDependencies, StreamPositions
 from zkcoord.spark.stream.handover import Handover
 from zkcoord.spark.stream.offsets import EMPTY, Offset, check_group, offset_of, ranges_in, to_read, within
 from zkcoord.spark.stream.options import StreamOptions, consumer_choices
-from zkcoord.spark.stream.parts import StreamParts, StreamPositions
 
 T = TypeVar("T")
 ASK_WAIT_MS = 1_000  # while nothing is held, or Kafka cannot be reached; `query.stop()` waits for it
@@ -54,11 +54,13 @@ TOO_EARLY = (
 class Source:
     """The source of one query. All methods belong to the thread on which Spark calls it."""
 
-    def __init__(self, chosen: StreamOptions, parts: Parts | None = None, run_id: str | None = None) -> None:
-        """Connects to nothing before the first `latest`. `parts` and `run_id` (unique) are made if they are not
+    def __init__(
+        self, chosen: StreamOptions, dependencies: Dependencies | None = None, run_id: str | None = None
+    ) -> None:
+        """Connects to nothing before the first `latest`. `dependencies` and `run_id` (unique) are made if they are not
         given."""
         self._chosen = chosen
-        self._parts: Parts = parts or chosen.parts()
+        self._dependencies: Dependencies = dependencies or chosen.dependencies()
         self._run_id = run_id or uuid.uuid4().hex[:12]
         self._handover = Handover()
         self._known = StreamPositions()
@@ -81,11 +83,11 @@ class Source:
             self._last = start or self._last
             self._runs.add(self._last["run"])
             self._known.recover(self._ranges(self._last))
-            parts = self._begin()
-            self._await_member(parts)
+            dependencies = self._begin()
+            self._await_member(dependencies)
             found = self._next(self._chosen.join_wait_ms)
             if not self._known.held:
-                tell_in_vain(self._chosen.group, parts.consumer_id, self._chosen.join_wait_ms)
+                tell_in_vain(self._chosen.group, dependencies.consumer_id, self._chosen.join_wait_ms)
             return found
         self._handover.complete()
         return self._last if self._known.enough else self._next(self._wait_ms)
@@ -96,13 +98,13 @@ class Source:
         at_once = mono_ms() - self._answered_ms < AT_ONCE_MS
         return ASK_WAIT_MS if self._known.held or at_once else UNHELD_WAIT_MS
 
-    def _await_member(self, parts: StreamParts) -> None:
+    def _await_member(self, dependencies: StreamDependencies) -> None:
         """Wait until the query is a member of its group, or fail. Otherwise a query that reads the present records and
         ends would end successfully without a record."""
-        wait_ms = self._parts.limits.member_wait_ms
+        wait_ms = self._dependencies.limits.member_wait_ms
         deadline_ms: int | None = None  # not set before Kafka has answered, for which the other thread waits
-        while parts.consumer_id is None:
-            if parts.joins and deadline_ms is None:
+        while dependencies.consumer_id is None:
+            if dependencies.joins and deadline_ms is None:
                 deadline_ms = mono_ms() + wait_ms
             if deadline_ms is not None and mono_ms() >= deadline_ms:
                 raise UnavailableError(in_vain(None, wait_ms))
@@ -115,13 +117,14 @@ class Source:
         Raises `ask`'s UnavailableError when that time is over, when the query is stopped, or when `begun()` says that
         the start is over.
         """
-        patience_ms = max(self._chosen.join_wait_ms, self._parts.limits.member_wait_ms)
+        limits = self._dependencies.limits
+        patience_ms = max(self._chosen.join_wait_ms, limits.member_wait_ms)
         deadline_ms = mono_ms() + patience_ms
         while True:
             try:
                 answer = ask()
             except UnavailableError as error:
-                if begun() or mono_ms() >= deadline_ms or self._stopped.wait(self._parts.limits.kafka_again_ms / 1000):
+                if begun() or mono_ms() >= deadline_ms or self._stopped.wait(limits.kafka_again_ms / 1000):
                     raise
                 if not self._was_away:
                     text = f"the query begins when Kafka answers, which is waited for {patience_ms} ms: {error}"
@@ -177,10 +180,10 @@ class Source:
         everything, unless the options allow it."""
         if not ranges:
             return ()
-        partitions, cluster_id = [each.topic_partition for each in ranges], self._parts.tree_cluster()
+        partitions, cluster_id = [each.topic_partition for each in ranges], self._dependencies.tree_cluster()
         numbered = {each.topic for each in ranges if each.incarnation}
-        present = self._parts.incarnations(numbered) if numbered else {}
-        client = self._parts.log_ends()
+        present = self._dependencies.incarnations(numbered) if numbered else {}
+        client = self._dependencies.log_ends()
         try:
             client.partitions()  # its answer tells the cluster
             confused = two_clusters(client.cluster_id, cluster_id, self._chosen.bootstrap_servers)
@@ -247,26 +250,26 @@ class Source:
         self._consumer.stop(cancel=True, why=AT_END)
         self._thread.join(LEAVE_WAIT_MS / 1000)
 
-    def _begin(self) -> StreamParts:
+    def _begin(self) -> StreamDependencies:
         chosen = self._chosen
-        parts = StreamParts(self._parts, chosen.group, self._handover, self._known)
+        dependencies = StreamDependencies(self._dependencies, chosen.group, self._handover, self._known)
         self._consumer = SparkConsumer(
             None,
             chosen.zookeeper,
             chosen.bootstrap_servers,
             chosen.group,
             chosen.topics,
-            parts=parts,
+            dependencies=dependencies,
             **consumer_choices(chosen.options),
         )
-        run = partial(self._run, self._consumer, parts)
+        run = partial(self._run, self._consumer, dependencies)
         self._thread = threading.Thread(target=run, name="zkcoord-stream", daemon=True)
         self._thread.start()
-        return parts
+        return dependencies
 
-    def _run(self, consumer: SparkConsumer, parts: StreamParts) -> None:
+    def _run(self, consumer: SparkConsumer, dependencies: StreamDependencies) -> None:
         try:
-            self._patiently(lambda: consumer.run(self._handover.process), lambda: parts.joins)
+            self._patiently(lambda: consumer.run(self._handover.process), lambda: dependencies.joins)
         except BaseException as error:
             self._handover.ended(error)
         else:

@@ -12,7 +12,7 @@ import pytest
 from tests.spark.fakes import World
 from zkcoord.consumer import Consumer
 from zkcoord.errors import UsageError
-from zkcoord.spark.dependencies import Dependencies
+from zkcoord.spark.dependencies import RealDependencies
 from zkcoord.spark.options import Options
 from zkcoord.spark.ports import Report
 from zkcoord.spark.progress import BAR, LiveLine, LogLines, Reports, log_event, progress_to, warn_of_bar
@@ -72,8 +72,8 @@ def test_with_the_python_reader_what_is_named_for_the_reader_is_librdkafkas_too(
 
 def test_the_membership_is_given_what_the_assignor_looks_at() -> None:
     options = Options(rack="r1", capacity=5, assignors=("range",), instance="etl-1", hold_ms=7_000)
-    parts = Dependencies(None, "127.0.0.1:1", "127.0.0.1:2", "g", ["t"], options)  # type: ignore[arg-type]
-    consumer = parts.membership(
+    dependencies = RealDependencies(None, "127.0.0.1:1", "127.0.0.1:2", "g", ["t"], options)  # type: ignore[arg-type]
+    consumer = dependencies.membership(
         on_start=lambda p: None,
         on_stop=lambda p: {},
         on_lost=lambda p: None,
@@ -266,10 +266,10 @@ def test_sparks_own_bar_beside_the_live_line_is_warned_of_once(
     monkeypatch.setattr("sys.stderr", stream)
     warn_of_bar.cache_clear()
     session: Any = SimpleNamespace(sparkContext=SimpleNamespace(getConf=lambda: {BAR: bar}))
-    parts = Dependencies(session, "127.0.0.1:1", "127.0.0.1:2", "g", ["t"], Options())
+    dependencies = RealDependencies(session, "127.0.0.1:1", "127.0.0.1:2", "g", ["t"], Options())
 
     for _ in range(2):
-        parts.progress().close()
+        dependencies.progress().close()
 
     warned = [each.getMessage() for each in caplog.records if each.__dict__["zkcoord_event"] == "progress_bar_on"]
     assert warned == [f"Spark's own bar runs into the consumer's line: build the session with {BAR}=false"] * told

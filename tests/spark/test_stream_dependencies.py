@@ -11,10 +11,10 @@ from tests.spark.fakes import FakeMembership, World
 from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import UnavailableError
 from zkcoord.spark.ranges import Batch, OffsetRange
+from zkcoord.spark.stream.dependencies import StreamDependencies, StreamPositions
 from zkcoord.spark.stream.handover import Handover
 from zkcoord.spark.stream.offsets import offset_of, ranges_in
 from zkcoord.spark.stream.options import stream_options
-from zkcoord.spark.stream.parts import StreamParts, StreamPositions
 from zkcoord.spark.stream.source import Source
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -44,9 +44,9 @@ def never(*_: object) -> Any:
 
 def member_of(known: StreamPositions, **callbacks: Any) -> FakeMembership:
     """Return a membership whose callbacks change `known` first, and then call the given ones."""
-    parts = StreamParts(World(), "g", Handover(), known)
+    dependencies = StreamDependencies(World(), "g", Handover(), known)
     names = ("on_start", "on_stop", "on_lost", "on_replay", "reset")
-    member = parts.membership(**{name: callbacks.get(name, never) for name in names})
+    member = dependencies.membership(**{name: callbacks.get(name, never) for name in names})
     assert isinstance(member, FakeMembership)
     return member
 
@@ -99,7 +99,7 @@ def test_f102_one_partition_that_was_started_again_keeps_no_other_of_the_checkpo
     known, world = StreamPositions(), World()
     held = {TopicPartition("t", number): 0 for number in range(3)}
     known.recover([OffsetRange("t", number, 0, 4) for _, number in held])
-    member = StreamParts(world, "g", Handover(), known).membership(
+    member = StreamDependencies(world, "g", Handover(), known).membership(
         on_start=lambda positions: None, on_stop=never, on_lost=lambda lost: None, on_replay=never, reset=never
     )
     assert isinstance(member, FakeMembership)
@@ -176,8 +176,8 @@ def test_a_query_that_shall_end_reads_to_the_first_known_end_of_the_present_topi
 def test_what_the_checkpoint_has_is_not_committed_while_it_may_not_be_read() -> None:
     known, world = StreamPositions(), World()
     known.recover([complete(0, 4)])
-    parts = StreamParts(world, "g", Handover(), known)
-    member = parts.membership(
+    dependencies = StreamDependencies(world, "g", Handover(), known)
+    member = dependencies.membership(
         on_start=lambda positions: None, on_stop=never, on_lost=never, on_replay=never, reset=never
     )
     assert isinstance(member, FakeMembership)
@@ -193,8 +193,8 @@ def test_what_the_checkpoint_has_is_not_committed_while_it_may_not_be_read() -> 
 
 def test_whether_a_batch_may_be_read_is_asked_of_the_membership() -> None:
     handover = Handover()
-    parts = StreamParts(World(), "g", handover, StreamPositions())
-    member = parts.membership(
+    dependencies = StreamDependencies(World(), "g", handover, StreamPositions())
+    member = dependencies.membership(
         on_start=lambda positions: None, on_stop=never, on_lost=never, on_replay=never, reset=never
     )
     assert isinstance(member, FakeMembership)

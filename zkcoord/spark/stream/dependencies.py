@@ -1,5 +1,5 @@
-"""The parts of the consumer behind the streaming source: a real membership and Kafka, with `Handover` in place of
-Spark.
+"""The dependencies of the consumer behind the streaming source: a real membership and Kafka, with `Handover` in place
+of Spark.
 
 The membership's callbacks pass through here. Only this module knows what an earlier process of the query has read
 without a commit (from Spark's checkpoint), and how far a query that must end has to read.
@@ -15,13 +15,13 @@ from typing import Any, Unpack
 from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import FencedError, UnavailableError, ZkcoordError
 from zkcoord.spark.ports import (
+    Dependencies,
     Isolation,
     Jobs,
     LogEnds,
     MemberCallbacks,
     Membership,
     Meter,
-    Parts,
     Progress,
     Reader,
     Report,
@@ -138,14 +138,14 @@ class StreamPositions:
         return all(at >= targets.get(each, at + 1) for each, at in self._reached.copy().items())
 
 
-class StreamParts:
-    """`ports.Parts` for the consumer behind the streaming source. They are those in `parts`, except that Spark reads by
+class StreamDependencies:
+    """`ports.Dependencies` for the consumer behind the streaming source: the given ones, except that Spark reads by
     itself."""
 
-    def __init__(self, parts: Parts, group: str, handover: Handover, known: StreamPositions) -> None:
-        self._parts, self._group, self._handover, self._known = parts, group, handover, known
+    def __init__(self, dependencies: Dependencies, group: str, handover: Handover, known: StreamPositions) -> None:
+        self._dependencies, self._group, self._handover, self._known = dependencies, group, handover, known
         self._membership: Membership | None = None
-        self.limits = parts.limits
+        self.limits = dependencies.limits
 
     def membership(self, **callbacks: Unpack[MemberCallbacks]) -> Membership:
         """Make a membership, not started, whose callbacks also inform `StreamPositions`."""
@@ -171,7 +171,7 @@ class StreamParts:
             return final
 
         told: MemberCallbacks = {**callbacks, "on_start": start, "on_stop": stop, "on_lost": lost}
-        membership = self._membership = self._parts.membership(**told)
+        membership = self._membership = self._dependencies.membership(**told)
         self._handover.allowed = membership.allowed
         return membership
 
@@ -186,16 +186,16 @@ class StreamParts:
         return None if self._membership is None else self._membership.consumer_id
 
     def incarnations(self, topics: Collection[str]) -> Mapping[str, int]:
-        """Ask the real parts."""
-        return self._parts.incarnations(topics)
+        """Ask the real dependencies."""
+        return self._dependencies.incarnations(topics)
 
     def tree_cluster(self) -> str | None:
-        """Ask the real parts."""
-        return self._parts.tree_cluster()
+        """Ask the real dependencies."""
+        return self._dependencies.tree_cluster()
 
     def log_ends(self) -> LogEnds:
         """Make a Kafka client whose answers are remembered. The caller closes it."""
-        client = HeardEnds(self._parts.log_ends(), self._known)
+        client = HeardEnds(self._dependencies.log_ends(), self._known)
         self._known.cluster_id = lambda: client.cluster_id
         return client
 
