@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.spark.test_parts import draft
 
 from tests.spark.fakes import InThread, Job, World
+from tests.spark.test_dependencies import draft
 from tests.spark.test_sink_sql import OFFSETS, Database, Frame, batch, in_one, records, write
 from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import UsageError
