@@ -23,7 +23,8 @@ from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
 from zkcoord.errors import UsageError
-from zkcoord.spark import SparkConsumer, cluster_watch
+from zkcoord.spark import SparkConsumer
+from zkcoord.spark.driver import cluster_watch
 from zkcoord.spark.ranges import Batch
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from zkcoord import logs
 from zkcoord.clock import mono_ms
 from zkcoord.errors import UnavailableError
 from zkcoord.kafka.log_throttle import LogThrottle
-from zkcoord.kafka.renewed import RENEW_MS, Patience
+from zkcoord.kafka.renewed import RENEW_MS, AnswerTimeout
 
 LOG = logging.getLogger("zkcoord.kafka.reach")  # a logger of its own, since the filter is for it alone
 LOG.addFilter(LogThrottle())
@@ -53,7 +53,7 @@ class Reach:
         self._suspicion: UnavailableError | None = None
         self._ask_at_ms = 0
         self._heard_ms = self._now_ms()  # when the last message or answer came
-        self._patience = Patience(self._now_ms, times.renew_ms)
+        self._timeout = AnswerTimeout(self._now_ms, times.renew_ms)
         self.error: UnavailableError | None = None  # why Kafka cannot be reached, as it was reported; None: it can
 
     def failed(self, error: UnavailableError) -> None:
@@ -81,7 +81,7 @@ class Reach:
                 if self._suspicion is not None:
                     self.failed(self._suspicion)
             self._ask_at_ms = self._now_ms() + self._times.check_ms
-        return self.error is not None and self._patience.is_over(self._now_ms())
+        return self.error is not None and self._timeout.is_over(self._now_ms())
 
     def _silent(self) -> bool:
         return self._now_ms() >= self._heard_ms + self._times.silent_ms
@@ -90,5 +90,5 @@ class Reach:
         self._suspicion, self._heard_ms = None, self._now_ms()
         if self.error is not None:
             self.error = None
-            self._patience.answered()
+            self._timeout.answered()
             logs.emit("kafka_back", group=self._group, level="notice")

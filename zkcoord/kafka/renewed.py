@@ -28,7 +28,7 @@ CLOSE_SECONDS = 1.0
 broker's name."""
 
 
-class Patience:
+class AnswerTimeout:
     """Decides when a client must be replaced. Not thread safe."""
 
     def __init__(self, now_ms: Callable[[], int] | None = None, renew_ms: int = RENEW_MS) -> None:
@@ -55,7 +55,7 @@ class _Held:
     """A client, and the number of threads that use it."""
 
     def __init__(self, client: Any, renew_ms: int) -> None:
-        self.client, self.patience, self.users = client, Patience(renew_ms=renew_ms), 0
+        self.client, self.timeout, self.users = client, AnswerTimeout(renew_ms=renew_ms), 0
 
 
 class Renewed:
@@ -123,8 +123,8 @@ class Renewed:
     def _note(self, held: _Held, asked_ms: int, answered: bool) -> None:
         with self._lock:
             if answered:
-                held.patience.answered()
-            elif held is self._held and held.patience.is_over(asked_ms):
+                held.timeout.answered()
+            elif held is self._held and held.timeout.is_over(asked_ms):
                 client = another(self._opens, held.client)
                 self._held = held if client is held.client else _Held(client, self._renew_ms)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heapreplace
 
 
-def give_singly(
+def best_fit(
     left: Iterable[tuple[int, int, int | None]],
     readers: Sequence[Sequence[int]],
     consumers: Sequence[str],

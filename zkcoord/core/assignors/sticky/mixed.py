@@ -23,7 +23,7 @@ from typing import cast
 from zkcoord.core.assignors.contract import AssignorInput
 from zkcoord.core.assignors.sticky.classes import ThreadClass, canonical, owned_among
 from zkcoord.core.assignors.sticky.max_flow import Flow
-from zkcoord.core.assignors.sticky.residual_graph import Witness
+from zkcoord.core.assignors.sticky.residual_graph import ResidualGraph
 from zkcoord.core.model import TopicPartition, as_partitions
 
 
@@ -37,11 +37,11 @@ def assign_mixed(classes: list[ThreadClass], given: AssignorInput) -> dict[Topic
         answer = dict(given.owned)
     else:
         answer = owned_among(given.owned, classes, given.partitions)
-    witness = Witness(classes, base, *_held(classes, order, owners))
-    pool = as_partitions(witness.walk(order, owners))
-    rooms = witness.complete(base)
+    graph = ResidualGraph(classes, base, *_held(classes, order, owners))
+    pool = as_partitions(graph.walk(order, owners))
+    rooms = graph.complete(base)
     for index, pairs in enumerate(_parts(rooms, pool)):
-        answer.update(zip(pairs, _places(witness.loads(index), len(pairs)), strict=True))
+        answer.update(zip(pairs, _places(graph.loads(index), len(pairs)), strict=True))
     return answer
 
 
@@ -51,7 +51,7 @@ def _held(
     """Return (for each class, topic -> the number of partitions that its threads hold and may read; the classes).
 
     Topics and classes are ordered by when the walk reaches the last of their partitions, the latest first. Most
-    partitions to give up are there, so a first witness that takes from there needs few detours.
+    partitions to give up are there, so a first distribution that takes from there needs few detours.
     """
     class_of: dict[str | None, int] = {thread: index for index, group in enumerate(classes) for thread in group.threads}
     keys = list(zip((pair[0] for pair in order), map(class_of.get, owners), strict=True))

@@ -1,9 +1,9 @@
 """Maintains one most even distribution that contains everything kept so far. It proves that the walk can be completed.
 
 A thread may keep one more partition if any such distribution *exists*, so the answer must not depend on the
-distribution at hand (the witness). When the witness has no room, a *detour* is searched: a cycle in its residual graph
-that changes no thread's load level, so that the result is again a most even distribution. If no detour is found, no
-such distribution exists.
+distribution at hand. When that has no room, a *detour* is searched: a cycle in its residual graph that changes no
+thread's load level, so that the result is again a most even distribution. If no detour is found, no such distribution
+exists.
 
 The graph has three kinds of nodes. A class (int) gives back a partition of a topic that is not kept, or takes one more
 partition, which lifts one of its threads to level L. A topic (str) goes to any class that reads it. A level (a tuple
@@ -21,7 +21,7 @@ from zkcoord.core.assignors.sticky.max_flow import Flow
 _Node = int | str | tuple[int]
 
 
-class Witness:
+class ResidualGraph:
     """A most even `flow` with lower bounds: what is kept by class and topic, and by each thread."""
 
     def __init__(self, classes: list[ThreadClass], base: Flow, held: list[dict[str, int]], givers: list[int]) -> None:

@@ -42,7 +42,7 @@ from operator import is_not
 from typing import cast
 
 from zkcoord.core.assignors.contract import AssignorInput
-from zkcoord.core.assignors.sticky.best_fit import give_singly
+from zkcoord.core.assignors.sticky.best_fit import best_fit
 from zkcoord.core.assignors.sticky.classes import ThreadClass, canonical_pairs, owned_among
 from zkcoord.core.assignors.sticky.racks import Racks, fill_near, laid_along
 from zkcoord.core.assignors.sticky.water_filling import emptiest, risen, rounded, rounded_up, spread, under, water_line
@@ -90,7 +90,7 @@ class _Part:
 class _Levels:
     """Invariant: `load`, `room` and every part's `taken` follow from the levels that are done.
 
-    `met` is the number of owned partitions that are in the parts. `singly` is True if weights are rounded up.
+    `met` is the number of owned partitions that are in the parts. `_rounded` is True if weights are rounded up.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class _Levels:
         index = {thread: n for n, thread in enumerate(self._threads)}
         edges = sum(len(self._classes[n].threads) for numbers in alike for n in numbers)
         table = self._table(len(self._threads) * len(alike), edges)
-        self._singly = bool(self._room) and any(weight != counts for weight, counts in table.items())
+        self._rounded = bool(self._room) and any(weight != counts for weight, counts in table.items())
         levels: list[tuple[int, int, tuple[int, ...], Sequence[int]]] = []  # -weight, classes, partitions' places
         parts = {}
         for numbers, topics in alike.items():
@@ -130,7 +130,7 @@ class _Levels:
         for negative, _, numbers, at in sorted(levels, key=lambda level: level[:3]):
             self._level(parts[numbers], at, -negative, min(rest, -negative * (len(at) + slack)))
             rest += negative * len(at)
-        if self._singly:
+        if self._rounded:
             self._give_left(list(parts.values()))
         return self._answer(list(parts.values()))
 
@@ -196,7 +196,7 @@ class _Levels:
         for negative, number, place in left:
             n = parts[number].owners[place]
             asked.append((-negative, number, None if n is None else parts[number].here[n]))
-        takers = give_singly(asked, [part.here for part in parts], self._consumers, rooms, self._load)
+        takers = best_fit(asked, [part.here for part in parts], self._consumers, rooms, self._load)
         for (_, number, place), thread in zip(left, takers, strict=True):
             if thread is not None:
                 parts[number].taken[place] = bisect_left(parts[number].here, thread)
@@ -227,7 +227,7 @@ class _Levels:
         if limits is not None:
             count = min(count, sum(limits))
             line = risen(line, count, weight, loads, limits)
-            if self._singly:  # the partitions that are left must not depend on owners then
+            if self._rounded:  # the partitions that are left must not depend on owners then
                 at = at[:count]
         base, more = under(line, weight, loads, numbers, limits)
         over = count - sum(base)
