@@ -28,13 +28,13 @@ class Group:
 
     def __init__(self) -> None:
         self.tracker = Tracker()
-        self.following = GroupWatch.begin("g", DRAFT, self.tracker)
+        self.watch = GroupWatch.begin("g", DRAFT, self.tracker)
         self.read(Node(DRAFT.channels_of("g"), Kind.CHILDREN, Stat(0, 1, 0), b"", ("dead",)))
         self.read(Node(CHANNEL, Kind.CHILDREN, Stat(0, 5, 0), b"", ()), status(0), owner(3))
 
     def read(self, *nodes: Node) -> None:
         """These nodes are read; all further reads that follow are taken as done."""
-        self.following.read([(address, node) for node in nodes if (address := DRAFT.parse(node.path)) is not None])
+        self.watch.read([(address, node) for node in nodes if (address := DRAFT.parse(node.path)) is not None])
         self._asked()
 
     def _asked(self) -> list[str]:
@@ -44,14 +44,14 @@ class Group:
 
     def complete(self) -> list[str]:
         """The view is complete. Returns the paths that are read again."""
-        self.following.know_committed()
+        self.watch.know_committed()
         return self._asked()
 
     def committed(self, offset: int, version: int) -> int | None:
         """The committed offset of the view after this node was read."""
         self.read(Node(OFFSET, Kind.DATA, Stat(version, 7, 0), b"%d" % offset))
         assert self.complete() == []
-        return self.following.nodes.view.committed[P0]
+        return self.watch.nodes.view.committed[P0]
 
 
 def test_an_offset_under_an_announced_range_is_read_once_while_nothing_changes() -> None:

@@ -129,13 +129,13 @@ class Group:
 
     def __init__(self) -> None:
         self.tracker = Tracker()
-        self.following = GroupWatch.begin("g", DRAFT, self.tracker)
+        self.watch = GroupWatch.begin("g", DRAFT, self.tracker)
         self.read(channels("c"))
         self.read(Node(CHANNEL, Kind.CHILDREN, Stat(0, 5, 0), b"", ()), Node(CHANNEL, Kind.DATA, Stat(0, 5, 0)))
 
     def read(self, *nodes: Node) -> list[Read]:
         """These nodes are read in one batch. Returns the reads of the channel that follow; they are taken as done."""
-        self.following.read([(address, node) for node in nodes if (address := DRAFT.parse(node.path)) is not None])
+        self.watch.read([(address, node) for node in nodes if (address := DRAFT.parse(node.path)) is not None])
         reads = self.tracker.take(1)
         self.tracker.answered(1, [Node(*read[:2], None) for read in reads])
         return [read for read in reads if read.path == CHANNEL]
@@ -152,7 +152,7 @@ def test_a_channel_that_is_purged_and_made_again_while_the_list_is_read_is_read_
 def test_a_channel_that_is_made_again_behind_its_data_stands_and_its_data_is_read_again() -> None:
     group = Group()
     assert group.read(MADE_AGAIN, GONE) == [Read(CHANNEL)]
-    assert group.following.nodes.view.channels["c"].czxid == 9
+    assert group.watch.nodes.view.channels["c"].czxid == 9
 
 
 def test_of_many_stops_that_are_read_together_all_owners_are_read_but_those_that_were_read_behind_the_last() -> None:
@@ -189,8 +189,8 @@ class Ending:
 
     def __init__(self) -> None:
         self.tracker = Tracker()
-        self._following = GroupWatch.begin("g", DRAFT, self.tracker)
-        self._following.owners.want([P0, self.P1])
+        self._watch = GroupWatch.begin("g", DRAFT, self.tracker)
+        self._watch.owners.want([P0, self.P1])
         self.read(
             Node(self.IDS, Kind.CHILDREN, Stat(0, 1, 0), b"", ("c",)),
             Node(DRAFT.registration("g", "c"), Kind.DATA, Stat(0, 4, 0), b"{}"),
@@ -201,14 +201,14 @@ class Ending:
 
     def read(self, *nodes: Node) -> list[str]:
         """These nodes are read in one batch. Returns the paths that are read after that; they are taken as done."""
-        self._following.read([(address, node) for node in nodes if (address := DRAFT.parse(node.path)) is not None])
+        self._watch.read([(address, node) for node in nodes if (address := DRAFT.parse(node.path)) is not None])
         reads = self.tracker.take(1)
         self.tracker.answered(1, [Node(*read[:2], None) for read in reads])
         return sorted(read.path for read in reads)
 
     def clean(self) -> None:
         """Everything was read."""
-        self._following.channels.look_again(self._following.nodes)
+        self._watch.channels.look_again(self._watch.nodes)
 
 
 ENDED = Node(Ending.IDS, Kind.CHILDREN, Stat(0, 1, 0), b"", ())

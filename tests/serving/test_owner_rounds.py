@@ -41,12 +41,12 @@ def test_a_status_is_read_again_after_a_start_and_once_more_only_where_no_first_
         tracker, read = Tracker(), list[tuple[int, str]]()
         now_ms = 100
         tracker.touch = lambda path, kind=Kind.DATA: read.append((now_ms, path))  # type: ignore[method-assign]  # noqa: B023
-        following = GroupWatch.begin("g", DRAFT, Tracker())
+        watch = GroupWatch.begin("g", DRAFT, Tracker())
         channel = Channel(consumer_id="c", version=3, timing=timing)
-        following.nodes = replace(following.nodes, view=GroupView(group="g", channels={"c": channel}))
-        following.channels.started.add("c")
+        watch.nodes = replace(watch.nodes, view=GroupView(group="g", channels={"c": channel}))
+        watch.channels.started.add("c")
         rounds = OwnerRounds()
-        rounds.started(following, now_ms)
+        rounds.started(watch, now_ms)
         while now_ms < ROUND_MS:
-            now_ms = rounds.advance({"g": following}, tracker, now_ms)
+            now_ms = rounds.advance({"g": watch}, tracker, now_ms)
         assert read == [(at_ms, path) for at_ms in expected]

@@ -90,10 +90,10 @@ def test_an_offset_that_is_followed_for_another_reason_stays_followed_when_the_c
 
 def test_behind_a_deletion_of_claims_their_offsets_are_read_again() -> None:
     """The deletion is refused if somebody has set one of the offsets meanwhile. Then it is decided again."""
-    following = GroupWatch.begin("g", LEGACY, Tracker())
-    asked(following.tracker)
-    following.sent(DeleteClaims(consumer_id="b", partitions={P0: 3}, why="its grace is over"))
-    assert asked(following.tracker) == [LEGACY.offset("g", P0)]
+    watch = GroupWatch.begin("g", LEGACY, Tracker())
+    asked(watch.tracker)
+    watch.sent(DeleteClaims(consumer_id="b", partitions={P0: 3}, why="its grace is over"))
+    assert asked(watch.tracker) == [LEGACY.offset("g", P0)]
 
 
 def test_behind_a_channels_list_that_changed_more_often_than_it_shows_the_status_is_read_without_a_stop() -> None:
@@ -123,11 +123,11 @@ class Adopted:
 
     def begin(self) -> None:
         """Follow the group from now on."""
-        self.following = GroupWatch.begin("g", LEGACY, self.tracker)
+        self.watch = GroupWatch.begin("g", LEGACY, self.tracker)
         adoption = Adoption(offsets="zookeeper", strategy="range", kafka="0.8.2.2")
         record = encode_record(replace(DEFAULT_RECORD, adoption=adoption))
         self._read(Node(RECORD, Kind.DATA, Stat(0, 1, 0), record))
-        self.following.observed()
+        self.watch.observed()
 
     def registered(self, *names: str, now_ms: int = 1_000, unreadable: bool = False) -> None:
         """These members are registered now. `unreadable`: nobody can parse the old member's registration."""
@@ -137,10 +137,10 @@ class Adopted:
         data = {OURS: marked, OLD: b"?" if unreadable else plain}
         self._read(*(Node(f"{IDS}/{name}", Kind.DATA, Stat(0, 2, 0), data[name]) for name in names))
         table = TopicTable(self.tracker, LEGACY, lambda path, problem: None, lambda path: False)
-        self.mode = self.following.with_mode(table, now_ms).mode
+        self.mode = self.watch.with_mode(table, now_ms).mode
 
     def _read(self, *nodes: Node) -> None:
-        self.following.read([(address, node) for node in nodes if (address := LEGACY.parse(node.path)) is not None])
+        self.watch.read([(address, node) for node in nodes if (address := LEGACY.parse(node.path)) is not None])
 
     def asks_at_once(self) -> bool:
         """True if a change of the group is read without waiting for another read."""
@@ -167,7 +167,7 @@ def test_a_group_is_read_patiently_while_old_members_are_in_it() -> None:
 def test_a_group_that_is_followed_anew_is_read_at_once_though_it_had_old_members() -> None:
     adopted = Adopted()
     adopted.registered(OURS, OLD)
-    adopted.following.end()
+    adopted.watch.end()
     adopted.begin()
     assert adopted.asks_at_once()
 

@@ -88,7 +88,7 @@ class Seen:
         doing = _doing(memory, at_work.calls)
         at = _thirds(self._at_ms(world, name, _obeyed(memory)), timeout_ms)
         hung = bool(getattr(process.application, "hung", False))
-        commands = min(len(registered.following.nodes.view.commands), 2)
+        commands = min(len(registered.watch.nodes.view.commands), 2)
         certain = memory.commit is None or bool(loop.commits_in_flight)
         self._note(world, name, "lease", link, role.member, left, gone, reads)
         self._note(world, name, "link", link, role.member, silent, running)

@@ -241,9 +241,9 @@ class Queue:
         self.events.append(len(inputs))
         return self._step(list(inputs), now_ms)
 
-    def _noted(self, following: GroupWatch, now_ms: int) -> None:
-        self.decided[-1][following.group] += 1
-        self._decide(following, now_ms)
+    def _noted(self, watch: GroupWatch, now_ms: int) -> None:
+        self.decided[-1][watch.group] += 1
+        self._decide(watch, now_ms)
 
 
 @on_seeds()

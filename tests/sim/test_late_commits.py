@@ -106,7 +106,7 @@ def start_again(script: Script) -> None:
     world.run_until(lambda: script.outstanding(name) == 1, what="another command")
     faults.uncut(world, script.process(name))
     world.run_until(lambda: bool(role.registered.application.resuming), what="what it holds starts again")
-    if None in role.registered.following.nodes.view.commands.values():  # the new command is still being read
+    if None in role.registered.watch.nodes.view.commands.values():  # the new command is still being read
         script.wire(name).down = False
         world.run_until(lambda: not role.registered.application.resuming, what="it has started again")
         script.wire(name).down = True

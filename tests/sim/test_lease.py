@@ -107,4 +107,4 @@ def test_what_a_decision_has_seen_is_not_compared_again(seed: int) -> None:
     script = Script(seed, consumers=1)
     script.settle()
     script.world.run_for(1_000)
-    assert script.actor("consumer0").role.registered.following.nodes.view.fresh == frozenset()
+    assert script.actor("consumer0").role.registered.watch.nodes.view.fresh == frozenset()

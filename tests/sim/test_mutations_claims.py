@@ -15,7 +15,7 @@ from zkcoord.core import ownership as core_ownership
 from zkcoord.core.member import ownership
 from zkcoord.core.member.decisions import ClaimPartitions
 from zkcoord.core.view import GroupView, Refusal
-from zkcoord.member.following import Following
+from zkcoord.member.member_watch import MemberWatch
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree import channel, evicted
 from zkcoord.tree.ownership import ClaimedOwners
@@ -44,7 +44,7 @@ def claims_that_nobody_watches(patch: Patch) -> None:
         for partition in decision.partitions:
             self._tracker.touch(self._paths.offset(partition))
 
-    patch.setattr(Following, "claiming", claiming)
+    patch.setattr(MemberWatch, "claiming", claiming)
 
 
 def persistent_claims(patch: Patch) -> None:

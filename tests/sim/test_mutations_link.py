@@ -14,7 +14,7 @@ from tests.sim import test_lease as leases
 from tests.sim.mutations import Case, Patch, must_be_missed
 from tests.sim.test_flapping import flapping
 from zkcoord.member.calls import Calls
-from zkcoord.member.following import Following
+from zkcoord.member.member_watch import MemberWatch
 from zkcoord.member.role import MembershipRole
 from zkcoord.shell.hearing import Hearing
 from zkcoord.shell.loop import Loop
@@ -25,7 +25,7 @@ from zkcoord.shell.session_state import SessionState
 
 def an_answer_extends_before_the_registration_is_seen(patch: Patch) -> None:
     """A sync extends the lease though the watch on the registration is gone (F55)."""
-    patch.setattr(Following, "stands", property(lambda self: True))
+    patch.setattr(MemberWatch, "stands", property(lambda self: True))
 
 
 def nobody_leaves_a_silent_server(patch: Patch) -> None:

@@ -46,7 +46,7 @@ def _stop_during_a_revival(script: Script) -> None:
     registered = role.registered
 
     def reviving() -> bool:
-        unread = None in registered.following.nodes.view.commands.values()
+        unread = None in registered.watch.nodes.view.commands.values()
         return unread and bool(registered.application.resuming)
 
     world.run_until(reviving, what="it starts again what it holds")

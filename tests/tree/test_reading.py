@@ -63,11 +63,11 @@ def by_a_tool(*more: Read, layout: Layout = DRAFT, nodes: Iterable[str] = STANDI
 def by_a_coordinator() -> set[Read]:
     """The reads of a coordinator, without their watches."""
     tracker, asked = Tracker(), set[Read]()
-    following = GroupWatch.begin("g", DRAFT, tracker)
+    watch = GroupWatch.begin("g", DRAFT, tracker)
     while reads := tracker.take(1):
         asked |= {Read(read.path, read.kind) for read in reads}
         fresh = tracker.answered(1, answers(reads))
-        following.read([(address, node) for node in fresh if (address := DRAFT.parse(node.path)) is not None])
+        watch.read([(address, node) for node in fresh if (address := DRAFT.parse(node.path)) is not None])
     return asked
 
 

@@ -35,7 +35,7 @@ def open_until_ms(lease: Lease | None, registered: Registered | None, now_ms: in
     session, this is so only while the registration exists."""
     if lease is None or registered is None:
         return now_ms
-    if registered.following.unregistered and not registered.paths.layout.ownership.claimed:
+    if registered.watch.unregistered and not registered.paths.layout.ownership.claimed:
         return now_ms
     return lease.until_ms
 

@@ -56,7 +56,7 @@ class Neighbourhood:
         self._current = False  # True when nothing was read since `_now` was made
         self._member = False
         self._now = ALONE
-        self.own = ""  # path of the own registration, which `Following` follows
+        self.own = ""  # path of the own registration, which `MemberWatch` follows
         self._follow(ids := layout.ids(group), (ids, Kind.CHILDREN))
 
     def topics_from(self, layout: Layout) -> None:

@@ -51,8 +51,8 @@ from zkcoord.core.member.view import MemberView
 from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import FencedError, ZkcoordError
 from zkcoord.member.calls import Calls
-from zkcoord.member.following import Following
 from zkcoord.member.log_calls import LogCalls
+from zkcoord.member.member_watch import MemberWatch
 from zkcoord.member.statuses import Statuses
 from zkcoord.shell.loop import Loop
 from zkcoord.shell.ports import CallDone
@@ -82,7 +82,7 @@ class Registered:
     ) -> None:
         self._loop, self._calls, self._events = loop, calls, events
         self.paths = paths
-        self.following = Following(paths, loop.tracker)
+        self.watch = MemberWatch(paths, loop.tracker)
         self.statuses = Statuses(paths, loop.tracker)
         self.memory = Memory(generation=generation)
         self.application = Application()
@@ -90,7 +90,7 @@ class Registered:
         self._sizes = MemberSizes(paths)
         below = paths.layout.owners(paths.group), paths.layout.offsets(paths.group)
         self._mine = (paths.registration, paths.channel, *below)
-        # every path that `Following` reads begins with one of these
+        # every path that `MemberWatch` reads begins with one of these
         self._numbers = count(1)
         self._asked: tuple[Asked, ...] = ()
         # bounded by the number of the program's threads, which wait for their futures
@@ -104,7 +104,7 @@ class Registered:
     def read(self, nodes: Sequence[Node]) -> list[Node]:
         """Take in the nodes that were read. Returns those that are about something else."""
         others = [node for node in nodes if not node.path.startswith(self._mine)]
-        self.following.read([node for node in nodes if node.path.startswith(self._mine)] if others else nodes)
+        self.watch.read([node for node in nodes if node.path.startswith(self._mine)] if others else nodes)
         return [node for node in others if not self.statuses.take(node)] if others else others
 
     def tree_named(self, tree: str) -> bool:
@@ -139,13 +139,13 @@ class Registered:
         self, now_ms: int, *, leased: bool, leaving: bool, said: tuple[int, int] | None, neighbours: Neighbours = ALONE
     ) -> MemberView:
         """The member as it is now, for a decision."""
-        loop, following = self._loop, self.following
+        loop, watch = self._loop, self.watch
         if self.application.full is not self._calls.full:
             self.application = fast_replace(self.application, full=self._calls.full)
         return fast_replace(
-            following.nodes.view,
-            unread=following.unread(),
-            channel_read=following.channel_read,
+            watch.nodes.view,
+            unread=watch.unread(),
+            channel_read=watch.channel_read,
             settled=loop.settled,
             writing=loop.commits_in_flight > 0,
             ready=loop.ready(WRITE, now_ms),
@@ -173,7 +173,7 @@ class Registered:
             before = self.memory
             decided = decide(view, before, now_ms, self._sizes)
             self.memory = decided.memory
-            self.following.taken_in(decided.memory.held)
+            self.watch.taken_in(decided.memory.held)
             self.application = self.application.heard()
             self._firsts = ()
             if self._log is not None:
@@ -192,7 +192,7 @@ class Registered:
     def _at_rest(self, now_ms: int, *flags: object) -> bool:
         """True when the last step decided nothing with everything read, and its inputs have not changed since. Most
         steps are such: they are about the lease only, or they name nodes to read again, which allows no decision."""
-        if not self._rested or self._rested[0] is not self.following.nodes:
+        if not self._rested or self._rested[0] is not self.watch.nodes:
             return False
         if self._wake_at_ms is not None and now_ms >= self._wake_at_ms:
             return False
@@ -203,18 +203,18 @@ class Registered:
         loop, ready = self._loop, self._loop.ready(WRITE, now_ms)
         about_loop = (loop.settled, loop.commits_in_flight > 0, ready, self._calls.full)
         log = None if self._log is None else self._log.log
-        return (self.following.nodes, self.application, log, self._asked, self.memory, *about_loop, *flags)
+        return (self.watch.nodes, self.application, log, self._asked, self.memory, *about_loop, *flags)
 
     def _carry_out(self, decision: Decision, now_ms: int) -> None:
         match decision:
             case LookUp():
-                self.following.look_up(decision)
+                self.watch.look_up(decision)
             case ReadAgain():
-                self.following.read_again(decision)
+                self.watch.read_again(decision)
             case WatchOffsets():
-                self.following.watch_offsets(decision)
+                self.watch.watch_offsets(decision)
             case LetGo():
-                self.following.let_go(decision)
+                self.watch.let_go(decision)
             case ReadStatuses():
                 self.statuses.look_up()
             case AskReset(partitions=partitions):
@@ -229,10 +229,10 @@ class Registered:
             case LosePartitions(partitions=partitions, resuming=resuming, stopping=stopping):
                 self._lose(partitions, resuming=resuming, stopping=stopping)
             case ClaimPartitions():
-                self.following.claiming(decision)
+                self.watch.claiming(decision)
                 self._write(decision, now_ms)
             case ReleasePartitions():
-                self.following.releasing(decision.held)
+                self.watch.releasing(decision.held)
                 self._write(decision, now_ms)
             case AcknowledgeStarts() | AnswerPing() | Announce():
                 self._write(decision, now_ms)
@@ -267,8 +267,8 @@ class Registered:
         status = getattr(decision, "status", None)
         data = b"" if status is None else encode_member_status(status, now_ms)
         if status is not None:
-            self.following.saying(data, status)
-        for transaction in plan(decision, self.following.nodes, data):
+            self.watch.saying(data, status)
+        for transaction in plan(decision, self.watch.nodes, data):
             self._loop.commit(transaction, WRITE, now_ms, WRITE)
 
     def _answer(self, number: int, error: Exception | None) -> None:
@@ -298,7 +298,7 @@ class Registered:
 
     def sent_away(self) -> str | None:
         """Why this consumer must not register again by itself. None: it may."""
-        return sent_away(self.following.nodes.view, self.memory)
+        return sent_away(self.watch.nodes.view, self.memory)
 
     def event(self, name: str, fields: Mapping[str, Any]) -> None:
         """Report an event, with the group and the consumer."""

@@ -215,7 +215,7 @@ class MembershipRole:
 
     def _extend_lease(self, registered: Registered) -> None:
         """Let answered requests extend the lease, once the registration is seen to exist after them."""
-        if self.lease is not None and registered.following.stands and self.lease.extend():
+        if self.lease is not None and registered.watch.stands and self.lease.extend():
             registered.event("lease_extended", {"lease_until_mono_ms": self.lease.until_ms, "level": "debug"})
 
     def called(self, done: CallDone, now_ms: int) -> None:
@@ -302,7 +302,7 @@ class MembershipRole:
         if self._joining.registered():
             self._joining.end()
             self.member = True
-            self.registered.following.begin()
+            self.registered.watch.begin()
             if self._neighbourhood is not None:
                 self._neighbourhood.begin()
             self.registered.event("registered", {"level": "notice"} if self._waited else {})

@@ -12,7 +12,7 @@ from zkcoord.core.member.view import STATUSES
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.state import Announced
 from zkcoord.errors import CorruptError
-from zkcoord.member.following import LOOK_UP
+from zkcoord.member.member_watch import LOOK_UP
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.member import MemberPaths
 from zkcoord.tree.snapshot import Kind, Node

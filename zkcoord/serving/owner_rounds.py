@@ -55,13 +55,13 @@ class OwnerRounds:
             self._at_ms = now_ms + (ROUND_MS if self._left is None else PAUSE_MS)
         return min(self._at_ms, self._statuses_at_ms) if self._statuses else self._at_ms
 
-    def started(self, following: GroupWatch, now_ms: int) -> None:
+    def started(self, watch: GroupWatch, now_ms: int) -> None:
         """Note that consumers of this group have acknowledged starts."""
-        for consumer_id in sorted(following.channels.started):
+        for consumer_id in sorted(watch.channels.started):
             due_ms = now_ms + STATUS_AFTER_MS[0]
             self._statuses_at_ms = min(due_ms, self._statuses_at_ms) if self._statuses else due_ms
-            self._statuses[following.group, consumer_id] = now_ms, 0
-        following.channels.started.clear()
+            self._statuses[watch.group, consumer_id] = now_ms, 0
+        watch.channels.started.clear()
 
     def _read_statuses(self, groups: Mapping[str, GroupWatch], tracker: Tracker, now_ms: int) -> None:
         """Have the due statuses read, of consumers that tell times, and note when the next are due."""
@@ -69,11 +69,11 @@ class OwnerRounds:
             if now_ms < since_ms + STATUS_AFTER_MS[times]:
                 continue
             del self._statuses[group, consumer_id]
-            following = groups.get(group)
-            channel = following.nodes.view.channels.get(consumer_id) if following is not None else None
-            if following is None or channel is None or not channel.timing or (times and channel.reading):
+            watch = groups.get(group)
+            channel = watch.nodes.view.channels.get(consumer_id) if watch is not None else None
+            if watch is None or channel is None or not channel.timing or (times and channel.reading):
                 continue
-            tracker.touch(following.layout.channel(group, consumer_id))
+            tracker.touch(watch.layout.channel(group, consumer_id))
             if times + 1 < len(STATUS_AFTER_MS):
                 self._statuses[group, consumer_id] = since_ms, times + 1
         dues_ms = (since_ms + STATUS_AFTER_MS[times] for since_ms, times in self._statuses.values())
@@ -83,6 +83,6 @@ class OwnerRounds:
 def _owners(groups: Mapping[str, GroupWatch]) -> Iterator[str]:
     """The paths of all owners. Each group's owners are taken when the round comes to that group."""
     for group in sorted(groups):
-        following = groups.get(group)
-        if following is not None:
-            yield from [following.layout.owner(group, partition) for partition in following.nodes.view.owners]
+        watch = groups.get(group)
+        if watch is not None:
+            yield from [watch.layout.owner(group, partition) for partition in watch.nodes.view.owners]

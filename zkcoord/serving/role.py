@@ -319,29 +319,29 @@ class CoordinatorRole:
 
         Returns True when nothing is missing, and the group may be decided on.
         """
-        tracker, following = self._loop.tracker, self._groups.get(group)
-        if following is None or self.kafka is None or not self.kafka.whole:
+        tracker, watch = self._loop.tracker, self._groups.get(group)
+        if watch is None or self.kafka is None or not self.kafka.whole:
             return False
         table, brokers = self.kafka.topics, self.kafka.brokers
-        if following.observed():
+        if watch.observed():
             self._pending.discard(group)
-            self._report.problems(group, following.problems())
-            if following.whole:  # it was released: its nodes no longer count
+            self._report.problems(group, watch.problems())
+            if watch.whole:  # it was released: its nodes no longer count
                 self._leave_group(group)
                 self._read_groups()
             return False
         if tracker.clean(""):
-            following.subscribe(table)  # of the members read so far: topics are read together with the owners
+            watch.subscribe(table)  # of the members read so far: topics are read together with the owners
         if not tracker.clean(group) or not tracker.clean(""):
             return False
-        brokers.use(group, wanted=following.needs.racked)
-        if following.read_again():
-            table.read_again(following.needs.topics)
+        brokers.use(group, wanted=watch.needs.racked)
+        if watch.read_again():
+            table.read_again(watch.needs.topics)
             brokers.read_again()
             return False
-        if not table.clean(following.needs.topics, listing=bool(following.wildcards)):
+        if not table.clean(watch.needs.topics, listing=bool(watch.wildcards)):
             return False
-        if following.needs.racked and not brokers.known():
+        if watch.needs.racked and not brokers.known():
             return False
         environment = Environment(
             topics=table,
@@ -350,47 +350,47 @@ class CoordinatorRole:
             root_czxid=self._root_czxid,
             protocols=self._protocols,
         )
-        following.complete(environment)
+        watch.complete(environment)
         if not tracker.clean(group):
             return False
-        following.channels.look_again(following.nodes)
-        following.know_committed()
+        watch.channels.look_again(watch.nodes)
+        watch.know_committed()
         if not tracker.clean(group):  # these calls asked for nodes: wait for them
             return False
-        following.add_listing()
-        return following.nodes.view.record_version is not None or group in self._listed.get(self._layout.groups, ())
+        watch.add_listing()
+        return watch.nodes.view.record_version is not None or group in self._listed.get(self._layout.groups, ())
 
-    def _decide_group(self, following: GroupWatch, now_ms: int) -> None:
-        group, term = following.group, self.term
+    def _decide_group(self, watch: GroupWatch, now_ms: int) -> None:
+        group, term = watch.group, self.term
         if term is None or self.kafka is None:
             return
-        view = following.with_mode(self.kafka.topics, now_ms)
+        view = watch.with_mode(self.kafka.topics, now_ms)
         decided = decide(view, self._memory[group], now_ms, digest, self._assignors)
         memory = self._memory[group] = decided.memory
         decisions = decided.decisions[:DECISIONS_MAX]  # the rest is decided again after the writes of these
         self._wake_at_ms.pop(group, None)
         if decided.wake_at_ms is not None:
             self._wake_at_ms[group] = decided.wake_at_ms
-        following.sending(decisions)
+        watch.sending(decisions)
         if decisions:
             marked = Term(epoch=term.epoch, epoch_version=term.epoch_version, marks=self._marks(decisions))
-            for transaction in plan(decisions, following.nodes, marked, self._layout):
+            for transaction in plan(decisions, watch.nodes, marked, self._layout):
                 self._loop.commit(transaction, GROUP, now_ms, f"group {group}")
             for decision in decisions:
-                following.sent(decision)
+                watch.sent(decision)
                 self._report.decision(group, decision)
         if any(isinstance(decision, RemoveGroup) for decision in decisions):
-            following.list_everything()
+            watch.list_everything()
         elif asks_for_offsets(view, memory.retention, now_ms):
-            following.list_offsets()
-        elif following.listing:  # the group was not removed, or is a new one: the listing is out of date
-            following.end()
+            watch.list_offsets()
+        elif watch.listing:  # the group was not removed, or is a new one: the listing is out of date
+            watch.end()
             self._groups[group] = GroupWatch.begin(group, self._layout, self._loop.tracker)
-        self._report.problems(group, following.problems())
+        self._report.problems(group, watch.problems())
         if view.state_version is not None and view.unreadable is None:
             self.decided.append(DecidedGroup(view, memory, decisions, now_ms))
             self._report.decided(self.decided[-1])
-            self._rounds.started(following, now_ms)
+            self._rounds.started(watch, now_ms)
 
     def _marks(self, decisions: Sequence[Decision]) -> dict[str, Mark]:
         """The marks that these decisions write, of the topics as they are now."""

@@ -26,7 +26,7 @@ CHANNEL = "channel"  # scope of the member's own registration, channel and comma
 LOOK_UP = "look-up "  # prefix of the scope of each look-up; its name follows
 
 
-class Following:
+class MemberWatch:
     """The nodes of one registration. Invariant: exactly the partitions that were looked up and not let go are
     wanted."""
 
