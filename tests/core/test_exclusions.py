@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from zkcoord.core import exclusions as divert_module
 from zkcoord.core.assignors import ASSIGNORS, AssignorInput
-from zkcoord.core.exclusions import exclude
+from zkcoord.core.exclusions import HEAPS_MAX, exclude
 from zkcoord.core.model import Subscriber, TopicPartition, consumer_of
 from zkcoord.core.quarantine import Exclusions
 
@@ -29,8 +28,8 @@ class Case:
     exclusions: Exclusions
     joined: Mapping[str, int]
 
-    def diverted(self) -> dict[TopicPartition, str]:
-        return exclude(self.given, self.answer, self.absent, self.exclusions, self.joined)
+    def diverted(self, heaps_max: int = HEAPS_MAX) -> dict[TopicPartition, str]:
+        return exclude(self.given, self.answer, self.absent, self.exclusions, self.joined, heaps_max)
 
 
 def plain(case: Case) -> dict[TopicPartition, str]:
@@ -101,13 +100,12 @@ def case_of(seed: int) -> Case:
     return Case(given=given, answer=ASSIGNORS["sticky"](given), absent=absent, exclusions=exclusions, joined=joined)
 
 
-@pytest.mark.parametrize("heaps", [1, 100])
-def test_everybody_is_given_what_a_plain_search_would_give(monkeypatch: pytest.MonkeyPatch, heaps: int) -> None:
-    monkeypatch.setattr(divert_module, "HEAPS_MAX", heaps)
+@pytest.mark.parametrize("heaps_max", [1, HEAPS_MAX])
+def test_everybody_is_given_what_a_plain_search_would_give(heaps_max: int) -> None:
     moved = 0
     for seed in SEEDS:
         case = case_of(seed)
-        found = case.diverted()
+        found = case.diverted(heaps_max)
         assert found == plain(case), seed
         moved += sum(found[p] != thread for p, thread in case.answer.items())
     assert moved > len(SEEDS)  # there was work to do

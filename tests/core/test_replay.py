@@ -10,13 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.groups import T0, T1, altered, channel, decided, group, member, states
-from zkcoord.core import replay
 from zkcoord.core.decisions import GrantPartitions, PurgeChannel, RemoveRefused, SetState, StateEvent
 from zkcoord.core.mode import COORDINATED, GroupMode, Mode
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.offset_store import DUAL, KAFKA, STORES
 from zkcoord.core.replay import OpenRanges, replays, takers
-from zkcoord.core.replay_quota import range_bytes
+from zkcoord.core.replay_quota import KEPT_BYTES_MAX
 from zkcoord.core.state import Announced
 from zkcoord.core.view import Channel, GroupView, Owner, QueuedCommand, TopicChange
 
@@ -261,18 +260,21 @@ def refused_start(name: str, partition: TopicPartition, sequence: int = 0) -> Qu
     )
 
 
-def test_a_refused_start_stands_until_the_state_has_room_for_its_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay, "KEPT_BYTES_MAX", range_bytes(T0, EARLY))
-    view = group([member("a", **OFFERS)], {T0: "a-0", T1: "a-0"}, topics={"t": (0, 1)})
-    view = replace(view, channels={"a": channel("a", refused_start("a", T0), refused_start("a", T1, 1))})
-    assert kept_and_removed(view) == [{T0: EARLY}, "0000000000"]
-    first = replace(
-        view, channels={"a": channel("a", refused_start("a", T1, 1))}, owners={**view.owners, T0: Owner("", 6)}
+def test_a_refused_start_stands_until_the_state_has_room_for_its_ranges() -> None:
+    topic = "t" * (KEPT_BYTES_MAX // 2)
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    owners = {first: "a-0", second: "a-0"}
+    of_topic = {"topics": {topic: (0, 1)}, "marked": frozenset({topic})}
+    view = group([member("a", threads={topic: 1}, **OFFERS)], owners, **of_topic)
+    view = replace(view, channels={"a": channel("a", refused_start("a", first), refused_start("a", second, 1))})
+    assert kept_and_removed(view) == [{first: EARLY}, "0000000000"]
+    one_less = replace(
+        view, channels={"a": channel("a", refused_start("a", second, 1))}, owners={**view.owners, first: Owner("", 6)}
     )
-    full = altered(first, replay={T0: EARLY}, committed={T0: 100})
+    full = altered(one_less, replay={first: EARLY}, committed={first: 100})
     assert kept_and_removed(full) == []
-    handed = replace(full, owners={**view.owners, T0: Owner("a-0", 7)}, committed={})
-    assert kept_and_removed(handed) == [{T1: EARLY}, "0000000001"]
+    handed = replace(full, owners={**view.owners, first: Owner("a-0", 7)}, committed={})
+    assert kept_and_removed(handed) == [{second: EARLY}, "0000000001"]
 
 
 def test_a_range_of_another_incarnation_counts_not_and_one_that_does_not_say_it_does() -> None:

@@ -6,11 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-import pytest
-
-from tests.core.groups import NOW, T0, Steps, channel, group, member
+from tests.core.groups import NOW, Steps, channel, group, member
 from tests.core.test_replay import OFFERS
-from zkcoord.core import replay_quota as room
 from zkcoord.core.decisions import Decision, GrantPartitions, PingMember
 from zkcoord.core.member.status import ANNOUNCED_BYTES_MAX
 from zkcoord.core.model import TopicPartition
@@ -87,10 +84,19 @@ def test_what_is_under_way_already_counts() -> None:
     assert told(view, steps, NOW + 9 * ASK_AGAIN_MS) == ({}, [])  # its acknowledgement will tell
 
 
-@pytest.mark.parametrize("limit", ["UNDER_WAY_BYTES_MAX", "HELD_BYTES_MAX"])
-def test_a_first_range_has_room_whatever_the_bound(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
-    monkeypatch.setattr(room, limit, 1)
-    assert told(handed_down((0, 1)), Steps()) == ({T0: WIDE[:2]}, [])
+def test_a_first_range_has_room_whatever_the_bound() -> None:
+    topic = "t" * HELD_BYTES_MAX
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    ranges = {first: WIDE, second: WIDE}
+    view = group(
+        [member("a", threads={topic: 1}, **OFFERS)],
+        dict.fromkeys(ranges, "b-0"),
+        topics={topic: (0, 1)},
+        marked=frozenset({topic}),
+        committed=dict.fromkeys(ranges, WIDE.start),
+    )
+    view = replace(view, channels={"a": channel("a"), "b": channel("b", announced=ranges)})
+    assert told(view, Steps()) == ({first: WIDE[:2]}, [])
 
 
 def test_what_has_no_range_is_granted_to_who_has_no_room() -> None:

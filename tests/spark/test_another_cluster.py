@@ -15,13 +15,15 @@ from tests.spark.fakes import FakeReader, InThread, Job, World
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.spark.driver import cluster_watch
-from zkcoord.spark.driver.cluster_watch import ANEW_MS, ClusterWatch
+from zkcoord.spark.driver.cluster_watch import ClusterWatch
+from zkcoord.spark.ports import Limits
 from zkcoord.spark.ranges import Batch, OffsetRange
 from zkcoord.spark.readers import kept_clients
 from zkcoord.spark.readers.python import ELSEWHERE, SILENT, Client, Slice, read_slices
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 OTHER = UsageError("Kafka at h:1 is another cluster now")
+ANEW_MS = Limits().anew_ms
 AWAY = UnavailableError("Kafka at h:1 did not tell its cluster's id")
 
 
@@ -64,7 +66,7 @@ def test_f312_spark_s_connector_is_looked_after_through_new_connections_now_and_
 ) -> None:
     clock = [0]
     monkeypatch.setattr(cluster_watch, "mono_ms", lambda: clock[0])
-    watch = ClusterWatch(world, anew=True, now_ms=lambda: clock[0])
+    watch = ClusterWatch(world, ANEW_MS, now_ms=lambda: clock[0])
     for clock[0] in (0, ANEW_MS - 1, ANEW_MS, ANEW_MS + 1, 2 * ANEW_MS - 1):
         watch.confirm([OffsetRange("t", 0, clock[0], clock[0] + 1)])
     assert world.looked == ["confirm", "anew", "confirm", "confirm", "anew", "confirm", "confirm"]
@@ -78,7 +80,7 @@ def test_f312_spark_s_connector_is_looked_after_through_new_connections_now_and_
 
 
 def test_f312_a_first_look_that_finds_another_cluster_names_no_offset(world: World) -> None:
-    watch = ClusterWatch(world, anew=True)
+    watch = ClusterWatch(world, ANEW_MS)
     world.while_looking = [raising(OTHER)]
     with pytest.raises(UsageError) as told:
         watch.confirm([OffsetRange("t", 0, 3, 4)])

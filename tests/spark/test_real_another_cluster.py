@@ -24,7 +24,7 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
 from zkcoord.errors import UsageError
 from zkcoord.spark import SparkConsumer
-from zkcoord.spark.driver import cluster_watch
+from zkcoord.spark.ports import Limits
 from zkcoord.spark.ranges import Batch
 
 if TYPE_CHECKING:
@@ -119,10 +119,10 @@ def test_f312_what_spark_s_connector_has_read_of_another_cluster_is_not_committe
 
 
 def test_f312_new_connections_of_spark_s_connector_are_looked_after(
-    spark: SparkSession, world: World, real: TwoClusters, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, world: World, real: TwoClusters
 ) -> None:
     """Old connections to the first cluster stay; only new connections lead to the other cluster."""
-    monkeypatch.setattr(cluster_watch, "ANEW_MS", 0)
+    world.limits = Limits(anew_ms=0)
     real.fill((10, 20))
     with pytest.raises(UsageError, match="is another cluster now"):
         consumer(world, spark, real, "kafka").run(Seen(1, lambda: real.way.lead(1, cut=False)))

@@ -30,6 +30,7 @@ def exclude(
     absent: Set[str],
     exclusions: Exclusions,
     joined: Mapping[str, int],
+    heaps_max: int = HEAPS_MAX,
 ) -> Mapping[TopicPartition, str]:
     """Return the answer without quarantined partitions, and with excluded ones moved away from their consumers.
 
@@ -50,7 +51,7 @@ def exclude(
     if not wrong:
         return answer
     diverted = dict(answer)
-    choice = _Choice(given, answer, consumers, wrong, exclusions, joined)
+    choice = _Choice(given, answer, consumers, wrong, exclusions, joined, heaps_max)
     for partition in sorted(wrong):
         chosen = choice.of(partition)
         if chosen is not None:
@@ -82,8 +83,9 @@ class _Choice:
         wrong: Set[TopicPartition],
         exclusions: Exclusions,
         joined: Mapping[str, int],
+        heaps_max: int,
     ) -> None:
-        self._given, self._exclusions, self._joined = given, exclusions, joined
+        self._given, self._exclusions, self._joined, self._heaps_max = given, exclusions, joined, heaps_max
         topics = {partition.topic for partition in wrong}
         self._readers = threads_by_topic(given.subscribers, {t: given.partitions[t] for t in topics})
         self._threads = {s.consumer_id: max(s.threads.values(), default=0) for s in given.subscribers}
@@ -132,7 +134,7 @@ class _Choice:
         """A heap of the readers that joined after `newest`."""
         key = (readers, size, newest)
         if key not in self._heaps:
-            if len(self._heaps) >= HEAPS_MAX:
+            if len(self._heaps) >= self._heaps_max:
                 self._heaps.clear()
             self._heaps[key] = [(self._load[t], t) for t in readers if self._joined.get(consumer_of(t), -1) > newest]
             heapify(self._heaps[key])

@@ -56,6 +56,7 @@ class Limits:
     warm_up_ms: int = 10_000
     # how long the first read is repeated if it fails although Kafka tells the ends of its logs
     away_batches_max: int = 5  # failed batches in a row although Kafka tells the ends of its logs; that is no outage
+    anew_ms: int = 5_000  # between two looks for another cluster through new connections; Spark's connector makes some
     look_ms: int = 1_000  # between looks at a running batch: probes come seconds apart
     cancel_wait_ms: int = 5_000  # a cancelled batch ends within a second; code outside Spark cannot be cancelled
     lease_check_ms: int = 200  # between looks at the lease while a stop waits for a batch; a session lasts seconds

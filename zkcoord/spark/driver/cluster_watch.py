@@ -14,9 +14,6 @@ from zkcoord.spark.driver.outlog import ASK_TIMEOUT_MS
 from zkcoord.spark.ports import LogEnds
 from zkcoord.spark.ranges import OffsetRange
 
-ANEW_MS = 5_000
-"""ms between two checks through new connections. (Spark's connector makes some for each batch.)"""
-
 LOOK_MS = 2_000
 """ms that one such check may take. A commit takes at most this much longer when brokers are down."""
 
@@ -26,10 +23,10 @@ NAMED_MAX = 10  # number of partitions that an error names
 class ClusterWatch:
     """The check for one run. For the batch thread."""
 
-    def __init__(self, log_ends: LogEnds, *, anew: bool, now_ms: Callable[[], int] = mono_ms) -> None:
-        """`anew`: the reader cannot tell from which cluster it reads. Its tasks make connections of their own, perhaps
-        to brokers to which this program's connections do not lead: those are checked now and then."""
-        self._log_ends, self._anew, self._now_ms = log_ends, anew, now_ms
+    def __init__(self, log_ends: LogEnds, anew_ms: int | None, now_ms: Callable[[], int] = mono_ms) -> None:
+        """`anew_ms`: the reader cannot tell from which cluster it reads. Its tasks make connections of their own,
+        perhaps to brokers to which this program's connections do not lead: those are checked every so many ms."""
+        self._log_ends, self._anew_ms, self._now_ms = log_ends, anew_ms, now_ms
         self._looked_ms: int | None = None
         self._since: dict[TopicPartition, int] = {}  # the first offset that was read since the last successful check
 
@@ -39,10 +36,10 @@ class ClusterWatch:
         mine = {each.topic_partition: each.start for each in ranges}
         topic = min(mine).topic
         self._log_ends.confirm(topic, ASK_TIMEOUT_MS)
-        if not self._anew:
+        if self._anew_ms is None:
             return
         self._since = {**mine, **self._since}
-        if self._looked_ms is not None and self._now_ms() < self._looked_ms + ANEW_MS:
+        if self._looked_ms is not None and self._now_ms() < self._looked_ms + self._anew_ms:
             return
         try:
             self._log_ends.look_anew(topic, LOOK_MS)

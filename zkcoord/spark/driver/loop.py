@@ -90,7 +90,7 @@ class DriverLoop:
         self._await_turn = dependencies.await_turn
         self._limits = limits = dependencies.limits
         self._announcer = Announcer(membership, guard, group)
-        self._cluster = ClusterWatch(log_ends, anew=options.reader == "kafka")
+        self._cluster = ClusterWatch(log_ends, limits.anew_ms if options.reader == "kafka" else None)
         self._out_of_log = OutOfLog(log_ends, membership, guard, options.resets())
         self._table_start = TableStart(options.resume_from, group, membership, guard)
         self._failures = Failures(reader, self._out_of_log, self._isolation, group, limits.away_batches_max)
