@@ -103,7 +103,6 @@ class Bench:
         ):
             return _handed_over(product)
 
-
     def floor(self, name: str, members: int, partitions: int) -> Run:
         """What the layout draft costs by itself."""
         measured = run_floor(self._server.hosts, name, members, partitions)
