@@ -11,7 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
-from tests.sim.claim_checkers import acknowledgements_set_offsets, claims_are_made_as_told, claims_fence_offsets
+from tests.sim.claim_checkers import (
+    acknowledgements_set_offsets,
+    claims_are_made_as_told,
+    claims_fence_offsets,
+    starts_name_what_no_other_start_names,
+)
 from tests.sim.field import LISTS, START, Facts, Field, consumer_of, grants
 from tests.sim.places import CHANNEL, place_of
 from tests.sim.request_checkers import (
@@ -345,6 +350,7 @@ TRANSACTION_CHECKERS: dict[Checker, tuple[str, ...]] = {
     eager_groups_stop_before_they_start: ("made_commands", "owners", "states"),
     claims_are_made_as_told: ("owners",),
     claims_fence_offsets: ("owners", "offsets"),
+    starts_name_what_no_other_start_names: ("made_commands",),
     acknowledgements_set_offsets: ("gone_commands",),
     records_are_peoples: ("records",),
     requests_are_carried_out: ("made_commands",),

@@ -38,6 +38,26 @@ def claims_are_made_as_told(facts: Facts, field: Field) -> Complaints:
             yield f"{consumer} claimed {partition}, which no start in its channel names"
 
 
+def starts_name_what_no_other_start_names(facts: Facts, field: Field) -> Complaints:
+    """A start reserves its partitions for its receiver while that is registered: no other member is sent a start of
+    one of them before the first start is obeyed."""
+    if not field.claims:
+        return
+    over = {(command.group, command.consumer, command.sequence) for command in facts.gone_commands}
+    begun = [
+        (group, consumer, command)
+        for (group, consumer), commands in field.commands.items()
+        if (group, consumer) in field.registrations
+        for command in commands.values()
+        if command.option == START and command.understood and (group, consumer, command.sequence) not in over
+    ]
+    for command in facts.made_commands if begun else ():
+        for group, consumer, known in begun if command.option == START and command.partitions else ():
+            both = (command.partitions or frozenset()) & (known.partitions or frozenset())
+            if both and group == command.group and consumer != command.consumer:
+                yield f"{command.consumer} is sent a start of {min(both)}, which {consumer} has not obeyed yet"
+
+
 def claims_fence_offsets(facts: Facts, field: Field) -> Complaints:
     """A member that writes an offset checks or deletes its claim in the same multi. A member that deletes a claim sets
     or checks the offset in the same multi."""

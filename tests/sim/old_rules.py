@@ -23,6 +23,7 @@ from tests.sim.zookeeper import Change, Session, Txn
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.legacy.planning import OldGroup, plan_of
 from zkcoord.tree.paths import BROKERS, TOPICS
+from zkcoord.tree.writes import CheckNode
 
 BEYOND_SESSION = "read beyond its session"
 NODE_DELETED = "read after its owner node was deleted by another old member"
@@ -84,6 +85,9 @@ class OldRules:
     def _take_owner(self, txn: Txn, partition: TopicPartition, change: Change) -> None:
         if change.before is not None and change.after is not None:  # ours set the node in the multi that creates it
             self.claims[partition] = Claim(self.claims[partition].session, change.after.data.decode())
+            own = f"/consumers/{self._group}/ids/{consumer_of(self.claims[partition].thread)}"
+            if not is_old(txn.session.process) and CheckNode(own, 0) not in txn.writes:
+                self._world.fail(f"{txn.session.client} claimed {partition} without a check of {own}")
             return
         former, session = self.claims.pop(partition, None), txn.session
         if former is not None and former.session is not session:

@@ -202,3 +202,18 @@ def test_a_stop_moves_a_partition_in_one_multi_that_deletes_the_claim_and_the_co
     assert released == {path_of(p) for p in moved}
     for option in (START, STOP):  # each command was sent once
         assert all(len(script.commands_sent(option, p, since_ms=at_ms)) == 1 for p in moved)
+
+
+@on_seeds()
+def test_what_a_start_names_is_nobody_elses_while_its_receiver_stands_still(seed: int) -> None:
+    script = claimed(seed, consumers=1)
+    script.join("consumer1")
+    script.world.run_until(lambda: script.registered("consumer1"), what="it is registered")
+    script.world.pause("consumer1")
+    channel = GROUP, script.member("consumer1")
+    script.world.run_until(lambda: bool(script.field.commands.get(channel)), what="it is sent a start")
+    script.join("consumer2")
+    script.world.run_until(lambda: script.registered("consumer2") and bool(script.owned("consumer2")), what="a share")
+    script.world.resume("consumer1")
+    script.settle()
+    script.calm()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,14 +11,14 @@ import pytest
 from tests.sim import test_failures_claims as failures
 from tests.sim.mutations import Case, Patch, must_be_missed
 from tests.sim.test_claims import claiming
-from zkcoord.core import coordinate
+from zkcoord.core import coordinate, reconcile
 from zkcoord.core import ownership as core_ownership
 from zkcoord.core.member import ownership
 from zkcoord.core.member.decisions import ClaimPartitions
 from zkcoord.core.view import GroupView, Refusal
 from zkcoord.member.member_watch import MemberWatch
 from zkcoord.shell.tracker import Tracker
-from zkcoord.tree import channel, evicted
+from zkcoord.tree import channel, evicted, whole_view
 from zkcoord.tree.ownership import ClaimedOwners
 from zkcoord.tree.snapshot import Kind
 
@@ -93,6 +94,18 @@ def claims_of_the_evicted_that_go_at_once(patch: Patch) -> None:
     patch.setattr(coordinate, "claims_to_delete", delete)
 
 
+def starts_that_reserve_nothing(patch: Patch) -> None:
+    """A partition that a start names is free until its receiver has claimed it. (The channel that names it is a second
+    guard, by which such a partition counts as its receiver's.)"""
+    original, grantable = whole_view.effective_owners, reconcile.grantable
+
+    def free(view: GroupView, memory: Any, *rest: Any, **more: Any) -> Any:
+        return grantable(view, replace(memory, holders=replace(memory.holders, astray={})), *rest, **more)
+
+    patch.setattr(whole_view, "effective_owners", lambda claims, members, channels: original(claims, {}, channels))
+    patch.setattr(reconcile, "grantable", free)
+
+
 def claims_that_count_for_nothing(patch: Patch) -> None:
     """What a stranger claims is granted again and again (F88)."""
     patch.setattr(core_ownership, "claimed", lambda owner: False)
@@ -128,6 +141,10 @@ MISSED: Mapping[str, Case] = {
     "claims_of_the_evicted_that_go_at_once": Case(
         claims_of_the_evicted_that_go_at_once,
         SCENES.test_f89_the_claims_of_an_evicted_consumer_whose_session_goes_on_are_deleted_after_its_grace,
+    ),
+    "starts_that_reserve_nothing": Case(
+        starts_that_reserve_nothing,
+        SCENES.test_what_a_start_names_is_nobody_elses_while_its_receiver_stands_still,
     ),
     "claims_that_count_for_nothing": Case(
         claims_that_count_for_nothing,

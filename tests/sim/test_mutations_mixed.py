@@ -19,6 +19,7 @@ from zkcoord.core.member.neighbours import Neighbours, _given_ms
 from zkcoord.core.mode import GroupMode
 from zkcoord.legacy import modes
 from zkcoord.member.joining import Joining
+from zkcoord.tree import member
 
 
 def coordinates_beside_old_members(patch: Patch) -> None:
@@ -51,6 +52,17 @@ def claims_nothing(patch: Patch) -> None:
         return original(fast_replace(view, neighbours=fast_replace(view.neighbours, free=frozenset())), *rest)
 
     patch.setattr(decide.sharing, "follow_plan", follow)
+
+
+def claims_without_its_registration(patch: Patch) -> None:
+    """A claim does not check that its consumer is registered."""
+    original = member.claim
+
+    def claim(paths: Any, *rest: Any) -> Any:
+        for transaction in original(paths, *rest):
+            yield replace(transaction, writes=tuple(w for w in transaction.writes if w != paths.check()))
+
+    patch.setattr(member, "claim", claim)
 
 
 def plans_by_its_own_members_only(patch: Patch) -> None:
@@ -138,6 +150,7 @@ CASES = (
     Case(keeps_what_the_plan_gives_to_others, JOINS),
     Case(waits_for_the_application, HUNG),
     Case(claims_nothing, alone),
+    Case(claims_without_its_registration, alone),
     Case(plans_by_its_own_members_only, alone),
     Case(registers_beside_anybody, FOREIGN),
     Case(forgets_what_others_announced, scenes.batches_across_a_kill, 12),
