@@ -1,6 +1,6 @@
 """Rows per second and fixed cost of a batch for each sink, against Spark's own df.write.parquet.
 
-    python benchmarks/spark_sinks.py [--quick] [--streams] [--json FILE]
+    python benchmarks/spark_sinks.py [--quick] [--s3] [--streams] [--json FILE]
 
 One Spark (`local[2]`), no Kafka: batches of 100-byte records in 8 tasks, one for each range, out of Spark's memory, so
 that only the sink is measured. `parquet` is `df.write.parquet` in append mode. `ranges` is `write_parquet_ranges` below
@@ -9,6 +9,10 @@ a path, `ranges_tasks` the same below `file://`, where Python tasks write as the
 tasks (up to 100 thousand rows). In each round every sink writes one batch, in turns; compared are medians. The first
 round does not count.
 
+With `--s3`, the same in an object store: `s3_parquet` is `df.write.parquet("s3a://...")` through Hadoop's client and
+its usual committer; `s3_ranges`, `s3_delta` and `s3_iceberg` write there from Python tasks. The store is the tests'
+moto, one process on the loopback.
+
 With `--streams`, Structured Streaming reads the same records out of Parquet files and appends them to a Delta table: by
 Delta's own sink (`delta-spark`, fetched), and by `write_delta` in `foreachBatch`; compared are medians of whole
 triggers, without the first. Then Spark runs with Delta's jars and its extension.
@@ -16,7 +20,8 @@ triggers, without the first. Then Spark runs with Delta's jars and its extension
 Ends with one line a measure: `measure value goal ok|short`; exit code 0 when all hold. `SINK_rows_N` is parquet's batch
 time over the sink's at N rows a batch (at least the goal), `SINK_percent_N` what the sink costs beyond Spark's own
 writer, in percent of that one's time (no goal), `SINK_fixed_cost` its time for 10 rows a range over parquet's (no
-goal). `stream_rows_N` is the native stream's trigger over ours (goal 1), `stream_percent_N` what ours costs beyond it.
+goal). Those of an object store are over `s3_parquet`. `stream_rows_N` is the native stream's trigger over ours (goal
+1), `stream_percent_N` what ours costs beyond it.
 """
 
 from __future__ import annotations
@@ -37,13 +42,14 @@ from typing import TYPE_CHECKING, Any
 from spark_bench import conclude, stderr_to, told
 from verdict import OUT, Measure, arguments
 
-from zkcoord.embedded import delta_jars, spark_environment
+from zkcoord.embedded import delta_jars, s3a_jars, spark_environment
 from zkcoord.spark import Batch, OffsetRange, spark_session, write_delta, write_iceberg, write_parquet_ranges, write_sql
 from zkcoord.spark.ranges import batch_id
 
 if TYPE_CHECKING:
     import sqlite3
 
+    from pyiceberg.catalog.sql import SqlCatalog
     from pyspark.sql import DataFrame, SparkSession
 
 TASKS = 8
@@ -64,6 +70,7 @@ CREATE TABLE {0}_ends (topic, "partition", next_offset, PRIMARY KEY (topic, "par
 """
 GOALS = {("delta", 100_000): 1.0, ("delta", 1_000_000): 1.0}
 Write = Callable[["DataFrame", Batch], object]
+Sinks = Callable[[Path, "DataFrame"], dict[str, Write]]
 
 
 def records(spark: SparkSession, rows: int) -> DataFrame:
@@ -90,14 +97,19 @@ def connected(file: str) -> sqlite3.Connection:
     return sqlite3.connect(file, timeout=60)
 
 
-def sinks(folder: Path, df: DataFrame) -> dict[str, Write]:
-    """Return all sinks, each with paths of its own."""
+def catalog_with(df: DataFrame, folder: Path, warehouse: str, **options: str) -> SqlCatalog:
+    """Return a catalog with the empty table db.t."""
     from pyiceberg.catalog.sql import SqlCatalog
 
-    where = {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
-    catalog = SqlCatalog("bench", **where)
+    catalog = SqlCatalog("bench", uri=f"sqlite:///{folder}/catalog.db", warehouse=warehouse, **options)
     catalog.create_namespace("db")
     catalog.create_table("db.t", df.limit(0).toArrow().schema)
+    return catalog
+
+
+def sinks(folder: Path, df: DataFrame) -> dict[str, Write]:
+    """Return all sinks of the local disk, each with paths of its own."""
+    catalog = catalog_with(df, folder, f"file://{folder}/warehouse")
     connect = partial(connected, str(folder / "sql.db"))
     for table in ("sql", "sql_tasks"):
         connect().executescript(TABLES.format(table))
@@ -114,7 +126,31 @@ def sinks(folder: Path, df: DataFrame) -> dict[str, Write]:
     }
 
 
-def run(spark: SparkSession, scratch: Path, sizes: dict[int, int]) -> dict[str, dict[int, list[float]]]:
+def sinks_in_s3(endpoint: str, folder: Path, df: DataFrame) -> dict[str, Write]:
+    """Return all sinks of an object store, each with keys of its own."""
+    from tests.sinks.s3_server import BUCKET, arrow_options, delta_options, iceberg_options
+
+    at = f"{BUCKET}/{folder.name}"
+    of_arrow, of_delta = arrow_options(endpoint), delta_options(endpoint)
+    catalog = catalog_with(df, folder, f"s3://{at}/warehouse", **iceberg_options(endpoint))
+    return {
+        "s3_parquet": lambda rows, batch: rows.write.mode("append").parquet(f"s3a://{at}/parquet"),
+        "s3_ranges": lambda rows, batch: write_parquet_ranges(
+            rows, batch, f"s3a://{at}/ranges", storage_options=of_arrow
+        ),
+        "s3_delta": lambda rows, batch: write_delta(rows, batch, f"s3://{at}/delta", storage_options=of_delta),
+        "s3_iceberg": lambda rows, batch: write_iceberg(rows, batch, "db.t", catalog=catalog),
+    }
+
+
+def s3a_settings(endpoint: str) -> dict[str, str]:
+    """Return Spark's settings for the store at this address."""
+    settings = {"endpoint": endpoint, "endpoint.region": "us-east-1", "path.style.access": "true"}
+    settings |= {"access.key": "tests", "secret.key": "tests", "connection.ssl.enabled": "false"}
+    return {f"spark.hadoop.fs.s3a.{name}": value for name, value in settings.items()}
+
+
+def run(spark: SparkSession, scratch: Path, sizes: dict[int, int], sinks: Sinks) -> dict[str, dict[int, list[float]]]:
     """Return the milliseconds of every batch, by sink and rows of a batch."""
     times: dict[str, dict[int, list[float]]] = {}
     for rows, rounds in sizes.items():
@@ -183,10 +219,10 @@ def stream_verdict(times: dict[int, dict[str, list[float]]]) -> list[Measure]:
     return measures
 
 
-def verdict(times: dict[str, dict[int, list[float]]]) -> list[Measure]:
-    """The ratios to Spark's own writer."""
+def verdict(times: dict[str, dict[int, list[float]]], own_name: str = "parquet") -> list[Measure]:
+    """The ratios to Spark's own writer, in the same place."""
     medians = {name: {rows: statistics.median(found) for rows, found in by.items()} for name, by in times.items()}
-    own = medians.pop("parquet")
+    own = medians.pop(own_name)
     measures = []
     for name, by in medians.items():
         for rows, ms in by.items():
@@ -201,25 +237,34 @@ def verdict(times: dict[str, dict[int, list[float]]]) -> list[Measure]:
 def main() -> int:
     """The program."""
     parser = arguments(__doc__)
+    parser.add_argument("--s3", action="store_true", help="write into an object store, too")
     parser.add_argument("--streams", action="store_true", help="compare with Delta's own streaming sink, too")
     chosen = parser.parse_args()
     config: dict[str, Any] = {"spark.driver.memory": "2g", **(DELTA if chosen.streams else {})}
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="zkcoord-bench-")))
+        if chosen.s3:
+            sys.path.append(str(Path(__file__).parents[1]))
+            from tests.sinks.s3_server import s3_server
+
+            os.environ["MOTO_S3_DEFAULT_KEY_BUFFER_SIZE"] = "100000"  # larger objects are on its disk
+            endpoint = stack.enter_context(s3_server()).endpoint
+            config |= s3a_settings(endpoint)
         with stderr_to(OUT / "spark_sinks.log"):
             spark = spark_session(
                 "zkcoord benchmark",
-                jars=delta_jars() if chosen.streams else (),
+                jars=(*(delta_jars() if chosen.streams else ()), *(s3a_jars() if chosen.s3 else ())),
                 environment=spark_environment(),
                 log_level="OFF",
                 config={**config, "spark.local.dir": str(scratch)},
             )
         stack.callback(spark.stop)
-        times = run(spark, scratch, QUICK if chosen.quick else SIZES)
-        sizes = {100_000: 3} if chosen.quick else STREAMED
-        streamed = streams(spark, scratch, sizes) if chosen.streams else {}
-    measures = verdict(times) + stream_verdict(streamed)
-    return conclude("spark_sinks", {"ms": times, "streams_ms": streamed}, measures, chosen.json)
+        sizes = QUICK if chosen.quick else SIZES
+        times = run(spark, scratch, sizes, sinks)
+        in_s3 = run(spark, scratch, sizes, partial(sinks_in_s3, endpoint)) if chosen.s3 else {}
+        streamed = streams(spark, scratch, {100_000: 3} if chosen.quick else STREAMED) if chosen.streams else {}
+    measures = verdict(times) + (verdict(in_s3, "s3_parquet") if in_s3 else []) + stream_verdict(streamed)
+    return conclude("spark_sinks", {"ms": {**times, **in_s3}, "streams_ms": streamed}, measures, chosen.json)
 
 
 if __name__ == "__main__":

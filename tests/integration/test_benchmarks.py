@@ -80,9 +80,10 @@ def test_a_quick_run_with_offsets_and_topics_ends_with_its_measures(name: str, t
 
 
 @pytest.mark.spark
+@pytest.mark.s3
 @pytest.mark.long
-def test_a_quick_run_against_deltas_own_sink_ends_with_its_measures(tmp_path: Path, spark_java: None) -> None:
-    run_quickly("spark_sinks", tmp_path, "--streams")
+def test_a_quick_run_in_s3_and_against_deltas_own_sink_ends_with_its_measures(tmp_path: Path, spark_java: None) -> None:
+    run_quickly("spark_sinks", tmp_path, "--s3", "--streams")
 
 
 @pytest.mark.zookeeper

@@ -1,6 +1,6 @@
 """Real servers as child processes, for the demo and the tests: ZooKeeper, Kafka, and Java and jars for Spark."""
 
-from zkcoord.embedded.artifacts import connector_jars, delta_jars, iceberg_jars
+from zkcoord.embedded.artifacts import connector_jars, delta_jars, iceberg_jars, s3a_jars
 from zkcoord.embedded.java import spark_environment
 from zkcoord.embedded.kafka import EmbeddedKafka
 from zkcoord.embedded.kraft import EmbeddedController, EmbeddedKRaft
@@ -14,5 +14,6 @@ __all__ = [
     "connector_jars",
     "delta_jars",
     "iceberg_jars",
+    "s3a_jars",
     "spark_environment",
 ]

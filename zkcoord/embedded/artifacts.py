@@ -134,6 +134,14 @@ def hadoop_jars() -> tuple[Path, ...]:
     return ensure(load_bundle("hadoop", HADOOP_VERSION), cache_dir())
 
 
+def s3a_jars() -> tuple[Path, ...]:
+    """Return the jars with which Spark writes to `s3a://`, for a benchmark; fetched if absent (9 MB).
+
+    Of Amazon's SDK, whose bundle has 560 MB, they are the modules that Hadoop uses.
+    """
+    return ensure(load_bundle("hadoop-aws", HADOOP_VERSION), cache_dir())
+
+
 def fetch_with_ivy(bundle: Bundle, work: Path, keep: Path, *, rewrites: bool = True) -> Path:
     """Fetch with Ivy, the usual `Fetch`. `rewrites`: on a terminal the line of progress is rewritten in its place."""
     what = (bundle.title, bundle.dependencies, bundle.excludes, bundle.bytes_total)
