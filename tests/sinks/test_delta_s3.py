@@ -16,6 +16,7 @@ from tests.sinks.frames import A, B, DeltaLog, Frame, batch, once, records
 from tests.sinks.s3_server import BUCKET, S3, delta_options
 from zkcoord.spark import delta_ends, write_delta
 from zkcoord.spark.ranges import OffsetRange
+from zkcoord.spark.sinks import delta
 
 pytestmark = [pytest.mark.spark, pytest.mark.s3]
 PA, PB = "zkcoord/etl/clicks-0", "zkcoord/etl/clicks-1"
@@ -61,6 +62,32 @@ def test_each_record_is_in_the_store_once_however_a_batch_comes_again(table: Tab
     assert (found.rows(), found.ends) == (records(A._replace(end=20), B), {PA: 20, PB: 8})
     ends = delta_ends(table.uri, storage_options=table.options)()
     assert (ends(PA), ends(PB), ends("other")) == (20, 8, None)
+
+
+def test_f164_files_in_a_store_of_a_program_that_died_before_its_commit_are_vacuumed(
+    table: Table, s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a table in folders."""
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def write(*ranges: OffsetRange) -> None:
+        write_delta(by_word(*ranges), batch(*ranges), table.uri, storage_options=table.options, partition_by=["word"])
+
+    def files() -> set[str]:
+        return {each for each in s3.keys(tmp_path.name) if not each.startswith("_delta_log/")}
+
+    write(B)
+    with monkeypatch.context() as dying, pytest.raises(KeyboardInterrupt):
+        dying.setattr(delta._Version, "commit", die)
+        write(A)
+    left = files() - table.log().files.keys()
+    assert {each.split("/")[0] for each in left} == {"word=a%20b", "word=__HIVE_DEFAULT_PARTITION__"}
+    write(A)
+    found = DeltaTable(table.uri, storage_options=table.options)
+    found.vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
+    assert (files(), table.log().rows()) == (table.log().files.keys(), records(A, B))
 
 
 def test_f227_files_of_a_partitioned_table_in_a_store_lie_in_folders_that_name_their_values(

@@ -45,8 +45,6 @@ def write_data_files(rows: DataFrame, plan: Mapping[str, Any]) -> tuple[DataFile
     `plan` has the folder's `uri` (a path, or a URI for `library` with `options`), the table's columns `partition_by`,
     which stay in the files if they are `kept`, and the `required` columns, which must have no null. Raises UsageError
     for a null there, if the workers lack a package, and if the driver does not see the files.
-
-    UsageError for a null there, if the workers lack a package, and if the driver does not see the files.
     """
     from zkcoord.spark.sinks import files_in_tasks
 
