@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.sim import test_adoption, test_beside, test_modes
+from tests.sim import test_adoption, test_beside, test_mixed_rules, test_modes
 from tests.sim import test_mixed_groups as scenes
 from tests.sim import test_old_commits as old_commits
 from tests.sim.mutations import Case, Patch, must_be_missed
@@ -19,7 +19,10 @@ from zkcoord.core.member.neighbours import Neighbours, _given_ms
 from zkcoord.core.mode import GroupMode
 from zkcoord.legacy import modes
 from zkcoord.member.joining import Joining
+from zkcoord.member.neighbourhood import Neighbourhood
+from zkcoord.member.statuses import Statuses
 from zkcoord.tree import member
+from zkcoord.tree.paths import Place
 
 
 def coordinates_beside_old_members(patch: Patch) -> None:
@@ -86,6 +89,25 @@ def forgets_what_others_announced(patch: Patch) -> None:
     patch.setattr(starts, "_taking_over", lambda view, memory, start, offsets: memory)
 
 
+def looks_at_dead_members_only(patch: Patch) -> None:
+    """What a living member announced and did not finish is not done as it was announced."""
+    take, of_group, living = Statuses.take, Neighbourhood._of_group, set[str]()
+
+    def note_the_living(self: Any, address: Any, node: Any, told_ms: int) -> None:
+        if address.place is Place.IDS:
+            living.clear()
+            living.update(node.children)
+        of_group(self, address, node, told_ms)
+
+    def take_dead(self: Any, node: Any) -> bool:
+        above, _, name = node.path.rpartition("/")
+        living_other = above == self._above and name in living and node.path != self._own
+        return take(self, node._replace(data=b"") if living_other else node)
+
+    patch.setattr(Neighbourhood, "_of_group", note_the_living)
+    patch.setattr(Statuses, "take", take_dead)
+
+
 def takes_late_commits_for_resets(patch: Patch) -> None:
     """A lower offset is somebody's will, also when an old member had the partition just before (F132)."""
     patch.setattr(FormerOwners, "may_commit", lambda self, partition, now_ms: False)
@@ -132,6 +154,7 @@ slow = test_beside.test_f100_a_slow_program_is_released_in_time_for_the_last_try
 second_join = partial(
     test_beside.test_f100_a_second_join_gives_a_slow_program_no_more_time_than_the_first_joiner_has, later_ms=1_500
 )
+cut_off = partial(test_mixed_rules.cut_off_in_a_batch, store="zookeeper")
 released = test_adoption.test_f92_a_release_between_the_steps_of_a_join_keeps_the_consumer_out
 
 
@@ -154,6 +177,8 @@ CASES = (
     Case(plans_by_its_own_members_only, alone),
     Case(registers_beside_anybody, FOREIGN),
     Case(forgets_what_others_announced, scenes.batches_across_a_kill, 12),
+    Case(looks_at_dead_members_only, partial(cut_off, loses=False), 2),
+    Case(looks_at_dead_members_only, partial(cut_off, loses=True), 2),
     Case(takes_late_commits_for_resets, late),
     Case(takes_resets_for_late_commits, RESET),
     Case(gives_the_time_of_the_last_change, second_join),
