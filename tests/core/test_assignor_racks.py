@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.core.test_assignor_sticky import kept
 from zkcoord.core.assignors import ASSIGNORS, AssignorInput
-from zkcoord.core.assignors.sticky import racks as near
+from zkcoord.core.assignors.sticky import racks as rack_rules
 from zkcoord.core.assignors.sticky.rack_transport import Kind, Table
 from zkcoord.core.model import Subscriber, TopicPartition, consumer_of
 
@@ -90,7 +90,7 @@ def test_no_other_dealing_of_the_same_shares_reads_more_well(
     threads = [f"m{n}-0" for n in range(len(where))]
     owned = {TopicPartition("t", n): choose.choice(threads) for n in range(len(racks)) if choose.random() < 0.6}
     asked = group(members, racks, owned)
-    if not near.racks_that_count(asked):
+    if not rack_rules.racks_that_count(asked):
         return
     answer = sticky(asked)
     dealt = [answer[TopicPartition("t", n)] for n in range(len(racks))]
@@ -101,7 +101,7 @@ def test_no_other_dealing_of_the_same_shares_reads_more_well(
 def test_of_too_many_kinds_one_rack_of_each_partition_counts() -> None:
     members: dict[str, str | None] = {f"m-{rack}": rack for rack in "abcdefghijk"}
     kinds = [" ".join(racks) for racks in combinations("abcdefghijk", 3)]
-    assert 3 * len(kinds) > near.CELLS_MAX
+    assert 3 * len(kinds) > rack_rules.CELLS_MAX
     asked = group(members, kinds)
     answer = sticky(asked)
     assert 150 < read_well(asked, answer) < len(kinds)  # with all racks every one would be read well

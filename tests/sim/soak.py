@@ -47,8 +47,8 @@ from tests.sim.test_move_storms import moving_storm
 from tests.sim.test_old_storms import old_storm
 from tests.sim.test_program_stores import in_dual, in_kafka
 from tests.sim.test_programs import away, plain, polling, sparkling, streaming
+from tests.sim.test_replay_quota import narrow
 from tests.sim.test_reset_storms import resetting_storm
-from tests.sim.test_room import narrow
 from tests.sim.test_source_switch import switching_storm
 from tests.sim.test_store_tool import tools_storm
 from tests.sim.test_strange import strange
@@ -78,7 +78,7 @@ SCENES: dict[str, tuple[Callable[[int], object], str]] = {
     ),
     "narrow": (
         narrow,
-        "tests/sim/test_room.py::test_a_sink_is_exact_in_a_storm_in_which_hardly_a_range_has_room",
+        "tests/sim/test_replay_quota.py::test_a_sink_is_exact_in_a_storm_in_which_hardly_a_range_has_room",
     ),
     "late commits": (late_storm, "tests/sim/test_late_commits.py::test_a_storm_of_late_commits_ends_in_a_calm"),
     "mirrored": (mirrored_storm, "tests/sim/test_mirror_storms.py::test_a_storm_over_mirrored_topics_ends_in_a_calm"),

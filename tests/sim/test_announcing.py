@@ -11,7 +11,7 @@ from tests.sim import faults
 from tests.sim.actors import GROUP
 from tests.sim.script import Script, hold_calls, on_seeds
 from tests.sim.test_replay import P0, P1, another_reads, ask, position, process, scene, status, told
-from zkcoord.core.member import announcements as announcing
+from zkcoord.core.member import announcements
 from zkcoord.core.member.requests import AnnounceRequest, Ranges
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError
@@ -34,7 +34,7 @@ def test_more_ranges_handed_on_to_one_member_than_an_announcement_takes_are_proc
     batch = status(script, script.member("heir")).batch
     assert {p: r[:2] for p, r in batch.items()} == ranges
     with pytest.MonkeyPatch.context() as patch:  # the ranges came from several members, each within its limit
-        patch.setattr(announcing, "ANNOUNCED_BYTES_MAX", 100)
+        patch.setattr(announcements, "ANNOUNCED_BYTES_MAX", 100)
         for partition, its_range in ranges.items():
             ask(script, "heir", "announce", {partition: its_range}).result()
             process(script, "heir", partition, *its_range)

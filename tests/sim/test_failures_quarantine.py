@@ -79,10 +79,10 @@ def test_f45_a_partition_that_nobody_can_start_is_quarantined_and_everything_els
     world.run_until(found, 30_000)
     assert script.state()["quarantined"][str(POISON)]["why"].startswith("broke g_consumer")
     assert "the application cannot start" in script.state()["quarantined"][str(POISON)]["why"]
-    barred = poisoned(script)
+    quarantined = poisoned(script)
     strikes = {p: sum(any(p in start for start in broken[name]) for name in names) for p in script.partitions()}
-    others = [p for p in script.partitions() if str(p) not in barred]
-    assert all(strikes[p] >= STRIKES_MAX for p in script.partitions() if str(p) in barred)
+    others = [p for p in script.partitions() if str(p) not in quarantined]
+    assert all(strikes[p] >= STRIKES_MAX for p in script.partitions() if str(p) in quarantined)
     world.run_until(lambda: all((GROUP, p) in script.field.holdings for p in others), 20_000, "the others are read")
     sent = len(script.commands_sent(START, POISON))
     assert STRIKES_MAX <= sent <= len(names)  # never twice to the same consumer
@@ -92,7 +92,7 @@ def test_f45_a_partition_that_nobody_can_start_is_quarantined_and_everything_els
     world.crash(old, restart_after_ms=None, exact=True)
     world.run_until(lambda: script.leader() != old, 20_000, "another serves")
     world.run_for(20_000)
-    assert (poisoned(script), len(script.commands_sent(START, POISON))) == (barred, sent)
+    assert (poisoned(script), len(script.commands_sent(START, POISON))) == (quarantined, sent)
     script.join("mended")
     world.run_until(lambda: script.owner(POISON).startswith("g_mended-"), 20_000, "who joins gets a try")
     assert poisoned(script) == []

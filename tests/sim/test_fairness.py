@@ -17,8 +17,7 @@ from tests.sim.mutations import Patch, must_be_missed
 from tests.sim.script import SESSION_MS, Script, on_seeds
 from zkcoord.core.model import TopicPartition
 from zkcoord.serving.role import CoordinatorRole
-from zkcoord.shell import fair_queue as waiting
-from zkcoord.shell import tracker
+from zkcoord.shell import fair_queue, tracker
 from zkcoord.shell.ports import Input
 from zkcoord.tree.paths import DRAFT, TOPICS
 from zkcoord.tree.registration import MARKER, Registration, encode_registration
@@ -182,7 +181,7 @@ def test_f10_a_crowd_of_5000_delays_another_group_by_no_more_than_a_step(moment:
 
 def all_wait_in_one_line(patch: Patch) -> None:
     """What waits to be read is asked for in the order of coming, whosever it is."""
-    patch.setattr(waiting, "_lane", lambda scope: "")
+    patch.setattr(fair_queue, "_lane", lambda scope: "")
 
 
 def any_number_of_reads_is_under_way(patch: Patch) -> None:

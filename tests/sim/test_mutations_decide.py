@@ -11,7 +11,7 @@ import pytest
 from tests.sim import test_early_release as early
 from tests.sim import test_failures_quarantine as quarantine
 from tests.sim import test_late_commits as late_commits
-from tests.sim import test_reviving as reviving
+from tests.sim import test_resuming as resuming
 from tests.sim import test_unknown_commits as unknown
 from tests.sim.mutations import Case, Patch, must_be_missed
 from tests.sim.scenarios import storm
@@ -105,7 +105,7 @@ def drops_the_final_offset(patch: Patch) -> None:
     patch.setattr(stops, "advance", advance)
 
 
-overwritten = reviving.test_f66_an_offset_that_a_commit_finds_overwritten_during_a_stop_stays_and_nothing_revives_it
+overwritten = resuming.test_f66_an_offset_that_a_commit_finds_overwritten_during_a_stop_stays_and_nothing_revives_it
 late = late_commits.test_a_commit_of_an_earlier_tenure_is_refused_however_late_it_is_asked_for
 unfinished = early.test_who_leaves_releases_nothing_unfinished_so_its_range_is_handed_on_whatever_else_is_acknowledged
 unanswered = unknown.test_a_stop_behind_a_commit_without_an_answer_releases_at_the_final_offset

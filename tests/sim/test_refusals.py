@@ -12,7 +12,7 @@ from tests.sim.field import START, STOP
 from tests.sim.script import Script, hold_calls, on_seeds
 from tests.sim.test_failures_quarantine import POISON, cannot_start
 from zkcoord.core.command import Command
-from zkcoord.tree import member_view as draining
+from zkcoord.tree import member_view
 from zkcoord.tree.command import NotUnderstood, decode_command
 from zkcoord.tree.paths import DRAFT
 
@@ -44,7 +44,7 @@ def test_a_command_that_its_consumer_never_understands_is_sent_ever_more_seldom(
     world = script.world
 
     with monkeypatch.context() as patch:
-        patch.setattr(draining, "decode_command", too_old_for(option))
+        patch.setattr(member_view, "decode_command", too_old_for(option))
         began_ms = world.now_ms
         if option == START:
             script.grow("t", 3)
@@ -96,7 +96,7 @@ def test_a_stop_that_its_consumers_do_not_understand_releases_nothing(
     script.edit_record(rebalance="eager")
     owners = {p: script.owner(p) for p in script.partitions()}
     with monkeypatch.context() as patch:
-        patch.setattr(draining, "decode_command", too_old_for(STOP))
+        patch.setattr(member_view, "decode_command", too_old_for(STOP))
         script.join("late")
         world.run_until(lambda: bool(world.events("command_removed")), 20_000, "a stop is refused, and removed")
         world.run_for(5_000)

@@ -9,7 +9,7 @@ import pytest
 from tests.sim.actors import GROUP
 from tests.sim.script import Script, hold_calls, on_seeds
 from tests.sim.test_replay import P0, ask, position, process, scene
-from tests.sim.test_reviving import commits
+from tests.sim.test_resuming import commits
 from zkcoord.core.model import TopicPartition
 from zkcoord.shell.ports import Request
 from zkcoord.tree.paths import DRAFT

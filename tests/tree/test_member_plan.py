@@ -30,7 +30,7 @@ NUMBER = 2**31 - 1
 PATHS = MemberPaths(layout=DRAFT, group="g" * 249, consumer_id="c" * 529)
 
 
-class Desk(NamedTuple):
+class MemberState(NamedTuple):
     """A member's status, and the starts in its channel."""
 
     status: MemberStatus
@@ -43,7 +43,7 @@ class Desk(NamedTuple):
         return MemberSizes(PATHS).acknowledgement_bytes(self.starts, sent, {}, self.status.batch)
 
 
-def desk_with(ranges_bytes: int, starts: dict[str, Command]) -> Desk:
+def state_with(ranges_bytes: int, starts: dict[str, Command]) -> MemberState:
     """A member that has announced ranges of this size, has refused as many starts as possible, and finds these
     starts."""
     batch: dict[TopicPartition, Announced] = {}
@@ -53,7 +53,7 @@ def desk_with(ranges_bytes: int, starts: dict[str, Command]) -> Desk:
         ranges_bytes -= range_bytes(partition, WIDE)
     refusal = Refusal(generation=2**63 - 1, sequence="0000000001", reason="\U0001f600" * 200)
     refused = {TopicPartition("y" * 249, n): refusal._replace(sequence=f"{n:010d}") for n in range(500)}
-    return Desk(MemberStatus(batch=batch, refused=refused), starts)
+    return MemberState(MemberStatus(batch=batch, refused=refused), starts)
 
 
 def starts_of(count: int, topic_length: int, times: int = 1) -> dict[str, Command]:
@@ -73,12 +73,12 @@ def starts_of(count: int, topic_length: int, times: int = 1) -> dict[str, Comman
     }
 
 
-def acknowledge(desk: Desk) -> bytes:
+def acknowledge(state: MemberState) -> bytes:
     """The bytes of the multi when none of these partitions has an offset."""
-    named = [p for start in desk.starts.values() for p in start.ownership or ()]
+    named = [p for start in state.starts.values() for p in start.ownership or ()]
     above = [PATHS.layout.topic_offsets(PATHS.group, p.topic) for p in named]
-    status = encode_member_status(desk.status)
-    done = Acknowledgement(commands=dict.fromkeys(desk.starts, NUMBER), status=status, status_version=NUMBER)
+    status = encode_member_status(state.status)
+    done = Acknowledgement(commands=dict.fromkeys(state.starts, NUMBER), status=status, status_version=NUMBER)
     return multi.encode(
         member.start(PATHS, dict.fromkeys(named, (2**63 - 1, Versions(NUMBER, None))), above, {}, done), ""
     )
@@ -88,17 +88,17 @@ def acknowledge(desk: Desk) -> bytes:
 @pytest.mark.parametrize("count", [1, STARTS_MAX])
 def test_the_most_that_our_own_coordinators_hand_on_is_obeyed(count: int, topic_length: int) -> None:
     starts = starts_of(count, topic_length)
-    desk = desk_with(HELD_BYTES_MAX, starts)
-    assert desk.too_large == 0
-    assert 800_000 < len(acknowledge(desk)) < multi.REQUEST_BYTES_MAX
+    state = state_with(HELD_BYTES_MAX, starts)
+    assert state.too_large == 0
+    assert 800_000 < len(acknowledge(state)) < multi.REQUEST_BYTES_MAX
 
 
 @pytest.mark.parametrize(("ranges_bytes", "times"), [(2 * HELD_BYTES_MAX, 1), (0, 4)])
 def test_what_the_server_would_not_take_is_not_obeyed(ranges_bytes: int, times: int) -> None:
     starts = starts_of(1, 100, times)
-    desk = desk_with(ranges_bytes, starts)
-    assert desk.too_large > multi.REQUEST_BYTES_MAX
-    assert len(acknowledge(desk)) > multi.REQUEST_BYTES_MAX
+    state = state_with(ranges_bytes, starts)
+    assert state.too_large > multi.REQUEST_BYTES_MAX
+    assert len(acknowledge(state)) > multi.REQUEST_BYTES_MAX
     ((sequence, start),) = starts.items()
     node = Node(PATHS.command(sequence), Kind.DATA, Stat(0, 1, 0), encode_command(start))
     refused = member.refuse(PATHS, node, "x" * 1_000)
@@ -110,7 +110,7 @@ def test_what_the_server_would_not_take_is_not_obeyed(ranges_bytes: int, times: 
 def test_what_is_obeyed_can_be_sent() -> None:
     starts, sizes = starts_of(2, 120), []
     for ranges_bytes in range(0, 2 * HELD_BYTES_MAX, 25_000):
-        desk = desk_with(ranges_bytes, starts)
-        if not desk.too_large:
-            sizes.append(len(acknowledge(desk)))
+        state = state_with(ranges_bytes, starts)
+        if not state.too_large:
+            sizes.append(len(acknowledge(state)))
     assert sizes[-1] > 0.9 * multi.REQUEST_BYTES_MAX

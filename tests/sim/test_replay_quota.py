@@ -14,14 +14,13 @@ from tests.sim.options import seeds
 from tests.sim.scenarios import Scene, announcing_storm
 from tests.sim.script import Script, on_seeds
 from tests.sim.test_replay import another_reads, ask, position, process, scene, status, told
-from zkcoord.core import replay
-from zkcoord.core import replay_quota as room
+from zkcoord.core import replay, replay_quota
 from zkcoord.core.command import Command
-from zkcoord.core.member import announcements as announcing
-from zkcoord.core.member import commands as draining
+from zkcoord.core.member import announcements
+from zkcoord.core.member import commands as member_commands
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError, UsageError
-from zkcoord.tree import member_plan as weighing
+from zkcoord.tree import member_plan
 from zkcoord.tree import plan as planning
 from zkcoord.tree.command import encode_command
 from zkcoord.tree.paths import DRAFT
@@ -75,7 +74,7 @@ def commands(script: Script, name: str) -> list[Command]:
 def test_a_receiver_without_room_is_handed_one_range_after_the_other_and_is_never_evicted(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room, "HELD_BYTES_MAX", 1)
+    monkeypatch.setattr(replay_quota, "HELD_BYTES_MAX", 1)
     script = scene(seed, consumers=1, partitions=4)
     script.set_policy(max_rebalance_retries=0)
     ranges = announce_all(script, "consumer0")
@@ -99,7 +98,7 @@ def test_what_is_left_over_in_a_status_and_long_over_takes_no_room(seed: int, mo
     ask(script, "heir", "commit", {p: end for p, (_, end) in earlier.items()}).result()
     ranges = announce_all(script, "heir")
     assert status(script, former).batch.keys() == earlier.keys()
-    monkeypatch.setattr(room, "HELD_BYTES_MAX", 1)
+    monkeypatch.setattr(replay_quota, "HELD_BYTES_MAX", 1)
     script.world.stop("heir")
     finish_one_by_one(script, "consumer0", ranges)
 
@@ -137,7 +136,7 @@ def test_a_refused_start_stands_until_the_state_has_room_for_its_ranges(
 def narrow(seed: int) -> Scene:
     """One seed of a storm of members that announce ranges, with room for only one range."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(room, "UNDER_WAY_BYTES_MAX", 1)
+        patch.setattr(replay_quota, "UNDER_WAY_BYTES_MAX", 1)
         patch.setattr(replay, "KEPT_BYTES_MAX", 1)
         return announcing_storm(seed)
 
@@ -151,7 +150,7 @@ def test_unfinished_ranges_that_others_have_by_now_leave_their_room_to_the_next_
     script = scene(seed, consumers=1, partitions=4)
     ranges = announce_all(script, "consumer0")
     room_now = len(encode_status(replace(decode_status(status_of(script, "consumer0")), timing=())))  # without `timing`
-    monkeypatch.setattr(announcing, "ANNOUNCED_BYTES_MAX", room_now)
+    monkeypatch.setattr(announcements, "ANNOUNCED_BYTES_MAX", room_now)
     script.consumers.registers(offers=frozenset({"ping", "replay"}))
     script.join("other")
     script.settle()
@@ -163,7 +162,7 @@ def test_unfinished_ranges_that_others_have_by_now_leave_their_room_to_the_next_
     with pytest.raises(UnavailableError, match=r"1 of partitions held here, which .* and 2 that it left"):
         ask(script, "consumer0", "announce", fresh).result()
     with pytest.MonkeyPatch.context() as smaller, pytest.raises(UsageError, match="announce fewer partitions"):
-        smaller.setattr(announcing, "ANNOUNCED_BYTES_MAX", 100)  # less than one range needs
+        smaller.setattr(announcements, "ANNOUNCED_BYTES_MAX", 100)  # less than one range needs
         ask(script, "consumer0", "announce", fresh).result()
     script.world.run_until(lambda: announced(script, fresh), 20_000, "there is room")
     assert status(script, script.member("consumer0")).batch.keys() == set(mine)
@@ -188,10 +187,10 @@ def status_of(script: Script, name: str) -> bytes:
 def from_another_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
     """A coordinator sends one range with each start, without a limit for all together. Three ranges are more than fit
     into a member's status."""
-    monkeypatch.setattr(room, "UNDER_WAY_BYTES_MAX", 1)
-    monkeypatch.setattr(room, "HELD_BYTES_MAX", 10**9)
-    monkeypatch.setattr(weighing, "range_bytes", lambda partition, announced: 300_000)
-    monkeypatch.setattr(weighing, "WEIGHED_BYTES", 0)
+    monkeypatch.setattr(replay_quota, "UNDER_WAY_BYTES_MAX", 1)
+    monkeypatch.setattr(replay_quota, "HELD_BYTES_MAX", 10**9)
+    monkeypatch.setattr(member_plan, "range_bytes", lambda partition, announced: 300_000)
+    monkeypatch.setattr(member_plan, "WEIGHED_BYTES", 0)
 
 
 @on_seeds()
@@ -213,8 +212,8 @@ def test_who_is_handed_more_than_a_status_takes_obeys_when_there_is_room_and_sta
     assert "must have it hand on less" in world.events("start_waits")[0].fields["why"]
     world.run_for(wait_ms)
     refused = [e.fields["why"] for e in world.events("command_refused")]
-    assert bool(refused) is (wait_ms > draining.NO_ROOM_MS)
-    assert len(refused) <= wait_ms // draining.NO_ROOM_MS
+    assert bool(refused) is (wait_ms > member_commands.NO_ROOM_MS)
+    assert len(refused) <= wait_ms // member_commands.NO_ROOM_MS
     done: set[TopicPartition] = set()
 
     def reads() -> set[TopicPartition]:
@@ -249,7 +248,9 @@ def test_who_was_paused_with_a_full_status_reads_on_when_the_group_is_resumed(
     script = scene(seed, partitions=4)
     ranges = announce_all(script, "consumer0") | announce_all(script, "consumer1")
     world = script.world
-    monkeypatch.setattr(room, "HELD_BYTES_MAX", sum(room.range_bytes(p, r) + 8 for p, r in ranges.items()))
+    monkeypatch.setattr(
+        replay_quota, "HELD_BYTES_MAX", sum(replay_quota.range_bytes(p, r) + 8 for p, r in ranges.items())
+    )
     world.stop("consumer1")
     script.settle("all is handed to the other")
     script.request("pause")
