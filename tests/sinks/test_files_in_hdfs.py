@@ -125,4 +125,5 @@ def test_f317_a_program_that_wakes_behind_its_heir_takes_no_file_of_hdfs_away(pl
     slept = place.begin(C, D, generation=1)
     place.end(heir)
     assert place.end(slept) == [[name, 3] for name in FILES]
+    assert place.write(C, D, generation=1) == [[name, 3] for name in FILES], "it slept before it wrote"
     assert (place.files(), place.rows()) == (FILES, records(C, D))

@@ -203,15 +203,15 @@ def test_f184_an_attempt_of_a_task_that_another_one_overtook_spoils_no_file(tmp_
 def test_f317_where_a_rename_is_two_steps_a_file_that_came_meanwhile_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, replayed: bool
 ) -> None:
-    """As in HDFS through Spark Connect: one that slept dies between the steps, behind its heir. A fresh batch replaces
-    the file that it finds before it writes."""
+    """As in HDFS through Spark Connect: one that slept, before or while it wrote, dies between the steps, behind its
+    heir. A fresh batch with other rows replaces the file that it finds."""
     opened, steps = files_in_stores._opened, [die]
     monkeypatch.setattr(renames, "of_hadoop", lambda uri: True)
     monkeypatch.setattr(files_in_stores, "_opened", lambda *told: TwoSteps(opened(*told), lambda: steps.pop()()))
     place = Place(tmp_path, None)
 
-    def by(generation: int, on_write: Any = None, **more: Any) -> Any:
-        frame = Frame.of(C, on_write=on_write, **more)
+    def by(generation: int, on_write: Any = None, first: int = 0) -> Any:
+        frame = Frame(Frame.of(C).rows.slice(first), on_write)
         frame.sparkSession = Remote()
         return place.write(frame=frame, to=replace(batch(C, replayed=replayed), generation=generation))
 
@@ -226,9 +226,12 @@ def test_f317_where_a_rename_is_two_steps_a_file_that_came_meanwhile_stays(
     assert [*by(1, once(heir))] == [(FILES[0], 3)]
     assert ([(tmp_path / FILES[0]).stat().st_ino], place.files(), place.rows()) == (heirs, FILES[:1], records(C))
     assert (told(caplog), steps) == ([], [die])
+    by(1)
+    found = [] if replayed else ["files_replaced"]
+    assert ([(tmp_path / FILES[0]).stat().st_ino], told(caplog), steps) == (heirs, found, [die])
     steps[:] = [lambda: None]
-    by(3)
-    assert (told(caplog), steps == []) == ([] if replayed else ["files_replaced"], not replayed)
+    by(3, first=1)
+    assert (place.files(), place.rows(), steps == []) == (FILES[:1], records(C)[not replayed :], not replayed)
 
 
 def test_f173_a_task_that_fails_has_put_nothing(in_s3: Place) -> None:

@@ -4,7 +4,7 @@ HDFS lets a rename replace a file atomically if it is asked to (`Options.Rename.
 that. So Arrow removes the old file first, and renames then. In between nobody sees the range. And a program that slept,
 and dies in between, has removed its heir's file, which nobody writes again. So Hadoop's client in Spark's driver does
 the rename. Where Arrow must do it, a file that came while the batch was written stays: it is the heir's, of the same
-range.
+range. So does a file with the same content.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def renamer(
     there when the draft was written.
 
     Such a file is replaced. The rename is atomic, except by Arrow's two steps: on HDFS through Spark Connect, or with
-    options in `WHO`.
+    options in `WHO`. Then only a file with another content is replaced.
     """
     if not of_hadoop(uri):
         return lambda draft, file, _: store.move(draft, file)
@@ -51,7 +51,14 @@ def renamer(
 
 
 def _by_arrow(store: fs.FileSystem, draft: str, file: str, was_there: bool) -> None:
-    if was_there or store.get_file_info(file).type == fs.FileType.NotFound:
+    if store.get_file_info(file).type == fs.FileType.NotFound:
         store.move(draft, file)
+    elif was_there and _content(store, draft) != _content(store, file):
+        store.move(draft, file)  # in two steps
     else:
         store.delete_file(draft)
+
+
+def _content(store: fs.FileSystem, file: str) -> bytes:
+    with store.open_input_stream(file) as source:
+        return bytes(source.read())
