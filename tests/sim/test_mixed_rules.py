@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
 
 from tests.sim.actors import GROUP
-from tests.sim.batches import BatchApplication, Sink
 from tests.sim.mixed_scene import ADOPTION, RECORD, MixedScene
-from tests.sim.moments import Entry
-from tests.sim.old_rules import is_old
 from tests.sim.process import SimProcess
 from tests.sim.script import SESSION_MS, on_seeds
 from tests.sim.test_mixed_storms import unread
@@ -19,13 +15,12 @@ from tests.sim.zookeeper import TICK_MS, Txn
 from zkcoord.core.member import decide, sharing
 from zkcoord.core.mode import Mode
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.offset_store import STORES
 from zkcoord.core.record import PAUSE, RESET, Request
 from zkcoord.shell.fair_queue import PATIENCE_MS
 from zkcoord.tree.paths import LEGACY, TOPICS
 from zkcoord.tree.record import decode_record, encode_record
 from zkcoord.tree.request import requested
-from zkcoord.tree.writes import ANY_VERSION, CheckNode, CreateNode, DeleteNode, SetNode, Transaction
+from zkcoord.tree.writes import ANY_VERSION, CheckNode, CreateNode, DeleteNode, SetNode
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 STRANGER = b"g_stranger-1416335000123-1a2b3c4d-0"
@@ -250,145 +245,3 @@ def test_a_member_reads_lists_of_owners_at_once_exactly_while_it_waits_for_parti
     world.ensemble.operate(DeleteNode(owner, ANY_VERSION))
     world.run_until(lambda: T0 in claims, what="it has all of its share again")
     assert reads_owners_within_ms(scene, TopicPartition("t", 9)) >= PATIENCE_MS
-
-
-class OfOurs(Sink):
-    """A sink of the ranges of topic `t`, which only consumers of ours process."""
-
-    def _take(self, entry: Entry) -> None:
-        if entry.partition.topic == "t" and not is_old(entry.process):
-            super()._take(entry)
-
-
-def announcing(seed: int, store: str, coordinators: int, partitions: int) -> tuple[MixedScene, Sink]:
-    """A group in which consumers of ours announce their batches. Nobody has started yet."""
-    adoption = ADOPTION if store == "zookeeper" else replace(ADOPTION, offsets="kafka", dual_commit=store == "dual")
-    scene = MixedScene(seed, {"t": partitions, "u": partitions + 1}, coordinators=coordinators, adoption=adoption)
-    if store != "zookeeper":
-        scene.keep_in_kafka(dual_commit=adoption.dual_commit)
-    scene.ours.announce(BatchApplication)
-    sink = OfOurs(scene.world, lambda group, topic: 0)
-    scene.world.rest_checks.append(sink.complete)
-    return scene, sink
-
-
-def await_batch(scene: MixedScene, name: str, among: Collection[int]) -> None:
-    """Run until this consumer is in a batch, and has processed the range of one of these partitions of topic `t`."""
-    working = scene.application(name)
-    assert isinstance(working, BatchApplication)
-
-    def in_a_batch() -> bool:
-        done = (p for p in working._processed if p.topic == "t" and p.partition in among)
-        return working._act == working._work and any(done)
-
-    scene.world.run_until(in_a_batch, what="a batch of which something is processed")
-
-
-def claimed_by_one_that_died(
-    seed: int, store: str, coordinators: int, back_ms: int, *, held_before: bool = False
-) -> tuple[MixedScene, Sink]:
-    """One consumer dies in an announced batch. The next one dies when it has claimed a partition of the batch, and
-    comes back after `back_ms`. old0 is there all the time. `held_before`: the next one had held this partition before
-    the first one did."""
-    scene, sink = announcing(seed, store, coordinators, partitions=2)
-    if held_before:
-        scene.start_ours("consumer1")
-        scene.await_shared("consumer1")
-    scene.start("old0", topics={"u": 1})
-    scene.start_ours("consumer0", *(() if held_before else ("consumer1",)))
-    scene.await_shared("old0", "consumer0", "consumer1")
-    world = scene.world
-
-    def claims(transaction: Transaction) -> bool:
-        return transaction.why == "claim" and "/owners/t/" in str(transaction)
-
-    await_batch(scene, "consumer0", range(2))
-    scene.end("consumer0")
-    world.strike("consumer1", claims, "after_applied_reply_lost", back_ms)
-    world.run_until(lambda: world.struck, what="its claim, and its death")
-    return scene, sink
-
-
-def over(scene: MixedScene) -> bool:
-    """True when nothing is left of the ranges that the dead consumers announced."""
-    return len(scene.world.ensemble.names(LEGACY.channels_of(GROUP))) == 1
-
-
-@on_seeds(4)
-@pytest.mark.parametrize("coordinators", [0, 1])
-@pytest.mark.parametrize("store", STORES)
-def test_f217_a_range_is_done_as_it_was_announced_though_who_claimed_it_next_died_before_it_had_taken_it_over(
-    seed: int, store: str, coordinators: int
-) -> None:
-    """The dead consumer's channel stays until then. Before the fix, the coordinator removed it at the claim."""
-    scene, sink = claimed_by_one_that_died(seed, store, coordinators, back_ms=1_000)
-    scene.await_shared("old0", "consumer1")
-    scene.world.run_until(lambda: sink.again > 0, what="the range is processed again, as it was announced")
-    scene.calm()
-    assert not coordinators or over(scene)
-
-
-@on_seeds(6)
-@pytest.mark.parametrize("store", STORES)
-def test_f325_a_range_is_done_as_it_was_announced_though_who_claimed_it_and_died_had_had_the_partition_before(
-    seed: int, store: str
-) -> None:
-    """Before the fix, the coordinator used the new owner's old status, which said that it held the partition."""
-    scene, sink = claimed_by_one_that_died(seed, store, coordinators=1, back_ms=1_000, held_before=True)
-    scene.await_shared("old0", "consumer1")
-    scene.calm()
-    assert sink.again > 0
-    assert over(scene)
-
-
-@on_seeds(4)
-@pytest.mark.parametrize("store", STORES)
-def test_f235_a_range_is_done_as_it_was_announced_though_the_old_members_went_before_it_was_taken_over(
-    seed: int, store: str
-) -> None:
-    """By then the group is coordinated, and the claim of the second dead consumer still exists. Before the fix, it
-    counted as the claim of a grant."""
-    scene, sink = claimed_by_one_that_died(seed, store, coordinators=1, back_ms=5 * SESSION_MS)
-    scene.leave("old0")
-    scene.world.run_until(lambda: scene.mode() is Mode.COORDINATED, what="it is coordinated")
-    scene.await_shared("consumer1")
-    scene.world.run_until(lambda: sink.again > 0, what="the range is processed again, as it was announced")
-    scene.calm()
-    assert over(scene)
-
-
-def cut_off_in_a_batch(seed: int, store: str, loses: bool) -> None:
-    """A living consumer of ours is cut off in an announced batch: its program hangs until the old members would give
-    up, or (`loses`) its claim is deleted. By then the partition is the next one's, as another consumer of ours has
-    joined."""
-    scene, sink = announcing(seed, store, seed % 2, partitions=3)
-    scene.start("old0", topics={"u": 1})
-    scene.start_ours("consumer0", "consumer1")
-    scene.await_shared("old0", "consumer0", "consumer1")
-    await_batch(scene, "consumer0", [1])
-    hung = scene.application("consumer0")
-    hung.hang()
-    scene.start_ours("consumer2")
-    if loses:
-        scene.world.run_until(lambda: len(scene.rules.registered) == 4, what="it has joined")
-        scene.world.ensemble.operate(DeleteNode(LEGACY.owner(GROUP, T1), ANY_VERSION))
-    scene.world.run_until(lambda: claimed_by(scene, T1) == "consumer1", what="the next one has claimed it")
-    scene.world.run_until(lambda: sink.again > 0, what="the range is processed again, as it was announced")
-    hung.go_on()
-    scene.await_shared("old0", "consumer0", "consumer1", "consumer2")
-    scene.calm()
-
-
-def claimed_by(scene: MixedScene, partition: TopicPartition) -> str:
-    """The process that has claimed a partition."""
-    claim = scene.rules.claims.get(partition)
-    return "" if claim is None else claim.session.process
-
-
-@on_seeds(2)
-@pytest.mark.parametrize("loses", [False, True])
-@pytest.mark.parametrize("store", STORES)
-def test_a_range_of_a_living_consumer_that_was_cut_off_is_done_as_it_was_announced_by_who_claims_next(
-    seed: int, store: str, loses: bool
-) -> None:
-    cut_off_in_a_batch(seed, store, loses)

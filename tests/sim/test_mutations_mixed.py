@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.sim import test_adoption, test_beside, test_mixed_rules, test_modes
+from tests.sim import test_adoption, test_beside, test_mixed_ranges, test_modes
 from tests.sim import test_mixed_groups as scenes
 from tests.sim import test_old_commits as old_commits
 from tests.sim.mutations import Case, Patch, must_be_missed
@@ -18,6 +18,7 @@ from zkcoord.core.member.former_owners import FormerOwners
 from zkcoord.core.member.neighbours import Neighbours, _given_ms
 from zkcoord.core.mode import GroupMode
 from zkcoord.legacy import modes
+from zkcoord.member import neighbourhood
 from zkcoord.member.joining import Joining
 from zkcoord.member.neighbourhood import Neighbourhood
 from zkcoord.member.statuses import Statuses
@@ -108,6 +109,11 @@ def looks_at_dead_members_only(patch: Patch) -> None:
     patch.setattr(Statuses, "take", take_dead)
 
 
+def knows_no_incarnation(patch: Patch) -> None:
+    """A claim does not say which topic of its name it is about."""
+    patch.setattr(neighbourhood, "_incarnation", lambda node: 0)
+
+
 def takes_late_commits_for_resets(patch: Patch) -> None:
     """A lower offset is somebody's will, also when an old member had the partition just before (F132)."""
     patch.setattr(FormerOwners, "may_commit", lambda self, partition, now_ms: False)
@@ -154,7 +160,7 @@ slow = test_beside.test_f100_a_slow_program_is_released_in_time_for_the_last_try
 second_join = partial(
     test_beside.test_f100_a_second_join_gives_a_slow_program_no_more_time_than_the_first_joiner_has, later_ms=1_500
 )
-cut_off = partial(test_mixed_rules.cut_off_in_a_batch, store="zookeeper")
+cut_off = partial(test_mixed_ranges.cut_off_in_a_batch, store="zookeeper")
 released = test_adoption.test_f92_a_release_between_the_steps_of_a_join_keeps_the_consumer_out
 
 
@@ -179,6 +185,7 @@ CASES = (
     Case(forgets_what_others_announced, scenes.batches_across_a_kill, 12),
     Case(looks_at_dead_members_only, partial(cut_off, loses=False), 2),
     Case(looks_at_dead_members_only, partial(cut_off, loses=True), 2),
+    Case(knows_no_incarnation, test_mixed_ranges.created_again_after_a_death),
     Case(takes_late_commits_for_resets, late),
     Case(takes_resets_for_late_commits, RESET),
     Case(gives_the_time_of_the_last_change, second_join),
