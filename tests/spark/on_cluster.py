@@ -1,4 +1,5 @@
-"""A driver with two executors of its own: `python -m tests.spark.on_cluster ZOOKEEPER KAFKA TOPIC FOLDER`.
+"""A driver with two executors of its own: `python -m tests.spark.on_cluster ZOOKEEPER KAFKA TOPIC FOLDER`, and for the
+sinks `python -m tests.spark.on_cluster sinks FOLDER`.
 
 It prints one line of JSON with all results. SPARK_HOME must be a folder that it may write to: executors work below it.
 """
@@ -10,14 +11,28 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import sys
+import threading
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zkcoord.embedded import connector_jars
-from zkcoord.spark import Batch, SparkConsumer, register_source, spark_session
+from zkcoord.spark import (
+    Batch,
+    OffsetRange,
+    SparkConsumer,
+    register_source,
+    spark_session,
+    write_delta,
+    write_iceberg,
+    write_parquet_ranges,
+    write_sql,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,6 +40,8 @@ if TYPE_CHECKING:
 
 EXECUTORS = 2
 STREAM_DEADLINE_S = 60
+ROWS = 2_000  # of each range for a sink
+COLUMNS = "topic string, partition int, offset bigint, n bigint"
 
 
 def session(hidden: str) -> SparkSession:
@@ -46,9 +63,20 @@ def session(hidden: str) -> SparkSession:
     )
 
 
-def lethal(flag: str, levels: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def kill_above(levels: int) -> None:
+    """Kill this process, or the one so many levels above it: a worker's parent is the daemon that forked it, whose
+    parent is the executor."""
+    victim = os.getpid()
+    for _ in range(levels):
+        victim = int(re.findall(r"\) \w (\d+)", Path(f"/proc/{victim}/stat").read_text())[0])
+    os.kill(victim, signal.SIGKILL)
+
+
+def lethal(
+    flag: str, levels: int, *, late: bool = False
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return work that kills its process at the first try of one task: its Python worker (`levels` 0), or the executor
-    (`levels` 2)."""
+    (`levels` 2). `late`: when it has returned its rows."""
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
@@ -56,10 +84,9 @@ def lethal(flag: str, levels: int) -> Callable[[Iterator[pa.RecordBatch]], Itera
         except FileExistsError:
             yield from batches
             return
-        victim = os.getpid()
-        for _ in range(levels):  # a worker's parent is the daemon that forked it, whose parent is the executor
-            victim = int(re.findall(r"\) \w (\d+)", Path(f"/proc/{victim}/stat").read_text())[0])
-        os.kill(victim, signal.SIGKILL)
+        if late:
+            yield from batches
+        kill_above(levels)
         yield from batches  # an executor's worker lives on for a moment
 
     return work
@@ -166,19 +193,79 @@ class Scene:
             return sorted({job.get("description", "") for job in json.load(answer)})
 
 
-def main(zookeeper: str, kafka: str, topic: str, folder: str) -> None:
+def connected(file: str, flag: str) -> sqlite3.Connection:
+    """Return a connection to SQLite. The first one of a worker kills its executor when it has committed rows, so that
+    its answer is lost."""
+
+    class Lethal(sqlite3.Connection):
+        def commit(self) -> None:
+            from pyspark import TaskContext
+
+            deadly = self.in_transaction and TaskContext.get() is not None  # not in the driver
+            super().commit()
+            if deadly:
+                with suppress(FileExistsError):
+                    os.close(os.open(flag, os.O_CREAT | os.O_EXCL))
+                    kill_above(2)
+                    threading.Event().wait(STREAM_DEADLINE_S)  # its worker lives on for a moment
+
+    return sqlite3.connect(file, timeout=STREAM_DEADLINE_S, factory=Lethal)
+
+
+def into_sinks(spark: SparkSession, folder: Path) -> dict[str, Any]:
+    """Write a batch into each sink, twice. One executor is killed while it writes for the first time."""
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    ranges = tuple(OffsetRange("clicks", task, 0, ROWS) for task in range(4))
+    batch = Batch(id="b", seq=0, generation=1, ranges=ranges, group="etl")
+    plain = spark.range(0, 4 * ROWS, 1, 4).selectExpr(
+        "'clicks' AS topic", "spark_partition_id() AS partition", f"id % {ROWS} AS offset", "id AS n"
+    )
+    where = {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
+    catalog = SqlCatalog("tests", **where)
+    catalog.create_namespace("db")
+    catalog.create_table("db.t", spark.createDataFrame([], COLUMNS).toArrow().schema)
+    connect = partial(connected, str(folder / "tables.db"), str(folder / "killed-sql"))
+
+    def files(rows: DataFrame, place: Path | str) -> int:
+        return sum(each.rows for each in write_parquet_ranges(rows, batch, place))
+
+    sinks: dict[str, Callable[[DataFrame], int]] = {
+        "ranges": lambda rows: files(rows, folder / "ranges"),
+        "ranges_tasks": lambda rows: files(rows, f"file://{folder}/ranges_tasks"),
+        "delta": lambda rows: write_delta(rows, batch, folder / "delta"),
+        "iceberg": lambda rows: write_iceberg(rows, batch, "db.t", catalog=catalog),
+        "sql": lambda rows: write_sql(rows, batch, connect, "clicks", offsets_table="ends", tasks=2),
+    }
+    told: dict[str, Any] = {}
+    for name, write in sinks.items():
+        flag = folder / f"killed-{name}"
+        kills = plain.mapInArrow(lethal(str(flag), 2, late=True), COLUMNS)
+        told[name] = {"rows": [write(plain if name == "sql" else kills), write(plain)], "killed": flag.exists()}
+    catalog.close()
+    return told
+
+
+def main(*arguments: str) -> None:
     """Run everything in turn, and print the results."""
+    folder = arguments[-1]
     spark = session(f"{folder}/hidden")
     try:
-        scene = Scene(spark, zookeeper, kafka, topic, Path(folder))
-        told: dict[str, Any] = {reader: scene.spread(reader) for reader in ("kafka", "python")}
-        told["worker"] = scene.survive("worker", 0, "python")
-        told["executor"] = scene.survive("executor", 2, "kafka")
-        told["shown"] = scene.shown()
-        told["stream"] = scene.stream("stream")
+        told = into_sinks(spark, Path(folder)) if arguments[0] == "sinks" else of_consumers(spark, *arguments)
     finally:
         spark.stop()
     print(json.dumps(told))
+
+
+def of_consumers(spark: SparkSession, zookeeper: str, kafka: str, topic: str, folder: str) -> dict[str, Any]:
+    """Let consumers and a query read."""
+    scene = Scene(spark, zookeeper, kafka, topic, Path(folder))
+    told: dict[str, Any] = {reader: scene.spread(reader) for reader in ("kafka", "python")}
+    told["worker"] = scene.survive("worker", 0, "python")
+    told["executor"] = scene.survive("executor", 2, "kafka")
+    told["shown"] = scene.shown()
+    told["stream"] = scene.stream("stream")
+    return told
 
 
 if __name__ == "__main__":

@@ -66,7 +66,8 @@ def write_sql(
 
     With `tasks`, that many tasks write at once, each over a connection of its own, and each range is a transaction.
     `connect` is passed to the workers, which need the database's driver. There a time has its zone, and bytes are
-    `bytes`.
+    `bytes`. If a worker dies after it has committed a range, its task runs again, and the number does not include that
+    range.
 
     If another writer of the same rows is faster (IntegrityError, a serialization failure, a deadlock), this writer
     tries again, and finds them written. Raises UsageError for missing columns, and for an earlier incarnation of a
