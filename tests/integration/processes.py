@@ -38,7 +38,7 @@ Coordinator(sys.argv[1], session_timeout_ms=int(sys.argv[2])).run()
 """
 
 READER = """
-import logging, sys, threading, time
+import logging, signal, sys, threading, time
 from zkcoord import Consumer
 from zkcoord.clock import mono_ms
 from zkcoord.logs import configure, emit
@@ -58,8 +58,9 @@ consumer = Consumer(
     sys.argv[1], "g", ["t"], on_start=start, on_stop=stop, on_lost=stop,
     reset=lambda partitions: dict.fromkeys(partitions, 0), session_timeout_ms=int(sys.argv[2]),
 )
-consumer.start()
 pace = threading.Event()
+signal.signal(signal.SIGTERM, lambda *_: pace.set())
+consumer.start()
 while not pace.wait(0.003):
     with lock:
         for p in sorted(positions):
@@ -67,6 +68,7 @@ while not pace.wait(0.003):
             if consumer.allowed(p):
                 emit("fetched", partition=p, first=positions[p], last=positions[p], mono_ms=now_ms)
                 positions[p] += 1
+consumer.stop()
 """
 
 Event = dict[str, Any]
