@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -57,6 +58,23 @@ def test_f164_files_of_a_program_that_died_before_its_commit_are_no_rows_and_are
     assert DeltaLog(table).rows() == records(A, B)
 
 
+def test_f320_what_spark_had_not_finished_for_a_program_that_was_killed_goes_after_a_week(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die() -> None:
+        raise Dies
+
+    for _ in range(2):
+        with monkeypatch.context() as dying, pytest.raises(Dies):
+            dying.setattr(data_files.shutil, "rmtree", lambda *_, **__: None)
+            write(table, frame=Frame.of(A, on_write=die), to=batch(A))
+    old, other = (table / data_files.DRAFTS).iterdir()
+    (old / "_temporary" / "0" / "part-0.parquet").touch()
+    os.utime(old, (0, 0))
+    assert write(table, A) == 4
+    assert [*(table / data_files.DRAFTS).iterdir()] == [other], "its program may still write"
+
+
 def test_f164_a_batch_that_failed_leaves_no_files(table: Path) -> None:
     def fail() -> None:
         raise RuntimeError("a task failed")
@@ -74,12 +92,12 @@ def test_f197_files_that_the_driver_does_not_see_are_missed(tmp_path: Path, spli
     """Executors on other machines have another folder of that name."""
 
     def elsewhere() -> None:
-        for drafts in tmp_path.glob("t/zkcoord-*"):
+        for drafts in tmp_path.glob(f"t/{data_files.DRAFTS}/*"):
             for file in sorted(drafts.rglob("*.parquet"))[1 if seen else 0 :]:
                 file.unlink()
 
     write(tmp_path / "t", B, partition_by=split)
-    with pytest.raises(UsageError, match=f"sees {seen} rows of 4 that Spark's executors wrote into .*/t: give a path"):
+    with pytest.raises(UsageError, match=f"sees {seen} rows of 4 that .* wrote into .*/t/zkcoord-drafts: give a path"):
         write(tmp_path / "t", frame=Frame.of(A, on_write=elsewhere), to=batch(A))
     assert DeltaLog(tmp_path / "t").ends == {PB: 8}
     assert write(tmp_path / "t", A, transform=lambda rows: rows.where("n < 0")) == 0

@@ -18,6 +18,7 @@ from tests.sinks.s3_server import BUCKET, S3, arrow_options
 from zkcoord.errors import UsageError
 from zkcoord.spark import write_delta, write_iceberg, write_parquet_ranges
 from zkcoord.spark.ranges import OffsetRange
+from zkcoord.spark.sinks.data_files import DRAFTS
 from zkcoord.spark.sinks.spark_writer import counted
 
 if TYPE_CHECKING:
@@ -95,7 +96,8 @@ def test_a_file_of_a_table_has_times_in_microseconds_and_tells_its_bounds(spark:
         kinds = {footer.schema.column(at).path: footer.schema.column(at).physical_type for at in range(6)}
         assert (kinds["at"], kinds["times.list.element"]) == ("INT64", "INT64")
         assert json.loads(told["stats"])["minValues"]["at"].startswith("2026-01-02T")
-    assert [each.name for each in (tmp_path / "t").iterdir() if each.is_dir()] == ["_delta_log"]
+    assert {each.name for each in (tmp_path / "t").iterdir() if each.is_dir()} == {"_delta_log", DRAFTS}
+    assert not [*(tmp_path / "t" / DRAFTS).iterdir()]
 
 
 def test_f199_names_of_folders_are_taken_as_they_are(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Writes data files of a table before a transaction names them.
 
-Below a path, Spark's own writer writes them, in a folder of its own (`zkcoord-…`); the driver reads the footers, and
-moves the files to the others. Python tasks write them (`files_in_tasks`) in a store that the table's library can
+Below a path, Spark's own writer writes them, in a folder of its own (`zkcoord-drafts/…`); the driver reads the footers,
+and moves the files to the others. Python tasks write them (`files_in_tasks`) in a store that the table's library can
 access, and in a table that is partitioned by times, which Spark would write in the session's time zone.
 """
 
@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 import uuid
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from pyarrow.parquet import FileMetaData
     from pyspark.sql import DataFrame
 
+DRAFTS = "zkcoord-drafts"  # in the folder of the table's files: has a folder for each batch while it is written
+OLD_S = 7 * 24 * 3600  # age of drafts that nobody writes any more; as with Delta's own `vacuum`
 MARK = "="  # comes before a value in its folder's name: otherwise Spark would put empty texts into the folder of nulls
 SPELLED_BY_ZONE = ("timestamp", "timestamp_ntz")  # Spark writes them in the session's time zone in the name of a folder
 
@@ -105,7 +109,8 @@ def _quoted(name: str) -> str:
 
 def _by_spark(rows: DataFrame, folder: Path, names: Sequence[str], *, kept: bool) -> tuple[DataFile, ...]:
     """Let Spark write into a folder next to the table's files, and move the files."""
-    drafts = folder / f"zkcoord-{uuid.uuid4().hex}"
+    drafts = folder / DRAFTS / uuid.uuid4().hex
+    _remove_left(drafts.parent)
     split = {f"zkcoord{number}": name for number, name in enumerate(names)}  # as text, in addition to the column itself
     if split:
         written = [_quoted(name) for name in rows.columns if kept or name not in names]
@@ -118,6 +123,15 @@ def _by_spark(rows: DataFrame, folder: Path, names: Sequence[str], *, kept: bool
         return tuple(_moved(folder, split, kept, *each) for each in files.items() if each[1].num_rows)
     finally:
         shutil.rmtree(drafts, ignore_errors=True)
+
+
+def _remove_left(folder: Path) -> None:
+    """Remove old drafts of programs that were killed. The tables' own removal of files leaves those that Spark's tasks
+    had not finished: Iceberg passes over names such as `_temporary`."""
+    with suppress(FileNotFoundError):  # there is no folder yet, or another program was faster
+        for each in folder.iterdir():
+            if time.time() - each.stat().st_mtime > OLD_S:
+                shutil.rmtree(each, ignore_errors=True)
 
 
 def _moved(folder: Path, split: Mapping[str, str], kept: bool, draft: Path, footer: FileMetaData) -> DataFile:
