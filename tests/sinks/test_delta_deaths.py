@@ -36,7 +36,7 @@ def test_f164_files_of_a_program_that_died_before_its_commit_are_no_rows_and_are
 
     def die_in_tasks() -> None:
         """One task has not ended yet: its file is still in the folder of the attempt."""
-        attempt = next(table.glob("*/_temporary/0")) / "_temporary/attempt_1"
+        attempt = next(table.glob(f"{data_files.DRAFTS}/*/_temporary/0")) / "_temporary/attempt_1"
         attempt.mkdir(parents=True)
         (attempt / "part-9.snappy.parquet").write_bytes(b"PAR1")
         raise Dies
