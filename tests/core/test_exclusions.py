@@ -28,21 +28,21 @@ class Case:
     exclusions: Exclusions
     joined: Mapping[str, int]
 
-    def diverted(self, heaps_max: int = HEAPS_MAX) -> dict[TopicPartition, str]:
+    def excluded(self, heaps_max: int = HEAPS_MAX) -> dict[TopicPartition, str]:
         return exclude(self.given, self.answer, self.absent, self.exclusions, self.joined, heaps_max)
 
 
 def plain(case: Case) -> dict[TopicPartition, str]:
     """A slow reference: it looks at one partition after the other, and asks about every member for each."""
-    given, diverted = case.given, dict(case.answer)
-    load = Counter(diverted.values())
+    given, expected = case.given, dict(case.answer)
+    load = Counter(expected.values())
     room = {s.consumer_id: s.capacity for s in given.subscribers if s.capacity is not None}
-    for partition, thread in diverted.items():
+    for partition, thread in expected.items():
         if consumer_of(thread) in room:
             room[consumer_of(thread)] -= given.weights.get(partition, 1)
     for partition in sorted(case.answer):
         blocked, weight = blocked_of(case, partition), given.weights.get(partition, 1)
-        before, owner = diverted[partition], given.owned.get(partition)
+        before, owner = expected[partition], given.owned.get(partition)
         if not blocked(consumer_of(before)):
             continue
         threads = [t for s in given.subscribers if not blocked(s.consumer_id) for t in s.thread_ids(partition.topic)]
@@ -53,8 +53,8 @@ def plain(case: Case) -> dict[TopicPartition, str]:
                 load[thread] += change
                 if consumer_of(thread) in room:
                     room[consumer_of(thread)] -= change * weight
-            diverted[partition] = chosen
-    return diverted
+            expected[partition] = chosen
+    return expected
 
 
 def blocked_of(case: Case, partition: TopicPartition) -> Callable[[str], bool]:
@@ -105,7 +105,7 @@ def test_everybody_is_given_what_a_plain_search_would_give(heaps_max: int) -> No
     moved = 0
     for seed in SEEDS:
         case = case_of(seed)
-        found = case.diverted(heaps_max)
+        found = case.excluded(heaps_max)
         assert found == plain(case), seed
         moved += sum(found[p] != thread for p, thread in case.answer.items())
     assert moved > len(SEEDS)  # there was work to do
@@ -136,7 +136,7 @@ def test_with_a_rack_away_it_costs_what_must_move_not_that_times_the_members(cap
         joined=dict.fromkeys(names[40:], 1),
     )
     Counting.asked = 0
-    found = case.diverted()
+    found = case.excluded()
     loads = Counter(found.values())
     assert Counting.asked <= 2 * 800
     if capacity is None:

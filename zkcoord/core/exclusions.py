@@ -50,14 +50,14 @@ def exclude(
             wrong.add(partition)
     if not wrong:
         return answer
-    diverted = dict(answer)
+    changed = dict(answer)
     choice = _Choice(given, answer, consumers, wrong, exclusions, joined, heaps_max)
     for partition in sorted(wrong):
         chosen = choice.of(partition)
         if chosen is not None:
-            choice.move(partition, diverted[partition], chosen)
-            diverted[partition] = chosen
-    return diverted
+            choice.move(partition, changed[partition], chosen)
+            changed[partition] = chosen
+    return changed
 
 
 def _beyond_their_own(
