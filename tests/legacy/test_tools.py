@@ -94,8 +94,15 @@ def beside(chroot: str, tmp_path: Path, request: pytest.FixtureRequest) -> Itera
 def test_old_tools_show_an_adopted_group_and_move_its_offsets(
     beside: Beside, tmp_path: Path, versions: tuple[str, ...]
 ) -> None:
-    """`versions`: the oldest of them has `ConsumerOffsetChecker`, the newest `kafka-consumer-groups --zookeeper`."""
+    """`versions`: the oldest of them has `ConsumerOffsetChecker`, the newest `kafka-consumer-groups --zookeeper`.
+
+    The old member shares `t` with a second consumer of ours.
+    """
     oldest, newest = versions[0], versions[-1]
+    sharing = beside.world.join("g", "t")
+    wait_until(lambda: sharing.held() == ["t-1"], "ours has its share of the topic", TOOL_S)
+    wait_until(lambda: beside.member.owned() == {"t-0"}, "the old member has kept the rest", TOOL_S)
+    shared = str(sharing.consumer.consumer_id)
     zookeeper = ("--zookeeper", beside.hosts)
     listed = tool(newest, GROUPS, *zookeeper, "--list").splitlines()
     assert [line for line in listed if line and " " not in line] == ["g"]
@@ -104,14 +111,14 @@ def test_old_tools_show_an_adopted_group_and_move_its_offsets(
     rows = [line.split() for line in described.splitlines() if line.startswith(("t ", "u "))]
     assert sorted([*row[:3], row[-1]] for row in rows) == [
         ["t", "0", "10", "g_old"],
-        ["t", "1", "10", "g_old"],
+        ["t", "1", "10", shared],
         ["u", "0", "3", beside.name],
     ]
     checked = tool(oldest, CHECKER, *zookeeper, "--group", "g")
     rows = [line.split() for line in checked.splitlines() if line.startswith("g ")]
     assert sorted([*row[1:4], row[-1]] for row in rows) == [
         ["t", "0", "10", "g_old-0"],
-        ["t", "1", "10", "g_old-0"],
+        ["t", "1", "10", f"{shared}-0"],
         ["u", "0", "3", f"{beside.name}-0"],
     ]
     for version in versions:
@@ -122,11 +129,14 @@ def test_old_tools_show_an_adopted_group_and_move_its_offsets(
             "/consumers/g/offsets/t/1:10",
             "/consumers/g/offsets/u/0:3",
         ], said
+    sharing.consumer.stop()
     beside.leave()
     changed = tmp_path / "changed"
-    changed.write_text("/consumers/g/offsets/t/0:7\n/consumers/g/offsets/t/1:8\n")
-    said = tool(oldest, IMPORT, "--zkconnect", beside.hosts, "--input-file", str(changed))
-    assert [beside.lab.zk.get(beside.lab.path("offsets", "t", n))[0] for n in "01"] == [b"7", b"8"], said
+    for offset, version in enumerate(versions, 7):
+        changed.write_text(f"/consumers/g/offsets/t/0:{offset}\n/consumers/g/offsets/t/1:{offset + 1}\n")
+        said = tool(version, IMPORT, "--zkconnect", beside.hosts, "--input-file", str(changed))
+        offsets = [int(beside.lab.zk.get(beside.lab.path("offsets", "t", n))[0]) for n in "01"]
+        assert offsets == [offset, offset + 1], said
 
 
 @pytest.mark.parametrize("version", [pytest.param(V011, marks=LONG), V11])
