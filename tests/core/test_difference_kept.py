@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
+from tests.core.groups import NOW, altered, channel, digest, group, member, settled
+from zkcoord.core.coordinate import decide
 from zkcoord.core.difference import KeptDifference, difference
+from zkcoord.core.memory import Memory
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.state import Announced
 from zkcoord.core.view import Owner
 
 THREADS = ("", "a-0", "b-0", "c-0", "c-1")
@@ -23,6 +27,10 @@ class Counted(dict[Any, Any]):
     def get(self, key: Any, default: Any = None) -> Any:
         self.asked += 1
         return super().get(key, default)
+
+    def __getitem__(self, key: Any) -> Any:
+        self.asked += 1
+        return super().__getitem__(key)
 
 
 def partitions(count: int) -> list[TopicPartition]:
@@ -64,3 +72,20 @@ def test_an_owner_that_changes_in_a_settled_group_costs_no_look_at_the_others() 
     assert known.value == difference(changed, dict(wanted))
     assert known.value.misplaced == ((every[7], "somebody-0"),)
     assert wanted.asked <= 2
+
+
+def test_a_step_costs_no_look_at_the_owners_that_stand_with_announced_ranges_and_a_budget_of_moves() -> None:
+    """Before, such a step took 125 ms with 5,000 members and 100,000 announced ranges: in every hand-over."""
+    names, every = [f"m{number}" for number in range(100)], partitions(1_000)
+    view = group([member(name) for name in names], {}, topics={"t": tuple(range(1_000))}, max_moves=1)
+    assigned = decide(view, Memory(), NOW, digest).memory.target.assignment
+    owners = Counted((p, Owner(assigned[p], 1)) for p in every)
+    ranges = {name: {p: Announced(5, 10, 1) for p in every if assigned[p] == f"{name}-0"} for name in names}
+    view = altered(view, owners=owners, channels={name: channel(name, announced=ranges[name]) for name in names})
+    view = settled(view)
+    memory = decide(view, Memory(), NOW, digest).memory
+    changed = Counted(owners)
+    changed[every[7]] = Owner(assigned[every[7]], 2)
+    owners.asked = 0
+    assert not decide(altered(view, owners=changed), memory, NOW, digest).decisions
+    assert owners.asked + changed.asked <= 30

@@ -58,7 +58,7 @@ class KeptDifference:
         has changed."""
         if self.are_of(owners, wanted):
             return self
-        changed = _changed(self._owners, owners) if wanted is self._wanted else None
+        changed = changed_owners(self._owners, owners) if wanted is self._wanted else None
         if changed is None:
             return _whole(owners, wanted)
         return self._after(owners, changed) if changed else KeptDifference(owners, wanted, self.value, self._holders)
@@ -94,7 +94,7 @@ def _whole(owners: Mapping[TopicPartition, Owner], wanted: Mapping[TopicPartitio
     return KeptDifference(owners, wanted, Difference(tuple(misplaced), tuple(lacking), frozenset(holders)), holders)
 
 
-def _changed(
+def changed_owners(
     before: Mapping[TopicPartition, Owner], after: Mapping[TopicPartition, Owner]
 ) -> list[TopicPartition] | None:
     """The partitions whose owner object changed. None: the partitions or their order have changed.

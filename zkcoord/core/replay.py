@@ -29,6 +29,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from zkcoord.core.decisions import SetState, StateEvent
+from zkcoord.core.difference import changed_owners
 from zkcoord.core.mode import COORDINATED, GroupMode
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.offset_store import ZOOKEEPER
@@ -51,10 +52,12 @@ class _Open(NamedTuple):
 
     ranges: tuple[tuple[TopicPartition, Announced], ...]
     told_by: Mapping[str, Channel | None]
+    named: frozenset[TopicPartition]  # partitions of all its ranges, taken over or not
 
-    def stands(self, channels: Mapping[str, Channel]) -> bool:
-        """True while these channels are the same objects."""
-        return all(channels.get(name) is channel for name, channel in self.told_by.items())
+    def stands(self, channels: Mapping[str, Channel], changed: frozenset[TopicPartition]) -> bool:
+        """True while these channels are the same objects, and no range is of a partition whose owner has changed."""
+        same = all(channels.get(name) is channel for name, channel in self.told_by.items())
+        return same and self.named.isdisjoint(changed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +65,8 @@ class OpenRanges:
     """The announced ranges that nobody has taken over yet.
 
     Invariant: `found` is the answer to the parts of the view that are kept here, and `_of` holds the answer for each
-    channel. The answer for a channel is computed again when a channel on which it depends has changed. All are computed
-    again when members, owners, mode or store have changed.
+    channel. The answer for a channel is computed again when a channel on which it depends has changed, or the owner of
+    a partition that it names. All are computed again when members, mode, store or the set of owner nodes have changed.
     """
 
     found: Ranges = field(default_factory=dict)
@@ -77,16 +80,13 @@ class OpenRanges:
 
     def seen(self, view: GroupView) -> OpenRanges:
         """Return a copy with the answer for this view."""
-        same = view.members is self._members and view.owners is self._owners and view.mode is self._mode
-        same = same and view.record.store_name == self._store
-        if same and view.state.replay is self._replay and view.channels is self._channels:
+        same = view.members is self._members and view.mode is self._mode and view.record.store_name == self._store
+        same_owners = same and view.owners is self._owners
+        if same_owners and view.state.replay is self._replay and view.channels is self._channels:
             return self
         standing = {c: channel for c, channel in view.channels.items() if channel.announced or _handed(channel)}
-        known = self._of if same else {}
-        of = {
-            c: known[c] if c in known and known[c].stands(view.channels) else _open(view, channel)
-            for c, channel in standing.items()
-        }
+        known = self._known(view) if same else {}
+        of = {c: known.get(c) or _open(view, channel) for c, channel in standing.items()}
         found: dict[TopicPartition, list[Announced]] = {}
         for partition, announced in view.state.replay.items():
             owner = view.owners.get(partition, _NOBODY)
@@ -97,6 +97,13 @@ class OpenRanges:
                 found.setdefault(partition, []).append(announced)
         store = view.record.store_name
         return OpenRanges(found, view.members, view.owners, view.state.replay, view.channels, view.mode, store, of)
+
+    def _known(self, view: GroupView) -> dict[str, _Open]:
+        """The channels' answers that are right in this view, too. (A group may have 100,000 ranges, and most steps
+        change few owners.)"""
+        changed = changed_owners(self._owners, view.owners) if self._of else None
+        owners = frozenset(changed or ())
+        return {} if changed is None else {c: of for c, of in self._of.items() if of.stands(view.channels, owners)}
 
 
 class _Everything:
@@ -148,6 +155,7 @@ def _open(view: GroupView, channel: Channel) -> _Open:
     return _Open(
         tuple(each for each in ranges if each[0] not in taken[owners.get(each[0], _NOBODY).thread]),
         {channel.consumer_id: channel, **{name: view.channels.get(name) for name in sorted(names)}},
+        frozenset(partition for partition, _ in ranges),
     )
 
 
