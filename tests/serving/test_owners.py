@@ -127,7 +127,7 @@ class Adopted:
         adoption = Adoption(offsets="zookeeper", strategy="range", kafka="0.8.2.2")
         record = encode_record(replace(DEFAULT_RECORD, adoption=adoption))
         self._read(Node(RECORD, Kind.DATA, Stat(0, 1, 0), record))
-        self.watch.observed()
+        self.watch.read_when_adopted()
 
     def registered(self, *names: str, now_ms: int = 1_000, unreadable: bool = False) -> None:
         """These members are registered now. `unreadable`: nobody can parse the old member's registration."""

@@ -80,18 +80,21 @@ class GroupWatch:
         """Follow a group from now on."""
         owners = owner_watch(group, layout, tracker)
         channels = Channels(group, layout, tracker, owners)
-        following = cls(group, layout, tracker, unread(group, layout), channels, owners, whole=not layout.adopts)
-        following.modes = ModeWatch(group) if layout.adopts else None
+        watch = cls(group, layout, tracker, unread(group, layout), channels, owners, whole=not layout.adopts)
+        watch.modes = ModeWatch(group) if layout.adopts else None
         tracker.want_all(first(group, layout), group)
-        return following
+        return watch
 
+    @property
     def observed(self) -> bool:
-        """True while the group is not adopted, and only its record is followed. Once it is adopted, all of it is
-        read."""
-        if not self.whole and not self.nodes.view.observed:
+        """True while the group is not adopted."""
+        return self.nodes.view.observed
+
+    def read_when_adopted(self) -> None:
+        """Follow the whole group once it is adopted. Before that only its record is followed."""
+        if not self.whole and not self.observed:
             self.whole = True
             self.tracker.want_all(roots(self.group, self.layout), self.group)
-        return self.nodes.view.observed
 
     def end(self) -> None:
         """Forget the group: it is gone."""

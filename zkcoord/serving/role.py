@@ -195,7 +195,7 @@ class CoordinatorRole:
                 del self._wake_at_ms[group]
                 self._pending.add(group)
         for group in sorted(self._pending):
-            if self._loop.ready(f"group {group}", now_ms) and self._completed(group):
+            if self._loop.ready(f"group {group}", now_ms) and self._complete(group):
                 self._pending.discard(group)
                 self._decide_group(self._groups[group], now_ms)
         times = [*self._wake_at_ms.values(), *self._report.taken_over(now_ms)]
@@ -314,7 +314,7 @@ class CoordinatorRole:
         if self.kafka is not None:
             self.kafka.forget(group)
 
-    def _completed(self, group: str) -> bool:
+    def _complete(self, group: str) -> bool:
         """Complete the group's view with the nodes that were read, and read the missing ones.
 
         Returns True when nothing is missing, and the group may be decided on.
@@ -323,7 +323,8 @@ class CoordinatorRole:
         if watch is None or self.kafka is None or not self.kafka.whole:
             return False
         table, brokers = self.kafka.topics, self.kafka.brokers
-        if watch.observed():
+        watch.read_when_adopted()
+        if watch.observed:
             self._pending.discard(group)
             self._report.problems(group, watch.problems())
             if watch.whole:  # it was released: its nodes no longer count
