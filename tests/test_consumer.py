@@ -3,6 +3,7 @@ says what is allowed."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -117,12 +118,15 @@ def test_f63_a_call_with_a_wrong_type_is_refused_before_it_reaches_the_membershi
         lambda: consumer.commit({TopicPartition("t", 1): 5, plain: 5}),
         lambda: consumer.commit(None),  # type: ignore[arg-type]
         lambda: consumer.commit({TopicPartition("t", 0): 5}, {plain: 1}),
+        lambda: consumer.commit({TopicPartition("t", 0): 5}, 7),  # type: ignore[arg-type]
         lambda: consumer.announce({plain: (1, 2)}),
         lambda: consumer.announce({TopicPartition("t", 0): (1.0, 2.0)}),  # type: ignore[dict-item]
         lambda: consumer.announce({TopicPartition("t", 0): 5}),  # type: ignore[dict-item]
         lambda: consumer.stopped([plain], {}),
         lambda: consumer.stopped([], {plain: 5}),
         lambda: consumer.allowed(plain),
+        lambda: consumer.incarnation(plain),
+        *[partial(consumer.reading, wrong) for wrong in ([plain], plain, "t", 5, None)],
         lambda: consumer.report(1.5, 0),  # type: ignore[arg-type]
         lambda: consumer.report(0, "7"),  # type: ignore[arg-type]
         lambda: consumer.join_when(True),  # type: ignore[arg-type]

@@ -258,7 +258,7 @@ class Consumer:
     def reading(self, partitions: Iterable[TopicPartition]) -> None:
         """Tell that the application gets records of these partitions now. The first call after each start is the time
         of the first record in `zkcoord group timeline`; other calls change nothing. Cheap; any thread may call it."""
-        if fresh := self._callbacks.first_of(partitions):
+        if fresh := self._callbacks.first_of(given_partitions(partitions)):
             self._role.firsts.append(FirstRecords(fresh, self._driver.clock.now_ms()))
 
     def join_when(self, ready: Callable[[], bool], stop_needs_ms: int = 0) -> None:
