@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class PlayedDependencies(RealDependencies):
-    """Everything real but the membership."""
+    """Everything real but the membership and the limits."""
 
     def __init__(self, world: World, spark: SparkSession, topic: Topic, options: Options) -> None:
         super().__init__(spark, "", topic.bootstrap_servers, "g", [topic.name], options)
-        self._world = world
+        self._world, self.limits = world, world.limits
 
     def membership(self, **callbacks: Any) -> FakeMembership:
         return self._world.membership(**callbacks)
