@@ -1,4 +1,5 @@
-"""ZooKeeper servers that ask who comes, by TLS and a certificate or by SASL: all of zkcoord speaks to them."""
+"""ZooKeeper servers that ask who comes, by TLS and a certificate or by SASL: all of zkcoord speaks to them. And one
+that asks nobody: there an old consumer that does not log in stands beside zkcoord, whose nodes have an ACL."""
 
 from __future__ import annotations
 
@@ -6,10 +7,12 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
 
 from tests.certificate import CERTIFICATE, KEY
 from tests.obedient import obedient
@@ -21,11 +24,13 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.embedded import EmbeddedZooKeeper
 from zkcoord.embedded.server import LOOPBACK, free_ports
 from zkcoord.shell.zk.config import ZooKeeperConfig, load_config
+from zkcoord.tree.paths import LEGACY
 
 pytestmark = pytest.mark.zookeeper
 
 LOGIN = "org.apache.zookeeper.server.auth.DigestLoginModule required"
 AUTH = "org.apache.zookeeper.server.auth"
+OLD = b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1416335000123"}'
 
 
 class Secured:
@@ -91,9 +96,9 @@ def secured(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Secured]
 
 
 @contextmanager
-def coordinating(address: str, config: ZooKeeperConfig) -> Iterator[None]:
+def coordinating(address: str, config: ZooKeeperConfig, layout: str = "draft") -> Iterator[None]:
     """With a coordinator."""
-    coordinator = Coordinator(address, zookeeper_config=config)
+    coordinator = Coordinator(address, layout=layout, zookeeper_config=config)
     coordinator.start()
     try:
         yield
@@ -101,16 +106,30 @@ def coordinating(address: str, config: ZooKeeperConfig) -> Iterator[None]:
         coordinator.stop()
 
 
-@pytest.fixture
-def operator(secured: Secured) -> Iterator[KazooClient]:
-    """Somebody who is let in, with a client of his own; there is a topic."""
-    client = KazooClient(secured.address, **load_config(secured.config).client_settings())
+@contextmanager
+def connected(address: str, **settings: Any) -> Iterator[KazooClient]:
+    """A client of somebody's own; there is a topic."""
+    client = KazooClient(address, **settings)
     client.start()
     client.ensure_path("/brokers/ids")
     client.create("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1],"1":[1]}}', makepath=True)
     yield client
     client.stop()
     client.close()
+
+
+@pytest.fixture
+def operator(secured: Secured) -> Iterator[KazooClient]:
+    """Somebody who is let in."""
+    with connected(secured.address, **load_config(secured.config).client_settings()) as client:
+        yield client
+
+
+@pytest.fixture
+def old(chroot: str) -> Iterator[KazooClient]:
+    """An old consumer that does not log in."""
+    with connected(chroot) as client:
+        yield client
 
 
 def test_a_group_is_coordinated_by_programs_that_say_who_they_are_and_its_nodes_are_theirs(
@@ -155,3 +174,41 @@ def test_a_wrong_password_is_told(tmp_path: Path) -> None:
         words = ["group", "list", "--zookeeper", secured.address, "--zookeeper-config", str(secured.config)]
         refused = CliRunner().invoke(cli, words)
     assert (refused.exit_code, "refuses our credentials: correct them" in refused.output) == (2, True), refused.output
+
+
+def test_an_old_consumer_that_does_not_log_in_works_below_parents_that_zkcoord_made(
+    chroot: str, tmp_path: Path, old: KazooClient
+) -> None:
+    """The parents of `t` are made by the coordinator, those of `u` by a consumer: the group is mixed by then."""
+    group, file = "/consumers/g", tmp_path / "digest.properties"
+    file.write_text("digest = etl:s3cret\nacl = creator\n")
+    config = load_config(file)
+    old.create("/brokers/topics/u", b'{"version":1,"partitions":{"0":[1]}}')
+
+    def owned(topic: str) -> set[str]:
+        above = f"{group}/owners/{topic}"
+        return set(old.get_children(above)) if old.exists(above) else set()
+
+    with coordinating(chroot, config, "legacy"):
+        words = ["--offsets", "zookeeper", "--strategy", "range", "--kafka", "1.1", "--zookeeper", chroot]
+        adopted = CliRunner().invoke(cli, ["group", "adopt", "g", *words, "--zookeeper-config", str(file)])
+        assert adopted.exit_code == 0, adopted.output
+        with obedient(chroot, "t", zookeeper_config=config):
+            wait_until(lambda: owned("t") == {"0", "1"}, "ours has both")
+            (ours,) = old.get_children(f"{group}/ids")
+            assert json.loads(old.get(f"{group}/ids/{ours}")[0])["subscription"] == {"t": 1}
+            old.create(f"{group}/ids/g_old", OLD, ephemeral=True)
+            wait_until(lambda: len(owned("t")) == 1, "ours has given the old one's share back")
+            (free,) = {"0", "1"} - owned("t")
+            old.create(f"{group}/owners/t/{free}", b"g_old-0", ephemeral=True)
+            with obedient(chroot, "u", zookeeper_config=config):
+                wait_until(lambda: owned("u") == {"0"}, "ours has the topic that it alone wants")
+                of_topics = [f"{group}/{kind}{topic}" for kind in ("owners", "offsets") for topic in ("", "/t", "/u")]
+                for parent in ("/consumers", group, f"{group}/ids", *of_topics):
+                    both = old.transaction()
+                    both.create(f"{parent}/new")
+                    both.delete(f"{parent}/new")
+                    assert both.commit() == [f"{parent}/new", True], parent
+                for mine in (f"{group}/offsets/t/{free}", LEGACY.record("g")):
+                    with pytest.raises(NoAuthError):
+                        old.set(mine, b"7")
