@@ -272,7 +272,8 @@ def test_f62_batches_of_two_incarnations_have_two_ids_and_the_first_id_is_the_ol
     assert batch_id([FIRST]) != batch_id([FIRST._replace(incarnation=2)])
 
 
-def test_f62_the_number_of_a_start_is_known_within_on_start_and_until_the_loss() -> None:
+@pytest.mark.parametrize("end", ["lost", "stop"])
+def test_f62_the_number_of_a_start_is_known_within_on_start_and_nothing_of_it_behind_its_end(end: str) -> None:
     heard = []
     callbacks = ApplicationCallbacks(
         lambda starting: heard.append([callbacks.incarnation(each) for each in starting]),
@@ -283,9 +284,10 @@ def test_f62_the_number_of_a_start_is_known_within_on_start_and_until_the_loss()
     )
     functions = callbacks.functions()
     functions["start"](Starting({P0: 5}, 1, {P0: 3}))
-    assert (heard, callbacks.incarnation(P0)) == ([[3]], 3)
-    functions["lost"]((P0,))
+    assert (heard, callbacks.incarnation(P0), callbacks.first_of([P0])) == ([[3]], 3, {P0: 1})
+    functions[end]((P0,))
     assert callbacks.incarnation(P0) == 0
+    assert (callbacks._started, callbacks._read, callbacks._incarnations) == ({}, {}, {})
 
 
 # ---- a streaming query
