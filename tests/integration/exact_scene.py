@@ -301,7 +301,7 @@ class TablesScene(SparkScene):
         super().__init__(folder, seed, s3_port, version)
         assert isinstance(self.sinks, TableSinks)
         self.sinks.prepare()
-        self.written = self.sinks.written
+        self.tables = self.sinks
 
 
 class PlainScene(Scene):

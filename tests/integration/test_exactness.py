@@ -67,14 +67,19 @@ def test_each_record_is_there_once_whatever_dies(tmp_path: Path, seed: int, seco
 @pytest.mark.kafka
 @pytest.mark.zookeeper
 @pytest.mark.s3
+@pytest.mark.delta_scan
 @pytest.mark.parametrize("version", BOTH)
 def test_each_record_is_in_tables_and_in_a_store_once_whatever_dies(
     tmp_path: Path, seed: int, s3: S3, version: str
 ) -> None:
-    """Ranges by key; Delta and Iceberg, each below a path and in the store."""
+    """Ranges by key; Delta and Iceberg, each below a path and in the store; counts that are kept instead of records."""
     scene = TablesScene(tmp_path, seed, s3.port, version)
     counts = stormed(scene, int(os.environ.get("ZKCOORD_EXACTNESS_S") or 300))
-    check(scene.written(), counts, scene.done)
+    check(scene.tables.written(), counts, scene.done)
+    check(scene.tables.read_by_spark(), counts, scene.done)
+    assert scene.tables.counts() == counts, scene.done
+    compacted = [each for name in scene.drivers for each in scene.events(name, "compacted")]
+    assert sum(each["removed"] for each in compacted) > 0, "nothing was compacted"
 
 
 def check(written: dict[str, Rows], counts: dict[int, int], done: list[str]) -> None:
