@@ -7,7 +7,8 @@ import pytest
 from tests.migrate.test_topics import tree_with
 from tests.old_members.groups import static
 from zkcoord.cli.migrate.topics import old_members
-from zkcoord.tree.paths import LAYOUTS, parents
+from zkcoord.tree.paths import LAYOUTS
+from zkcoord.tree.snapshot import parents
 
 OURS = '{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1","coordination":"zkcoord/1"}'
 NAMES = {"g_host-1416335000123-1a2b3c4d": static(t=1), "g_host-17-zf1ff97c": OURS}
