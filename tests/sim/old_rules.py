@@ -23,6 +23,7 @@ from tests.sim.zookeeper import Change, Session, Txn
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.legacy.planning import OldGroup, plan_of
 from zkcoord.tree.paths import BROKERS, TOPICS
+from zkcoord.tree.topic_filter import INTERNAL
 from zkcoord.tree.writes import CheckNode
 
 BEYOND_SESSION = "read beyond its session"
@@ -170,8 +171,9 @@ class OldRules:
         return any(is_old(s.process) or s is self._world.ensemble.operator for s in self.registered.values())
 
     def partitions(self) -> list[TopicPartition]:
-        """All partitions of the existing topics."""
-        return [TopicPartition(topic, n) for topic, numbers in sorted(self._topics().items()) for n in numbers]
+        """All partitions of the existing topics, without Kafka's internal ones."""
+        topics = {topic: numbers for topic, numbers in self._topics().items() if topic not in INTERNAL}
+        return [TopicPartition(topic, n) for topic, numbers in sorted(topics.items()) for n in numbers]
 
     def plan(self) -> dict[TopicPartition, str]:
         """Partition -> thread, as old members compute it from the tree as it is."""

@@ -13,6 +13,8 @@ from zkcoord.tree.topic_filter import normal_filter
 
 V08, V011, V11 = "0.8.2.2", "0.11.0.2", "1.1.1"
 VERSIONS = (V08, V011, V11)
+PATIENCE = ((4, 2_000), (4, 2_000), (2, 3_000), (3, 4_000), (7, 700))
+"""Retries, and the wait between two tries: Kafka's defaults more often than others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ import pytest
 from tests.sim.mixed_scene import ADOPTION, MixedScene
 from tests.sim.offset_log import Fate, LogFaults
 from tests.sim.old_rules import is_old
+from tests.sim.old_settings import PATIENCE
 from tests.sim.options import seeds
 from tests.sim.scenarios import STORM_MS
 from tests.sim.test_mixed_storms import storm_over
@@ -32,13 +33,20 @@ class KafkaScene(MixedScene):
     """A mixed group whose offsets are in `store`: `kafka` (old members in Kafka alone) or `dual`."""
 
     def __init__(
-        self, seed: int, store: str, *, backoff_ms: int = 2_000, faults: LogFaults | None = None, **size: Any
+        self,
+        seed: int,
+        store: str,
+        *,
+        retries: int = 4,
+        backoff_ms: int = 2_000,
+        faults: LogFaults | None = None,
+        **size: Any,
     ) -> None:
         dual, interval_ms = store == "dual", COMMITS_MS
         told = replace(ADOPTION, offsets="kafka", dual_commit=dual, auto_commit_interval_ms=interval_ms)
-        super().__init__(seed, adoption=replace(told, backoff_ms=backoff_ms), **size)
+        super().__init__(seed, adoption=replace(told, retries=retries, backoff_ms=backoff_ms), **size)
         self.kafka = self.keep_in_kafka(dual_commit=dual, faults=faults)
-        self.old_offsets |= {"commit_interval_ms": COMMITS_MS, "backoff_ms": backoff_ms}
+        self.old_offsets |= {"commit_interval_ms": COMMITS_MS, "retries": retries, "backoff_ms": backoff_ms}
         self.store = store
         self.released: list[tuple[int, int]] = []  # offsets in Kafka and in the node, of partitions that ours released
         if store == "kafka":
@@ -193,7 +201,9 @@ def kafka_storm(seed: int) -> KafkaScene:
     drawn = Random(f"beside kafka {int(seed)}")
     faults = replace(LogFaults.drawn(seed), strangers=0, expiries=0, intruders=0)
     store = drawn.choice(("kafka", "kafka", "dual"))
-    scene = KafkaScene(seed, store, coordinators=drawn.choice((0, 2)), options=None, faults=faults)
+    retries, backoff_ms = Random(f"habits {int(seed)}").choice(PATIENCE)
+    patience = {"retries": retries, "backoff_ms": backoff_ms}
+    scene = KafkaScene(seed, store, **patience, coordinators=drawn.choice((0, 2)), options=None, faults=faults)
     world = scene.world
     scene.kafka.trouble(world.now_ms, world.now_ms + STORM_MS, sorted(scene.all))
     storm_over(scene, drawn, STEPS, partial(scene.start, restarts=True))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from functools import cache, partial
+from itertools import product
 from random import Random
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ import pytest
 from tests.sim.actors import GROUP
 from tests.sim.adoption_tool import NotAdopted, ReleasedForAWhile
 from tests.sim.beside_scene import BesideScene
-from tests.sim.old_settings import VERSIONS
+from tests.sim.old_settings import PATIENCE, V08, VERSIONS
 from tests.sim.options import seeds
 from tests.sim.scenarios import STORM_MS
 from tests.sim.script import ScriptWorld
@@ -38,6 +39,8 @@ SUBSCRIPTIONS: tuple[dict[str, Any], ...] = (
     {"topics": {"u": 3}},
     {"wildcard": "t|u"},
 )
+OFFSETS_TOPIC = "__consumer_offsets"
+TAKES_INTERNAL = {"wildcard": f"t|u|{OFFSETS_TOPIC}"}
 STEPS = 5_000
 COMMITS_MS = 2_000
 PYKAFKA, UNREADABLE = "h:12345678-1234-1234-1234-123456789abc", "g_old-1416335000123-1a2b3c4d"
@@ -51,23 +54,36 @@ class Reached(NamedTuple):
     modes: tuple[Mode, ...]  # the mode at the end, and all modes on the way
     left_over: tuple[str, ...]
     releases: int  # releases after which the group was adopted again
+    adoption: Adoption
 
 
 @cache
 def beside(seed: int) -> Reached:
     """One seed: old members and members of ours, with no, one or two coordinators. Some members come, some go."""
-    drawn = Random(f"beside {int(seed)}")
+    drawn, habits = Random(f"beside {int(seed)}"), Random(f"habits {int(seed)}")
     strategy, version = drawn.choice((RANGE, RANGE, ROUND_ROBIN)), drawn.choice(VERSIONS)
     world = ScriptWorld(seed, None)
-    adoption = Adoption(offsets="zookeeper", strategy=strategy, kafka=version, auto_commit_interval_ms=COMMITS_MS)
+    retries, backoff_ms = habits.choice(PATIENCE)
+    adoption = Adoption(
+        offsets="zookeeper",
+        strategy=strategy,
+        kafka=version,
+        retries=retries,
+        backoff_ms=backoff_ms,
+        auto_commit_interval_ms=COMMITS_MS,
+        exclude_internal=habits.random() < 0.5,
+    )
     scene = BesideScene(world, TOPICS, coordinators=drawn.choice((0, 1, 1, 2)), adoption=adoption)
     modes: dict[Mode, None] = {}
     olds, ours = drawn.choice(((1, 1), (1, 2), (2, 1), (2, 2), (3, 0), (0, 3)))
 
-    def start_old(name: str) -> None:
-        settings = {"version": version, "strategy": strategy, "commit_interval_ms": COMMITS_MS}
-        if strategy == RANGE:  # round robin of 0.8.2 refuses groups whose members have different subscriptions
-            settings |= drawn.choice(SUBSCRIPTIONS)
+    def start_old(name: str, **settings: Any) -> None:
+        settings |= {"version": version, "strategy": strategy, "commit_interval_ms": COMMITS_MS}
+        settings |= {"retries": retries, "backoff_ms": backoff_ms, "exclude_internal": adoption.exclude_internal}
+        if strategy == RANGE:
+            settings = {**drawn.choice(SUBSCRIPTIONS), **settings}
+        elif version != V08:  # round robin of 0.8.2 refuses groups whose members have different subscriptions
+            settings = {**habits.choice(SUBSCRIPTIONS), **settings}
         scene.start_old(name, restarts=True, **settings)
 
     def all_leave(kind: str) -> None:
@@ -96,6 +112,12 @@ def beside(seed: int) -> Reached:
         world.at(world.now_ms + int(drawn.random() * STORM_MS), action)
     if drawn.random() < 0.4:
         stranger_comes_and_goes(world, drawn)
+    if version != V08 or strategy == RANGE:
+        scene.write_topic(OFFSETS_TOPIC, 2)
+        comes_ms, goes_ms = sorted(int(habits.random() * STORM_MS) for _ in range(2))
+        world.at(world.now_ms + comes_ms, partial(start_old, "oldall", **TAKES_INTERNAL))
+        if not adoption.exclude_internal:  # beside it, the group is observed
+            world.at(world.now_ms + goes_ms, partial(scene.kill, "oldall"))
     guard = NotAdopted(scene)
     if drawn.random() < 0.4:
         released_for_a_while(scene, drawn, replace(DEFAULT_RECORD, adoption=adoption))
@@ -107,7 +129,7 @@ def beside(seed: int) -> Reached:
     world.rest_checks.append(lambda: _told(scene))
     scene.poke()
     scene.calm()
-    return Reached(scene, tuple(modes), left_over, guard.reopened)
+    return Reached(scene, tuple(modes), left_over, guard.reopened, adoption)
 
 
 def stranger_comes_and_goes(world: ScriptWorld, drawn: Random) -> None:
@@ -147,11 +169,17 @@ def test_a_storm_of_old_members_and_ours_ends_in_a_calm(seed: int) -> None:
 def test_such_storms_switch_modes_and_meet_what_old_members_do() -> None:
     """Otherwise the test above would prove nothing."""
     modes, excused, releases = Counter[tuple[Mode, ...]](), Counter[str](), 0
+    habits, reasons = set[object](), list[str]()
     for seed in range(SEEDS):
         reached = beside(seed)
         modes[reached.modes] += 1
         releases += reached.releases
         excused += reached.scene.rules.excused
+        told = reached.adoption
+        habits |= {(told.retries, told.backoff_ms), (told.strategy, told.exclude_internal)}
+        reasons += [each.fields["why"] for each in reached.scene.world.events("mode_changed")]
     assert set(Mode) == {mode for seen in modes for mode in seen}
     assert excused
     assert releases >= 2
+    assert habits == {*PATIENCE, *product((RANGE, ROUND_ROBIN), (True, False))}
+    assert any("wildcards take Kafka's internal topics" in why for why in reasons)

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache, partial
 from random import Random
 
 import pytest
 
-from tests.sim.mixed_scene import MixedScene
+from tests.sim.mixed_scene import ADOPTION, MixedScene
 from tests.sim.old_rules import BEYOND_SESSION
+from tests.sim.old_settings import PATIENCE
 from tests.sim.options import seeds
 from tests.sim.scenarios import STORM_MS
 from zkcoord.core.mode import Mode
@@ -28,13 +30,16 @@ STEPS = 6_000
 @cache
 def mixed_storm(seed: int) -> MixedScene:
     """One seed: old members and members of ours, with two coordinators or none, and a topic that grows."""
-    drawn = Random(f"mixed {int(seed)}")
-    scene = MixedScene(seed, {"t": 6, "u": 3}, coordinators=drawn.choice((0, 2)), options=None)
+    drawn, habits = Random(f"mixed {int(seed)}"), Random(f"habits {int(seed)}")
+    retries, backoff_ms = habits.choice(PATIENCE)
+    adoption = replace(ADOPTION, retries=retries, backoff_ms=backoff_ms)
+    coordinators = drawn.choice((0, 2))
+    scene = MixedScene(seed, {"t": 6, "u": 3}, coordinators=coordinators, options=None, adoption=adoption)
     scene.all |= {TopicPartition("t", n) for n in range(8)}  # after it has grown
-    topics = {"t": 1, "u": 1}
+    told = {"topics": {"t": 1, "u": 1}, "retries": retries, "backoff_ms": backoff_ms}
 
     def start_old(name: str) -> None:
-        scene.start(name, restarts=True, topics=topics, commit_interval_ms=drawn.choice((1_000, 5_000)))
+        scene.start(name, restarts=True, commit_interval_ms=drawn.choice((1_000, 5_000)), **told)
 
     storm_over(scene, drawn, STEPS, start_old, partial(scene.write_topic, "t", 8))
     return scene

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.sim import test_adoption, test_beside, test_mixed_ranges, test_modes
+from tests.sim import test_adoption, test_beside, test_beside_storms, test_mixed_ranges, test_modes
 from tests.sim import test_mixed_groups as scenes
 from tests.sim import test_old_commits as old_commits
 from tests.sim.mutations import Case, Patch, must_be_missed
@@ -78,6 +78,12 @@ def plans_by_its_own_members_only(patch: Patch) -> None:
         return original(replace(group, registrations=ours))
 
     patch.setattr(modes, "plan_of", plan_of)
+
+
+def plans_with_internal_topics(patch: Patch) -> None:
+    """The plan has topics that old members' wildcards leave out (`exclude.internal.topics`)."""
+    original = modes.plan_of
+    patch.setattr(modes, "plan_of", lambda group: original(replace(group, exclude_internal=False)))
 
 
 def registers_beside_anybody(patch: Patch) -> None:
@@ -181,6 +187,7 @@ CASES = (
     Case(claims_nothing, alone),
     Case(claims_without_its_registration, alone),
     Case(plans_by_its_own_members_only, alone),
+    Case(plans_with_internal_topics, test_beside_storms.beside.__wrapped__, 40, first=9),
     Case(registers_beside_anybody, FOREIGN),
     Case(forgets_what_others_announced, scenes.batches_across_a_kill, 12),
     Case(looks_at_dead_members_only, partial(cut_off, loses=False), 2),
