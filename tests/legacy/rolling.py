@@ -59,9 +59,11 @@ M = TypeVar("M", OldConsumer, Ours)
 class Rolling:
     """The group, its traffic, and everything that was noted of it. A context manager."""
 
-    def __init__(self, chroot: str, folder: Path, *, store: str = "zookeeper", version: str = V11) -> None:
+    def __init__(
+        self, chroot: str, folder: Path, *, store: str = "zookeeper", version: str = V11, strategy: str = "range"
+    ) -> None:
         """`store`: where offsets are kept; `dual`: old members commit to both. `version`: of the broker."""
-        self.hosts, self.store, self._version = chroot, store, version
+        self.hosts, self.store, self._version, self._strategy = chroot, store, version, strategy
         self.lab = Lab(chroot, folder)
         self.ours: list[Ours] = []
         self.died: dict[str, int] = {}  # who was killed or stood still, and when
@@ -108,8 +110,9 @@ class Rolling:
         """The operator says what its old members are, as soon as their offsets show where they are kept."""
         wait_until(lambda: len({partition for _, partition, _ in self.committed}) == SIZE, "all offsets are there")
         where = {"zookeeper": ("zookeeper",), "dual": ("kafka", "--dual-commit"), "kafka": ("kafka",)}[self.store]
-        told = ("--offsets", *where, "--strategy", "range", "--kafka", "0.8", "--retries", str(RETRIES))
-        self.run("adopt", *told, "--backoff-ms", str(BACKOFF_MS), "--auto-commit-interval-ms", str(COMMIT_MS))
+        told = ("--offsets", *where, "--strategy", self._strategy, "--kafka", self.lab.consumers[0].version)
+        waits = ("--retries", str(RETRIES), "--backoff-ms", str(BACKOFF_MS))
+        self.run("adopt", *told, *waits, "--auto-commit-interval-ms", str(COMMIT_MS))
 
     def run(self, command: str, *words: str) -> str:
         """Run `zkcoord group COMMAND g`; what it prints."""
@@ -121,6 +124,7 @@ class Rolling:
     def old(self, name: str, version: str) -> OldConsumer:
         """Start an old member."""
         words: dict[str, object] = {"rebalance_backoff_ms": BACKOFF_MS, "auto_commit_interval_ms": COMMIT_MS}
+        words["partition_assignment_strategy"] = self._strategy
         if self.store != "zookeeper":
             words |= {"offsets_storage": "kafka", "dual_commit_enabled": str(self.store == "dual").lower()}
         return self.lab.start(name, version, fetch=True, **words)

@@ -23,11 +23,11 @@ from zkcoord.tree.paths import LEGACY
 pytestmark = [pytest.mark.legacy, pytest.mark.kafka, pytest.mark.zookeeper]
 
 KILLED = ("b", "y")  # the others are stopped
-GROUPS = [  # versions of the old members, whether the new one starts first, the store of offsets, the broker
-    pytest.param(OLD_KAFKA_VERSIONS, False, "zookeeper", V11, id="one of each version"),
+GROUPS = [  # versions of the old members, whether the new one starts first, store of offsets, broker, strategy
+    pytest.param(OLD_KAFKA_VERSIONS, False, "zookeeper", V11, "range", id="one of each version"),
     *(
         pytest.param(
-            *((version,) * 3, first, "zookeeper", V11),
+            *((version,) * 3, first, "zookeeper", V11, "range"),
             id=f"{version}, {'starts' if first else 'stops'} first",
             marks=LONG,
         )
@@ -35,7 +35,9 @@ GROUPS = [  # versions of the old members, whether the new one starts first, the
         for first in (False, True)
     ),
     *(
-        pytest.param((version,) * 3, False, store, broker, id=f"{version}, {store}, broker {broker}", marks=LONG)
+        pytest.param(
+            (version,) * 3, False, store, broker, "range", id=f"{version}, {store}, broker {broker}", marks=LONG
+        )
         for version, store, broker in (
             (V11, "kafka", KAFKA_VERSION),
             (V011, "kafka", V11),
@@ -43,20 +45,30 @@ GROUPS = [  # versions of the old members, whether the new one starts first, the
             (V08, "dual", V11),
         )
     ),
+    *(
+        pytest.param((version,) * 3, True, "zookeeper", V11, "roundrobin", id=f"{version}, round robin", marks=LONG)
+        for version in (V08, V11)  # whose assignors put partitions into different orders
+    ),
 ]
 
 
 @pytest.fixture
-def rolling(chroot: str, tmp_path: Path) -> Iterator[Rolling]:
-    with Rolling(chroot, tmp_path) as made:
+def rolling(chroot: str, tmp_path: Path, store: str) -> Iterator[Rolling]:
+    with Rolling(chroot, tmp_path, store=store) as made:
         yield made
 
 
-@pytest.mark.parametrize(("versions", "starts_first", "store", "broker"), GROUPS)
+@pytest.mark.parametrize(("versions", "starts_first", "store", "broker", "strategy"), GROUPS)
 def test_a_group_is_replaced_member_by_member_under_traffic_and_goes_back(
-    chroot: str, tmp_path: Path, versions: tuple[str, str, str], starts_first: bool, store: str, broker: str
+    chroot: str,
+    tmp_path: Path,
+    versions: tuple[str, str, str],
+    starts_first: bool,
+    store: str,
+    broker: str,
+    strategy: str,
 ) -> None:
-    with Rolling(chroot, tmp_path, store=store, version=broker) as rolling:
+    with Rolling(chroot, tmp_path, store=store, version=broker, strategy=strategy) as rolling:
         old = [rolling.old(name, version) for name, version in zip("abc", versions, strict=True)]
         rolling.settle(3)
         rolling.serve()
@@ -96,7 +108,17 @@ def coordinated(rolling: Rolling) -> bool:
     return (told["mode"], told["settled"]) == ("coordinated", True)
 
 
-@pytest.mark.parametrize("version", [pytest.param(V08, marks=LONG), pytest.param(V011, marks=LONG), V11])
+@pytest.mark.parametrize(
+    ("version", "store"),
+    [
+        pytest.param(V08, "zookeeper", marks=LONG),
+        pytest.param(V08, "dual", marks=LONG),
+        pytest.param(V011, "zookeeper", marks=LONG),
+        pytest.param(V011, "kafka", marks=LONG),
+        (V11, "zookeeper"),
+        pytest.param(V11, "kafka", marks=LONG),
+    ],
+)
 def test_who_stands_still_beyond_its_session_in_a_mixed_group_is_replaced_and_comes_back(
     rolling: Rolling, version: str
 ) -> None:
