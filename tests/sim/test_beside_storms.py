@@ -7,6 +7,7 @@ After the storm everything is read, except partitions that old members gave up; 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
 from itertools import product
@@ -63,23 +64,15 @@ def beside(seed: int) -> Reached:
     drawn, habits = Random(f"beside {int(seed)}"), Random(f"habits {int(seed)}")
     strategy, version = drawn.choice((RANGE, RANGE, ROUND_ROBIN)), drawn.choice(VERSIONS)
     world = ScriptWorld(seed, None)
-    retries, backoff_ms = habits.choice(PATIENCE)
-    adoption = Adoption(
-        offsets="zookeeper",
-        strategy=strategy,
-        kafka=version,
-        retries=retries,
-        backoff_ms=backoff_ms,
-        auto_commit_interval_ms=COMMITS_MS,
-        exclude_internal=habits.random() < 0.5,
-    )
+    adoption = adoption_of(habits, strategy, version)
     scene = BesideScene(world, TOPICS, coordinators=drawn.choice((0, 1, 1, 2)), adoption=adoption)
     modes: dict[Mode, None] = {}
     olds, ours = drawn.choice(((1, 1), (1, 2), (2, 1), (2, 2), (3, 0), (0, 3)))
 
     def start_old(name: str, **settings: Any) -> None:
         settings |= {"version": version, "strategy": strategy, "commit_interval_ms": COMMITS_MS}
-        settings |= {"retries": retries, "backoff_ms": backoff_ms, "exclude_internal": adoption.exclude_internal}
+        settings |= {"retries": adoption.retries, "backoff_ms": adoption.backoff_ms}
+        settings |= {"exclude_internal": adoption.exclude_internal}
         if strategy == RANGE:
             settings = {**drawn.choice(SUBSCRIPTIONS), **settings}
         elif version != V08:  # round robin of 0.8.2 refuses groups whose members have different subscriptions
@@ -113,11 +106,7 @@ def beside(seed: int) -> Reached:
     if drawn.random() < 0.4:
         stranger_comes_and_goes(world, drawn)
     if version != V08 or strategy == RANGE:
-        scene.write_topic(OFFSETS_TOPIC, 2)
-        comes_ms, goes_ms = sorted(int(habits.random() * STORM_MS) for _ in range(2))
-        world.at(world.now_ms + comes_ms, partial(start_old, "oldall", **TAKES_INTERNAL))
-        if not adoption.exclude_internal:  # beside it, the group is observed
-            world.at(world.now_ms + goes_ms, partial(scene.kill, "oldall"))
+        takes_internal_topics(scene, habits, start_old, goes=not adoption.exclude_internal)
     guard = NotAdopted(scene)
     if drawn.random() < 0.4:
         released_for_a_while(scene, drawn, replace(DEFAULT_RECORD, adoption=adoption))
@@ -130,6 +119,31 @@ def beside(seed: int) -> Reached:
     scene.poke()
     scene.calm()
     return Reached(scene, tuple(modes), left_over, guard.reopened, adoption)
+
+
+def adoption_of(habits: Random, strategy: str, version: str) -> Adoption:
+    """The adoption of a group whose old members wait for as long as is drawn."""
+    retries, backoff_ms = habits.choice(PATIENCE)
+    return Adoption(
+        offsets="zookeeper",
+        strategy=strategy,
+        kafka=version,
+        retries=retries,
+        backoff_ms=backoff_ms,
+        auto_commit_interval_ms=COMMITS_MS,
+        exclude_internal=habits.random() < 0.5,
+    )
+
+
+def takes_internal_topics(scene: BesideScene, habits: Random, start_old: Callable[..., None], *, goes: bool) -> None:
+    """An old member joins whose wildcard matches a topic of Kafka's own. `goes`: it takes this topic, so the group is
+    observed; then it dies later."""
+    world = scene.world
+    scene.write_topic(OFFSETS_TOPIC, 2)
+    comes_ms, goes_ms = sorted(int(habits.random() * STORM_MS) for _ in range(2))
+    world.at(world.now_ms + comes_ms, partial(start_old, "oldall", **TAKES_INTERNAL))
+    if goes:
+        world.at(world.now_ms + goes_ms, partial(scene.kill, "oldall"))
 
 
 def stranger_comes_and_goes(world: ScriptWorld, drawn: Random) -> None:
