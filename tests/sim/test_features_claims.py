@@ -78,6 +78,10 @@ FEATURES: dict[str, tuple[Any, ...]] = {
             disturbance="failover",
         ),
     ),
+    "deleted topics": (
+        topics.test_a_deleted_topic_is_released_at_once_and_its_nodes_go_after_a_while,
+        topics.test_what_a_deleted_topic_left_goes_also_when_nobody_wants_the_topic_any_more,
+    ),
 }
 PLAYS = [pytest.param(play, id=f"{name} {n}") for name, plays in FEATURES.items() for n, play in enumerate(plays)]
 
