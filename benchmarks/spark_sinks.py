@@ -1,6 +1,6 @@
 """Rows per second and fixed cost of a batch for each sink, against Spark's own df.write.parquet.
 
-    python benchmarks/spark_sinks.py [--quick] [--s3] [--streams] [--json FILE]
+    python benchmarks/spark_sinks.py [--quick] [--s3] [--postgres] [--streams] [--json FILE]
 
 One Spark (`local[2]`), no Kafka: batches of 100-byte records in 8 tasks, one for each range, out of Spark's memory, so
 that only the sink is measured. `parquet` is `df.write.parquet` in append mode. `ranges` is `write_parquet_ranges` below
@@ -13,6 +13,9 @@ With `--s3`, the same in an object store: `s3_parquet` is `df.write.parquet("s3a
 its usual committer; `s3_ranges`, `s3_delta` and `s3_iceberg` write there from Python tasks. The store is the tests'
 moto, one process on the loopback.
 
+With `--postgres`, `postgres` and `postgres_tasks` write to PostgreSQL, in one transaction and from two tasks (up to 100
+thousand rows). The server is the tests', without fsync.
+
 With `--streams`, Structured Streaming reads the same records out of Parquet files and appends them to a Delta table: by
 Delta's own sink (`delta-spark`, fetched), and by `write_delta` in `foreachBatch`; compared are medians of whole
 triggers, without the first. Then Spark runs with Delta's jars and its extension.
@@ -20,8 +23,8 @@ triggers, without the first. Then Spark runs with Delta's jars and its extension
 Ends with one line a measure: `measure value goal ok|short`; exit code 0 when all hold. `SINK_rows_N` is parquet's batch
 time over the sink's at N rows a batch (at least the goal), `SINK_percent_N` what the sink costs beyond Spark's own
 writer, in percent of that one's time (no goal), `SINK_fixed_cost` its time for 10 rows a range over parquet's (no
-goal). Those of an object store are over `s3_parquet`. `stream_rows_N` is the native stream's trigger over ours (goal
-1), `stream_percent_N` what ours costs beyond it.
+goal). Those of an object store are over `s3_parquet`, those of `postgres_tasks` over `postgres`. `stream_rows_N` is the
+native stream's trigger over ours (goal 1), `stream_percent_N` what ours costs beyond it.
 """
 
 from __future__ import annotations
@@ -57,7 +60,7 @@ RECORD_BYTES = 100
 TINY = 10 * TASKS
 SIZES = {TINY: 15, 10_000: 12, 100_000: 12, 1_000_000: 8}  # rows a batch -> rounds
 QUICK = {TINY: 4, 100_000: 3}
-SQL_MAX = 100_000  # the largest batch for SQL; larger ones only take longer
+SQL_MAX = 100_000  # the largest batch for databases; larger ones only take longer
 STREAMED = {100_000: 8, 1_000_000: 5}
 DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -67,6 +70,11 @@ TABLES = """
 PRAGMA journal_mode = WAL;
 CREATE TABLE {0} (topic, "partition", "offset", value, timestamp);
 CREATE TABLE {0}_ends (topic, "partition", next_offset, PRIMARY KEY (topic, "partition"));
+"""
+POSTGRES_TABLES = """
+DROP TABLE IF EXISTS {0}, {0}_ends;
+CREATE TABLE {0} (topic text, "partition" int, "offset" bigint, value bytea, timestamp timestamptz);
+CREATE TABLE {0}_ends (topic text, "partition" int, next_offset bigint, PRIMARY KEY (topic, "partition"));
 """
 GOALS = {("delta", 100_000): 1.0, ("delta", 1_000_000): 1.0}
 Write = Callable[["DataFrame", Batch], object]
@@ -141,6 +149,24 @@ def sinks_in_s3(endpoint: str, folder: Path, df: DataFrame) -> dict[str, Write]:
         "s3_delta": lambda rows, batch: write_delta(rows, batch, f"s3://{at}/delta", storage_options=of_delta),
         "s3_iceberg": lambda rows, batch: write_iceberg(rows, batch, "db.t", catalog=catalog),
     }
+
+
+def connected_to_postgres(where: str) -> Any:
+    """Return a connection to PostgreSQL; workers import this module."""
+    import psycopg
+
+    return psycopg.connect(where)
+
+
+def sinks_in_postgres(where: str, folder: Path, df: DataFrame) -> dict[str, Write]:
+    """Return the sinks of a database, with new tables."""
+    connect, found = partial(connected_to_postgres, where), {}
+    for table, tasks in (("postgres", 0), ("postgres_tasks", 2)):
+        with connect() as connection:
+            connection.execute(POSTGRES_TABLES.format(table))
+        settings: dict[str, Any] = {"offsets_table": f"{table}_ends", "placeholder": "%s", "tasks": tasks}
+        found[table] = partial(write_sql, connect=connect, table=table, **settings)
+    return found
 
 
 def s3a_settings(endpoint: str) -> dict[str, str]:
@@ -220,9 +246,9 @@ def stream_verdict(times: dict[int, dict[str, list[float]]]) -> list[Measure]:
 
 
 def verdict(times: dict[str, dict[int, list[float]]], own_name: str = "parquet") -> list[Measure]:
-    """The ratios to Spark's own writer, in the same place."""
+    """The ratios to Spark's own writer, or another one, in the same place."""
     medians = {name: {rows: statistics.median(found) for rows, found in by.items()} for name, by in times.items()}
-    own = medians.pop(own_name)
+    own = medians.pop(own_name, {})
     measures = []
     for name, by in medians.items():
         for rows, ms in by.items():
@@ -238,13 +264,18 @@ def main() -> int:
     """The program."""
     parser = arguments(__doc__)
     parser.add_argument("--s3", action="store_true", help="write into an object store, too")
+    parser.add_argument("--postgres", action="store_true", help="write to PostgreSQL, too")
     parser.add_argument("--streams", action="store_true", help="compare with Delta's own streaming sink, too")
     chosen = parser.parse_args()
     config: dict[str, Any] = {"spark.driver.memory": "2g", **(DELTA if chosen.streams else {})}
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="zkcoord-bench-")))
+        sys.path.append(str(Path(__file__).parents[1]))
+        if chosen.postgres:
+            from tests.spark.postgres import postgres_server
+
+            database = stack.enter_context(postgres_server())
         if chosen.s3:
-            sys.path.append(str(Path(__file__).parents[1]))
             from tests.sinks.s3_server import s3_server
 
             os.environ["MOTO_S3_DEFAULT_KEY_BUFFER_SIZE"] = "100000"  # larger objects are on its disk
@@ -262,9 +293,14 @@ def main() -> int:
         sizes = QUICK if chosen.quick else SIZES
         times = run(spark, scratch, sizes, sinks)
         in_s3 = run(spark, scratch, sizes, partial(sinks_in_s3, endpoint)) if chosen.s3 else {}
+        in_database = {}
+        if chosen.postgres:
+            small = {rows: rounds for rows, rounds in sizes.items() if rows <= SQL_MAX}
+            in_database = run(spark, scratch, small, partial(sinks_in_postgres, database))
         streamed = streams(spark, scratch, {100_000: 3} if chosen.quick else STREAMED) if chosen.streams else {}
-    measures = verdict(times) + (verdict(in_s3, "s3_parquet") if in_s3 else []) + stream_verdict(streamed)
-    return conclude("spark_sinks", {"ms": {**times, **in_s3}, "streams_ms": streamed}, measures, chosen.json)
+    measures = [*verdict(times), *verdict(in_s3, "s3_parquet"), *verdict(in_database, "postgres")]
+    raw = {"ms": {**times, **in_s3, **in_database}, "streams_ms": streamed}
+    return conclude("spark_sinks", raw, measures + stream_verdict(streamed), chosen.json)
 
 
 if __name__ == "__main__":

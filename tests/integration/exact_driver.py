@@ -42,8 +42,12 @@ class Sinks:
         logs.emit("batch_written", seq=batch.seq)
 
 
-def made(folder: Path, s3_port: int) -> Sinks:
-    """Tables and ranges in a store, where there is one."""
+def made(folder: Path, s3_port: int, postgres: str) -> Sinks:
+    """Tables and ranges in a store, or tables in a PostgreSQL, where there is one."""
+    if postgres:
+        from tests.integration.exact_sql import PostgresSinks
+
+        return PostgresSinks(folder, postgres)
     if not s3_port:
         return Sinks(folder)
     from tests.integration.exact_tables import TableSinks
@@ -56,9 +60,10 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--at-rebalance", required=True)
     parser.add_argument("--s3-port", type=int, default=0)
+    parser.add_argument("--postgres", default="")
     chosen = parser.parse_args()
     logs.configure("json", logging.INFO)
-    sinks = made(chosen.folder, chosen.s3_port)
+    sinks = made(chosen.folder, chosen.s3_port, chosen.postgres)
     os.chdir(sinks.places.scratch)  # Spark makes folders where it was started
     spark = session(chosen.name, sinks.places)
     warm = (sinks.places.scratch / f"warm-{chosen.name}").as_uri()

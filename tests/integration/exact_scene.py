@@ -242,14 +242,17 @@ class SparkScene(Scene):
     later = ("producer",)
     rate = 1_000
 
-    def __init__(self, folder: Path, seed: int, s3_port: int = 0, version: str = KAFKA_VERSION) -> None:
-        sinks = made(folder, s3_port)
+    def __init__(
+        self, folder: Path, seed: int, s3_port: int = 0, version: str = KAFKA_VERSION, postgres: str = ""
+    ) -> None:
+        sinks = made(folder, s3_port, postgres)
         super().__init__(folder, seed, sinks)
         self._places = sinks.places
         for place in (sinks.places.output, sinks.places.scratch):
             place.mkdir()
         self._kafka = ""
-        self._s3_port, self._version = str(s3_port), version
+        self._sinks_words = ("--s3-port", str(s3_port), "--postgres", postgres)
+        self._version = version
 
     def _source(self) -> Sequence[str]:
         self._start_kafka()
@@ -258,8 +261,8 @@ class SparkScene(Scene):
         return ("--topics", FROM_KAFKA, "--bootstrap-servers", self._kafka)
 
     def _prepare(self, name: str) -> tuple[str, ...]:
-        where = ("--bootstrap-servers", self._kafka, "--s3-port", self._s3_port)
-        return ("tests.integration.exact_driver", "--name", name, *where)
+        where = ("--bootstrap-servers", self._kafka)
+        return ("tests.integration.exact_driver", "--name", name, *where, *self._sinks_words)
 
     def _start_kafka(self) -> None:
         from confluent_kafka.admin import AdminClient, NewTopic

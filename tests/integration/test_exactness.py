@@ -14,8 +14,10 @@ import pytest
 
 from tests.integration.brokers import BOTH
 from tests.integration.exact_scene import PlainScene, PlainTablesScene, Scene, SparkScene, TablesScene
+from tests.integration.exact_sql_scene import PostgresScene
 from tests.sinks.frames import Rows
 from tests.sinks.s3_server import S3
+from tests.spark.postgres import postgres_server
 from zkcoord.demo.accounting import Records, count_records
 
 
@@ -80,6 +82,19 @@ def test_each_record_is_in_tables_and_in_a_store_once_whatever_dies(
     assert scene.tables.counts() == counts, scene.done
     compacted = [each for name in scene.drivers for each in scene.events(name, "compacted")]
     assert sum(each["removed"] for each in compacted) > 0, "nothing was compacted"
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.kafka
+@pytest.mark.zookeeper
+@pytest.mark.postgres
+def test_f166_each_record_is_in_postgresql_once_whatever_dies_while_tasks_write(tmp_path: Path, seed: int) -> None:
+    """A table with a key, and one whose ranges are transactions with the offsets, both from two tasks."""
+    with postgres_server() as where:
+        scene = PostgresScene(tmp_path, seed, where)
+        counts = stormed(scene, int(os.environ.get("ZKCOORD_EXACTNESS_S") or 300))
+        check(scene.written(), counts, scene.done)
 
 
 def check(written: dict[str, Rows], counts: dict[int, int], done: list[str]) -> None:

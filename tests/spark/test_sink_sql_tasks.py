@@ -26,7 +26,7 @@ from zkcoord.spark.sinks.sql_target import Target, Words
 from zkcoord.spark.sinks.sql_tasks import by_partition, ours, write_ranges
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 TARGET = Target(words=Words("%s", '"'), table="clicks", offsets_table="clicks_offsets", statement=None, numbered=False)
 
@@ -146,18 +146,38 @@ def test_the_rows_of_an_earlier_incarnation_are_refused_and_other_ranges_written
     assert database.ask(CLICKS) == records(B)
 
 
+def refuse_rows(monkeypatch: pytest.MonkeyPatch, frames: type[DataFrame]) -> None:
+    """Let the driver have no row of a DataFrame with the column `n`, by any of Spark's ways."""
+
+    def refusing(real: Any) -> Any:
+        def way(self: Any, *given: Any, **settings: Any) -> Any:
+            assert "n" not in self.columns, "rows pass through the driver"
+            return real(self, *given, **settings)
+
+        return way
+
+    for name in ("collect", "toLocalIterator", "toPandas", "toArrow", "take", "head", "foreach"):
+        monkeypatch.setattr(frames, name, refusing(getattr(frames, name)))
+
+
 @pytest.mark.spark
 @pytest.mark.postgres
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 @pytest.mark.usefixtures("sockets_collected")
 @pytest.mark.parametrize("tasks", [1, 3])
 def test_rows_that_were_strewn_over_tasks_are_written_once_each_range_at_once(
-    spark: SparkSession, database: Database, tasks: int, caplog: pytest.LogCaptureFixture
+    spark: SparkSession,
+    database: Database,
+    tasks: int,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """No row passes through the driver: it is refused there."""
     empty, later = OffsetRange("t", 2, 0, 7), OffsetRange("u", 0, 0, 500)
     ranges = (A, B, empty, later)
     schema = "topic string, partition int, offset bigint, n bigint"
     frame = spark.createDataFrame(records(A, B, later), schema).repartition(5)
+    refuse_rows(monkeypatch, type(frame))
     import psycopg
 
     where = partial(psycopg.connect, database._where)
