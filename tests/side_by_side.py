@@ -85,7 +85,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def scope_of(test_id: str) -> str:
     """What is run in one worker, one test after the other: a folder, a file or a single test.
 
-    >>> scope_of("tests/spark/test_loop.py::test_a"), scope_of("tests/cli/test_main.py::test_a[1]")
+    >>> scope_of("tests/spark/driver/test_loop.py::test_a"), scope_of("tests/cli/test_main.py::test_a[1]")
     ('tests/spark', 'tests/cli/test_main.py')
     >>> scope_of("tests/sim/test_seeds.py::test_a[1]"), scope_of("tests/sim/test_hung.py::test_a[1]")
     ('tests/sim/test_seeds.py::test_a[1]', 'tests/sim/test_hung.py')

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.core.test_assignor_sticky import kept, on_the_way
+from tests.core.assignors.test_sticky import kept, on_the_way
 from zkcoord.core.assignors import ASSIGNORS, AssignmentError, AssignorInput, check_assignment, unassigned
 from zkcoord.core.assignors.sticky.sticky import assign_sticky
 from zkcoord.core.model import Subscriber, TopicPartition, consumer_of

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.spark.fakes import World
-from tests.spark.test_stream import OPTIONS, P0, P1
+from tests.spark.stream.test_stream import OPTIONS, P0, P1
 from zkcoord.errors import UsageError
 from zkcoord.spark import batches
 from zkcoord.spark.ranges import OffsetRange, batch_id

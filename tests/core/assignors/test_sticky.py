@@ -282,7 +282,7 @@ def digest(seed: int) -> int:
 def test_the_hash_seed_changes_nothing() -> None:
     script = f"import runpy; print(runpy.run_path({__file__!r})['digest'](7))"
     for hash_seed in ("0", "1", "4711"):
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(Path(__file__).parents[2])}
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(Path(__file__).parents[3])}
         run = subprocess.run(
             [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
         )

@@ -244,7 +244,7 @@ def test_the_interpreters_end_closes_what_was_left_open(chroot: str) -> None:
         "store.commit(1, Transaction(writes=(CreateNode('/mine', ephemeral=True), CreateNode('/ran'))))\n"
         "assert done.wait(30)\n"
     )
-    subprocess.run([sys.executable, "-c", program, chroot], check=True, timeout=60, cwd=Path(__file__).parents[2])
+    subprocess.run([sys.executable, "-c", program, chroot], check=True, timeout=60, cwd=Path(__file__).parents[3])
 
     with Tree(chroot) as tree:
         assert tree.read([Read("/", Kind.CHILDREN)])[0].children == ("ran",)

@@ -10,7 +10,7 @@ from itertools import combinations, permutations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.core.test_assignor_sticky import kept
+from tests.core.assignors.test_sticky import kept
 from zkcoord.core.assignors import ASSIGNORS, AssignorInput
 from zkcoord.core.assignors.sticky import racks as rack_rules
 from zkcoord.core.assignors.sticky.rack_transport import Kind, Table

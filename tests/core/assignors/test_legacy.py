@@ -17,7 +17,7 @@ from zkcoord.errors import CorruptError
 from zkcoord.tree.registration import BLACK_LIST, decode_registration
 from zkcoord.tree.topic_filter import matches
 
-VECTORS: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "data" / "legacy_vectors.json").read_text())
+VECTORS: list[dict[str, Any]] = json.loads((Path(__file__).parents[2] / "data" / "legacy_vectors.json").read_text())
 INTERNAL = {"__consumer_offsets", "__transaction_state"}
 ROUNDROBIN = {"0.8.2.2": "roundrobin-0.8", "0.11.0.2": "roundrobin-0.8", "1.1.1": "roundrobin-1.0"}
 TIED_0_8_2 = [v for v in VECTORS if v["hash_tie"] and v["version"] == "0.8.2.2"]  # here the members of 0.8.2.2 disagree

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.shell.test_zk_watches import told, watched
+from tests.shell.zk.test_watches import told, watched
 from tests.shell.zk_world import Proxy, Recorder, session
 from zkcoord.embedded import EmbeddedZooKeeper
 from zkcoord.shell.ports import Link, WatchFired
