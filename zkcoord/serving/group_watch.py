@@ -85,14 +85,9 @@ class GroupWatch:
         tracker.want_all(first(group, layout), group)
         return watch
 
-    @property
-    def observed(self) -> bool:
-        """True while the group is not adopted."""
-        return self.nodes.view.observed
-
     def read_when_adopted(self) -> None:
-        """Follow the whole group once it is adopted. Before that only its record is followed."""
-        if not self.whole and not self.observed:
+        """Follow the whole group once it is adopted, and before that only its record."""
+        if not self.whole and not self.nodes.view.observed:
             self.whole = True
             self.tracker.want_all(roots(self.group, self.layout), self.group)
 

@@ -324,7 +324,7 @@ class CoordinatorRole:
             return False
         table, brokers = self.kafka.topics, self.kafka.brokers
         watch.read_when_adopted()
-        if watch.observed:
+        if watch.nodes.view.observed:
             self._pending.discard(group)
             self._report.problems(group, watch.problems())
             if watch.whole:  # it was released: its nodes no longer count
