@@ -21,7 +21,7 @@ from zkcoord.core.decisions import (
 )
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.mode import GroupMode, Mode
-from zkcoord.core.model import Phase, TopicPartition
+from zkcoord.core.model import Phase, TopicPartition, consumer_of
 from zkcoord.core.phase import planned_phase
 from zkcoord.core.record import Response
 from zkcoord.core.requests import DONE, REFUSED
@@ -38,11 +38,14 @@ OBSERVED = GroupMode(mode=Mode.OBSERVE, why="pykafka", old=frozenset({OLD}))
 def shared(
     owners: Mapping[TopicPartition, str], mode: GroupMode = MIXED, *, noted: Mode | None = None, **values: object
 ) -> GroupView:
-    """A group of one member of ours and one old member. Its state has noted the mode, unless `noted` says otherwise."""
+    """A group of one member of ours and one old member. Its state has noted what the old one has, and the mode, unless
+    `noted` says otherwise."""
     members = [member(OURS, 1, session_timeout_ms=SESSION_MS), member(OLD, 2, speaks_protocol=False, assignors=())]
     view = group(members, owners, **values)
     channels = {OURS: view.channels[OURS], **{c: v for c, v in view.channels.items() if c not in (OURS, OLD)}}
-    state = fast_replace(view.state, mode=mode.mode if noted is None else noted)
+    plan = PLAN if mode.plan is None else mode.plan
+    old = {p for p, thread in (*plan.items(), *owners.items()) if consumer_of(thread) in mode.old | {OLD}}
+    state = fast_replace(view.state, mode=mode.mode if noted is None else noted, old=frozenset(old))
     return fast_replace(view, mode=mode, channels=channels, state=state)
 
 

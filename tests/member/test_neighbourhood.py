@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.member.neighbours import Neighbours
+from zkcoord.core.mode import Mode
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import DEFAULT_RECORD
+from zkcoord.core.state import GroupState
 from zkcoord.member.neighbourhood import Neighbourhood
 from zkcoord.shell.fair_queue import PATIENCE_MS
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.paths import LEGACY
 from zkcoord.tree.record import encode_record
 from zkcoord.tree.snapshot import Kind, Node, Stat
+from zkcoord.tree.state import encode_state
 
 OWN, OLD = "g_h-1416335000123-z1a2b3c4", "g_old-1416335000123-1a2b3c4d"
 IDS, RECORD, TOPIC = LEGACY.ids("g"), LEGACY.record("g"), LEGACY.topic("t")
@@ -180,3 +184,141 @@ def test_a_share_counts_once_its_list_of_owners_was_read_also_of_a_topic_that_ha
     assert behind is not None
     assert behind.share is not None
     assert behind.free == behind.share.keys() == {TopicPartition("t", 0)}
+
+
+MARKER = b',"coordination":"zkcoord/1"}'
+STATE = LEGACY.state("g")
+LATE_MS = 90_000
+ADOPTED = encode_record(replace(DEFAULT_RECORD, adoption=Adoption(offsets="zookeeper", strategy="range", kafka="1.1")))
+T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
+
+
+class Joiner:
+    """A consumer that joins a group whose topic t has three partitions: range gives two of them to the first name."""
+
+    def __init__(self) -> None:
+        self.tracker, self.tokens, self.now_ms = Tracker(), count(1), 1_000
+        self.others = Neighbourhood(LEGACY, "g", self.tracker, ("zookeeper",))
+        self.others.own = f"{IDS}/{OWN}"
+        self.others.begin()
+        self.data = {RECORD: ADOPTED, TOPIC: b'{"version":1,"partitions":{"0":[1],"1":[1],"2":[1]}}'}
+        self.names: tuple[str, ...] = ()
+        self.changes = 0
+        self.reads: list[str] = []
+
+    def notes(self, *old: TopicPartition, as_of: int, mode: Mode = Mode.MIXED) -> None:
+        """A coordinator has written this."""
+        self.data[STATE] = encode_state(GroupState(old=frozenset(old), old_as_of=as_of, mode=mode))
+        self.tracker.fired(STATE, data=True, children=False)
+
+    def members(self, *names: str, changes: int) -> None:
+        """These are registered; so many members have come and gone so far."""
+        self.names, self.changes = names, changes
+        self.others.take(self._node(self.others.own, Kind.DATA), self.now_ms)  # another object follows it
+        self.tracker.fired(IDS, data=False, children=True)
+
+    def late(self, at_ms: int | None = None) -> set[int]:
+        """The partitions whose lower offsets count as late commits, once everything is read."""
+        self.now_ms = self.now_ms if at_ms is None else at_ms
+        self.others.now(OWN, self.now_ms)  # at its time, as each step of the program does
+        known, self.reads = None, []
+        while known is None or self.tracker.asks:
+            for _ in range(2):
+                self.now_ms += PATIENCE_MS
+                self.tracker.resume(self.now_ms)
+            token = next(self.tokens)
+            nodes = [self._node(read.path, read.kind) for read in self.tracker.take(token)]
+            self.reads += [node.path for node in nodes]
+            for node in self.tracker.answered(token, nodes):
+                self.others.take(node, self.now_ms)
+            known = self.others.now(OWN, self.now_ms)
+        return {p.partition for p in (T0, T1, T2) if known.former.may_commit(p, self.now_ms)}
+
+    def _node(self, path: str, kind: Kind) -> Node:
+        if path == IDS:
+            return Node(path, kind, Stat(0, 1, 0, child_changes=self.changes), children=self.names)
+        if path in self.data:
+            return Node(path, kind, Stat(0, 1, 0), self.data[path])
+        if path.removeprefix(f"{IDS}/") in self.names:
+            ours = path.endswith(OWN)
+            return Node(path, kind, Stat(0, 1, 0), REGISTRATION[:-1] + MARKER if ours else REGISTRATION)
+        children = ("t",) if path == LEGACY.topics else ()
+        return Node(path, kind, Stat(0, 1, 0) if children else None, children=children)
+
+
+def test_f326_among_its_like_a_member_reads_the_coordinator_s_notes_once() -> None:
+    joiner = Joiner()
+    joiner.notes(as_of=0, mode=Mode.COORDINATED)
+    joiner.members(OWN, changes=1)
+    assert joiner.late() == set()
+    assert STATE in joiner.reads
+    joiner.notes(T0, as_of=9)
+    joiner.members(OWN, changes=3)
+    assert joiner.late() == set()
+    assert STATE not in joiner.reads
+
+
+def test_f326_who_joins_a_coordinated_group_knows_from_the_notes_what_old_members_had_until_these_are_over() -> None:
+    joiner = Joiner()
+    joiner.notes(T0, T1, as_of=3, mode=Mode.COORDINATED)
+    joiner.members(OWN, changes=7)
+    assert joiner.late() == {0, 1}
+    joiner.notes(T1, as_of=3, mode=Mode.COORDINATED)
+    assert joiner.late() == {1}
+    joiner.notes(as_of=0, mode=Mode.COORDINATED)
+    assert joiner.late() == set()
+    joiner.notes(T2, as_of=9)
+    joiner.late()
+    assert STATE not in joiner.reads
+
+
+def test_f326_who_joins_a_mixed_group_believes_notes_that_cover_its_first_look_and_no_earlier_ones() -> None:
+    joiner = Joiner()
+    joiner.notes(T2, as_of=5)
+    joiner.members(OWN, OLD, changes=6)
+    assert joiner.late() == {0, 1, 2}
+    joiner.members(OWN, OLD, changes=8)
+    joiner.notes(T0, T2, as_of=6)
+    assert joiner.late() == {0, 2}
+    joiner.notes(T2, as_of=8)
+    assert joiner.late() == {2}
+
+
+def test_f326_without_a_coordinator_every_partition_may_have_been_an_old_member_s_for_as_long_as_one_commits_late() -> (
+    None
+):
+    joiner = Joiner()
+    joiner.members(OWN, OLD, changes=2)
+    assert joiner.late() == {0, 1, 2}
+    looked_ms = joiner.now_ms
+    joiner.data[STATE] = b"damaged"
+    joiner.tracker.fired(STATE, data=True, children=False)
+    assert joiner.late(looked_ms + LATE_MS // 2) == {0, 1, 2}
+    assert joiner.late(looked_ms + LATE_MS) == {2}
+
+
+def test_f326_no_notes_of_a_time_before_the_group_was_shared_count_for_the_first_look_at_a_shared_one() -> None:
+    joiner = Joiner()
+    joiner.notes(as_of=0, mode=Mode.COORDINATED)
+    joiner.members(OWN, OLD, changes=2)
+    assert joiner.late() == {0, 1, 2}
+    joiner.members(OWN, changes=3)
+    assert joiner.late() == {0, 1, 2}  # no coordinator has seen the old member
+    joiner.notes(T1, T2, as_of=3, mode=Mode.COORDINATED)
+    assert joiner.late() == {1, 2}
+    joiner.notes(as_of=0, mode=Mode.COORDINATED)
+    assert joiner.late() == {2}  # this it saw itself
+
+
+def test_f326_notes_tell_a_member_what_it_missed_while_nobody_knew_what_old_members_have() -> None:
+    joiner = Joiner()
+    joiner.members(OWN, changes=1)
+    joiner.late()
+    joiner.data[f"{IDS}/{OLD}"] = b"no registration"
+    joiner.members(OWN, OLD, changes=2)
+    assert joiner.late() == set()
+    joiner.notes(T1, as_of=0)
+    joiner.members(OWN, changes=3)
+    assert joiner.late() == {0, 1, 2}
+    joiner.notes(T1, as_of=3, mode=Mode.COORDINATED)
+    assert joiner.late() == {1}

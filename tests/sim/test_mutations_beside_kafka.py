@@ -9,8 +9,8 @@ import pytest
 from tests.sim import test_beside_kafka as scenes
 from tests.sim.mutations import Case, Patch, must_be_missed
 from tests.sim.test_beside_kafka import KafkaScene
+from zkcoord.core.former_owners import FormerOwners
 from zkcoord.core.member import handing_over, start_offsets, stops
-from zkcoord.core.member.former_owners import FormerOwners
 from zkcoord.core.member.neighbours import Neighbours
 from zkcoord.core.tenure import Rule
 

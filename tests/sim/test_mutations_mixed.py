@@ -12,11 +12,13 @@ from tests.sim import test_adoption, test_beside, test_beside_storms, test_mixed
 from tests.sim import test_mixed_groups as scenes
 from tests.sim import test_old_commits as old_commits
 from tests.sim.mutations import Case, Patch, must_be_missed
+from zkcoord.core import old_owners
 from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.former_owners import FormerOwners
 from zkcoord.core.member import decide, neighbours, sharing, starts, stops
-from zkcoord.core.member.former_owners import FormerOwners
 from zkcoord.core.member.neighbours import Neighbours, _given_ms
 from zkcoord.core.mode import GroupMode
+from zkcoord.core.state import GroupState
 from zkcoord.legacy import modes
 from zkcoord.member import neighbourhood
 from zkcoord.member.joining import Joining
@@ -130,6 +132,22 @@ def takes_resets_for_late_commits(patch: Patch) -> None:
     patch.setattr(FormerOwners, "may_commit", lambda self, partition, now_ms: True)
 
 
+def reads_no_notes(patch: Patch) -> None:
+    """A member knows of old members only what it saw itself (F326)."""
+    patch.setattr(neighbourhood, "_notes", lambda node: GroupState())
+
+
+def trusts_no_notes(patch: Patch) -> None:
+    """A member that joins takes every lower offset for a late commit, whatever the notes cover (F326)."""
+    original = neighbourhood._notes
+    patch.setattr(neighbourhood, "_notes", lambda node: replace(original(node), old_as_of=0))
+
+
+def forgets_the_notes_of_the_last_coordinator(patch: Patch) -> None:
+    """A new coordinator notes only what it sees itself (F326)."""
+    patch.setattr(old_owners, "_before", lambda view: ())
+
+
 def gives_the_time_of_the_last_change(patch: Patch) -> None:
     """An old joiner's last attempt does not count, only when a partition was seen to move (F100)."""
     patch.setattr(
@@ -161,6 +179,7 @@ FOREIGN = scenes.test_beside_another_library_no_consumer_of_ours_registers_and_i
 
 
 RESET = old_commits.test_f133_a_reset_of_what_no_old_member_had_is_adopted_however_soon_after_the_claim
+SOON = old_commits.test_f326_a_reset_is_adopted_soon_after_a_join_if_no_old_member_had_the_partition_lately
 EMPTY = test_modes.test_a_registration_that_nobody_can_read_is_waited_for_and_observed_ten_seconds_later
 slow = test_beside.test_f100_a_slow_program_is_released_in_time_for_the_last_try_of_an_old_joiner
 second_join = partial(
@@ -195,6 +214,9 @@ CASES = (
     Case(knows_no_incarnation, test_mixed_ranges.created_again_after_a_death),
     Case(takes_late_commits_for_resets, late),
     Case(takes_resets_for_late_commits, RESET),
+    Case(reads_no_notes, old_commits.joined_after_the_old_one),
+    Case(forgets_the_notes_of_the_last_coordinator, old_commits.joined_after_the_old_one, 2),
+    Case(trusts_no_notes, SOON),
     Case(gives_the_time_of_the_last_change, second_join),
     Case(gives_twice_the_time, slow),
     Case(waits_for_no_registration, EMPTY),

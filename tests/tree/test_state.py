@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.tree.cases import HOSTILE, QUICK, announced, counters, damaged, names, partitions, reads_or_refuses, texts
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.old_owners import NOTED_BYTES_MAX
 from zkcoord.core.quarantine import FORGIVEN_BYTES_MAX, QUARANTINED_BYTES_MAX, WHY_CHARS_MAX, state_bytes
 from zkcoord.core.replay import KEPT_BYTES_MAX
 from zkcoord.core.replay_quota import range_bytes
@@ -36,6 +37,13 @@ def test_a_failure_stands_with_its_generation() -> None:
     assert decode_state(data).failed == FAILED
 
 
+def test_what_old_members_have_stands_as_ranges() -> None:
+    state = GroupState(generation=7, old=frozenset(TopicPartition("t", n) for n in (0, 1, 3)), old_as_of=12)
+    data = encode_state(state)
+    assert data.endswith(b',"old":{"t":"0-1,3"},"old_as_of":12}')
+    assert decode_state(data) == state
+
+
 def test_an_empty_state_is_the_first() -> None:
     assert decode_state(b"") == GroupState()
 
@@ -50,6 +58,7 @@ def test_an_empty_state_is_the_first() -> None:
         (b'{"generation":1,"refused":{"c":1}}', "refused.c is 1, allowed is a text"),
         (b'{"generation":1,"failed":"yes"}', "failed is 'yes', allowed is an object"),
         (b'{"generation":1,"failed":{}}', "failed.error is missing"),
+        (b'{"generation":1,"old":{"t":"3-1"}}', "bad ranges '3-1': not ascending"),
         (b'{"generation":1,"version":2}', "version is 2, this program reads up to 1"),
     ],
 )
@@ -76,10 +85,12 @@ def test_the_largest_state_fits_into_one_node() -> None:
     }
     forgiven = {f"{'g' * 255}-{n:020}": "9999999999" for n in range(FORGIVEN_BYTES_MAX // (276 + 10 + 6))}
     assert len(encode_state(GroupState(forgiven=forgiven))) < FORGIVEN_BYTES_MAX + 200
+    ranges = NOTED_BYTES_MAX // len(",2147483647-2147483647") - 20
+    old = frozenset(TopicPartition("x" * 249, number - 3 * n - m) for n in range(ranges) for m in range(2))
+    assert NOTED_BYTES_MAX * 0.9 < len(encode_state(GroupState(old=old))) < NOTED_BYTES_MAX + 200
+    problem = "\U0001f600" * 1_000
     data = encode_state(
-        GroupState(
-            generation=1, quarantined=quarantined, replay=replay, problem="\U0001f600" * 1_000, forgiven=forgiven
-        )
+        GroupState(generation=1, quarantined=quarantined, replay=replay, problem=problem, forgiven=forgiven, old=old)
     )
     assert len(data) < REQUEST_BYTES_MAX - 1_024
     assert decode_state(data).replay == replay
@@ -99,6 +110,8 @@ states = st.builds(
     brokers=st.dictionaries(st.integers(0, 2**31 - 1), texts, max_size=3),
     forgiven=st.dictionaries(texts, texts, max_size=3),
     deleted=st.booleans(),
+    old=st.frozensets(partitions, max_size=3),
+    old_as_of=st.integers(0, 2**31 - 1),
 )
 
 

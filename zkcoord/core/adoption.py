@@ -22,6 +22,10 @@ OLD_RETRIES, OLD_BACKOFF_MS, OLD_AUTO_COMMIT_MS = 4, 2_000, 60_000
 """The old consumers' defaults of `rebalance.max.retries`, `rebalance.backoff.ms` (ms) and `auto.commit.interval.ms`
 (ms). They are part of the record's format."""
 
+OLD_SESSION_MS = 30_000
+"""ms: an old member's session timeout. It is a guess, since no node shows the real one: five times the old consumers'
+default. It serves to estimate when an old member stops committing."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adoption:
@@ -55,6 +59,15 @@ class Adoption:
     def store(self) -> OffsetStore:
         """That store."""
         return offset_store(self.store_name)
+
+    @property
+    def late_ms(self) -> int:
+        """ms for which an old member may still commit a partition that it had.
+
+        >>> Adoption(offsets="zookeeper", strategy="range", kafka="1.1").late_ms
+        90000
+        """
+        return self.auto_commit_interval_ms + OLD_SESSION_MS
 
     @property
     def patience_ms(self) -> int:

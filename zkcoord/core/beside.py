@@ -17,6 +17,7 @@ from zkcoord.core.decisions import Decision, PokeMembers, RenewMark, SetState, S
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.mode import Mode
 from zkcoord.core.model import TopicPartition, consumer_of
+from zkcoord.core.old_owners import OldOwners, noted
 from zkcoord.core.record import DELETE, POKE
 from zkcoord.core.requests import DONE, REFUSED, begin_deletion
 from zkcoord.core.topics import recreated
@@ -113,17 +114,18 @@ def changes_mode(view: GroupView) -> bool:
     return view.state.mode is not view.mode.mode
 
 
-def mode_changes(view: GroupView, before: Sequence[Decision]) -> list[Decision]:
-    """Note a new mode in the state. When the group becomes coordinated again, renew the topics' marks first, and drop
-    no topic: no zkcoord member saw what became of a topic while old members read it."""
+def mode_changes(view: GroupView, old_owners: OldOwners, before: Sequence[Decision]) -> list[Decision]:
+    """Note in the state a new mode, and what old members have or may still commit. When the group becomes coordinated
+    again, renew the topics' marks first, and drop no topic: no zkcoord member saw what became of a topic while old
+    members read it."""
     if not changes_mode(view):
-        return []
+        return noted(view, old_owners, before)
     again = sorted(recreated(view)) if view.mode.coordinated else []
     if again:
         why = "the topic was created again while old members read it: what they committed stays"
         return [RenewMark(topic=topic, why=why) for topic in again]
     why = view.mode.why or "all members are zkcoord's"
-    state = replace(written(view.state, before), mode=view.mode.mode)
+    state = replace(old_owners.in_state(written(view.state, before)), mode=view.mode.mode)
     return [SetState(state=state, event=StateEvent.MODE_CHANGED, why=f"{view.mode.mode.value}: {why}")]
 
 

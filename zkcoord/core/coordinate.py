@@ -29,6 +29,7 @@ from zkcoord.core.eager import everybody_stops
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.memory import Memory
 from zkcoord.core.model import consumer_of
+from zkcoord.core.old_owners import noted
 from zkcoord.core.ownership import available, claims_of_evicted, claims_to_delete
 from zkcoord.core.quarantine import Exclusions
 from zkcoord.core.rebalance_reason import RebalanceReason
@@ -89,6 +90,7 @@ def decide(
     memory = _spent(view, _with_holders(view, memory.aiming(view, target), now_ms), now_ms, digest)
     turned_away = memory.turned_away.seen(negotiated.rejected, anybody=bool(eligible))
     memory = fast_replace(memory, turned_away=turned_away)
+    decisions += noted(view, memory.old_owners, decisions)
     decisions += _problem(view, decisions, negotiated.problem, memory.target.problem, turned_away.problem)
     why, memory = _why(view, memory, negotiated.assignor, eligible)
     state = written(view.state, decisions)
@@ -120,7 +122,7 @@ def _beside_old_members(view: GroupView, memory: Memory, now_ms: int) -> Decided
     announced = replays(view, memory.open_ranges.found)
     keeping, waiting = kept(view, announced)
     decisions = [*keeping, *_refused_commands(view, waiting)]
-    decisions += mode_changes(view, decisions)
+    decisions += mode_changes(view, memory.old_owners, decisions)
     if not view.mode.coordinated:
         decisions += _problem(view, decisions, problem_beside(view, memory.looker, now_ms))
         decisions += claims_to_delete(view, memory.ack_timeouts, now_ms)
@@ -186,7 +188,8 @@ def _spent(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> Memo
 
 def _wake_at_ms(view: GroupView, memory: Memory, now_ms: int) -> int | None:
     """The next moment at which a wait ends."""
-    waits = (memory.ack_timeouts, memory.liveness, memory.static_timers, memory.full_members, memory.looker)
+    beside = (memory.looker, memory.old_owners)
+    waits = (memory.ack_timeouts, memory.liveness, memory.static_timers, memory.full_members, *beside)
     times = (
         memory.initial_delay.until_ms,
         memory.topics.wake_at_ms(now_ms),

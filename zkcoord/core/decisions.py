@@ -48,6 +48,7 @@ class StateEvent(Enum):
     ASSIGNMENT_PROBLEM = "assignment_problem"  # why the assignment differs from the requested one, and who must act
     ASSIGNMENT_AS_ASKED = "assignment_as_asked"
     MODE_CHANGED = "mode_changed"  # coordinated, mixed or observed: old members came or went
+    OLD_OWNERS = "old_owners"  # what old members have, or may still commit, has changed
     GROUP_EMPTY = "group_empty"  # how long the group has had no members, as far as coordinators saw
 
 

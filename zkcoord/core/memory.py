@@ -14,6 +14,7 @@ from zkcoord.core.initial_delay import InitialDelay
 from zkcoord.core.instances import StaticMemberTimers
 from zkcoord.core.liveness import Liveness
 from zkcoord.core.negotiation import Negotiation
+from zkcoord.core.old_owners import OldOwners
 from zkcoord.core.quarantine import Quarantines
 from zkcoord.core.rebalance_reason import RebalanceReason
 from zkcoord.core.replay import OpenRanges
@@ -45,6 +46,7 @@ class Memory:
     full_members: FullMembers = field(default_factory=FullMembers)
     open_ranges: OpenRanges = field(default_factory=OpenRanges)
     looker: OnLooker = field(default_factory=OnLooker)
+    old_owners: OldOwners = field(default_factory=OldOwners)
     turned_away: TurnedAway = field(default_factory=TurnedAway)
     reset_timer: ResetTimer = field(default_factory=ResetTimer)
     rebalanced: str = ""  # run of the last requested rebalance for which the assignor was asked again
@@ -62,6 +64,7 @@ class Memory:
             retention=self.retention.seen(view, now_ms),
             open_ranges=self.open_ranges.seen(view),
             looker=self.looker.seen(view, now_ms),
+            old_owners=self.old_owners.seen(view, now_ms),
             reset_timer=self.reset_timer.seen(view, now_ms),
         )
 

@@ -42,6 +42,12 @@ class GroupMode:
         """True when the coordinator may start and stop partitions."""
         return self.mode is Mode.COORDINATED
 
+    @property
+    def settled(self) -> bool:
+        """True when it is known which partitions old members have. While they are observed, or a registration may be
+        readable soon, nobody knows."""
+        return self.coordinated or self.plan is not None
+
     def share_of(self, consumer_id: str) -> dict[TopicPartition, str] | None:
         """The partitions that the plan gives to a consumer, each with its thread. None: there is no plan.
 

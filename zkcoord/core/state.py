@@ -57,3 +57,5 @@ class GroupState:
     brokers: Mapping[int, str] = field(default_factory=dict)  # broker id -> rack, from which the target was computed
     forgiven: Mapping[str, str] = field(default_factory=dict)
     # by a request: consumer -> highest sequence of its forgiven refusals, while one is in its status
+    old: frozenset[TopicPartition] = frozenset()  # what old members have, or may still commit, see `core.old_owners`
+    old_as_of: int = 0  # number of changes of `ids` that `old` covers; 0: it covers none

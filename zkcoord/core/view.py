@@ -225,6 +225,7 @@ class GroupView:
     draft_stops: frozenset[TopicPartition] = frozenset()
     # partitions whose owners know only the draft, and were told to stop
     instances: Mapping[str, Instance] = field(default_factory=dict)  # static members, by instance
+    ids_changes: int = 0  # number of members that came and went so far, in a layout whose groups may have old members
     mode: GroupMode = COORDINATED  # other than coordinated only beside old members, in the layout `legacy`
     unreadable: str | None = None
     # why record or state cannot be read, if nothing was known of it before: the group is left alone

@@ -8,13 +8,15 @@ of their plan, and the lists of owners of the member's own share. So the member 
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
+from dataclasses import replace
 
 from zkcoord.core.adoption import Adoption
-from zkcoord.core.member.former_owners import FormerOwners
+from zkcoord.core.former_owners import FormerOwners
 from zkcoord.core.member.neighbours import ALONE, Neighbours
-from zkcoord.core.mode import GroupMode
+from zkcoord.core.mode import GroupMode, Mode
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.offset_store import ZOOKEEPER
+from zkcoord.core.state import GroupState
 from zkcoord.errors import CorruptError
 from zkcoord.legacy.mode_watch import ModeWatch
 from zkcoord.legacy.modes import named_as_ours
@@ -24,16 +26,13 @@ from zkcoord.tree.known_topics import KnownTopics
 from zkcoord.tree.paths import Address, Layout, Place, partition_numbers
 from zkcoord.tree.record import decode_record
 from zkcoord.tree.snapshot import Kind, Node
+from zkcoord.tree.state import decode_state
 from zkcoord.tree.topic import decode_mark
 
 NEIGHBOURS = "neighbours"  # the scope of all that is followed here, lists of owners aside
 LISTS = "lists of owners"  # their scope
 
 Key = tuple[str, Kind]
-
-OLD_SESSION_MS = 30_000
-"""ms: an old member's session timeout. It is a guess, since no node shows the real one: five times the old consumers'
-default. It serves to estimate when an old member stops committing."""
 
 
 class Neighbourhood:
@@ -46,7 +45,11 @@ class Neighbourhood:
         self._modes, self._topics = ModeWatch(group), KnownTopics(layout)
         self._adoption: Adoption | None = None
         self._record_version = 0
-        self._record_path = layout.record(group)
+        self._record_path, self._state_path = layout.record(group), layout.state(group)
+        self._notes = GroupState()  # the coordinator's notes, while they are needed
+        self._ids_changes = 0  # number of members that came and went so far
+        self._covering = 0  # the notes must cover so many of these: what this object did not see itself
+        self._blind = True  # True while this object does not know what old members have, so also before the first look
         self._wanted: dict[str, set[Key]] = {}  # parent or own path -> what is followed there
         self._owned: dict[str, frozenset[int]] = {}  # topic -> partitions with an owner, for the topics of the share
         self._incarnations: dict[str, int] = {}
@@ -58,6 +61,7 @@ class Neighbourhood:
         self._now = ALONE
         self.own = ""  # path of the own registration, which `MemberWatch` follows
         self._follow(ids := layout.ids(group), (ids, Kind.CHILDREN))
+        self._follow(self._state_path, (self._state_path, Kind.DATA))
 
     def topics_from(self, layout: Layout) -> None:
         """The tree's topics come from another place from now on: forget the topics of the earlier place."""
@@ -134,6 +138,7 @@ class Neighbourhood:
         self._modes.take(address, node)
         match address.place:
             case Place.IDS:
+                self._ids_changes = 0 if node.stat is None else node.stat.child_changes
                 fresh = set(node.children).difference(self._joined_ms)
                 if not all(named_as_ours(self._group, name) for name in fresh):
                     self._tracker.patient(NEIGHBOURS, patient=False)
@@ -144,12 +149,28 @@ class Neighbourhood:
                 self._owned[address.name] = frozenset(partition_numbers(node.children))
             case Place.MARK:
                 self._incarnations[address.name] = _incarnation(node)
+            case Place.STATE:
+                self._notes = _notes(node)
 
     def _former(self, mode: GroupMode, seen_ms: int) -> FormerOwners:
-        late_ms = 0 if self._adoption is None else self._adoption.auto_commit_interval_ms + OLD_SESSION_MS
-        if self._now is ALONE and not mode.coordinated:
-            return FormerOwners(unknown_until_ms=seen_ms + late_ms).after(mode, seen_ms, late_ms)
-        return self._now.former.after(mode, seen_ms, late_ms)
+        """What old members had. What this object did not see itself stands in the coordinator's notes, which are
+        followed as long as they count. Until they cover the first look, every partition may have been an old
+        member's."""
+        late_ms = 0 if self._adoption is None else self._adoption.late_ms
+        former, notes = self._now.former, self._notes
+        if self._blind and mode.settled:
+            never_mixed = mode.coordinated and notes.mode is Mode.COORDINATED
+            self._covering = 0 if never_mixed else self._ids_changes
+            former = replace(former, earlier=None, earlier_until_ms=seen_ms + late_ms)
+        self._blind = not mode.settled
+        if mode is not self._now.mode or former is not self._now.former:
+            former = former.after(mode, seen_ms, late_ms)
+        waits = former.earlier_until_ms > seen_ms and former.earlier != frozenset()
+        if waits and (former.earlier is not None or notes.old_as_of >= self._covering):
+            former = replace(former, earlier=notes.old)
+        path, followed = self._state_path, self._blind or (waits and former.earlier != frozenset())
+        self._follow_only(path, {(path, Kind.DATA)} if followed else set())
+        return former
 
     def _record(self, node: Node) -> None:
         self._current = False
@@ -207,7 +228,7 @@ class Neighbourhood:
             store=self._store,
             old_store=ZOOKEEPER if adoption is None else adoption.store_name,
             stores=self._stores,
-            former=before.former if mode is before.mode else self._former(mode, seen_ms),
+            former=self._former(mode, seen_ms),
             patience_ms=None if adoption is None else adoption.patience_ms,
         )
         self._seen_ms, self._current = None, True
@@ -225,6 +246,15 @@ def _moved(
         return {}
     known = {partition: at_ms for partition, at_ms in before.moved_ms.items() if partition not in share}
     return {**known, **dict.fromkeys((before.share or {}).keys() - share.keys(), seen_ms)}
+
+
+def _notes(node: Node) -> GroupState:
+    """What the group's state says of old members. One that cannot be read covers nothing."""
+    try:
+        state = decode_state(node.data)
+    except CorruptError:
+        return GroupState(mode=Mode.OBSERVE)
+    return GroupState(mode=state.mode, old=state.old, old_as_of=state.old_as_of)  # without the rest, which may be large
 
 
 def _incarnation(node: Node) -> int:

@@ -239,6 +239,8 @@ def _of_state(decision: SetState) -> dict[str, Any]:
             return {"ms": state.empty_ms, "level": "debug"}
         case StateEvent.MODE_CHANGED:
             return {"mode": state.mode.value}
+        case StateEvent.OLD_OWNERS:
+            return {"partitions": sorted(state.old), "level": "debug"}
         case StateEvent.STOPPING | StateEvent.STOPPED | StateEvent.ASSIGNMENT_AS_ASKED:
             return {}
         case _:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.tree.codec import INT32_MAX, compact, corrupt, read_document, text_of, whole
-from zkcoord.tree.ranges import parse_ranges, ranges_text
+from zkcoord.tree.ranges import partitions_in, ranges_by_topic
 from zkcoord.tree.writes import BYTES_MAX
 
 _WHAT = "mark of an eviction"
@@ -33,12 +33,8 @@ def encode_evicted(session_timeout_ms: int, owned: Iterable[TopicPartition] | No
     """
     if owned is None:
         return str(session_timeout_ms).encode("ascii")
-    numbers: dict[str, list[int]] = {}
-    for partition in sorted(owned):
-        numbers.setdefault(partition.topic, []).append(partition.partition)
     room, ranges = BYTES_MAX, dict[str, str]()
-    for topic, found in numbers.items():
-        text = ranges_text(found)
+    for topic, text in ranges_by_topic(owned).items():
         room -= len(topic) + len(text) + len('"":"",')
         if room >= 0:
             ranges[topic] = text
@@ -54,5 +50,4 @@ def decode_evicted(data: bytes) -> Evicted:
         raise corrupt(_WHAT, data, "no session timeout in ms")
     document = read_document(_WHAT, data)
     topics = document.section("owned").all_texts()
-    owned = frozenset(TopicPartition(topic, number) for topic, text in topics.items() for number in parse_ranges(text))
-    return Evicted(document.integer("session_timeout_ms"), owned)
+    return Evicted(document.integer("session_timeout_ms"), partitions_in(topics))

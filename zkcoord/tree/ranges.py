@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, pairwise
 
+from zkcoord.core.model import TopicPartition
 from zkcoord.tree.codec import INT32_MAX, corrupt
 
 PARTITIONS_MAX = 1_000_000  # numbers in one text, so that a short text cannot fill the memory
@@ -46,6 +47,23 @@ def parse_ranges(text: str) -> tuple[int, ...]:
     if edges and (edges[-1] > INT32_MAX or count_of(text) > PARTITIONS_MAX):
         raise corrupt("ranges", text, f"more than {PARTITIONS_MAX} partitions, or one beyond {INT32_MAX}")
     return tuple(chain.from_iterable([range(low, high + 1) for low, high in bounds]))
+
+
+def ranges_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, str]:
+    """The partitions' numbers as text, by topic.
+
+    >>> ranges_by_topic([TopicPartition("t", 1), TopicPartition("t", 0), TopicPartition("a", 4)])
+    {'a': '4', 't': '0-1'}
+    """
+    numbers: dict[str, list[int]] = {}
+    for partition in sorted(partitions):
+        numbers.setdefault(partition.topic, []).append(partition.partition)
+    return {topic: ranges_text(found) for topic, found in numbers.items()}
+
+
+def partitions_in(topics: Mapping[str, str]) -> frozenset[TopicPartition]:
+    """The inverse of `ranges_by_topic`. Raises CorruptError for a text that `parse_ranges` does not take."""
+    return frozenset(TopicPartition(topic, number) for topic, text in topics.items() for number in parse_ranges(text))
 
 
 def count_of(text: str) -> int:

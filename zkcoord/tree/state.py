@@ -14,6 +14,7 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.state import Announced, Failure, GroupState, Quarantine
 from zkcoord.tree.broker import broker_id
 from zkcoord.tree.codec import INT32_MAX, Document, compact, partition_of, read_document
+from zkcoord.tree.ranges import partitions_in, ranges_by_topic
 from zkcoord.tree.status import RANGE_NUMBERS, range_fields
 
 _WHAT = "group state"
@@ -54,6 +55,10 @@ def encode_state(state: GroupState) -> bytes:
         document["brokers"] = {str(broker): rack for broker, rack in sorted(state.brokers.items())}
     if state.forgiven:
         document["forgiven"] = dict(sorted(state.forgiven.items()))
+    if state.old:
+        document["old"] = ranges_by_topic(state.old)
+    if state.old_as_of:
+        document["old_as_of"] = state.old_as_of
     return compact(document)
 
 
@@ -88,6 +93,8 @@ def decode_state(data: bytes) -> GroupState:
             if (number := broker_id(name)) is not None
         },
         forgiven=document.section("forgiven").all_texts(),
+        old=partitions_in(document.section("old").all_texts()),
+        old_as_of=document.integer("old_as_of", default=0, high=INT32_MAX),
     )
 
 

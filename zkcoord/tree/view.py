@@ -114,6 +114,9 @@ class _Folder:
         match address.place:
             case Place.IDS:
                 self._members = self._keep_only(self._members, self._known.members, node)
+                if self._view.adopts:
+                    changes = 0 if node.stat is None else node.stat.child_changes
+                    self._view = fast_replace(self._view, ids_changes=changes)
             case Place.REGISTRATION:
                 self._registration(address, node)
             case Place.CHANNELS:

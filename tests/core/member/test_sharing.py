@@ -8,6 +8,7 @@ import pytest
 
 from tests.core.member.members import ME, NOW, T0, T1, T2, T3, Member, Roomy, commit, start
 from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.former_owners import FormerOwners
 from zkcoord.core.member.decisions import (
     AcknowledgeStarts,
     AnswerRequest,
@@ -25,7 +26,6 @@ from zkcoord.core.member.decisions import (
     Report,
     Versions,
 )
-from zkcoord.core.member.former_owners import FormerOwners
 from zkcoord.core.member.log import CommitLog
 from zkcoord.core.member.memory import PLANNED
 from zkcoord.core.member.neighbours import ALONE, EARLY_MS, Neighbours
@@ -54,7 +54,7 @@ def beside(*share: TopicPartition, free: tuple[TopicPartition, ...] = (), since_
         free=frozenset(free),
         incarnations={"t": 3},
         record_version=7,
-        former=FormerOwners(unknown_until_ms=NOW + LATE_MS),
+        former=FormerOwners(earlier=None, earlier_until_ms=NOW + LATE_MS),
     )
 
 

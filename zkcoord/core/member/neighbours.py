@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from zkcoord.core.member.former_owners import FormerOwners
+from zkcoord.core.former_owners import FormerOwners
 from zkcoord.core.mode import COORDINATED, GroupMode, Mode
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.offset_store import ZOOKEEPER, offset_store
