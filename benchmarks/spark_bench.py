@@ -38,7 +38,7 @@ TUNED = {  # settings that make a native query faster with big batches
     "kafka.fetch.max.bytes": "67108864",
 }
 SHARED = 5_000  # ranges with fewer offsets share a task of the Python reader
-SHARED_BY_CONNECTOR = 50_000  # the same for the connector, which reads so many offsets in some 30 ms
+SHARED_LARGE = 50_000  # the same for runners named `_shared`; the connector reads so many offsets in some 30 ms
 NATIVE = ("foreach", "noop", "foreach_tuned", "noop_tuned")
 MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 QUICK_FILES = "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"  # in Spark 4.0

@@ -40,7 +40,7 @@ from kafka_log import fill
 from spark_bench import (
     NATIVE,
     SHARED,
-    SHARED_BY_CONNECTOR,
+    SHARED_LARGE,
     Bench,
     await_batches,
     checkpoint_files,
@@ -73,10 +73,11 @@ MINUTES = 10  # a whole run with 64 partitions, at most
 DEADLINE_S = 600
 EMPTY = 40  # triggers
 EMPTY_S = 20  # seconds for these triggers and for the end of all programs
-READ_BY_PYTHON = ("loop_python", "source", "source_noop")
+READ_BY_PYTHON = ("loop_python", "loop_python_shared", "source", "source_noop")
 BY_CONNECTOR = ("loop", "loop_shared", "loop_unannounced", "ranges", "ranges_shared", "ranges_shared_files")
 OURS = (*BY_CONNECTOR, *READ_BY_PYTHON)
 FILES = ("ranges_shared_files", "foreach_files", "noop_tuned_files")  # with another writer of the checkpoint's files
+QUICK_NAMES = ("loop", "loop_shared", *READ_BY_PYTHON[:3], "ranges", "ranges_shared", "foreach", "noop_tuned")
 Times = dict[str, dict[int, list[float]]]  # runner -> rows a batch -> milliseconds of each batch
 
 
@@ -120,7 +121,7 @@ def run_loop(bench: Bench, size: Size, name: str) -> list[float]:
     consumer = make_consumer(
         bench,
         size.rows,
-        reader="python" if name == "loop_python" else "kafka",
+        reader="python" if name.startswith("loop_python") else "kafka",
         announce=name != "loop_unannounced",
         shared=shared(name),
     )
@@ -131,7 +132,7 @@ def run_loop(bench: Bench, size: Size, name: str) -> list[float]:
 def shared(name: str) -> int:
     """Return the number of offsets below which ranges share tasks with this runner."""
     if "_shared" in name:
-        return SHARED_BY_CONNECTOR
+        return SHARED_LARGE
     return SHARED if name in READ_BY_PYTHON else 0
 
 
@@ -252,7 +253,7 @@ def main() -> int:
     if many:
         names = [each for each in names if each not in FILES]
     if chosen.quick:
-        names = ["loop", "loop_shared", "loop_python", "ranges", "ranges_shared", "source", "foreach", "noop_tuned"]
+        names = [*QUICK_NAMES]
     with ExitStack() as stack:
         heap = "2g" if partitions == 8 else "8g"  # each tuned native consumer may hold 4 MB of each partition, twice
         bench = start(stack, "spark_loop", lambda servers: fill(servers, partitions, rows, record_bytes), heap)
