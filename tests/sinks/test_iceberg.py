@@ -66,9 +66,9 @@ class Warehouse:
         """Another writer appends a row of its own."""
         self.load().append(pa.table([["other"], [0], [0], [0]], TYPES))
 
-    def ends(self) -> dict[str, int]:
+    def ends(self, *names: str) -> dict[str, int]:
         state = iceberg._State(self.load(), "main")
-        return {name: end for name in (PA, PB) if (end := state.end(name)) is not None}
+        return {name: end for name in names or (PA, PB) if (end := state.end(name)) is not None}
 
 
 @pytest.fixture
@@ -100,6 +100,13 @@ def test_f254_an_end_of_iceberg_beyond_the_batch_stays_where_it_is(house: Wareho
 def test_a_batch_of_which_nothing_is_to_be_written_moves_the_ends_of_iceberg(house: Warehouse) -> None:
     assert house.write(B, transform=lambda rows: rows.where("n < 0")) == 0
     assert (house.rows(), house.ends()) == ([], {PB: 8})
+
+
+def test_a_topic_that_was_created_again_is_written_to_iceberg_from_its_beginning(house: Warehouse) -> None:
+    first, again = A._replace(incarnation=1), A._replace(start=0, end=5, incarnation=2)
+    assert [house.write(each) for each in (first, again, again)] == [4, 5, 0]
+    assert house.write(first._replace(end=16)) == 2  # read late: still a record that the table had not
+    assert (house.rows(), house.ends(PA, f"{PA}.2")) == (records(again, A._replace(end=16)), {PA: 16, f"{PA}.2": 5})
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["a table with ends", "a new table"])
