@@ -215,6 +215,10 @@ def test_the_answer_to_another_sync_does_not_open_the_gate() -> None:
     bench.step(13, SyncDone(last_gate, True))
     assert bench.loop.settled
     assert store.asked[5][0] == "read"
+    bench.loop.sync(14)  # without an answer it does not close the gate either
+    asked = list(store.asked)
+    bench.step(15, SyncDone(asked[-1][1], False))
+    assert (bench.loop.settled, store.asked) == (True, asked)
 
 
 def test_a_gate_that_was_not_answered_is_asked_for_again() -> None:

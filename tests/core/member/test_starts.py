@@ -7,6 +7,7 @@ import pytest
 from tests.core.member.members import FIRST, ME, NOW, SECOND, T0, T1, T2, THIRD, Member, Roomy, other, start
 from zkcoord.core.command import Option
 from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.member.application import Application
 from zkcoord.core.member.commands import NO_ROOM_MS
 from zkcoord.core.member.decisions import (
     AcknowledgeStarts,
@@ -281,12 +282,13 @@ def test_what_is_taken_away_while_it_is_started_is_lost_to_the_application() -> 
     ]
 
 
-def test_without_a_lease_nothing_is_told_to_start() -> None:
+@pytest.mark.parametrize("fields", [{"leased": False}, {"application": Application(full=True)}])
+def test_without_a_lease_or_while_many_calls_wait_nothing_is_told_to_start(fields: dict[str, object]) -> None:
     member = looked_up()
     member.reads({T0: Position(7, 2), T1: Position(7, 2)})
-    member.has(leased=False)
+    member.has(**fields)
     assert member.decides() == []
-    member.has(leased=True)
+    member.has(leased=True, application=Application())
     told(member)
 
 
@@ -338,8 +340,10 @@ def test_what_is_left_over_of_others_is_looked_up_with_a_start_and_forgotten_onc
         LookUp(name=FIRST, partitions=(T0,), known={T0: Owner(ME, 0)}, parents=True),
         LookUp(name="announced", partitions=(T1, T2)),
     ]
-    member.has(unread=frozenset({"announced", FIRST}), owners={T0: Owner(ME, 0)})
+    member.has(owners={T0: Owner(ME, 0)}, positions={T0: Position(7, 2)}, unread=frozenset({"announced", FIRST}))
     assert member.decides() == []
+    member.has(unread=frozenset({"announced"}))
+    assert member.decides() == []  # the start waits: its acknowledgement's status shows what is left over
     member.reads({T0: Position(7, 2), T1: Position(3, 1), T2: Position(4, 1)}, {T1: Owner("", 1), T2: Owner("", 1)})
     assert member.decides() == [LetGo(partitions=(T1, T2))]
     assert member.memory.batch == {T1: Announced(3, 5, 1)}

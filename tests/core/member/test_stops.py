@@ -3,6 +3,8 @@ decisions."""
 
 from __future__ import annotations
 
+import pytest
+
 from tests.core.member.members import FIRST, ME, SECOND, T0, T1, T2, Member, commit, other, start, stop
 from zkcoord.core.command import Option
 from zkcoord.core.fast_replace import fast_replace
@@ -113,6 +115,16 @@ def test_no_release_is_made_again_before_all_that_is_held_is_as_read() -> None:
     assert member.decides() == [RELEASE]
 
 
+@pytest.mark.parametrize("fields", [{"ready": False}, {"channel_read": False}])
+def test_nothing_is_released_before_a_multi_may_be_sent(fields: dict[str, object]) -> None:
+    member = stopping()
+    member.answers({T0: 8})
+    member.has(**fields)
+    assert member.decides() == []
+    member.has(**dict.fromkeys(fields, True))
+    assert member.decides() == [RELEASE]
+
+
 def test_an_application_that_fails_to_stop_keeps_what_was_committed() -> None:
     member = stopping()
     member.answers(error=RuntimeError("hangs"))
@@ -219,6 +231,8 @@ def test_leaving_releases_everything_but_unfinished_ranges_and_ends_the_session(
     member.has(leaving=True)
     assert member.decides() == [AskStop(partitions=(T0, T1))]
     member.called("stop", T0, T1)
+    member.answers(((T1,), {T1: 5}), part=True)
+    assert member.decides() == []  # it does not leave while the application reads on
     member.answers({T0: 8, T1: 5})
     assert member.decides() == [ReleasePartitions(held={T0: HELD}, offsets={T0: 8})]
     member.reads({T0: Position(8, 4)}, {T0: FREE})
