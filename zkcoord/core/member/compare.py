@@ -94,7 +94,7 @@ def lost(view: MemberView, memory: Memory, spoiled: Set[TopicPartition]) -> list
 
 def _certain(view: MemberView, memory: Memory) -> Memory:
     """No own write is under way once everything held is known as it was read: a later value is somebody else's."""
-    if memory.writing and not view.writing and at_rest(view, memory):
+    if memory.writing and at_rest(view, memory):
         return fast_replace(memory, writing={})
     return memory
 
