@@ -292,17 +292,16 @@ class DriverLoop:
         end = End.UNTRIED
         planned_ns = time.monotonic_ns()
         try:
-            processed = self._process(process, batch, tag)
+            self._process(process, batch, tag)
             processed_ns = time.monotonic_ns()
-            if processed:
-                end = self._commit(batch, offsets)
+            end = self._commit(batch, offsets)
         finally:
             why = self._guard.finish(end, offsets)
         return end, why, (planned_ns, processed_ns, time.monotonic_ns())
 
-    def _process(self, process: Process, batch: Batch, tag: str) -> bool:
-        """Run the user's function. False if the batch was fenced meanwhile, whatever the function returned or
-        raised."""
+    def _process(self, process: Process, batch: Batch, tag: str) -> None:
+        """Run the user's function. If the batch was fenced meanwhile, what it raises is not raised: such a batch is not
+        committed."""
         description = f"zkcoord group {self._group} batch {batch.seq} ({batch.id[:8]}): {describe(batch.ranges)}"
         try:
             with (
@@ -310,14 +309,13 @@ class DriverLoop:
                 slow_batch_alarm(batch, self._group, self._options.rebalance_timeout_ms),
             ):
                 if not self._allowed_still(batch, tag):
-                    return False
+                    return
                 self._membership.reading(each.topic_partition for each in batch.ranges)
                 process(self._meter.watch(self._reader.read(batch.ranges)), batch)
         except Exception as error:
             if not self._guard.fenced:
                 raise
             self._tell(logging.DEBUG, "batch_cancelled", f"batch {batch.seq} ended with: {error}")
-        return not self._guard.fenced
 
     def _allowed_still(self, batch: Batch, tag: str) -> bool:
         """False if a partition of the batch was lost since it was planned. Kafka and ZooKeeper were asked meanwhile, so
