@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tests.old_members.groups import A, B, static, wildcard
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.snapshot import Kind, Read, parents
-from zkcoord.tree.writes import CreateNode, Transaction
+from zkcoord.tree.writes import WRITE_BYTES, CreateNode, Transaction, parts
 
 UUID = "6c84fb90-12c4-11e1-840d-7b25c5ee775a"
 BROKERS = {
@@ -38,6 +39,10 @@ AUDIT = {
 OLDEST = {"ids": {"oldest_h-1416335000123-1a2b3c4d": '{ "clicks": 4 }'}, "owners": {"clicks/0-1": "x-0"}, "offsets": {}}
 
 
+Parts = Mapping[str, Mapping[str, str]]
+"""A group's folder: `ids`, `owners` or `offsets` -> the nodes below it, with their texts."""
+
+
 class OldWorld:
     """A deployment that a test makes."""
 
@@ -54,21 +59,34 @@ class OldWorld:
 
     def put(self, path: str, text: str) -> None:
         """Create a node, parents included."""
-        missing = [parent for parent in parents(path) if parent not in self._there]
-        ephemeral = re.fullmatch(r"/consumers/[^/]+/(ids/[^/]+|owners/[^/]+/[^/]+)", path) is not None
-        for each, data in (*((parent, b"") for parent in missing), (path, text.encode())):
-            if each not in self._there:
-                create = CreateNode(each, data, ephemeral=ephemeral and each == path)
-                done = self.tree.commit(Transaction(writes=(create,)))
-                assert not done.reason, (each, done)
-                self._there.add(each)
+        self._create([(path, text)])
 
-    def group(self, name: str, parts: dict[str, dict[str, str]]) -> None:
+    def group(self, name: str, parts: Parts) -> None:
         """A group's folder."""
-        for part, nodes in parts.items():
-            self.put(f"/consumers/{name}/{part}", "")
-            for below, text in nodes.items():
-                self.put(f"/consumers/{name}/{part}/{below}", text)
+        self.groups({name: parts})
+
+    def groups(self, made: Mapping[str, Parts]) -> None:
+        """The folders of many groups, in few multis."""
+        nodes = list[tuple[str, str]]()
+        for name, parts_of in made.items():
+            for part, below in parts_of.items():
+                folder = f"/consumers/{name}/{part}"
+                nodes += [(folder, ""), *((f"{folder}/{path}", text) for path, text in below.items())]
+        self._create(nodes)
+
+    def _create(self, nodes: Iterable[tuple[str, str]]) -> None:
+        """Create these nodes, parents included, except for those that were created before."""
+        missing: dict[str, CreateNode] = {}
+        for path, text in nodes:
+            ephemeral = re.fullmatch(r"/consumers/[^/]+/(ids/[^/]+|owners/[^/]+/[^/]+)", path) is not None
+            for parent in parents(path):
+                missing.setdefault(parent, CreateNode(parent, b""))
+            missing.setdefault(path, CreateNode(path, text.encode(), ephemeral=ephemeral))
+        creates = [create for path, create in missing.items() if path not in self._there]
+        for part in parts(creates, lambda create: len(create.path) + len(create.data) + WRITE_BYTES):
+            done = self.tree.commit(Transaction(writes=tuple(part)))
+            assert not done.reason, (part, done)
+        self._there |= missing.keys()
 
     def everything(self) -> list[tuple[str, Any]]:
         """All nodes with their versions."""

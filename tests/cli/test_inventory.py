@@ -166,9 +166,11 @@ def test_a_file_in_a_folder_that_is_not_there_is_refused_before_anything_is_read
 
 
 def test_hundreds_of_groups_are_read_some_at_a_time(world: OldWorld, run: Run) -> None:
-    names = [f"g{number:03}" for number in range(2 * GROUPS_AT_ONCE + 3)]
-    for name in names:
-        world.group(name, {"ids": {f"{name}_a": static(clicks=1)}, "owners": {"clicks/0": f"{name}_a-0"}})
+    names = [f"g{number:03}" for number in range(300)]
+    assert len(names) > GROUPS_AT_ONCE
+    world.groups(
+        {n: {"ids": {f"{n}_a": static(clicks=1)}, "owners": {"clicks/0": f"{n}_a-0"}, "offsets": {}} for n in names}
+    )
     found = documents(run, world)
     assert [document["group"] for document in found] == names
     assert {document["orphans"]["without_owner"][0] for document in found} == {"clicks-1"}
