@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.integration.processes import READER, Child, now_ms
-from tests.legacy.lab import EACH_AT_LENGTH, RETRIES, SESSION_MS, V11, Lab, OldConsumer
+from tests.legacy.lab import EACH_AT_LENGTH, RETRIES, SESSION_MS, V011, V08, V11, Lab, OldConsumer
 from tests.waiting import wait_until
 from zkcoord import Coordinator
 from zkcoord.cli.main import cli
@@ -40,6 +40,7 @@ TURN_MS = 100
 PATIENCE_S = 60.0
 OLD = '{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1416335000123"}'
 BACKOFF_MS = 1_000  # half of the old default: the last of four tries is 3 s after the first
+BY_WILDCARD = READER.replace('["t"]', 'include="t.*"')
 SLOW = READER.replace("def stop(partitions):", "def stop(partitions):\n    threading.Event().wait()")
 
 
@@ -166,11 +167,12 @@ def test_old_members_and_ours_share_a_group_without_a_coordinator_through_joins_
     mixed.await_shares(3, 3)
     mixed.lab.topic(TOPIC, SIZE)  # the same again: the old one releases and claims all of its share
     mixed.await_shares(3, 3)
-    mixed.start_ours()
+    mixed.start_ours(BY_WILDCARD)
     mixed.await_shares(2, 2, 2)
     second.signal(signal.SIGTERM)
     mixed.await_shares(3, 3)
-    c = mixed.join("c", version)
+    mixed.lab.topic("u", SIZE)  # nobody takes it
+    c = mixed.started(mixed.lab.start("c", version, "blacklist=u:1", rebalance_backoff_ms=BACKOFF_MS))
     mixed.await_shares(2, 2, 2)
     a.leave()
     mixed.await_shares(3, 3)
@@ -246,13 +248,20 @@ def zkcoord(hosts: str, *words: str) -> dict[str, Any]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("version", OLD_KAFKA_VERSIONS)
+@pytest.mark.parametrize(
+    ("version", "theirs", "taken"),
+    [
+        *((version, "whitelist=t.*", 'include="t.*"') for version in OLD_KAFKA_VERSIONS),
+        (V011, "blacklist=u.*", 'exclude="u.*"'),
+        (V08, r"whitelist=t\d*", r'include=r"t\d*"'),
+    ],
+)
 def test_wildcards_of_old_members_and_ours_take_topics_as_they_come_and_as_they_grow(
-    mixed: Mixed, version: str
+    mixed: Mixed, version: str, theirs: str, taken: str
 ) -> None:
     lab = mixed.lab
-    a = mixed.started(lab.start("a", version, "whitelist=t.*:1", rebalance_backoff_ms=BACKOFF_MS))
-    ours = mixed.start_ours(READER.replace('["t"]', 'include="t.*"'))
+    a = mixed.started(lab.start("a", version, f"{theirs}:1", rebalance_backoff_ms=BACKOFF_MS))
+    ours = mixed.start_ours(READER.replace('["t"]', taken))
 
     def halves(**sizes: int) -> bool:
         owners = lab.owners()
@@ -271,6 +280,23 @@ def test_wildcards_of_old_members_and_ours_take_topics_as_they_come_and_as_they_
     lab.topic("t2", 6)
     wait_until(lambda: halves(t=SIZE, t2=6), "halves of the grown topic", PATIENCE_S)
     assert gave_up(a) == []
+    assert mixed.overlaps() == []
+
+
+@pytest.mark.long
+def test_a_backslash_that_1_1_escapes_twice_matches_nothing_for_old_members_and_ours_alike(mixed: Mixed) -> None:
+    """`b` reads its own regex so, too."""
+    a = mixed.join("a", V11)
+    b = mixed.lab.start("b", V11, r"whitelist=t\d*:1", rebalance_backoff_ms=BACKOFF_MS)
+    wait_until(lambda: b.id in mixed.lab.members(), "it is registered", PATIENCE_S)
+    mixed.await_shares(6)
+    ours = mixed.start_ours(READER.replace('["t"]', r'include=r"t\d*"'))
+    mixed.await_shares(3, 3)
+    assert b.owned() == set()
+    a.leave()
+    mixed.await_shares(6)
+    assert len(ours.reads()) == SIZE
+    assert gave_up(a, b) == []
     assert mixed.overlaps() == []
 
 
