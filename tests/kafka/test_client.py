@@ -23,6 +23,7 @@ from zkcoord.kafka.client import KafkaClient, check_servers
 from zkcoord.kafka.lag import lag, log_ends
 
 NOBODY = "127.0.0.1:1"
+REFUSED_SECONDS_MAX = 4  # all waits for an answer take 5; it takes 0.2
 
 
 def test_log_ends_and_starts_of_many_partitions(broker: Broker) -> None:
@@ -103,6 +104,12 @@ def test_refused_credentials_are_told_long_before_the_timeout(broker: Broker) ->
     asking = ThreadPoolExecutor(1).submit(client.partitions)
     with pytest.raises(RefusedError, match=r"list its topics.*credentials"):
         asking.result(PATIENCE_SECONDS)
+
+
+def test_a_refused_connection_is_told_long_before_the_timeout() -> None:
+    with KafkaClient(NOBODY, timeout_ms=90_000) as client, ThreadPoolExecutor(1) as pool:
+        why = pool.submit(client.check_credentials).result(REFUSED_SECONDS_MAX)
+    assert "refused" in str(why).lower()
 
 
 @pytest.mark.parametrize(
