@@ -27,11 +27,12 @@ def test_it_makes_the_tree_serves_says_so_and_leaves_cleanly(
     assert run("migrate", "current", "--zookeeper", chroot).stdout == "0001, layout draft\n"
 
 
-def test_a_standby_takes_over_at_once(chroot: str, spawn: Spawn) -> None:
+def test_a_standby_says_that_it_stands_by_and_takes_over_at_once(chroot: str, spawn: Spawn) -> None:
     first = spawn("coordinator", "--zookeeper", chroot, "--id", "7", "--output", "json")
     serving = {"coordinator": 7, "epoch": 1, "layout": "draft", "zookeeper": chroot}
     assert json.loads(first.line()) == serving
     second = spawn("coordinator", "--zookeeper", chroot, "--id", "8", "--output", "json")
+    second.line("stderr", having="standing_by")
 
     first.process.terminate()
 
