@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from tests.sim.kafka import SimMessage
@@ -15,6 +16,7 @@ from zkcoord.kafka.fetcher import Fetched
 from zkcoord.kafka.resets import Log
 
 GOOD, BEYOND = TopicPartition("t", 0), TopicPartition("t", 1)
+LOSS_SECONDS_MAX = 5.0
 
 
 class Around:
@@ -26,7 +28,7 @@ class Around:
     doubtful, questions = True, 0
 
     def __init__(self) -> None:
-        self.positions = FetchPositions()
+        self.positions, self.changed = FetchPositions(), threading.Condition()
         self.asked: list[TopicPartition] = []
         self.told: list[str | None] = []
         self._epochs: dict[TopicPartition, int] = {}
@@ -64,16 +66,24 @@ class Around:
         self.answered = True
         self.told.append(cluster_id)
 
+    def lost(self) -> None:
+        """The membership's thread says that a partition is lost. It must not wait for Kafka's answer."""
+        assert self.changed.acquire(timeout=LOSS_SECONDS_MAX)
+        self.positions.lose([GOOD])
+        self.changed.release()
+
     def log_of(self, partition: TopicPartition) -> Log:
         self.asked.append(partition)
-        self.positions.lose([GOOD])
+        with ThreadPoolExecutor(1) as worker:
+            worker.submit(self.lost).result()
         return Log(start=0, end=3, reset=3)
 
 
 def test_f69_messages_are_of_held_partitions_also_after_a_slow_question_to_kafka() -> None:
+    """The loss comes while Kafka is asked, and is heard at once."""
     around = Around()
     around.positions.start(Starting({GOOD: 5, BEYOND: 9}, 1))
-    delivery = Delivery("g", around, around, around, around.positions, threading.Condition())  # type: ignore[arg-type]
+    delivery = Delivery("g", around, around, around, around.positions, around.changed)  # type: ignore[arg-type]
     for _ in range(3):
         for message in delivery.turn(10, 0.0):
             assert message.partition() in [held.partition for held in around.positions.partitions()]
@@ -88,7 +98,7 @@ def test_f224_nothing_is_fetched_before_a_kafka_that_was_away_has_told_which_clu
     around = Around()
     around.answered, around.cluster_id, around._fetched = False, "cluster-2", []
     around.positions.start(Starting({GOOD: 5}, 1))
-    delivery = Delivery("g", around, around, around, around.positions, threading.Condition())  # type: ignore[arg-type]
+    delivery = Delivery("g", around, around, around, around.positions, around.changed)  # type: ignore[arg-type]
     delivery.reach.failed(UnavailableError("it does not answer"))
     for _ in range(3):
         delivery.turn(10, 0.0)
@@ -104,7 +114,7 @@ def test_f310_messages_go_out_when_it_is_known_of_which_cluster_they_are_and_tha
     around.cluster_id = "cluster-1"
     around._fetched = [Fetched(messages=(SimMessage(GOOD, offset),), out_of_range=()) for offset in (6, 5, 5)]
     around.positions.start(Starting({GOOD: 5}, 1))
-    delivery = Delivery("g", around, around, around, around.positions, threading.Condition())  # type: ignore[arg-type]
+    delivery = Delivery("g", around, around, around, around.positions, around.changed)  # type: ignore[arg-type]
     assert delivery.turn(10, 0.0) == []
     around.answering = True
     assert [message.offset() for _ in range(2) for message in delivery.turn(10, 0.0)] == [5, 6]
