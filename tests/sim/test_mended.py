@@ -153,6 +153,29 @@ def test_f68_a_brokers_node_that_nobody_can_parse_is_watched_until_it_is_mended(
 
 
 @on_seeds()
+def test_f68_a_requested_rebalance_reads_topics_and_brokers_again(seed: int) -> None:
+    """A broker's node is not watched, and a watch may be lost."""
+    script = Racks(seed)
+    world, broker, topic = script.world, f"{BROKERS}/1", "/brokers/topics/t"
+    for server in world.ensemble.replicas:
+        server.data_watches.pop(topic, None)
+    text = {"version": 5, "host": "h", "port": 9092, "rack": "c"}
+    replicas = {str(n): [1 + n % 2] for n in range(9)}
+    world.ensemble.operate(
+        SetNode(broker, json.dumps(text).encode(), ANY_VERSION),
+        SetNode(topic, json.dumps({"version": 1, "partitions": replicas}).encode(), ANY_VERSION),
+    )
+    world.run_for(SHORT_MS)
+    kafka = role_of(script).kafka
+    assert kafka is not None
+    assert (kafka.brokers.racks[1], kafka.topics.partitions(["t"])["t"]) == ("a", tuple(range(8)))
+
+    script.request("rebalance")
+    world.run_until(lambda: script.answered("rebalance"), what="it is done")
+    assert (kafka.brokers.racks[1], kafka.topics.partitions(["t"])["t"]) == ("c", tuple(range(9)))
+
+
+@on_seeds()
 def test_f68_what_keeps_a_deleted_topics_nodes_is_watched_until_it_is_removed(seed: int) -> None:
     script = TwoGroups(seed)
     world, path = script.world, f"{DRAFT.mark(GROUP, 't')}/old"
