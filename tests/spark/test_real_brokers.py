@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import pytest
 
 from tests.integration.test_old_brokers import STORES, VERSIONS
 from tests.spark.conftest import Topic
+from tests.spark.streams import Stream
 from tests.spark.test_real_stores import in_kafka, keep_in
-from tests.spark.together import ON_REAL_SERVERS, Seen, coordinating
+from tests.spark.together import DEADLINE_S, ON_REAL_SERVERS, Seen, coordinating
 from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
@@ -29,6 +32,7 @@ pytestmark = [*ON_REAL_SERVERS, pytest.mark.legacy, pytest.mark.long]
 
 COUNTS = {0: 25, 1: 3}
 MORE = 4
+PHASES = (COUNTS, COUNTS), ({0: COUNTS[0] + MORE, 1: COUNTS[1]}, {0: MORE})  # all there is, and what is new of it
 GROUPS = (f"spark-{number}" for number in itertools.count(1))
 
 
@@ -50,6 +54,14 @@ def nodes(zookeeper: str, group: str, topic: Topic) -> dict[int, int]:
     return {number: int(node.data) for number, node in zip(COUNTS, read, strict=True) if node.data}
 
 
+def committed(
+    commits: KafkaCommits, zookeeper: str, group: str, topic: Topic, store: str, ends: Mapping[int, int]
+) -> bool:
+    """True once these offsets stand in each store that is in use, and in no other."""
+    in_zookeeper, told = nodes(zookeeper, group, topic), in_kafka(commits, group)
+    return told == ({} if store == "zookeeper" else ends) and (store == "kafka" or in_zookeeper == ends)
+
+
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("reader", ["kafka", "python"])
 def test_spark_reads_every_record_once_commits_and_goes_on_there(
@@ -60,13 +72,8 @@ def test_spark_reads_every_record_once_commits_and_goes_on_there(
     if store != "zookeeper":
         keep_in(zookeeper, group, store)
     with KafkaClient(kafka.bootstrap_servers) as client:
-        commits = KafkaCommits(client)
-
-        def committed(ends: Mapping[int, int]) -> bool:
-            in_zookeeper, told = nodes(zookeeper, group, topic), in_kafka(commits, group)
-            return told == ({} if store == "zookeeper" else ends) and (store == "kafka" or in_zookeeper == ends)
-
-        for ends, new in ((COUNTS, COUNTS), ({0: COUNTS[0] + MORE, 1: COUNTS[1]}, {0: MORE})):
+        shown = KafkaCommits(client), zookeeper, group, topic, store
+        for ends, new in PHASES:
             for partition, count in new.items():
                 topic.fill(partition, count)
             consumer = SparkConsumer(
@@ -77,4 +84,26 @@ def test_spark_reads_every_record_once_commits_and_goes_on_there(
             )
             consumer.run(seen.process_as("a"), idle_timeout_ms=3_000)
             assert seen.records == dict.fromkeys(((p, n) for p, end in ends.items() for n in range(end)), 1)
-            wait_until(lambda ends=ends: committed(ends), f"{store} has {ends}")  # type: ignore[misc]
+            wait_until(partial(committed, *shown, ends), f"{store} has {ends}")
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_streaming_query_reads_every_record_once_commits_and_another_one_goes_on_there(
+    spark: SparkSession, servers: tuple[str, EmbeddedKafka], store: str, tmp_path: Path
+) -> None:
+    """The second query has a checkpoint of its own, and reads with Spark's connector."""
+    zookeeper, kafka = servers
+    topic = Topic(kafka, len(COUNTS))
+    stream = Stream(spark, zookeeper, topic)
+    if store != "zookeeper":
+        keep_in(zookeeper, stream.group, store)
+    with KafkaClient(kafka.bootstrap_servers) as client:
+        shown = KafkaCommits(client), zookeeper, stream.group, topic, store
+        for (ends, new), stream.of_ranges in zip(PHASES, (False, True), strict=True):
+            for partition, count in new.items():
+                topic.fill(partition, count)
+            query = stream.start(f"of ranges: {stream.of_ranges}", tmp_path / str(stream.of_ranges))
+            stream.wait_for(lambda ends=ends: len(stream.records) == sum(ends.values()), query)  # type: ignore[misc]
+            wait_until(partial(committed, *shown, ends), f"{store} has {ends}", DEADLINE_S)
+            query.stop()
+            assert stream.records == dict.fromkeys(((p, n) for p, end in ends.items() for n in range(end)), 1)
