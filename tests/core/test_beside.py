@@ -194,8 +194,8 @@ def test_who_gave_up_since_another_old_member_keeps_a_partition_waits_for_its_re
     assert told.state.problem == (
         "1 partitions have no reader (t-3): old members gave up claiming them (g_third). `zkcoord group poke g` has "
         "them claim again; larger rebalance.max.retries or rebalance.backoff.ms prevent it; "
-        "1 partitions are kept (t-1) by old members that should have given them to others: restart g_old, nothing else "
-        "frees them; until then 1 partitions have no reader (t-2): old members claim all of their share or nothing "
+        "1 partitions are kept (t-1) by old members that should have given them to others: restart g_old; "
+        "until then 1 partitions have no reader (t-2): old members claim all of their share or nothing "
         "(g_peer)"
     )
 

@@ -149,7 +149,7 @@ def problem_beside(view: GroupView, looker: OnLooker, now_ms: int) -> str | None
     if kept:
         problems.append(
             f"{len(kept)} partitions are kept ({some(list(kept))}) by old members that "
-            f"should have given them to others: restart {some(sorted(set(kept.values())))}, nothing else frees them"
+            f"should have given them to others: restart {some(sorted(set(kept.values())))}"
         )
     if failed:
         problems.append(

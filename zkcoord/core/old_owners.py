@@ -37,13 +37,14 @@ class OldOwners:
     former: FormerOwners = field(default_factory=FormerOwners)
     partitions: frozenset[TopicPartition] | None = frozenset()  # to be noted; None: there is no room for them
     notes: Notes = (frozenset(), 0)  # what the state must say
+    ids_changes: int = 0  # at the last look
     looked: tuple[object, ...] = ()  # all that the last look depended on; empty: before the first look
 
     def seen(self, view: GroupView, now_ms: int) -> OldOwners:
         """Return a copy that knows this view."""
         mode, state, former = view.mode, view.state, self.former
         if _coordinated(view) and not (state.old or former.owned or former.until_ms):
-            return _NONE
+            return self if self.looked and self.ids_changes == view.ids_changes else _none(view.ids_changes)
         looked = (mode, state, view.owners, view.ids_changes)
         same = len(self.looked) == len(looked) and all(map(is_, self.looked, looked))
         due = any(at_ms <= now_ms for at_ms in former.until_ms.values())
@@ -53,6 +54,9 @@ class OldOwners:
         if not self.looked:
             before = dict.fromkeys(_before(view), now_ms + late_ms)
             former = FormerOwners(until_ms=before) if mode.settled else FormerOwners(owned=state.old)
+        elif view.ids_changes > self.ids_changes + 1 and not _coordinated(view):  # a plan in between was not seen
+            unseen = dict.fromkeys(_every(view), now_ms + late_ms)
+            former, due = replace(former, until_ms={**former.until_ms, **unseen}), True
         owned = _owned(view, former)
         partitions = self.partitions
         if due or not self.looked or owned != former.owned:  # else only owners of ours have changed, or `ids`
@@ -63,6 +67,7 @@ class OldOwners:
             former=former,
             partitions=partitions,
             notes=_notes(view, partitions),
+            ids_changes=view.ids_changes,
             looked=looked if mode.settled or self.looked else (),
         )
 
@@ -75,7 +80,9 @@ class OldOwners:
         return min((at_ms for at_ms in self.former.until_ms.values() if at_ms > now_ms), default=None)
 
 
-_NONE = OldOwners(looked=(None,))
+def _none(ids_changes: int) -> OldOwners:
+    """Nothing is noted of a group without old members."""
+    return OldOwners(looked=(None,), ids_changes=ids_changes)
 
 
 def noted(view: GroupView, old_owners: OldOwners, before: Sequence[Decision]) -> list[Decision]:
@@ -98,8 +105,13 @@ def _before(view: GroupView) -> Iterable[TopicPartition]:
     state = view.state
     if _coordinated(view) or state.old_as_of == view.ids_changes:
         return state.old
-    every = {TopicPartition(topic, number) for topic, numbers in view.topics.items() for number in numbers}
-    return state.old.union(view.mode.plan or (), every)
+    return state.old.union(_every(view))
+
+
+def _every(view: GroupView) -> set[TopicPartition]:
+    """Every partition that old members may have had."""
+    found = {TopicPartition(topic, number) for topic, numbers in view.topics.items() for number in numbers}
+    return found.union(view.mode.plan or ())
 
 
 def _owned(view: GroupView, before: FormerOwners) -> frozenset[TopicPartition]:
