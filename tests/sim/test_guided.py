@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -28,6 +28,7 @@ from tests.sim.world import World
 
 ROOT = Path(__file__).parents[2]
 COURSES = 12
+STARTS = 1_000, 4_000
 DOORS = 8
 """Behind the last one is a fault. At each tick one world in eight comes through one, one in four is outside again."""
 
@@ -270,18 +271,42 @@ def test_the_same_search_on_one_and_on_two_workers_plays_and_keeps_the_same(tmp_
     assert played(2) == (told, kept)
 
 
-@pytest.mark.parametrize(
-    ("mutate", "scene", "courses"),
-    [(an_answer_extends_before_the_registration_is_seen, "flapping", 32), (nobody_leaves_a_silent_server, "storm", 64)],
-)
-def test_the_guided_search_finds_a_fault_that_is_put_back_in_and_its_line_repeats_it(
-    mutate: Callable[[pytest.MonkeyPatch], None], scene: str, courses: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def finding(scene: str, first: int, courses: int) -> tuple[Course | None, int]:
+    """The first course of a search that fails, and how many courses were played."""
+    tried = 0
+
     def playing(drawn: Iterable[Course]) -> Iterable[Played]:
+        nonlocal tried
         for each in families(drawn):
             for result, features in soak.play_looking((scene, each)):
+                tried += 1
                 yield Played(course(told(result.seed)), features, bool(result.kind))
 
-    mutate(monkeypatch)
-    found = next(played.course for played, _ in search(Search(1_000), courses, playing) if played.failed)
-    assert soak.play((scene, course(told(found)))).kind in (soak.SAFETY, soak.LIVENESS)
+    return next((played.course for played, _ in search(Search(first), courses, playing) if played.failed), None), tried
+
+
+def test_a_search_begins_with_plain_seeds_which_find_a_fault_of_one_rare_event_and_its_line_repeats_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nobody_leaves_a_silent_server(monkeypatch)
+    found, _ = finding("storm", 1_000, 64)
+    assert found is not None
+    assert soak.play(("storm", course(told(found)))).kind in (soak.SAFETY, soak.LIVENESS)
+
+
+@pytest.mark.long
+def test_a_search_finds_a_fault_of_several_rare_events_by_variation_where_as_many_plain_seeds_do_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There are several starts, since any change of the product changes what seeds draw. A plain seed takes longer than
+    a course."""
+
+    def varied(first: int) -> bool:
+        found, tried = finding("churn", first, 400)
+        if found is None or not found.events:
+            return False
+        assert soak.play(("churn", course(told(found)))).kind == soak.SAFETY
+        return not any(soak.play(("churn", seed)).kind for seed in range(first, first + tried))
+
+    an_answer_extends_before_the_registration_is_seen(monkeypatch)
+    assert any(map(varied, STARTS))
