@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, RefusedError, UnknownPartitionError, UsageError
 from zkcoord.kafka.consumer import KafkaConsumer
 from zkcoord.kafka.resets import Log, Resets
+
+LOSS_SECONDS_MAX = 5.0
 
 
 @pytest.mark.parametrize(("from_beginning", "goes_on_at"), [(False, 20), (True, 0)])
@@ -152,6 +155,28 @@ def test_a_commit_that_was_decided_before_a_partition_came_back_is_refused(
 
     assert [str(error) for error in raised] == ["decided before it was started again"]
     assert (coordinator.commits, consumer.position(a)) == ([], 1)
+
+
+def test_a_loss_is_heard_while_kafka_is_asked_where_partitions_begin(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, answered, a = threading.Event(), threading.Event(), TopicPartition("t", 0)
+
+    def hang(resets: Resets, partitions: Any) -> dict[TopicPartition, int]:
+        asked.set()
+        assert answered.wait(PATIENCE_SECONDS)
+        return {}
+
+    monkeypatch.setattr(Resets, "positions", hang)
+    consumer = KafkaConsumer("zk:2181", "127.0.0.1:1", "g", ["t"], membership=coordinator)
+    with ThreadPoolExecutor(2) as pool:
+        pool.submit(coordinator.settings["reset"], (a,))
+        assert asked.wait(PATIENCE_SECONDS)
+        try:
+            pool.submit(coordinator.settings["on_lost"], (a,)).result(LOSS_SECONDS_MAX)
+        finally:
+            answered.set()
+    consumer.close()
 
 
 def test_f63_a_wrong_type_is_refused_by_every_call(open_consumer: Open, coordinator: Coordinator) -> None:
