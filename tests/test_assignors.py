@@ -59,7 +59,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     sys.modules.pop("own_assignors", None)
 
 
-def test_what_packages_bring_is_found_and_what_cannot_be_had_is_told() -> None:
+def test_packaged_assignors_are_found_and_unusable_ones_are_told() -> None:
     told: list[tuple[str, str]] = []
     found = installed_assignors(lambda name, why: told.append((name, why)))
     assert sorted(found) == ["greedy", "last"]
@@ -93,6 +93,6 @@ def test_a_coordinator_is_given_functions_too_but_not_under_a_name_that_is_taken
 
 
 @pytest.mark.parametrize("names", [(), "sticky", ("a b",), ("x" * 65,)])
-def test_what_no_record_could_name_is_not_offered(names: tuple[str, ...]) -> None:
+def test_an_unnameable_assignor_is_not_offered(names: tuple[str, ...]) -> None:
     with pytest.raises(UsageError):
         check_offers(names)

@@ -39,7 +39,7 @@ CALLBACKS: dict[str, Any] = {"on_start": print, "on_stop": lambda p: {}, "on_los
         ("127.0.0.1:1", "g", ["t"], {"bootstrap_servers": "nowhere:0"}, "'nowhere:0' is no broker"),
     ],
 )
-def test_what_can_never_work_is_refused_at_once(
+def test_hopeless_settings_are_refused_at_once(
     zookeeper: str, group: str, topics: Any, settings: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(UsageError, match=says):
@@ -60,7 +60,7 @@ def test_a_coordinator_that_can_never_work_is_refused_at_once(settings: dict[str
         Coordinator("127.0.0.1:1", **settings)
 
 
-def test_only_a_consumer_that_knows_brokers_offers_to_keep_offsets_in_kafka_and_none_is_asked_at_first() -> None:
+def test_only_a_consumer_with_brokers_offers_kafka_and_asks_no_broker_at_first() -> None:
     plain = Consumer("127.0.0.1:1", "g", ["t"], **CALLBACKS)
     assert registered(plain).offsets is None and "offset-store" not in registered(plain).offers
     able = Consumer("127.0.0.1:1", "g", ["t"], **CALLBACKS, bootstrap_servers="127.0.0.1:2", offset_checkpoint_ms=9)
@@ -74,7 +74,7 @@ def registered(consumer: Consumer) -> Registration:
     return decode_registration(consumer._role._settings.registration(6_000))
 
 
-def test_what_is_stopped_early_is_said_within_a_stop_only() -> None:
+def test_early_stops_are_told_within_a_stop_only() -> None:
     consumer = Consumer("127.0.0.1:1", "g", ["t"], **CALLBACKS)
     with pytest.raises(UsageError, match="within on_stop"):
         consumer.stopped([], {})
@@ -159,7 +159,7 @@ def test_f63_a_ready_that_raises_is_not_ready_and_is_told_once(caplog: pytest.Lo
 
 
 @pytest.mark.parametrize("offset", [-1, -1001, None, "7", 2**63, 1.5])
-def test_what_is_no_offset_is_refused_where_it_is_given(offset: Any) -> None:
+def test_a_wrong_offset_is_refused_where_it_is_given(offset: Any) -> None:
     consumer = Consumer("127.0.0.1:1", "g", ["t"], **{**CALLBACKS, "on_stop": lambda p: dict.fromkeys(p, offset)})
     partition = TopicPartition("t", 0)
     with pytest.raises(UsageError, match=r"t-0: .* is no offset"):

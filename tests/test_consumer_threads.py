@@ -129,7 +129,7 @@ def test_a_bug_in_a_step_tells_the_application_and_whoever_waits() -> None:
 
 
 @pytest.mark.parametrize("told", [True, False])
-def test_f80_after_a_bug_the_session_stays_open_until_the_application_obeyed_or_the_lease_is_over(told: bool) -> None:
+def test_f80_a_bug_leaves_the_session_open_until_the_application_obeys_or_the_lease_ends(told: bool) -> None:
     """Otherwise another consumer would start partitions that this application still reads."""
     closed, obeys, asked = threading.Event(), threading.Event(), threading.Event()
 

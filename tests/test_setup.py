@@ -120,7 +120,7 @@ def setting_up(extras: str) -> str:
     return f"scripts/setup: setting up .venv with [{extras}]; {text}\n"
 
 
-def test_what_is_set_up_is_left_alone_until_something_changes(checkout: Checkout) -> None:
+def test_setup_does_nothing_until_something_changes(checkout: Checkout) -> None:
     assert checkout.run("demo") == (0, setting_up("demo"))
     assert checkout.run("demo") == (0, "")
     assert checkout.run() == (0, setting_up("demo,test"))
@@ -207,7 +207,7 @@ def test_an_interrupt_ends_it_with_130(checkout: Checkout) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in SCRIPTS.iterdir()))
-def test_who_asks_a_script_for_help_has_it_and_nothing_is_set_up(checkout: Checkout, name: str) -> None:
+def test_a_script_shows_its_help_and_sets_up_nothing(checkout: Checkout, name: str) -> None:
     shutil.copy(SCRIPTS / name, checkout.folder / "scripts")
     sed = shutil.which("sed")
     assert sed
@@ -221,7 +221,7 @@ def test_who_asks_a_script_for_help_has_it_and_nothing_is_set_up(checkout: Check
     assert not (checkout.folder / ".venv").exists()
 
 
-def test_what_is_no_extra_but_an_option_is_refused(checkout: Checkout) -> None:
+def test_an_option_is_not_taken_for_an_extra(checkout: Checkout) -> None:
     refused = (2, "scripts/setup: there is no option --extras; see scripts/setup --help\n")
     assert checkout.run("--extras") == refused
     assert not (checkout.folder / ".venv").exists()

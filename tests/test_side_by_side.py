@@ -122,7 +122,7 @@ def test_a_suite_left_out_by_the_processes_is_told_once(environment: dict[str, s
     assert (done, told, lines[-1]) == (code, ["suite docker"], "0 passed, 0 failed, 0 skipped")
 
 
-def test_what_shares_servers_stays_in_one_process_and_comes_after_what_needs_none(tmp_path: Path) -> None:
+def test_server_tests_share_a_process_and_come_after_the_others(tmp_path: Path) -> None:
     (tmp_path / "tests/spark").mkdir(parents=True)
     (tmp_path / "tests/sim").mkdir()
     for name in ("one", "two"):

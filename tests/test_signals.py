@@ -35,7 +35,7 @@ def test_within_it_the_signals_are_told_and_afterwards_the_handlers_are_as_befor
     assert [signal.getsignal(number) for number in NUMBERS] == [before] * 3
 
 
-def test_what_is_ignored_stays_ignored_but_sigterm_is_told() -> None:
+def test_ignored_signals_stay_ignored_but_sigterm_is_told() -> None:
     for number in NUMBERS:
         signal.signal(number, signal.SIG_IGN)
     told: list[int] = []

@@ -117,7 +117,7 @@ def test_a_command_that_needs_an_extra_names_it_at_once(call: str, extra: str, b
 
 
 @pytest.mark.zookeeper
-def test_what_can_be_shown_without_an_extra_is_shown_and_the_rest_names_it(bare: Installed, chroot: str) -> None:
+def test_commands_show_what_they_can_without_an_extra_and_name_it(bare: Installed, chroot: str) -> None:
     told = ["--zookeeper", chroot, "--bootstrap-servers", NOWHERE]
     assert bare.run("zkcoord", "migrate", "upgrade", *told).returncode == 0
     for call, code in (("group list --state", 0), ("inventory", 0), ("doctor", 2), ("offsets verify --all-groups", 2)):

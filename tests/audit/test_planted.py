@@ -218,7 +218,7 @@ def test_a_planted_fault_is_found_and_nothing_else(world: Healthy, plant: Callab
     assert audited(world) == PLANTED[plant]
 
 
-def test_what_is_left_of_a_topic_that_was_just_deleted_is_the_coordinators(world: Healthy) -> None:
+def test_a_just_deleted_topics_rest_is_left_to_the_coordinator(world: Healthy) -> None:
     owner_of_a_topic_that_is_gone(world)
     world.lasts_ms -= 20_000
 

@@ -212,7 +212,7 @@ def test_a_file_that_is_not_whole_restores_nothing(
         ("x", "there is nothing to save: neither /zkcoord nor /consumers"),
     ],
 )
-def test_what_cannot_be_saved_or_checked_is_refused(
+def test_an_impossible_backup_is_refused(
     run: Run, other: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, why: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -242,7 +242,7 @@ def test_a_tree_of_another_layout_is_refused(restore: Any, other: World) -> None
     assert (code, "the tree has layout legacy and revision 0003, the backup draft and 0003" in text) == (7, True)
 
 
-def test_f131_a_mark_in_a_copy_has_no_zxids_that_may_coincide_and_in_the_tree_itself_it_keeps_its_own(
+def test_f131_a_mark_keeps_its_zxids_in_its_own_tree_and_loses_them_in_a_copy(
     world: World, saved: Path, restore: Any, other: World
 ) -> None:
     """Two fresh ensembles may give `/zkcoord` the same czxid: then the czxid of a topic would drop the offsets."""
@@ -259,9 +259,7 @@ def test_f131_a_mark_in_a_copy_has_no_zxids_that_may_coincide_and_in_the_tree_it
         assert change_of(MarkSeen(there, 0), present) is change
 
 
-def test_f106_where_kafka_may_count_an_offset_stays_unless_a_rewind_is_asked_for_and_that_counts(
-    world: World, restore: Any
-) -> None:
+def test_f106_an_offset_that_kafka_may_count_stays_unless_a_rewind_is_asked_for(world: World, restore: Any) -> None:
     world.put(DRAFT.record("g"), encode_record(GroupRecord(store_name="kafka")))
     world.put(DRAFT.offset("g", P0), b"50")  # a checkpoint: Kafka has more, maybe more than 100
     (before,) = world.tree.read([Read(DRAFT.offset("g", P1))])
@@ -278,7 +276,7 @@ def test_f106_where_kafka_may_count_an_offset_stays_unless_a_rewind_is_asked_for
 
 
 @pytest.mark.parametrize(("store", "told"), [("zookeeper", False), ("kafka", True)])
-def test_f245_a_restore_into_an_empty_tree_tells_that_what_was_committed_to_kafka_since_counts_no_more(
+def test_f245_a_restore_tells_that_later_commits_to_kafka_count_no_more(
     store: str, told: bool, world: World, run: Run, other: World, tmp_path: Path
 ) -> None:
     """Its consumers repeat what they have done since the last checkpoint before the backup."""
@@ -314,7 +312,7 @@ def test_f127_a_copy_of_a_tree_has_an_id_of_its_own_and_the_tree_itself_keeps_it
         lambda tree: tree.put(DRAFT.offset("g", P0), b"1"),
     ],
 )
-def test_what_somebody_changes_behind_the_restore_is_told(
+def test_restore_tells_of_a_change_made_behind_it(
     change: Callable[[World], None], restore: Any, other: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     carry_out = Restore.carry_out
@@ -375,7 +373,7 @@ def test_nothing_is_restored_into_a_tree_in_a_migration(world: World, restore: A
     assert offsets(world) == [b"100", b"6"]
 
 
-def test_what_nobody_can_parse_is_saved_as_it_is_and_named(world: World, run: Run, tmp_path: Path) -> None:
+def test_backup_saves_and_names_unparsable_nodes(world: World, run: Run, tmp_path: Path) -> None:
     world.put(DRAFT.offset("g", P0), b"\xff\x00")
     file = tmp_path / "odd"
     result = run("backup", str(file), "--zookeeper", world.zookeeper)

@@ -27,7 +27,7 @@ def colours(*words: str, **environment: str) -> set[str]:
         return terminal.colours() - {"default"}
 
 
-def test_what_moves_and_what_is_wrong_have_a_colour_on_a_terminal(world: World) -> None:
+def test_moves_and_problems_have_colours_on_a_terminal(world: World) -> None:
     world.settle()
     calm = colours("group", "list", "--state", "--zookeeper", world.address)
     world.start_for_a()

@@ -116,7 +116,9 @@ def test_a_record_for_people_is_one_line() -> None:
     assert text_line(Record(7, None, b"two\nlines\x1b[2J")) == "clicks-0\t7\t-\ttwo\\nlines\\x1b[2J"
 
 
-def test_what_is_printed_is_committed_about_every_second(now_ms: list[int], capsys: pytest.CaptureFixture[str]) -> None:
+def test_printed_records_are_committed_about_every_second(
+    now_ms: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
     consumer = Batches(*([Record(n)] for n in range(10)))
 
     loop = printing(consumer)
@@ -149,7 +151,7 @@ def test_never_a_partition_to_read_is_not_the_end_of_the_records(
         (([], None, "c.*"), "a topic that does not match c.*"),
     ],
 )
-def test_what_was_asked_for_is_told(asked: tuple[list[str], str | None, str | None], words: str) -> None:
+def test_the_wait_names_wanted_topics(asked: tuple[list[str], str | None, str | None], words: str) -> None:
     assert wanted_words(*asked) == words
 
 

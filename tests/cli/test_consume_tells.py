@@ -93,7 +93,7 @@ def test_in_a_pause_it_says_that_its_partitions_are_gone_and_what_a_group_must_n
         shows("no partition: .*neither paused, held nor moved away; see `zkcoord group describe`")
 
 
-def test_who_joins_a_group_that_is_held_is_told_what_a_group_must_not_be(served: Servers) -> None:
+def test_a_consumer_of_a_held_group_is_told_why_it_reads_nothing(served: Servers) -> None:
     served.fill(PARTITIONS, 0, "held")
     with consuming(served, "held") as first_shows:
         first_shows("reads held-0, held-1, held-2, held-3")

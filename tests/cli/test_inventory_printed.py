@@ -45,7 +45,7 @@ def test_errors_that_differ_in_the_groups_name_alone_are_told_once() -> None:
     assert inventory._unlike(errors) == [errors["etl1"], errors["etl3"]]
 
 
-def test_what_would_break_a_line_is_spelled_out() -> None:
+def test_inventory_escapes_unprintable_characters() -> None:
     found = group({"g_\x1b[2J": static(t=1)}, {}, {"a\nb/0": "x\x1b[2J"}, {"t": 1})
     assert not [line for line in inventory._text(found, problems_of(found), members=True) if not line.isprintable()]
 

@@ -98,7 +98,7 @@ def test_the_page_by_itself_with_a_token(chroot: str, spawn: Spawn, tmp_path: Pa
         assert page.end() == 0
 
 
-def test_what_cannot_be_served_is_told_before_anything_begins(
+def test_unservable_pages_are_refused_before_anything_begins(
     chroot: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*words: str) -> str:

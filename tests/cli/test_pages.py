@@ -54,7 +54,7 @@ def test_the_readmes_first_lines_work_on_fresh_servers(servers: Servers) -> None
     assert sum("clicks" in line for line in servers.play(describe)) == PARTITIONS
 
 
-def test_what_readme_and_reference_show_of_a_running_group_works(
+def test_commands_of_readme_and_reference_work_on_a_running_group(
     servers: Servers, places: dict[str, str], tmp_path: Path
 ) -> None:
     servers.fill(PARTITIONS, RECORDS)

@@ -195,9 +195,7 @@ def replayed(line: str) -> str:
     return done.stdout
 
 
-def test_what_old_members_would_settle_on_is_told_without_a_server(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_example_plan_of_old_members_needs_no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (line,) = shell_block("commands.md", "What old members would settle on")
     file = shell_block("commands.md", "What old members would settle on", 2)

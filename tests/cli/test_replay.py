@@ -41,7 +41,7 @@ def test_a_journal_played_again_is_the_same(journal: Path) -> None:
 
 
 @pytest.mark.zookeeper
-def test_what_came_out_otherwise_is_shown(journal: Path) -> None:
+def test_replay_shows_differing_outputs(journal: Path) -> None:
     file = journal / "000001.jsonl"
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     changed = next(line for line in lines if any(o.get("event") == "elected" for o in line.get("outputs", [])))
@@ -63,7 +63,7 @@ def test_what_came_out_otherwise_is_shown(journal: Path) -> None:
         (b"\xff\xfe\n", "this is no journal"),
     ],
 )
-def test_what_is_no_journal_is_told_so(content: bytes, says: str, tmp_path: Path) -> None:
+def test_replay_refuses_a_wrong_journal(content: bytes, says: str, tmp_path: Path) -> None:
     (tmp_path / "000001.jsonl").write_bytes(content)
     result = replayed(tmp_path)
     assert result.exit_code == 6
@@ -81,9 +81,7 @@ def before_with(name: str, version: str, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("page", sorted(path.name for path in BEFORE.iterdir()))
-def test_f209_a_journal_of_the_release_before_comes_out_the_same_or_is_refused_with_both_versions(
-    page: str, tmp_path: Path
-) -> None:
+def test_f209_an_earlier_releases_journal_replays_the_same_or_is_refused_by_version(page: str, tmp_path: Path) -> None:
     result = replayed(before_with(page, "0.0.9", tmp_path))
 
     if result.exit_code == 0:

@@ -56,7 +56,7 @@ def test_a_schema_is_valid_and_its_keys_are_explained(file: Path) -> None:
         '{"group":"g","request":"hold","run":"x","state":"held","more":1}',
     ],
 )
-def test_what_is_not_as_the_schema_says_is_found(line: str) -> None:
+def test_output_that_breaks_its_schema_is_found(line: str) -> None:
     with pytest.raises(AssertionError, match="group hold"):
         check_printed(["group", "hold", "g", "--output", "json"], line)
 

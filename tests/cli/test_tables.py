@@ -129,7 +129,7 @@ def test_a_column_without_any_value_goes_before_a_name_is_cut_to_the_bone() -> N
     assert table(header, [[name, "TopicsDiffer", None, 1]], ["LAG"], 43).splitlines()[-1].startswith("left out: NOTE;")
 
 
-def test_what_there_is_no_room_for_is_left_out_and_never_a_part_of_a_number() -> None:
+def test_a_narrow_table_drops_whole_columns_and_never_cuts_a_number() -> None:
     lines = table(HEADER, ROWS, RIGHT, 20).splitlines()
 
     assert lines[:2] == ["TOPIC   PARTITION", "clicks          0"]

@@ -39,7 +39,7 @@ def test_an_uninstallation_leaves_what_stands_below_consumers() -> None:
     assert tree.data() == {"/consumers": b"", **{path: text.encode() for path, text in GROUP_OF_THEIRS.items()}}
 
 
-def test_the_tombstone_of_a_group_that_was_moved_goes_too_and_what_keeps_old_consumers_out_stays() -> None:
+def test_a_moved_groups_tombstone_goes_and_the_guard_against_old_consumers_stays() -> None:
     tree = made()
     moved = Moved(state=MoveState.GONE, tree="bb", address="zk2:2181", run="r1")
     tree.set(RECORD, encode_record(replace(decode_record(tree.data()[RECORD]), moved=moved)))
@@ -52,9 +52,7 @@ def test_the_tombstone_of_a_group_that_was_moved_goes_too_and_what_keeps_old_con
 
 @pytest.mark.parametrize("fault", ["crash-before", "crash-after"])
 @pytest.mark.parametrize("at", range(4))
-def test_an_uninstallation_that_broke_off_anywhere_lets_nobody_serve_and_is_ended_by_the_next_one(
-    at: int, fault: str
-) -> None:
+def test_a_broken_off_uninstallation_lets_nobody_serve_and_the_next_ends_it(at: int, fault: str) -> None:
     tree = made()
     tree.fault = lambda n: fault if n == at else ""
     with pytest.raises(CrashError):

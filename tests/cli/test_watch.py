@@ -34,7 +34,7 @@ def event(program: Program, name: str) -> dict[str, object]:
     return found
 
 
-def test_what_happens_is_told_when_it_happens(world: World, spawn: Spawn) -> None:
+def test_watch_prints_events_as_they_happen(world: World, spawn: Spawn) -> None:
     world.settle()
     watching = spawn("watch", "--output", "json", "--interval-ms", "600000", "--zookeeper", world.address)
     assert event(watching, "coordinator_seen")["coordinator"] is None

@@ -99,7 +99,7 @@ def test_a_server_that_hangs_is_told_apart_from_one_that_is_gone(patient: Patien
     assert gone == [("ERR", f"{other.hosts} {AWAY}", f"{NETWORK} or that machine"), LAST]
 
 
-def test_a_quorum_that_is_lost_is_named_before_anybody_is_waited_for_and_kafka_is_looked_at_as_well(
+def test_doctor_names_a_lost_quorum_before_it_waits_and_looks_at_kafka_too(
     patient: Patient,
 ) -> None:
     follower, other = patient.ensemble.followers()

@@ -260,7 +260,7 @@ def test_f37_a_black_hole_before_one_server_sends_its_client_to_another_in_the_s
     scene.prove()
 
 
-def test_f37_a_coordinator_cut_off_from_zookeeper_alone_is_replaced_and_changes_nothing_when_it_is_back(
+def test_f37_a_coordinator_cut_off_from_zookeeper_is_replaced_and_changes_nothing_later(
     scene: Scene,
 ) -> None:
     first, second, a, b = scene.begin()

@@ -73,7 +73,7 @@ def test_while_the_server_is_paused_beyond_the_lease_nobody_may_read_and_then_th
     assert group.elections == [("first", 1)]
 
 
-def test_after_a_pause_beyond_the_sessions_all_register_afresh_and_each_partition_has_one_owner(
+def test_all_register_afresh_after_a_long_pause_and_each_partition_has_one_owner(
     group: Group, container: ContainerZooKeeper
 ) -> None:
     settle(group)

@@ -106,7 +106,7 @@ def test_reading_what_is_not_held_is_seen() -> None:
     ]
 
 
-def test_what_a_frozen_process_hands_out_when_it_goes_on_is_forgiven_once_and_its_commit_is_not() -> None:
+def test_a_woken_process_may_hand_out_records_once_but_not_commit_them() -> None:
     b = [lease(0, 29_000), started(9_000, 10), fetched(9_001, 10, 10), committed(9_500, 11)]
     woken = [*BEGIN, fetched(20_010, 10, 14), lost(20_020)]
 

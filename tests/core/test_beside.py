@@ -72,9 +72,7 @@ def test_the_mode_is_noted_when_it_changes_both_ways() -> None:
     assert (over.event, over.state.mode) == (StateEvent.MODE_CHANGED, Mode.COORDINATED)
 
 
-def test_f94_who_holds_on_to_what_old_members_plan_for_another_is_evicted_after_their_patience_and_its_session() -> (
-    None
-):
+def test_f94_a_holder_of_an_old_members_share_is_evicted_after_patience_and_session() -> None:
     steps, view = Steps(), shared({**PLAN, T1: f"{OURS}-0"})
     assert steps.step(view)[0] == ()
     assert steps.step(view, NOW + PATIENCE_MS + SESSION_MS - 1) == ((), NOW + PATIENCE_MS + SESSION_MS)
@@ -84,7 +82,7 @@ def test_f94_who_holds_on_to_what_old_members_plan_for_another_is_evicted_after_
     assert "t-1" in evicted.why
 
 
-def test_f94_what_a_member_holds_with_another_of_its_threads_than_the_plan_says_is_against_the_plan_too() -> None:
+def test_f94_a_partition_held_by_the_wrong_thread_is_against_the_plan() -> None:
     """Old members compare threads: the owner node has another thread than they would write."""
     steps, view = Steps(), shared({**PLAN, T2: f"{OURS}-1"})
     steps.step(view)
@@ -93,7 +91,7 @@ def test_f94_what_a_member_holds_with_another_of_its_threads_than_the_plan_says_
     assert "t-2" in evicted.why
 
 
-def test_f94_who_gives_up_what_is_not_its_own_any_more_is_not_evicted_for_the_next_partition() -> None:
+def test_f94_a_member_that_gives_up_one_partition_has_its_full_time_for_the_next() -> None:
     steps = Steps()
     steps.step(shared({**PLAN, T1: f"{OURS}-0"}))
     steps.step(shared({**PLAN, T0: f"{OURS}-0"}), NOW + PATIENCE_MS + SESSION_MS)
@@ -115,7 +113,7 @@ def test_a_time_without_a_plan_is_no_time_against_it() -> None:
 
 
 @pytest.mark.parametrize("mode", [MIXED, OBSERVED])
-def test_f99_what_an_evicted_consumer_holds_on_to_is_deleted_beside_old_members_too(mode: GroupMode) -> None:
+def test_f99_claims_of_an_evicted_consumer_are_deleted_beside_old_members(mode: GroupMode) -> None:
     """The consumer's session goes on, so its claims would stay for ever, and old members would give up claiming these
     partitions."""
     mark = channel("g_hung", evicted_ms=SESSION_MS, evicted_owned=frozenset({T1}))
@@ -149,7 +147,7 @@ def test_without_a_plan_nobody_holds_anything_against_it() -> None:
     assert steps.step(view, NOW + 1_000_000)[0] == ()
 
 
-def test_f95_what_an_old_member_gave_up_is_told_with_the_remedy_and_over_once_it_is_claimed() -> None:
+def test_f95_a_partition_that_an_old_member_gave_up_is_told_with_its_remedy_until_claimed() -> None:
     steps, view = Steps(), shared({p: t for p, t in PLAN.items() if p != T1})
     due_ms = NOW + PATIENCE_MS + GIVEN_UP_MS
     assert steps.step(view) == ((), due_ms)
@@ -166,7 +164,7 @@ def test_f95_what_an_old_member_gave_up_is_told_with_the_remedy_and_over_once_it
 
 
 @pytest.mark.parametrize("partition", [T2, T3])
-def test_what_an_old_member_keeps_against_its_own_plan_is_told_and_over_once_it_is_free(
+def test_a_partition_that_an_old_member_wrongly_keeps_is_told_until_free(
     partition: TopicPartition,
 ) -> None:
     """The old member's session expired while it claimed, and it forgot the claims; or its listener fails
@@ -184,7 +182,7 @@ def test_what_an_old_member_keeps_against_its_own_plan_is_told_and_over_once_it_
     assert over.state.problem is None
 
 
-def test_who_gave_up_since_another_old_member_keeps_a_partition_waits_for_its_restart_and_for_no_poke() -> None:
+def test_an_old_member_blocked_by_another_needs_a_restart_and_no_poke() -> None:
     plan = {T0: f"{OLD}-0", T1: "g_peer-0", T2: "g_peer-0", T3: "g_third-0"}
     mode = fast_replace(MIXED, old=frozenset({OLD, "g_peer", "g_third"}), plan=plan)
     steps, view = Steps(), shared({T0: f"{OLD}-0", T1: f"{OLD}-0"}, mode)
@@ -200,7 +198,7 @@ def test_who_gave_up_since_another_old_member_keeps_a_partition_waits_for_its_re
     )
 
 
-def test_f95_what_a_member_of_ours_is_to_claim_is_no_orphan() -> None:
+def test_f95_a_partition_planned_for_our_member_is_no_orphan() -> None:
     steps, view = Steps(), shared({p: t for p, t in PLAN.items() if p != T2})
     steps.step(view)
     assert steps.step(view, NOW + 1_000_000)[0] == ()
@@ -218,7 +216,7 @@ def test_f95_old_members_are_poked_on_request_and_a_second_request_waits_for_a_m
     assert [type(d) for d in second] == [PokeMembers, WriteResponse]
 
 
-def test_f95_a_poke_that_may_not_have_been_carried_out_is_repeated_and_the_minute_counts_from_the_first() -> None:
+def test_f95_an_uncertain_poke_is_repeated_and_the_minute_counts_from_the_first() -> None:
     steps, view = Steps(), shared(PLAN, requests=runs(poke="r1"))
     for after_ms in (0, 1_000, 2_000):  # the multi was refused: somebody wrote the record
         assert [type(d) for d in steps.step(view, NOW + after_ms)[0]] == [PokeMembers, WriteResponse]
@@ -245,7 +243,7 @@ def test_f95_a_poke_is_refused_where_no_old_member_shares_the_group(mode: GroupM
 
 @pytest.mark.parametrize("name", ["hold", "pause", "rebalance", "reset", "delete"])
 @pytest.mark.parametrize("mode", [MIXED, OBSERVED])
-def test_what_needs_a_coordinated_group_is_refused_with_the_reason_and_over(name: str, mode: GroupMode) -> None:
+def test_a_request_for_coordination_beside_old_members_is_refused(name: str, mode: GroupMode) -> None:
     view = shared(PLAN, mode, requests=runs(**{name: "r"}), problem=problem_of(mode))
     (answer,) = decided(view)
     assert isinstance(answer, WriteResponse)

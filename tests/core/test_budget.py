@@ -109,7 +109,7 @@ def test_between_two_raises_the_group_is_not_stable() -> None:
     assert not steps.last.target.waiting
 
 
-def test_what_has_no_living_owner_is_given_at_once_and_before_anything_moves() -> None:
+def test_a_dead_owners_partitions_are_granted_before_anything_moves() -> None:
     owners = {p: "dead-0" if p.partition < 6 else "m0-0" for p in evenly(1)}
     view = replace(view_of(3, owners, 1), channels={**view_of(3, owners, 1).channels, "dead": channel("dead")})
     decisions, _ = Steps().step(view, NOW)
@@ -143,7 +143,7 @@ def test_it_comes_to_rest_at_the_unlimited_target_whoever_coordinates(
     assert all(consumer_of(o.thread) in view.members for o in wanted.owners.values())
 
 
-def test_what_was_released_early_and_is_anothers_by_now_counts_as_a_move() -> None:
+def test_an_early_released_partition_with_a_new_owner_counts_as_a_move() -> None:
     """The former owner still works at the rest of its stop, and the stop still names the released partition."""
     first, second = (TopicPartition("t", n) for n in (0, 1))
     view = group(

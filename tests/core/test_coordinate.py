@@ -69,7 +69,7 @@ def test_a_joiner_is_given_nothing_before_it_is_released() -> None:
     ]
 
 
-def test_what_an_outstanding_command_names_is_neither_stopped_again_nor_granted_back() -> None:
+def test_partitions_of_an_outstanding_command_are_not_stopped_or_granted() -> None:
     members = [member("a"), member("b", 2)]
     stop = command("stop-fetcher", T2, T3, thread="b-0")
     channels = {"a": channel("a", stop), "b": channel("b")}
@@ -90,7 +90,7 @@ def test_a_dead_members_partitions_are_granted_at_once_and_its_channel_is_remove
     ]
 
 
-def test_what_an_evicted_member_owned_waits_for_its_session_timeout_and_its_channel_for_its_owners() -> None:
+def test_an_evicted_members_partitions_wait_for_its_session_timeout() -> None:
     view = settled(group([member("b", 2)], {T0: "a-0", T1: "b-0", T2: "b-0", T3: "b-0"}))
     view = replace(view, channels={**view.channels, "a": channel("a", evicted_ms=6_000)})
     steps = Steps()
@@ -103,7 +103,7 @@ def test_what_an_evicted_member_owned_waits_for_its_session_timeout_and_its_chan
     assert decided(free, steps, NOW + 6_001) == [PurgeChannel(consumer_id="a", why="its registration is gone")]
 
 
-def test_the_channel_of_an_evicted_member_stays_through_its_grace_though_nobody_wants_what_it_owned() -> None:
+def test_an_evicted_members_channel_stays_through_its_grace_for_unwanted_topics_too() -> None:
     """A member that subscribes to it may join, and the mark says that the evicted member may read on."""
     view = settled(group([], {T0: "a-0"}))
     view = replace(view, channels={"a": channel("a", evicted_ms=6_000)})
@@ -202,7 +202,7 @@ def test_an_owner_that_names_nobody_is_granted_to_nobody() -> None:
     assert decided(view) == []
 
 
-def test_what_a_draft_only_member_was_told_to_stop_is_freed_once_no_command_names_it() -> None:
+def test_a_draft_only_members_stopped_partitions_are_freed_after_its_stop() -> None:
     old = member("a", speaks_protocol=False, assignors=())
     owners = dict.fromkeys((T0, T1, T2, T3), "a-0")
     view = settled(group([old, member("b", 2)], owners))

@@ -15,7 +15,7 @@ from zkcoord.core.view import GroupView, Instance, Owner
 KNOWN = ("sticky", "range")
 
 
-def test_what_is_owned_elsewhere_is_misplaced_and_what_is_not_where_it_is_wanted_is_lacking() -> None:
+def test_the_difference_names_misplaced_and_lacking_partitions() -> None:
     owners = {T0: Owner("a-0", 1), T1: Owner("a-0", 1), T2: Owner("", 3), T3: Owner("b-0", 1)}
     assert difference(owners, {T0: "a-0", T1: "b-0", T2: "b-0"}) == Difference(
         misplaced=((T1, "a-0"), (T3, "b-0")),
@@ -50,7 +50,7 @@ STATIC = Instance(last_id="x", hold_ms=9, threads={"t": 1}, share={}, assignor="
     ],
     ids=["assignor", "session timeout", "protocols", "static members", "joined", "channels gone"],
 )  # fmt: skip
-def test_who_takes_part_is_asked_again_when_something_that_it_depends_on_changes(changed: GroupView) -> None:
+def test_the_participants_are_asked_again_when_their_inputs_change(changed: GroupView) -> None:
     known = Negotiation().of(AGED, KNOWN)
     assert known.of(altered(AGED, generation=9), KNOWN) is known
     after = known.of(changed, KNOWN)

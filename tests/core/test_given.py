@@ -28,7 +28,7 @@ WRONG_PARTITIONS: list[Any] = [
 
 
 @pytest.mark.parametrize("wrong", WRONG_PARTITIONS, ids=repr)
-def test_f63_what_is_no_partition_is_refused_wherever_one_is_given(wrong: Any) -> None:
+def test_f63_a_wrong_partition_is_refused_wherever_one_is_given(wrong: Any) -> None:
     told = r"is no partition: pass zkcoord\.TopicPartition\(topic, number\)"
     with pytest.raises(UsageError, match=told):
         given_partition(wrong)
@@ -43,7 +43,7 @@ def test_f63_what_is_no_partition_is_refused_wherever_one_is_given(wrong: Any) -
 
 
 @pytest.mark.parametrize("wrong", [None, 7, "t-0", [(P, 5)], {P}], ids=repr)
-def test_f63_what_is_no_mapping_is_refused(wrong: Any) -> None:
+def test_f63_a_wrong_mapping_is_refused(wrong: Any) -> None:
     with pytest.raises(UsageError, match=r"is no mapping: pass \{zkcoord\.TopicPartition"):
         given_offsets(wrong)
     with pytest.raises(UsageError, match=r"is no mapping: pass \{zkcoord\.TopicPartition"):
@@ -51,19 +51,19 @@ def test_f63_what_is_no_mapping_is_refused(wrong: Any) -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, 7, "t", b"t", P], ids=repr)
-def test_f63_what_holds_no_partitions_is_refused(wrong: Any) -> None:
+def test_f63_a_collection_without_partitions_is_refused(wrong: Any) -> None:
     with pytest.raises(UsageError, match="holds no partitions: pass a collection"):
         given_partitions(wrong)
 
 
 @pytest.mark.parametrize("wrong", [5, (5,), (5, 6, 7), ("5", "6"), (5.0, 6.0), (6, 5), (5, 5), (-1, 5), (5, 2**63)])
-def test_f63_what_is_no_range_is_refused(wrong: Any) -> None:
+def test_f63_a_wrong_range_is_refused(wrong: Any) -> None:
     with pytest.raises(UsageError, match=r"t-0: .* is no range: pass \(start, end\)"):
         given_ranges({P: wrong})
 
 
 @pytest.mark.parametrize("wrong", [None, "7", 7.0, True, -1, 2**63])
-def test_f63_what_is_no_count_is_refused(wrong: Any) -> None:
+def test_f63_a_wrong_count_is_refused(wrong: Any) -> None:
     with pytest.raises(UsageError, match=f"lag is {wrong!r}: pass an integer of 0 or more"):
         given_number("lag", wrong)
 
@@ -75,7 +75,7 @@ class Seven:
         return 7
 
 
-def test_f63_what_is_right_comes_back_as_plain_integers() -> None:
+def test_f63_right_values_come_back_as_plain_integers() -> None:
     seven: Any = Seven()
     offsets, ranges = given_offsets({P: seven}), given_ranges({P: [5, seven]})  # type: ignore[dict-item]
     assert (offsets, ranges, given_number("lag", seven)) == ({P: 7}, {P: (5, 7)}, 7)

@@ -79,7 +79,7 @@ def test_a_stop_that_its_consumer_refused_is_no_hand_over_any_more() -> None:
     assert kept.after(view(f"{A}-0"), [], 200) == KeptHandOvers()
 
 
-def test_what_a_topic_takes_along_when_it_goes_is_not_waited_for() -> None:
+def test_hand_overs_of_a_removed_topic_are_not_waited_for() -> None:
     kept = KeptHandOvers().after(view(), [STARTS], 100)
     gone = GroupView(group="g", members=view().members)
 
@@ -117,7 +117,7 @@ def moments(kept: KeptHandOvers) -> list[int | None]:
     return [getattr(each, name) for name in MOMENTS[:6]]
 
 
-def test_what_the_giver_tells_is_counted_back_from_when_it_wrote_its_status_by_zookeepers_clock() -> None:
+def test_the_givers_times_count_back_from_its_status_by_zookeepers_clock() -> None:
     """The command was written at 70,000, and the status 780 ms later. The coordinator sees the status after another 20
     ms."""
     kept = sent().after(told(stopped("0000000001", (700, 50, 0), made_ms=70_000), written_ms=70_780), [], 1_800)
@@ -125,7 +125,7 @@ def test_what_the_giver_tells_is_counted_back_from_when_it_wrote_its_status_by_z
     assert moments(kept) == [1_000, 1_020, 1_080, 1_730, 1_780, 1_800]
 
 
-def test_where_zookeepers_clock_was_set_or_is_not_told_the_ages_count_back_from_when_they_were_seen() -> None:
+def test_without_zookeepers_clock_ages_count_back_from_when_they_were_seen() -> None:
     for made_ms, written_ms in ((0, 0), (70_000, 60_000), (70_000, 90_000)):
         entry = stopped("0000000001", (700, 50, 0), made_ms=made_ms)
         kept = sent().after(told(entry, written_ms=written_ms), [], 1_800)
@@ -149,7 +149,7 @@ def test_a_member_that_tells_nothing_has_only_the_moments_that_the_coordinator_s
     assert moments(sent().after(view(), [], 1_800)) == [1_000, 1_020, None, None, None, 1_800]
 
 
-def test_what_is_told_of_an_earlier_stop_or_of_other_partitions_is_not_taken_for_this_one() -> None:
+def test_times_of_earlier_stops_and_other_partitions_are_ignored() -> None:
     before = told(stopped("0000000001", (9_000, 8_000, 7_000)), base=view(f"{A}-0"))
     kept = KeptHandOvers().after(before, [STOPS], 1_000)
     entries = (

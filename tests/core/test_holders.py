@@ -45,7 +45,7 @@ def emptied(channels: list[Channel], owner: str = "", **values: object) -> Group
     return altered(replace(whole, channels={c.consumer_id: c for c in channels}), **values)
 
 
-def test_who_holds_a_partition_that_is_free_is_stopped_before_it_is_granted() -> None:
+def test_the_holder_of_a_free_partition_is_stopped_before_the_grant() -> None:
     view = emptied([held("a", *ALL)])
     stop = StopFetching(consumer_id="a", partitions={T0: "a-0"}, why="the target has them elsewhere")
     assert decided(view) == [stop]
@@ -77,7 +77,7 @@ def test_a_start_that_stands_has_its_partition_until_its_consumer_has_answered()
     assert GrantPartitions in kinds(decided(over))
 
 
-def test_what_an_evicted_consumer_held_is_granted_after_its_grace() -> None:
+def test_an_evicted_holders_partition_is_granted_after_its_grace() -> None:
     gone = held("gone", T0, evicted_ms=SESSION_MS)
     view, steps = emptied([held("a", T1, T2, T3), gone]), Steps()
     assert decided(view, steps) == []
@@ -85,7 +85,7 @@ def test_what_an_evicted_consumer_held_is_granted_after_its_grace() -> None:
     assert GrantPartitions in kinds(decided(view, steps, NOW + SESSION_MS))
 
 
-def test_what_a_dead_consumer_held_is_granted_at_once() -> None:
+def test_a_dead_holders_partition_is_granted_at_once() -> None:
     assert GrantPartitions in kinds(decided(emptied([held("a", T1, T2, T3), held("gone", T0)])))
 
 
@@ -101,7 +101,7 @@ def test_a_pause_is_not_answered_while_somebody_reads_what_is_free() -> None:
     assert kinds(decided(view)) == [StopFetching]
 
 
-def test_nothing_of_a_topic_that_was_created_again_is_dropped_while_somebody_reads_what_is_free() -> None:
+def test_a_recreated_topic_is_not_dropped_while_a_free_partition_is_read() -> None:
     free = settled(group([member("a")], dict.fromkeys(ALL, ""), changed={"t": TopicChange.RECREATED}))
     assert kinds(decided(free)) == [LookUpTopic]
     assert kinds(decided(replace(free, channels={"a": held("a", T0)}))) == [StopFetching]

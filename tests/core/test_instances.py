@@ -72,7 +72,7 @@ def without_a(view: GroupView, owners: dict[TopicPartition, str] | None = None, 
     return replace(view, members=members, channels=channels, owners=nodes, instances=instances)
 
 
-def test_f65_that_a_share_waits_is_written_down_once_and_that_its_instance_is_back_with_its_share() -> None:
+def test_f65_a_waiting_share_is_noted_once_and_so_is_its_instances_return() -> None:
     note = RememberInstances(known={"a": replace(SHARES["a"], away=True)}, forgotten=(), away=("a",), why=WHY)
     assert decided(without_a(full(), noted=False)) == [note]
     paused = {"requests": runs(pause="r"), "responses": {"pause": Response(run="r", state="paused")}}
@@ -113,7 +113,7 @@ def test_a_paused_group_that_has_come_to_rest_is_told_apart_from_one_at_work() -
     assert phase_now(again)[0] is Phase.PREPARING_REBALANCE
 
 
-def test_what_static_members_are_given_is_written_down_beside_the_raise() -> None:
+def test_shares_of_static_members_are_written_with_the_generation() -> None:
     view = group([static("a1"), static("b1", 2)], {})
     target = "t-0=@a-0,t-1=@a-0,t-2=@b-0,t-3=@b-0"
     assert decided(view) == [
@@ -125,7 +125,7 @@ def test_what_static_members_are_given_is_written_down_beside_the_raise() -> Non
     assert decided(full()) == []
 
 
-def test_a_share_waits_for_its_instance_after_a_death_and_after_a_clean_leave_and_then_goes_to_others() -> None:
+def test_a_share_waits_for_its_instance_after_any_end_and_then_goes_to_others() -> None:
     for owners in (OWNERS, {**OWNERS, T0: "", T1: ""}):
         away, steps = without_a(full(), owners), Steps()
         assert steps.step(away, NOW) == ((), NOW + HOLD_MS)
@@ -175,7 +175,7 @@ def doubled(**fields: Any) -> tuple[GroupView, list[Decision]]:
     return view, decided(view)
 
 
-def test_f40_of_two_registrations_of_one_instance_the_newer_is_the_member_and_the_older_goes_for_good() -> None:
+def test_f40_the_newer_registration_of_an_instance_wins_and_the_older_goes_for_good() -> None:
     _, decisions = doubled()
     reason = "another process has registered as the instance a: a2; stop one of the two, or give it another name"
     assert decisions == [
@@ -185,7 +185,7 @@ def test_f40_of_two_registrations_of_one_instance_the_newer_is_the_member_and_th
     ]
 
 
-def test_who_says_that_it_replaces_is_given_what_is_common_and_nobody_is_sent_away() -> None:
+def test_a_replacing_member_takes_common_topics_and_rejects_nobody() -> None:
     for fields in ({}, {"instance": None, "hold_ms": 0}):
         _, decisions = doubled(replaces="a1", threads={"t": 1, "u": 1}, **fields)
         moved = StopFetching(consumer_id="a1", partitions={T0: "a2-0", T1: "a2-0"}, why="the target has them elsewhere")
@@ -223,7 +223,7 @@ def test_an_older_registration_that_is_evicted_does_not_hold_the_newer_one_of_it
     assert _granted(decided(gone, steps, NOW + 100)) == {"a2", "b1"}
 
 
-def test_of_what_the_replaced_one_owns_its_successor_counts_as_owner_of_what_its_threads_can_have() -> None:
+def test_a_successor_counts_as_owner_of_the_partitions_that_its_threads_can_have() -> None:
     heir = member("heir", 9, replaces="a")
     view = group([member("a", threads={"t": 3}), heir], {T0: "a-0", T1: "a-2", T2: "b-0"})
     assert remembered(view, [heir]) == {T0: "heir-0"}
@@ -259,7 +259,7 @@ def test_the_assignor_stays_while_the_oldest_is_away_and_when_it_is_back_as_the_
     assert states(decided(replace(away, members={"b1": other})), StateEvent.REBALANCE_STARTED)
 
 
-def test_who_is_away_keeps_its_rack_and_its_capacity() -> None:
+def test_an_absent_member_keeps_its_rack_and_capacity() -> None:
     """Before the fix, without its rack, partitions near it went to the other member of that rack; without its capacity,
     other members' partitions moved."""
     near = {T0: "east", T1: "east"}

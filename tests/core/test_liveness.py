@@ -21,7 +21,7 @@ def probed(*commands: QueuedCommand, pinged: str = "", **said: Any) -> GroupView
     return altered(view, channels=channels, probe_interval_ms=EVERY_MS, max_probes=2)
 
 
-def test_a_member_that_offers_it_is_probed_at_the_interval_from_its_last_answer_and_once_at_a_time() -> None:
+def test_a_member_is_probed_once_at_a_time_at_the_interval_from_its_last_answer() -> None:
     steps = Steps()
     assert decided(probed(), steps) == []
     assert decided(probed(), steps, NOW + EVERY_MS) == [PING]
@@ -58,7 +58,7 @@ def test_assigned_lagging_and_without_progress_at_every_probe_is_evicted_whateve
     assert answers((10, 3), (10, 3), (10, 3), on_timeout="fail") == [evict]
 
 
-def test_who_moves_has_nothing_to_do_or_says_nothing_is_not_evicted() -> None:
+def test_moving_idle_and_silent_members_are_not_evicted() -> None:
     assert answers((10, 3), (10, 3), (11, 3), (11, 3)) == []  # the probes are counted from the last progress
     assert answers((10, 0), (10, 0), (10, 0), (10, 0)) == []
     assert answers((None, None), (None, None), (None, None), (None, None)) == []
@@ -80,7 +80,7 @@ def test_a_member_whose_protocols_have_nothing_in_common_is_rejected_with_the_re
     assert RejectMember(consumer_id="a", why=reason) in decided(newer)
 
 
-def test_who_is_rejected_and_does_not_go_is_evicted_after_its_rebalance_timeout() -> None:
+def test_a_rejected_member_is_evicted_after_its_rebalance_timeout() -> None:
     reject = replace(command("reject", sequence=3), threads={})
     view = altered(probed(reject), probe_interval_ms=None, on_timeout="fail")
     steps = Steps()

@@ -58,7 +58,7 @@ class Group:
         self.steps = Steps()
 
 
-def test_f326_what_the_plan_gives_to_old_members_is_noted_with_the_number_of_changes_that_it_covers() -> None:
+def test_f326_partitions_planned_for_old_members_are_noted_with_the_changes_covered() -> None:
     found = Group()
     assert found.sees(COORDINATED, NOW, 1) == (set(), 0)
     assert found.sees(mixed(T0, T1), NOW, 2) == ({T0, T1}, 2)
@@ -77,7 +77,7 @@ def test_f326_everything_is_noted_if_the_coordinator_missed_a_plan_between_two_l
     assert found.sees(COORDINATED, NOW + 6 + LATE_MS, 6) == ({T0, T1, T2, T3}, 6)
 
 
-def test_f326_what_has_left_them_is_noted_for_as_long_as_it_may_be_committed_late_and_over_after_that() -> None:
+def test_f326_partitions_that_left_old_members_are_noted_while_a_commit_may_be_late() -> None:
     found = Group()
     found.sees(COORDINATED, NOW, 1)
     found.sees(mixed(T0, T1), NOW, 2)
@@ -93,7 +93,7 @@ def test_f326_what_has_left_them_is_noted_for_as_long_as_it_may_be_committed_lat
     assert found.writes == writes + 2
 
 
-def test_f326_what_an_old_member_keeps_against_the_plan_is_noted_as_long_as_it_has_the_claim() -> None:
+def test_f326_a_claim_that_an_old_member_keeps_against_the_plan_is_noted() -> None:
     found = Group()
     found.sees(COORDINATED, NOW, 1)
     found.sees(mixed(T0, T1), NOW, 2, {T1: f"{OLD}-0"})
@@ -114,7 +114,7 @@ def test_f326_the_next_coordinator_knows_the_notes_and_counts_anew() -> None:
 
 
 @pytest.mark.parametrize("now", [mixed(T0, T1), COORDINATED])
-def test_f326_if_members_came_or_went_while_no_coordinator_looked_on_everything_may_have_been_an_old_members(
+def test_f326_everything_is_noted_after_changes_that_no_coordinator_saw(
     now: GroupMode,
 ) -> None:
     found = Group()
@@ -142,7 +142,7 @@ def test_f326_while_nobody_knows_what_they_have_nothing_is_over_and_their_claims
     assert found.sees(COORDINATED, NOW + 4 * LATE_MS, 4) == (set(), 0)
 
 
-def test_f326_what_they_had_by_the_last_plan_is_not_over_while_nobody_knows_what_they_have() -> None:
+def test_f326_the_last_plans_partitions_stay_noted_while_nobody_knows_the_present_ones() -> None:
     found = Group()
     found.sees(COORDINATED, NOW, 1)
     found.sees(mixed(T0, T1), NOW, 2)

@@ -36,14 +36,14 @@ def test_a_claim_that_stands_is_never_available_whoever_is_registered() -> None:
     assert [free(gone, p, NOW) for p in (T0, T1)] == [False, True]
 
 
-def test_what_an_evicted_consumer_owned_is_kept_until_its_grace_is_over_though_its_claims_are_gone() -> None:
+def test_an_evicted_owner_keeps_its_partition_until_its_grace_ends() -> None:
     view = evicted()
     timeouts = AckTimeouts().seen(view, NOW)
     assert not free(view, T0, NOW + GRACE_MS - 1, timeouts)
     assert free(view, T0, NOW + GRACE_MS, timeouts)
 
 
-def test_f89_claims_of_an_evicted_consumer_are_deleted_after_its_grace_once_their_offsets_are_known() -> None:
+def test_f89_an_evicted_consumers_claims_go_after_its_grace_with_known_offsets() -> None:
     view = evicted(T0, T1, claim_offsets={T0: 3})
     timeouts = AckTimeouts().seen(view, NOW)
     assert claims_to_delete(view, timeouts, NOW + GRACE_MS - 1) == []
@@ -61,7 +61,7 @@ def test_nothing_is_deleted_of_a_living_consumer_nor_of_one_that_was_not_evicted
         assert claims_to_delete(other, timeouts, NOW + GRACE_MS) == []
 
 
-def test_the_mark_of_an_evicted_consumer_stays_while_a_claim_of_it_stands_also_of_what_nobody_wants() -> None:
+def test_an_evicted_consumers_mark_stays_while_any_claim_of_it_stands() -> None:
     """Without the mark it would be unknown which member's claims must be deleted."""
     view = evicted(T0, topics={}, marked=frozenset())
     steps = Steps()

@@ -56,12 +56,12 @@ def sets(decisions: list[Decision]) -> list[tuple[Mapping[TopicPartition, Quaran
     return [(state.quarantined, state.forgiven) for state in states(decisions, StateEvent.QUARANTINED)]
 
 
-def test_what_one_cannot_start_goes_to_another_that_has_not_refused_it() -> None:
+def test_a_refused_partition_goes_to_a_member_that_has_not_refused_it() -> None:
     assert granted(decided(refused("abcd", "d"))) == {T0: "a-0"}
     assert granted(decided(refused("abcd", "d", "a"))) == {T0: "b-0"}
 
 
-def test_what_all_have_refused_is_tried_again_with_backoff_where_it_was() -> None:
+def test_a_partition_that_all_refused_is_retried_in_place_with_backoff() -> None:
     view, steps = settled(refused("ab", "a", "b")), Steps()
     assert steps.step(view, NOW)[1] == NOW + 2_000
     assert granted(decided(view, steps, NOW)) == {}
@@ -80,7 +80,7 @@ def test_f45_a_third_consumer_is_the_last_one_that_a_partition_breaks() -> None:
     assert decided(written) == []
 
 
-def test_what_was_forgiven_and_broke_its_reader_goes_to_an_older_one_that_has_not_refused_it() -> None:
+def test_a_forgiven_partition_that_breaks_goes_to_an_older_member() -> None:
     """Only a request lets an older member than the last refuser try it: then all members begin anew."""
     view = refused("abcd", "b", "c", "d")
     view = settled(replace(view, owners={**view.owners, T0: Owner("d-0", 3)}))
@@ -99,7 +99,7 @@ def test_f45_a_member_that_joins_gets_one_try_and_a_requested_rebalance_forgives
     assert sets(decided(requested)) == [({}, dict.fromkeys("bcd", POISON.sequence))]
 
 
-def test_what_a_request_forgave_the_state_remembers_while_it_stands_in_a_status() -> None:
+def test_the_state_remembers_forgiven_refusals_while_statuses_show_them() -> None:
     forgiven = dict.fromkeys("bcd", POISON.sequence)
     view = refused("abcd", "b", "c", "d", forgiven=forgiven)
     steps = Steps()
@@ -121,7 +121,7 @@ def test_no_more_is_forgiven_than_the_state_has_room_for() -> None:
     assert sets(decided(requested)) == [({}, dict.fromkeys((b, c), POISON.sequence))]
 
 
-def test_who_has_its_try_keeps_what_it_was_given() -> None:
+def test_the_trying_member_keeps_the_partition() -> None:
     """While the partition is owned, the others must not get it either. Otherwise it would go to the assignor's first
     choice."""
     others = {T1: Owner("b-0", 5), T2: Owner("c-0", 5), T3: Owner("d-0", 5)}

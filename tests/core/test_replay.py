@@ -43,7 +43,7 @@ def purged(view: GroupView) -> list[str]:
     return [d.consumer_id for d in decided(view) if isinstance(d, PurgeChannel)]
 
 
-def test_what_a_dead_member_announced_goes_along_and_its_channel_stays() -> None:
+def test_a_dead_members_announcement_goes_along_and_keeps_its_channel() -> None:
     view = orphaned({T0: EARLY})
     assert [dict(d.replay) for d in grants(view)] == [{T0: (100, 600)}]
     assert purged(view) == []
@@ -100,7 +100,7 @@ def test_an_unacknowledged_start_of_a_dead_member_holds_what_it_was_handed() -> 
     assert purged(view) == []
 
 
-def test_who_does_not_offer_it_is_sent_none_and_ends_it() -> None:
+def test_readers_without_replay_get_no_range_and_end_it() -> None:
     view = orphaned({T0: EARLY}, offers=False)
     assert [dict(d.replay) for d in grants(view)] == [{}]
     assert purged(replace(view, owners={T0: Owner("a-0", 6)})) == ["b"]
@@ -134,7 +134,7 @@ def test_the_state_holds_a_range_while_its_offset_is_not_known() -> None:
     assert kept_ranges(passed) == [{}]
 
 
-def test_what_living_members_announce_of_what_they_own_is_not_looked_at() -> None:
+def test_announcements_of_living_owners_are_not_looked_at() -> None:
     view = group([member("a", **OFFERS)], {T0: "a-0"}, topics={"t": (0,)})
     view = replace(view, channels={"a": channel("a", announced={T0: EARLY})})
     assert OpenRanges().seen(view).found == {}
@@ -158,7 +158,7 @@ def test_f217_f235_a_range_is_open_until_the_status_of_who_claimed_it_says_that_
     assert OpenRanges().seen(of_a_coordinator).found == {}
 
 
-def test_f217_beside_old_members_an_old_ones_claim_ends_a_range_and_ours_does_not_where_commits_are_known() -> None:
+def test_f217_beside_old_members_only_an_old_members_claim_ends_a_range() -> None:
     view = replace(orphaned({T0: EARLY}, claims=True), mode=MIXED)
     view = replace(view, members={**view.members, "o": member("o")})
     ours = replace(
@@ -187,7 +187,7 @@ PARTS = st.fixed_dictionaries(
     st.sampled_from([True, True, True, False]),
     st.lists(st.tuples(st.sampled_from("mmssoohar"), PARTS), min_size=4, max_size=8),
 )
-def test_what_is_remembered_of_open_ranges_is_what_a_view_says_and_only_takers_statuses_change_it(
+def test_remembered_open_ranges_always_equal_those_of_the_view(
     claims: bool, steps: list[tuple[str, dict[str, Any]]]
 ) -> None:
     """From view to view, only changed parts are new objects. The letter names the one part that changes."""

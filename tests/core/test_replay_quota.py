@@ -54,7 +54,7 @@ def test_no_more_is_under_way_than_its_bound() -> None:
     assert asked == []
 
 
-def test_what_stands_in_its_status_counts_and_it_is_asked_for_the_next_one_until_there_is_room() -> None:
+def test_a_full_status_counts_and_its_member_is_asked_until_there_is_room() -> None:
     steps = Steps()
     own = {TopicPartition("u", number): WIDE for number in range(1_000, 1_000 + HELD_BYTES_MAX // WEIGHT)}
     view = owning(handed_down(announced=own), own)
@@ -72,7 +72,7 @@ def test_what_stands_in_its_status_counts_and_it_is_asked_for_the_next_one_until
     assert told(answered, steps, NOW + 3 * ASK_AGAIN_MS)[1] == ["a"]  # the last ranges are not in its status yet
 
 
-def test_what_is_under_way_already_counts() -> None:
+def test_ranges_under_way_count() -> None:
     ranges = {TopicPartition("u", number): WIDE for number in range(1_000, 1_000 + UNDER_WAY_BYTES_MAX // WEIGHT)}
     start = QueuedCommand(
         sequence="0000000000", version=0, option="start-fetcher", threads=dict.fromkeys(ranges, "a-0"), replay=ranges
@@ -99,7 +99,7 @@ def test_a_first_range_has_room_whatever_the_bound() -> None:
     assert told(view, Steps()) == ({first: WIDE[:2]}, [])
 
 
-def test_what_has_no_range_is_granted_to_who_has_no_room() -> None:
+def test_a_full_member_is_granted_partitions_without_ranges() -> None:
     own = {TopicPartition("u", number): WIDE for number in range(1_000, 1_000 + HELD_BYTES_MAX // WEIGHT)}
     first, second = TopicPartition("t", 1_000), TopicPartition("t", 1_001)
     view = owning(handed_down((1_000, 1_001), announced=own), own)
@@ -108,7 +108,7 @@ def test_what_has_no_range_is_granted_to_who_has_no_room() -> None:
     assert [(dict(g.partitions), dict(g.replay)) for g in grants] == [({second: "a-0"}, {})]
 
 
-def test_whatever_is_announced_in_between_the_ranges_never_take_more_than_their_bound() -> None:
+def test_the_ranges_never_exceed_their_bound_whatever_is_announced() -> None:
     """The worst case behind the coordinator's back: the member announces as much as it may, and then takes all
     ranges."""
     handing, empty = ReplayQuota(), channel("a")
@@ -119,7 +119,7 @@ def test_whatever_is_announced_in_between_the_ranges_never_take_more_than_their_
     assert ANNOUNCED_BYTES_MAX + taken <= HELD_BYTES_MAX
 
 
-def test_who_is_full_of_what_it_left_to_others_is_handed_one_range_after_the_other() -> None:
+def test_a_member_full_of_ranges_left_to_others_gets_one_range_at_a_time() -> None:
     """The other members may be full in the same way. Without this, nobody would ever read these partitions."""
     left = {TopicPartition("u", number): WIDE for number in range(1_000, 1_000 + HELD_BYTES_MAX // WEIGHT)}
     first, second = TopicPartition("t", 1_000), TopicPartition("t", 1_001)

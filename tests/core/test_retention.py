@@ -64,7 +64,7 @@ def test_a_group_that_has_no_offsets_goes_whole() -> None:
     ]
 
 
-def test_who_joins_during_a_deletion_is_given_nothing_and_the_deletion_goes_on() -> None:
+def test_a_member_that_joins_during_a_deletion_gets_nothing() -> None:
     view = replace(deletion(offsets=True), offsets=7, members={"a": member("a")}, channels={"a": channel("a")})
     view = replace(view, topics={"t": (0,)})
     assert decided(view) == [RemoveGroup(why="its deletion was asked for (run r1)")]

@@ -115,7 +115,7 @@ def test_a_member_is_stopped_whatever_store_it_uses() -> None:
 @pytest.mark.parametrize(
     "values", [{"stores": ()}, {"stores": (ZOOKEEPER,)}, {"offers": frozenset({"ping"})}, {"speaks_protocol": False}]
 )
-def test_a_member_that_cannot_use_the_groups_store_is_given_nothing_and_the_problem_says_who_must_act(
+def test_a_member_without_the_groups_store_gets_nothing_and_the_problem_says_so(
     values: dict[str, Any],
 ) -> None:
     values = {"stores": STORES, "offers": OFFERS, **values}
@@ -229,7 +229,7 @@ class Course:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.sampled_from([*STORES, "coordinate", "obey"]), max_size=30))
-def test_whatever_the_record_went_through_a_member_comes_to_its_store_within_two_commands_and_rests(
+def test_a_member_reaches_its_store_within_two_commands(
     course: list[str],
 ) -> None:
     group_at = Course()

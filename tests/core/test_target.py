@@ -203,7 +203,7 @@ def test_the_last_target_stands_until_an_answer_is_right_again() -> None:
     assert StopFetching(consumer_id="a", partitions={T2: "", T3: ""}, why="the target has them elsewhere") in decisions
 
 
-def test_a_hand_over_that_is_under_way_is_finished_although_the_answer_fails_at_the_next_coordinator() -> None:
+def test_a_hand_over_is_finished_although_the_next_coordinators_assignor_fails() -> None:
     stop = command("stop-fetcher", T3, thread="b-0")
     view = own(["a", "b"], {T0: "a-0", T1: "a-0", T2: "b-0", T3: ""}, target="as it was")
     view = replace(view, channels={"a": channel("a", stop), "b": channel("b")})
@@ -212,7 +212,7 @@ def test_a_hand_over_that_is_under_way_is_finished_although_the_answer_fails_at_
     assert grant == GrantPartitions(consumer_id="b", partitions={T3: "b-0"}, why="available, and in the target")
 
 
-def test_what_was_released_early_is_its_new_owners_though_its_stop_still_stands() -> None:
+def test_an_early_released_partition_is_its_new_owners_during_the_stop() -> None:
     """a is still at t-2 of its stop, b already reads t-3, and c joins."""
     stop = command("stop-fetcher", T2, T3, thread="b-0")
     view = group([member("a", 1), member("b", 2), member("c", 3)], {T0: "a-0", T1: "a-0", T2: "a-0", T3: "b-0"})
@@ -222,7 +222,7 @@ def test_what_was_released_early_is_its_new_owners_though_its_stop_still_stands(
     assert steps.last.target.assignment == {T0: "a-0", T1: "a-0", T2: "c-0", T3: "b-0"}
 
 
-def test_what_finds_no_room_is_told_with_who_must_act() -> None:
+def test_partitions_without_room_are_told_with_a_remedy() -> None:
     tight = member("a", capacity=3)
     view = altered(group([tight], dict.fromkeys((T0, T1, T2), "a-0")), target="t-0=a-0,t-1=a-0,t-2=a-0")
     problem = "no consumer has room for 1 partitions (t-3): start more, or with a larger capacity"

@@ -76,7 +76,7 @@ def replaced() -> Play:
     return play
 
 
-def test_f266_an_id_that_was_replaced_counts_again_when_all_answers_have_told_it_for_ten_minutes() -> None:
+def test_f266_a_replaced_id_counts_again_after_ten_minutes_of_equal_answers() -> None:
     play = replaced()
     for _ in range(RETURN_MS // CONFIRM_MS):
         play.listed(t=T)
@@ -208,7 +208,7 @@ def test_f171_a_broker_that_still_tells_a_deleted_topic_brings_it_not_back(lacks
     assert play.told(t=T) == ()
 
 
-def test_of_a_name_whose_topics_are_over_a_new_one_comes_at_once_and_none_but_the_last_one_soon() -> None:
+def test_a_new_topic_of_an_old_name_comes_at_once_and_only_the_last_old_one_soon() -> None:
     play = deleted("idT", "idT0")
     for _ in range(3):
         play.listed(t=T, u=U)
@@ -218,7 +218,7 @@ def test_of_a_name_whose_topics_are_over_a_new_one_comes_at_once_and_none_but_th
     assert play.told(t=OTHER) == (PutTopic("t", OTHER),)
 
 
-def test_f266_where_no_topic_stands_an_earlier_one_comes_back_when_all_have_told_it_for_ten_minutes() -> None:
+def test_f266_an_earlier_topic_fills_an_empty_name_after_ten_minutes_of_equal_answers() -> None:
     comes_back_after(deleted("idT", "idT0"), RETURN_MS, every_ms=CONFIRM_MS)
 
 
@@ -362,7 +362,7 @@ STEPS = st.one_of(
 
 @example([("agreed", Topic(topic_id=f"id{number}", partitions={0: (1,)})) for number in (1, 2, 3, 1)])
 @given(st.lists(STEPS, min_size=4, max_size=12))
-def test_whatever_is_answered_for_minutes_no_replaced_id_comes_back_and_what_is_new_is_as_listed(
+def test_no_replaced_topic_id_comes_back_whatever_is_answered(
     steps: list[tuple[str, Topic | Told | int]],
 ) -> None:
     """`agreed`: all answers are equal for longer than any wait of the mirror."""

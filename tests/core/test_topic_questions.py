@@ -13,7 +13,7 @@ from zkcoord.core.topic_questions import CLUSTER_MS, NAMED_MAX, RETRIED_MAX, que
 
 
 @pytest.mark.parametrize("first", [T, NOTHING, ABSENT])
-def test_f170_a_growth_that_a_broker_behind_the_listing_one_does_not_tell_is_asked_for_again_at_once(
+def test_f170_a_growth_that_a_late_broker_does_not_tell_is_asked_for_again_at_once(
     first: Topic | Told,
 ) -> None:
     """Otherwise, with thousands of topics, its turn would come only after many seconds."""

@@ -23,7 +23,7 @@ def again(owners: dict[object, str], **fields: object) -> GroupView:
     return settled(group([member("a")], owners, changed={"t": TopicChange.RECREATED}, **fields))  # type: ignore[arg-type]
 
 
-def test_what_is_held_of_a_topic_created_again_is_stopped_and_nothing_else_happens() -> None:
+def test_a_recreated_topics_partitions_are_stopped_and_nothing_else() -> None:
     why = "the target has them elsewhere, or the topic was created again"
     assert decided(again(OWNED)) == [StopFetching(consumer_id="a", partitions=OWNED, why=why)]
 

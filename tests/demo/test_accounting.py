@@ -88,7 +88,7 @@ def test_a_partition_is_unowned_between_a_stop_and_the_next_start() -> None:
     assert unowned_times([a, b], {}) == [Unowned("t-1", 100, 130)]
 
 
-def test_what_a_dead_consumer_read_is_unowned_from_the_end_of_its_session() -> None:
+def test_a_dead_consumers_partitions_are_unowned_from_its_sessions_end() -> None:
     a = [started(10, "a", "t-0", "t-1"), stopped(20, "a", "t-1")]
     b = [started(25, "b", "t-1"), started(6_030, "b", "t-0")]
     assert unowned_times([a, b], {"a": 6_000}) == [Unowned("t-1", 20, 25), Unowned("t-0", 6_000, 6_030)]

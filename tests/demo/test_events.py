@@ -17,7 +17,7 @@ def test_there_are_no_events_before_there_is_a_log(tmp_path: Path) -> None:
     assert EventLog(tmp_path / "none").events() == []
 
 
-def test_what_is_appended_is_found_at_the_next_look_and_a_line_only_when_it_is_complete(tmp_path: Path) -> None:
+def test_the_log_reader_finds_appended_lines_once_they_are_complete(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     log = EventLog(path)
     path.write_bytes(line("registered", 1) + line("left", 2)[:10])

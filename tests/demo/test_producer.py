@@ -76,6 +76,6 @@ def test_it_ends_when_it_is_asked_to() -> None:
         ({"output": "xml"}, "--output xml: choose table or json"),
     ],
 )
-def test_what_cannot_be_shown_is_refused(chosen: dict[str, Any], told: str) -> None:
+def test_impossible_options_are_refused(chosen: dict[str, Any], told: str) -> None:
     with pytest.raises(UsageError, match=told):
         Options(**chosen).check()

@@ -102,7 +102,7 @@ def test_a_coordinators_clock_that_is_ahead_of_zookeepers_is_told_and_how_long_i
     assert (found.listing_bytes["/brokers/topics"], found.listing_bytes[CANDIDATES]) == (10, 20)
 
 
-def test_what_stands_in_the_tree_is_told_of_coordinators_brokers_and_topics() -> None:
+def test_the_tree_tells_of_coordinators_brokers_and_topics() -> None:
     tree = MemoryTree("/brokers", "/brokers/ids", "/brokers/ids/1", "/brokers/topics", "/brokers/topics/clicks")
     upgrade(tree, run_id="test")
     candidate = {"host": "a", "version": "1.0"}
@@ -128,7 +128,7 @@ def test_what_stands_in_the_tree_is_told_of_coordinators_brokers_and_topics() ->
     assert replace(ask_tree(MemoryTree()), read_ms=()) == TreeFacts(served=served())
 
 
-def test_what_stands_in_the_tree_is_told_of_a_group() -> None:
+def test_the_tree_tells_of_a_group() -> None:
     tree = MemoryTree("/brokers", "/brokers/ids", "/brokers/topics", "/consumers", "/consumers/zkcoord")
     world = World(tree, "memory")  # type: ignore[arg-type]
     world.settle()
@@ -149,7 +149,7 @@ def test_what_stands_in_the_tree_is_told_of_a_group() -> None:
     assert (found.mode, found.store, found.users) == ("coordinated", "zookeeper", ())
 
 
-def test_what_brokers_tell_is_judged_as_they_told_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_brokers_answers_are_judged_as_told(monkeypatch: pytest.MonkeyPatch) -> None:
     told = cluster.Cluster(3, "A", {"log.dirs": "x"}, gone=(2,), leaderless=("clicks-1",))
     with KafkaClient("127.0.0.1:1", timeout_ms=500) as nobody:
         silent = ask_kafka(nobody)
@@ -160,7 +160,7 @@ def test_what_brokers_tell_is_judged_as_they_told_it(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.zookeeper
-def test_what_a_server_that_allows_all_words_tells_of_its_disk_its_limits_and_its_sessions() -> None:
+def test_an_open_server_tells_of_its_disk_limits_and_sessions() -> None:
     with EmbeddedZooKeeper(fsync=False, settings={"4lw.commands.whitelist": "*"}) as server, Tree(server.hosts) as tree:
         tree.read([Read("/")])
         host, _, port = server.hosts.partition(":")

@@ -101,7 +101,7 @@ def test_brokers_that_tell_nothing_of_themselves_are_said_to_be_old() -> None:
     ("read_ms", "versions", "timeouts"),
     [((20, 20, 20), ("3.8.0",), (10_000,)), ((1,), ("3.9.3", "3.8.4"), ()), ((), ("unknown",), (10_000, 40_000))],
 )
-def test_what_is_just_within_a_limit_of_zookeeper_is_in_order(
+def test_values_just_within_zookeepers_limits_are_in_order(
     read_ms: tuple[int, ...], versions: tuple[str, ...], timeouts: tuple[int, ...]
 ) -> None:
     named = [
@@ -120,7 +120,7 @@ def test_a_number_that_a_server_does_not_tell_is_no_finding(absent: str) -> None
 
 
 @pytest.mark.parametrize("conf", [{"maxCnxns": "0"}, {"minSessionTimeout": "99999"}, {"maxSessionTimeout": "1"}])
-def test_what_is_not_limited_or_told_by_half_is_no_finding(conf: dict[str, str]) -> None:
+def test_unlimited_and_half_told_values_are_no_finding(conf: dict[str, str]) -> None:
     first = replace(SERVERS[0], conf={**CONF, **conf}, mntr={"zk_num_alive_connections": "5"})
     assert of_zookeeper([first, *SERVERS[1:]]) == []
 

@@ -155,7 +155,7 @@ def test_a_list_of_nodes_that_is_near_the_largest_answer(size: int, severity: Se
         ({"cluster_id": "B"}, Severity.ERR, "another cluster"),
     ],
 )
-def test_what_zookeeper_tells_of_kafka(tree: dict[str, Any], severity: Severity, words: str) -> None:
+def test_zookeepers_facts_of_kafka_are_judged(tree: dict[str, Any], severity: Severity, words: str) -> None:
     one(of_kafka(**tree), severity, words, "")
 
 
@@ -202,7 +202,7 @@ def test_consumers_of_kafkas_own_protocol_are_in_order_in_a_group_that_was_hande
         ({"candidates_ahead_ms": {"0": 90_000, "1": 5_000}}, Severity.WARN, "coordinators' clocks are ahead"),
     ],
 )
-def test_what_is_told_of_coordinators(tree: dict[str, Any], severity: Severity, words: str) -> None:
+def test_facts_of_coordinators_are_judged(tree: dict[str, Any], severity: Severity, words: str) -> None:
     one(of_fleet(**tree), severity, words, "")
 
 
@@ -230,5 +230,5 @@ def test_the_remedy_names_the_option_that_the_trees_coordinators_need(from_kafka
         ({"policy": Policy(evict_grace_ms=1_000)}, Severity.INFO, "grace"),
     ],
 )
-def test_what_is_told_of_a_group(group: dict[str, Any], severity: Severity, words: str) -> None:
+def test_facts_of_a_group_are_judged(group: dict[str, Any], severity: Severity, words: str) -> None:
     one(of_fleet(replace(GROUP, **group)), severity, words, "")

@@ -109,7 +109,7 @@ def test_it_can_be_started_again_and_its_tail_is_of_the_last_run(tmp_path: Path)
     assert (thing.tail(), thing.log.read_text()) == ("up", "up\nup\n")
 
 
-def test_what_the_program_has_started_ends_with_it(tmp_path: Path) -> None:
+def test_a_killed_programs_children_end_with_it(tmp_path: Path) -> None:
     parent = (
         "import subprocess, sys, time\n"
         "started = subprocess.Popen([sys.executable, '-c', 'import time; print(0, flush=True); time.sleep(600)'])\n"

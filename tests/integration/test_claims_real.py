@@ -87,7 +87,7 @@ def test_f53_a_claim_that_a_stranger_deletes_is_not_read_on_and_is_given_anew(
     wait_until(lambda: sorted([*one.held(), *two.held()]) == named("t", 0, 1, 2, 3), "all is read again")
 
 
-def test_f88_what_a_strangers_session_has_claimed_is_given_to_nobody_before_that_session_ends(
+def test_f88_a_partition_claimed_by_a_stranger_stays_so_until_the_strangers_session_ends(
     world: World, stranger: KazooClient
 ) -> None:
     world.coordinate("legacy")

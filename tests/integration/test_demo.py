@@ -68,9 +68,7 @@ def left_behind(folder: Path) -> list[str]:
 
 
 @BOTH
-def test_each_record_is_there_once_while_a_consumer_joins_and_consumer_and_coordinator_are_killed(
-    demo: subprocess.Popen[str], tmp_path: Path
-) -> None:
+def test_each_record_is_there_once_through_joins_and_kills(demo: subprocess.Popen[str], tmp_path: Path) -> None:
     told, said = demo.communicate(timeout=DEADLINE_S)
     assert demo.returncode == 0, said
     result = json.loads(told)

@@ -135,7 +135,7 @@ def reports() -> Iterator[Reports]:
     EVENTS.setLevel(level)
 
 
-def test_f01_what_a_deposed_coordinator_had_on_its_way_is_refused_by_the_server(
+def test_f01_the_server_refuses_a_deposed_coordinators_late_writes(
     zookeeper: EmbeddedZooKeeper, chroot: str, reports: Reports
 ) -> None:
     """Its session is alive all the time; the epoch has moved on, and so has the state that the next one wrote."""

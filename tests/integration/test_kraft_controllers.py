@@ -87,7 +87,7 @@ def test_f237_partitions_find_leaders_though_the_controllers_epoch_was_greater_t
         end(flow, readers)
 
 
-def test_f238_a_controller_that_looks_for_partitions_nobody_created_in_zookeeper_goes_on_when_they_are_there(
+def test_f238_a_controller_that_misses_partitions_in_zookeeper_goes_on_once_they_exist(
     tmp_path: Path,
 ) -> None:
     """A topic was given a partition while one controller was gone, and the next one had not read ZooKeeper yet."""

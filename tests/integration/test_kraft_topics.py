@@ -21,7 +21,7 @@ INTERNAL = "__transaction_state"
 EARLIER = {"partitions": {"0": [0]}, "topic_id": "CkfMQjWNcxEqKNYh8gqpkI", "version": 3}
 
 
-def test_f167_an_internal_topic_of_which_zookeeper_keeps_an_earlier_one_does_not_prevent_the_switch(
+def test_f167_an_earlier_internal_topic_in_zookeeper_does_not_prevent_the_switch(
     tmp_path: Path,
 ) -> None:
     with KRaftMove(tmp_path) as scene:

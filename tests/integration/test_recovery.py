@@ -86,7 +86,7 @@ def test_f208_a_consume_tells_that_kafka_is_away_and_that_it_is_back(chroot: str
         assert consumer.line("stderr", having="kafka_back").endswith(" kafka_back group=g")
 
 
-def test_f208_a_consume_that_told_what_it_waits_for_tells_that_it_is_registered_and_that_one_is_elected(
+def test_f208_a_waiting_consume_tells_its_registration_and_the_election(
     spawn: Spawn,
 ) -> None:
     with closing(EmbeddedZooKeeper(fsync=False)) as server:

@@ -18,7 +18,7 @@ from zkcoord.demo.options import Places
 pytestmark = [pytest.mark.zookeeper, pytest.mark.kafka, pytest.mark.spark, pytest.mark.legacy, pytest.mark.long]
 
 
-def test_two_groups_of_old_consumers_move_to_kafka_back_and_again_while_consumers_and_coordinators_are_killed(
+def test_two_old_groups_move_to_kafka_back_and_again_under_kills(
     tmp_path: Path,
 ) -> None:
     places = Places(tmp_path)

@@ -158,7 +158,7 @@ def test_the_doctor_looks_at_a_server_that_lets_in_only_whom_it_knows(secured: S
     assert found[f"{secured.address}: version"]["severity"] == "OK"
 
 
-def test_who_does_not_say_who_it_is_is_told(secured: Secured) -> None:
+def test_an_unidentified_client_is_told(secured: Secured) -> None:
     """A server that asks for TLS breaks a plain connection without a word, as one does that is no ZooKeeper."""
     soon = Settings(limits=Limits(tree_wait_ms=3_000))
     stranger = CliRunner().invoke(cli, ["group", "list", "--zookeeper", secured.address], obj=soon)

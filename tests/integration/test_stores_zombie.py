@@ -131,7 +131,7 @@ def taken_over(cluster: Cluster, heir: Reader) -> None:
 
 
 @pytest.mark.parametrize("store", ["zookeeper", "dual", "kafka"])
-def test_f120_who_slept_through_the_session_is_told_and_sets_no_offset_back(cluster: Cluster, store: str) -> None:
+def test_f120_a_consumer_that_slept_too_long_sets_no_offset_back(cluster: Cluster, store: str) -> None:
     with Zombie(cluster) as zombie:
         sleeps_at_20(cluster, zombie, store)
         heir = Reader(cluster)

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.zookeeper, pytest.mark.kafka]
 INTERVAL_MS = 1_500  # long enough to delete and to create in
 
 
-def test_f153_what_kafka_4_creates_again_at_once_with_fewer_partitions_is_read_from_its_beginning(
+def test_f153_a_smaller_topic_that_kafka_4_recreates_at_once_is_read_from_its_beginning(
     chroot: str, brokers: Callable[[str], KafkaBroker]
 ) -> None:
     servers = brokers(KAFKA_4_VERSION).bootstrap_servers

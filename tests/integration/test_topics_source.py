@@ -133,7 +133,7 @@ def changes(
     assert tool.incarnation()[1] != incarnation[1]
 
 
-def test_what_the_metadata_tells_of_a_topic_is_what_the_broker_writes_into_zookeeper() -> None:
+def test_metadata_tells_the_same_of_a_topic_as_the_brokers_nodes() -> None:
     with EmbeddedZooKeeper(fsync=False) as zookeeper, EmbeddedKafka(zookeeper.hosts) as kafka:
         broker = Broker(zookeeper.hosts, kafka.bootstrap_servers)
         broker.create(3)

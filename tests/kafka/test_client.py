@@ -71,7 +71,7 @@ def test_the_start_of_a_new_partition_is_asked_again_until_brokers_know_it(broke
         assert found.result(PATIENCE_SECONDS) == {old: 3, new: 2}
 
 
-def test_what_stays_unknown_is_named_all_of_it(broker: Broker) -> None:
+def test_all_partitions_that_stay_unknown_are_named(broker: Broker) -> None:
     topic = broker.topic([1])
     lost = [TopicPartition(topic, number) for number in (7, 77, 777)]
     with KafkaClient(broker.bootstrap_servers, new_within_ms=200) as client:
@@ -116,7 +116,7 @@ def test_a_refused_connection_is_told_long_before_the_timeout() -> None:
     "servers",
     ["", ",", ":9092", "h:port", "h:0", "h:65536", "h:1:2", "a b:1", "http://h:1", "h:1,,k:2", "::1", "h:1/x"],
 )
-def test_what_is_no_list_of_brokers_is_the_callers(servers: str) -> None:
+def test_a_wrong_broker_list_is_the_callers_error(servers: str) -> None:
     with pytest.raises(UsageError, match=r"is no broker; write HOST:PORT\[,HOST:PORT…\]"):
         check_servers(servers)
 

@@ -50,7 +50,7 @@ def clients(monkeypatch: pytest.MonkeyPatch) -> Clients:
     return Clients(monkeypatch)
 
 
-def test_f269_a_client_is_replaced_when_no_question_was_answered_for_long_since_the_first_was_asked(
+def test_f269_a_client_is_replaced_after_a_long_time_without_an_answer(
     clients: Clients,
 ) -> None:
     clients.ask(0, True)
@@ -98,7 +98,7 @@ def test_an_error_that_says_that_nobody_answered_counts_and_another_one_is_an_an
     assert clients.ended == ["client 0"]
 
 
-def test_f302_a_client_that_others_use_is_replaced_for_the_next_question_and_ended_by_the_last_who_uses_it(
+def test_f302_a_replaced_client_serves_its_users_and_the_last_one_ends_it(
     clients: Clients,
 ) -> None:
     def first() -> None:
@@ -127,7 +127,7 @@ def test_a_client_is_closed_when_nobody_uses_it_any_more_and_none_is_made_then(c
     assert (clients.made, clients.ended) == (["client 0"], ["client 0"])
 
 
-def test_a_client_that_is_closed_within_a_question_that_nobody_answers_is_ended_once_and_not_replaced(
+def test_a_client_closed_within_an_unanswered_question_ends_once_without_successor(
     clients: Clients,
 ) -> None:
     clients.ask(RENEW_MS, False, clients.renewed.close)

@@ -97,7 +97,7 @@ def test_a_start_reaches_a_poll_that_waits(open_consumer: Open, coordinator: Coo
     starter.join()
 
 
-def test_what_is_in_work_is_reported_as_left_until_the_next_poll(
+def test_records_in_work_count_as_left_until_the_next_poll(
     open_consumer: Open, coordinator: Coordinator, broker: Broker
 ) -> None:
     """A program that hangs in a message has lag and makes no progress, so that it is noticed."""
@@ -312,7 +312,7 @@ def test_many_messages_come_in_the_order_of_each_partition(
         consumer.poll(-1)
 
 
-def test_what_is_handed_out_is_an_event_at_debug_level(
+def test_handed_out_records_are_events_at_debug_level(
     open_consumer: Open, coordinator: Coordinator, broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     a = TopicPartition(broker.topic([20]), 0)

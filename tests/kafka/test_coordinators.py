@@ -119,7 +119,7 @@ def test_f234_groups_that_nobody_answers_for_cost_no_other_its_answer(opened: Op
     opened.soon_open(*[False] * (len(opened.clients) - 1), True)
 
 
-def test_f234_who_tells_offsets_was_not_looked_up_after_it_was_described(
+def test_f234_a_coordinator_is_not_looked_up_again_after_a_description(
     cluster: CoordinatorAway, opened: Opened
 ) -> None:
     cluster.come()
@@ -226,7 +226,7 @@ def test_f315_an_answer_of_a_kept_client_whose_connection_ended_since_its_last_o
     assert asking.ask(QUESTION, {"g": "g"}, 1.0) == {}
 
 
-def test_what_librdkafka_says_itself_is_of_no_cluster_and_no_question_about_one_is_made() -> None:
+def test_librdkafkas_own_errors_start_no_question_about_a_cluster() -> None:
     played = Played()
     played.error, played.silent = KafkaError._TIMED_OUT, True
     assert played.coordinators().ask(QUESTION, {"g": "g"}, 1.0).keys() == {"g"}
@@ -244,7 +244,7 @@ def test_a_deletion_whose_connection_was_lost_may_have_been_made_and_is_not_sent
 
 
 @pytest.mark.parametrize(("config", "clusters"), [({}, 1), ({"log_level": "3"}, 2)])
-def test_f315_a_kept_client_that_must_not_tell_of_broken_connections_is_asked_for_its_cluster_each_time(
+def test_f315_a_kept_client_without_connection_news_is_asked_for_its_cluster_each_time(
     config: dict[str, str], clusters: int
 ) -> None:
     played = Played()

@@ -109,7 +109,7 @@ def test_f224_nothing_is_fetched_before_a_kafka_that_was_away_has_told_which_clu
     assert (around.told, around.epoch_of(GOOD)) == (["cluster-2"], 1)
 
 
-def test_f310_messages_go_out_when_it_is_known_of_which_cluster_they_are_and_that_is_asked_once() -> None:
+def test_f310_messages_go_out_once_their_cluster_is_known_and_it_is_asked_for_once() -> None:
     around = Around()
     around.cluster_id = "cluster-1"
     around._fetched = [Fetched(messages=(SimMessage(GOOD, offset),), out_of_range=()) for offset in (6, 5, 5)]

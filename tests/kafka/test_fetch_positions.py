@@ -57,7 +57,7 @@ def test_a_closed_consumer_hands_nothing_out_and_gives_finished_offsets_back() -
     assert tracked.stop([A]) == {A: 6}
 
 
-def test_what_was_committed_is_not_forfeited_by_a_loss() -> None:
+def test_a_loss_forfeits_no_committed_offset() -> None:
     tracked = holding(a=5)
     hand_out(tracked, A, 5)
     assert tracked.begin_commit(None) == {A: 6}
@@ -76,7 +76,7 @@ def test_a_partition_that_came_back_and_was_read_again_is_not_told() -> None:
     assert tracked.take_forfeited() == ()
 
 
-def test_what_a_refused_commit_told_as_gone_is_not_told_again() -> None:
+def test_a_loss_told_by_a_refused_commit_is_not_told_again() -> None:
     tracked = holding(a=5, b=0)
     for partition, offset in ((A, 5), (B, 0)):
         hand_out(tracked, partition, offset)
@@ -86,7 +86,7 @@ def test_what_a_refused_commit_told_as_gone_is_not_told_again() -> None:
     assert tracked.take_forfeited() == (B,)  # the user does not know this loss yet
 
 
-def test_what_was_lost_during_the_commit_that_told_it_is_not_told_again() -> None:
+def test_a_loss_during_the_commit_that_told_it_is_not_told_again() -> None:
     tracked = holding(a=5)
     hand_out(tracked, A, 5)
     tracked.begin_commit(None)
@@ -95,7 +95,7 @@ def test_what_was_lost_during_the_commit_that_told_it_is_not_told_again() -> Non
     assert tracked.take_forfeited() == ()
 
 
-def test_what_was_handed_out_after_a_refused_commit_is_told() -> None:
+def test_records_handed_out_after_a_refused_commit_are_told() -> None:
     tracked = holding(a=5)
     hand_out(tracked, A, 5)
     tracked.begin_commit(None)
@@ -146,7 +146,7 @@ def test_nothing_is_fetched_before_the_start_is_acknowledged() -> None:
     assert (tracked.barred(), tracked.wanted(), tracked.partitions()) == ((A,), {}, (A,))
 
 
-def test_what_the_lease_keeps_back_is_fetched_again_when_it_holds() -> None:
+def test_records_kept_back_by_the_lease_are_fetched_again() -> None:
     tracked = holding(a=5)
     assert not hand_out(tracked, A, 5, allowed=False)
     assert (tracked.barred(), tracked.wanted()) == ((A,), {})

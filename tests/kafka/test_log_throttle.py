@@ -31,7 +31,7 @@ def test_a_line_that_came_alone_has_no_count() -> None:
     assert passed(LogThrottle(), (0, "a"), (20, "a")) == [(0, "a"), (20, "a")]
 
 
-def test_what_only_counts_and_names_the_client_makes_no_other_text() -> None:
+def test_texts_that_differ_in_counts_and_client_names_are_one() -> None:
     first = "FAIL [rdkafka#consumer-1] [thrd:h:1]: refused (after 0ms in state CONNECT)"
     more = (
         "FAIL [rdkafka#producer-22] [thrd:h:1]: refused (after 7ms in state CONNECT, 3 identical error(s) suppressed)"

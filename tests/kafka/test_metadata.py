@@ -84,7 +84,7 @@ def test_a_list_leaves_out_what_has_an_error_and_names_that_no_command_can_hold(
 
 
 @pytest.mark.parametrize("question", [Question(Kind.LIST), Question(Kind.DESCRIBE, ("t",)), Question(Kind.CLUSTER)])
-def test_who_does_not_answer_is_away_and_tells_of_no_missing_topic(question: Question) -> None:
+def test_silent_brokers_are_away_and_miss_no_topic(question: Question) -> None:
     with KafkaMetadata(NOWHERE, timeout_ms=300) as metadata, pytest.raises(UnavailableError):
         metadata.answer(question)
     assert gc.isenabled()

@@ -115,7 +115,7 @@ def test_everything_is_asked_for_in_parts_and_topics_without_an_id_are_named(mon
 
 
 @pytest.mark.parametrize("controller", [-1, None])
-def test_what_is_not_whole_is_not_taken_for_everything(monkeypatch: pytest.MonkeyPatch, controller: int | None) -> None:
+def test_a_partial_answer_is_not_taken_as_whole(monkeypatch: pytest.MonkeyPatch, controller: int | None) -> None:
     told, missing = {"t": done(topic())}, {"t": done(topic()), "u": done(MISSING)}
     metadata = opened(Answers(told, controller=controller), monkeypatch)
     assert metadata.answer(Question(Kind.LIST)) == Listed("c", frozenset({2}), {"t": "0:2"}, whole=False)
@@ -184,7 +184,7 @@ def test_brokers_whose_racks_are_not_told_are_away(monkeypatch: pytest.MonkeyPat
         brokers(nobody, monkeypatch)
 
 
-def test_f247_what_nobody_answered_for_long_is_followed_by_another_client(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_f247_a_client_without_answers_for_long_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     client, ended, clock = Answers({"t": Future()}), list[Any](), [0]
     monkeypatch.setattr(client._renewed, "_ends", ended.append)
     monkeypatch.setattr("zkcoord.kafka.renewed.mono_ms", lambda: clock[0])
@@ -248,7 +248,7 @@ def test_the_collector_is_kept_out_of_a_long_list_and_is_then_as_it_was(
     assert (client.collected, gc.isenabled()) == (False, enabled)
 
 
-def test_who_leaves_closes_the_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leaving_closes_the_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     client = Answers({})
     with opened(client, monkeypatch):
         assert not client.closed

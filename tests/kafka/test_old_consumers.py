@@ -44,7 +44,7 @@ def test_f108_a_stop_that_old_consumers_cut_short_ends_at_once_and_a_late_commit
 
 
 @pytest.mark.zookeeper
-def test_f108_who_needs_longer_for_a_message_than_old_consumers_wait_joins_when_they_were_told_to_wait_longer(
+def test_f108_a_slow_consumer_joins_once_old_consumers_were_told_to_wait_longer(
     chroot: str, tmp_path: Path, broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     record = LEGACY.record("g")

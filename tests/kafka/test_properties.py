@@ -75,7 +75,7 @@ def test_a_secured_client(tmp_path: Path, module: str) -> None:
         ("fetch.max.wait.ms=50", {"fetch.wait.max.ms": "50"}),
     ],
 )
-def test_what_means_the_same_is_translated(tmp_path: Path, text: str, config: dict[str, str]) -> None:
+def test_equal_settings_are_translated(tmp_path: Path, text: str, config: dict[str, str]) -> None:
     assert load(tmp_path, text).items() >= config.items()
 
 
@@ -93,7 +93,7 @@ def test_what_means_the_same_is_translated(tmp_path: Path, text: str, config: di
         ("a=b\nhush", "line 2"),
     ],
 )
-def test_what_only_java_has_is_refused_by_name_without_its_value(tmp_path: Path, text: str, named: str) -> None:
+def test_settings_of_java_alone_are_refused_without_their_values(tmp_path: Path, text: str, named: str) -> None:
     with pytest.raises(UsageError, match=named) as refused:
         load(tmp_path, text)
     assert "client.properties" in str(refused.value)

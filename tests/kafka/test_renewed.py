@@ -67,7 +67,7 @@ class Silent(Cluster):
         return super().answers(seconds)
 
 
-def test_f269_a_long_silence_is_asked_about_and_a_client_that_has_no_answer_for_long_is_to_be_replaced() -> None:
+def test_f269_a_long_silence_is_asked_about_and_an_unanswered_client_replaced() -> None:
     cluster, clock = Silent(), [0]
     seen = Reach("g", cluster, lambda: clock[0])
     cluster.up = True
@@ -198,7 +198,7 @@ class Turned(Forgetful):
         return self._message if self._fetching else None
 
 
-def test_f301_what_a_client_in_place_of_another_reads_first_is_not_taken_for_what_it_was_asked_before(
+def test_f301_a_replacement_clients_first_read_of_another_cluster_is_not_taken(
     broker: Broker, open_consumer: Open, coordinator: Coordinator
 ) -> None:
     """New connections lead to another cluster between that request and the first fetch. No connection has ended."""

@@ -35,7 +35,7 @@ def test_the_scene_leads_a_client_from_one_cluster_to_the_other_by_itself() -> N
         wait_until(lambda: client.ask_offsets([P0], "latest")[0] == {P0: 5}, "the other cluster's end")
 
 
-def test_f310_log_ends_of_another_cluster_are_refused_and_those_of_the_first_count_when_it_is_back() -> None:
+def test_f310_another_clusters_log_ends_are_refused_and_the_first_clusters_count_again() -> None:
     with two_clusters((2, 5)) as both, SteadyClient(both.servers) as client:
         assert client.ask_offsets([P0], "latest") == ({P0: 2}, {})
         both.way.lead(1)
@@ -56,7 +56,7 @@ def test_f310_log_ends_of_another_cluster_are_refused_and_those_of_the_first_cou
         wait_until(back, "the first cluster's end")
 
 
-def test_f310_a_steady_client_asks_for_the_cluster_once_and_then_only_after_a_broken_connection() -> None:
+def test_f310_a_steady_client_asks_for_its_cluster_once_and_after_broken_connections() -> None:
     with two_clusters((2, 5)) as both, SteadyClient(both.servers, leaders_ms=SELDOM_MS) as client:
         client.ask_offsets([P0], "latest")
         client.confirm(P0.topic, 5_000)
@@ -131,7 +131,7 @@ def test_f310_a_doubt_stays_while_the_question_has_no_answer() -> None:
     assert not same.doubtful
 
 
-def test_brokers_that_tell_no_id_are_of_the_cluster_that_was_told_and_another_id_than_others_know_is_not() -> None:
+def test_an_untold_cluster_id_is_the_known_one_and_a_different_id_is_refused() -> None:
     old: Any = SimpleNamespace(list_topics=lambda *_, **__: SimpleNamespace(cluster_id=None))
     same = SameCluster("h:1")
     for told in (None, "a", "a"):
@@ -143,7 +143,7 @@ def test_brokers_that_tell_no_id_are_of_the_cluster_that_was_told_and_another_id
             known.hear("b")
 
 
-def test_f310_what_was_not_used_for_long_is_in_doubt_and_what_is_used_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_f310_only_a_client_unused_for_long_is_in_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, asked = [0], list[int]()
     monkeypatch.setattr(same_cluster, "mono_ms", lambda: clock[0])
     same = SameCluster("h:1")

@@ -150,9 +150,7 @@ def gave_up(*members: OldConsumer) -> list[str]:
 
 
 @pytest.mark.parametrize("version", EACH_AT_LENGTH)
-def test_old_members_and_ours_share_a_group_without_a_coordinator_through_joins_leaves_and_kills(
-    mixed: Mixed, version: str
-) -> None:
+def test_old_members_and_ours_share_a_group_through_joins_leaves_and_kills(mixed: Mixed, version: str) -> None:
     a = mixed.join("a", version)
     mixed.await_shares(6)
     first = mixed.start_ours()
@@ -223,9 +221,7 @@ def test_round_robin_deals_two_topics_to_two_threads_of_each_old_member_and_of_e
 
 
 @pytest.mark.parametrize("version", EACH_AT_LENGTH)
-def test_a_coordinated_group_gives_an_old_member_its_share_at_once_and_takes_it_back_when_it_leaves(
-    mixed: Mixed, version: str
-) -> None:
+def test_a_coordinated_group_gives_an_old_member_its_share_and_takes_it_back(mixed: Mixed, version: str) -> None:
     mixed.coordinate()
     mixed.start_ours()
     mixed.start_ours()
@@ -323,9 +319,7 @@ def test_f100_a_later_join_gives_a_slow_program_no_more_time_than_the_first_join
 
 
 @pytest.mark.parametrize("version", EACH_AT_LENGTH)
-def test_f95_what_a_member_gave_up_is_told_by_the_tools_and_claimed_again_after_a_poke(
-    mixed: Mixed, version: str
-) -> None:
+def test_f95_the_tools_tell_given_up_partitions_and_a_poke_has_them_claimed(mixed: Mixed, version: str) -> None:
     mixed.coordinate()
     lab = mixed.lab
     stranger = lab.claim(TOPIC, 0, "g_x-0")  # somebody does not give it up in time

@@ -47,7 +47,7 @@ def reads_on(child: Child, partitions: set[str]) -> None:
         pytest.param(V11, EMPTY, id="empty", marks=LONG),
     ],
 )
-def test_f220_while_nobody_can_share_with_a_member_ours_keeps_what_it_reads_takes_nothing_and_shares_again(
+def test_f220_ours_keeps_its_partitions_beside_an_unplannable_member_and_shares_later(
     mixed: Mixed, version: str, stranger: tuple[str, str]
 ) -> None:
     lab, (name, text) = mixed.lab, stranger

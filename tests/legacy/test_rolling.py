@@ -119,9 +119,7 @@ def coordinated(rolling: Rolling) -> bool:
         pytest.param(V11, "kafka", marks=LONG),
     ],
 )
-def test_who_stands_still_beyond_its_session_in_a_mixed_group_is_replaced_and_comes_back(
-    rolling: Rolling, version: str
-) -> None:
+def test_a_member_frozen_beyond_its_session_is_replaced_and_comes_back(rolling: Rolling, version: str) -> None:
     """An old one reads on until it notices, and its late commit may move offsets back; ours hands out nothing more. An
     old one also reads its offsets before it claims: what is committed and released in between it reads again."""
     a = rolling.old("a", version)

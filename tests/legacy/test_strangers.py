@@ -16,9 +16,7 @@ pytestmark = [pytest.mark.legacy, pytest.mark.zookeeper]
 
 
 @pytest.mark.parametrize("version", OLD_KAFKA_VERSIONS)
-def test_a_member_that_used_up_its_tries_stays_registered_and_its_share_is_nobody_s_until_a_poke(
-    lab: Lab, version: str
-) -> None:
+def test_a_member_without_tries_stays_registered_and_its_share_waits_for_a_poke(lab: Lab, version: str) -> None:
     lab.topic("t", 4)
     lab.topic("u", 1)
     stranger = lab.claim("u", 0, "g_x-0")
@@ -84,9 +82,7 @@ def test_an_owner_node_that_goes_before_the_last_try_is_in_time(lab: Lab, versio
 
 
 @pytest.mark.parametrize("version", EACH_AT_LENGTH)
-def test_a_strangers_owner_node_with_the_own_threads_name_counts_as_claimed_and_its_end_is_not_seen(
-    lab: Lab, version: str
-) -> None:
+def test_a_strangers_owner_node_with_the_own_thread_name_counts_as_claimed(lab: Lab, version: str) -> None:
     lab.topic("t", 2)
     stranger = lab.claim("t", 0, "g_a-0")
     a = lab.join("a", version)

@@ -75,7 +75,7 @@ def test_a_failover_is_told_only_when_nobody_comes() -> None:
     assert bench.idle(200_000 + IDLE_MS) == ["no_coordinator"]
 
 
-def test_who_holds_something_does_not_look_and_was_given_it_by_somebody() -> None:
+def test_a_holder_does_not_look_for_a_coordinator() -> None:
     bench = Bench()
     bench.idle(0)
     bench.idle(IDLE_MS)

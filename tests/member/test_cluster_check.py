@@ -71,7 +71,7 @@ def test_f224_where_either_side_names_no_cluster_nothing_is_an_error(told: str |
     assert checked(told, *nodes) is None
 
 
-def test_who_reads_no_kafka_does_not_read_the_clusters_node() -> None:
+def test_a_member_without_kafka_reads_no_cluster_node() -> None:
     wanted: list[str] = []
 
     class Wants:

@@ -79,7 +79,7 @@ def followed() -> MemberWatch:
 
 
 @pytest.mark.parametrize("known", [{}, {T0: Owner("g_me-1-00000000-0", 2)}])
-def test_what_was_followed_for_an_earlier_grant_is_read_anew_for_the_next(known: dict[TopicPartition, Owner]) -> None:
+def test_a_new_grant_forgets_what_an_earlier_one_followed(known: dict[TopicPartition, Owner]) -> None:
     watch = followed()
     watch.look_up(LookUp(name="0000000007", partitions=(T0,), known=known))
     assert watch.unread() == {"0000000007"}
@@ -87,7 +87,7 @@ def test_what_was_followed_for_an_earlier_grant_is_read_anew_for_the_next(known:
     assert watch.nodes.view.owners == known
 
 
-def test_what_is_held_as_it_was_read_is_not_kept_twice_and_what_differs_is() -> None:
+def test_nodes_equal_to_the_holding_are_not_kept_and_others_are() -> None:
     watch = followed()
     mine = Held("g_me-1-00000000-0", 0, 5, 0, 1)
     watch.taken_in({})
@@ -120,7 +120,7 @@ def paths(reads: list[Read]) -> list[str]:
     return [read.path for read in reads]
 
 
-def test_what_stands_above_is_looked_up_where_nothing_below_is_held_and_behind_a_refused_claim() -> None:
+def test_nodes_above_are_looked_up_where_nothing_below_is_held() -> None:
     watch = claimed(tracker := Tracker())
     watch.taken_in({T0: Held("g_me-1-z0000000-0", 1, 5, 1, 1)})
     t1, u0 = TopicPartition("t", 1), TopicPartition("u", 0)
@@ -137,7 +137,7 @@ def test_what_stands_above_is_looked_up_where_nothing_below_is_held_and_behind_a
     assert {*OWN.above_claims([t1]), *OWN.above_offsets([t1])} <= {*paths(tracker.take(4))}
 
 
-def test_behind_a_refused_acknowledgement_what_stands_above_is_read_though_it_had_not_been_looked_up() -> None:
+def test_a_refused_acknowledgement_has_unread_parents_read() -> None:
     watch = claimed(tracker := Tracker())
     watch.read_again(ReadAgain(partitions=(T0,), parents=True))
     above = {*OWN.above_claims([T0]), *OWN.above_offsets([T0])}

@@ -258,7 +258,7 @@ def test_f326_among_its_like_a_member_reads_the_coordinator_s_notes_once() -> No
     assert STATE not in joiner.reads
 
 
-def test_f326_who_joins_a_coordinated_group_knows_from_the_notes_what_old_members_had_until_these_are_over() -> None:
+def test_f326_a_joiner_of_a_coordinated_group_knows_from_notes_what_old_members_had() -> None:
     joiner = Joiner()
     joiner.notes(T0, T1, as_of=3, mode=Mode.COORDINATED)
     joiner.members(OWN, changes=7)
@@ -272,7 +272,7 @@ def test_f326_who_joins_a_coordinated_group_knows_from_the_notes_what_old_member
     assert STATE not in joiner.reads
 
 
-def test_f326_who_joins_a_mixed_group_believes_notes_that_cover_its_first_look_and_no_earlier_ones() -> None:
+def test_f326_a_joiner_of_a_mixed_group_believes_only_notes_that_cover_its_first_look() -> None:
     joiner = Joiner()
     joiner.notes(T2, as_of=5)
     joiner.members(OWN, OLD, changes=6)
@@ -284,9 +284,7 @@ def test_f326_who_joins_a_mixed_group_believes_notes_that_cover_its_first_look_a
     assert joiner.late() == {2}
 
 
-def test_f326_without_a_coordinator_every_partition_may_have_been_an_old_member_s_for_as_long_as_one_commits_late() -> (
-    None
-):
+def test_f326_without_a_coordinator_every_lower_offset_may_be_a_late_commit() -> None:
     joiner = Joiner()
     joiner.members(OWN, OLD, changes=2)
     assert joiner.late() == {0, 1, 2}
@@ -297,7 +295,7 @@ def test_f326_without_a_coordinator_every_partition_may_have_been_an_old_member_
     assert joiner.late(looked_ms + LATE_MS) == {2}
 
 
-def test_f326_no_notes_of_a_time_before_the_group_was_shared_count_for_the_first_look_at_a_shared_one() -> None:
+def test_f326_notes_from_before_the_group_was_shared_do_not_count() -> None:
     joiner = Joiner()
     joiner.notes(as_of=0, mode=Mode.COORDINATED)
     joiner.members(OWN, OLD, changes=2)

@@ -106,7 +106,7 @@ def test_f307_each_place_is_told_with_who_must_act(record: GroupRecord | bytes |
     assert bench.idle(IDLE_MS) == ([] if why is None else [("group_elsewhere", why)])
 
 
-def test_who_reads_does_not_look_and_one_that_reads_again_was_given_it_here() -> None:
+def test_a_reading_member_does_not_look_where_its_group_is() -> None:
     bench = Bench()
     bench.record = LEFT
     bench.idle(0, idle=False)
@@ -147,7 +147,7 @@ def asks(bench: Bench) -> bool:
     return any(read.path == bench.layout.record("g") for read in bench.answer())
 
 
-def test_where_groups_are_adopted_what_others_have_read_of_the_record_counts_also_behind_a_time_of_reading() -> None:
+def test_a_record_read_by_others_counts_in_adopted_groups_also_after_reading() -> None:
     bench = Bench(LEGACY)
     bench.idle(0)
     bench.checks.take_record(Node(LEGACY.record("g"), Kind.DATA, Stat(0, 1, 0), encode_record(LEFT)))
@@ -156,7 +156,7 @@ def test_where_groups_are_adopted_what_others_have_read_of_the_record_counts_als
     assert bench.idle(IDLE_MS + 2) == [("group_elsewhere", THERE)]
 
 
-def test_f307_that_it_went_on_to_another_place_is_told_and_a_record_that_nobody_can_parse_tells_nothing() -> None:
+def test_f307_a_further_move_is_told_and_an_unparsable_record_tells_nothing() -> None:
     bench = Bench()
     bench.record = LEFT
     bench.idle(0)
@@ -167,7 +167,7 @@ def test_f307_that_it_went_on_to_another_place_is_told_and_a_record_that_nobody_
     assert bench.idle(3 * IDLE_MS) == [("group_elsewhere", GONE.format(address="zk3:2181"))]
 
 
-def test_who_has_read_meanwhile_and_who_begins_a_session_has_to_be_idle_again_for_as_long() -> None:
+def test_reading_and_a_new_session_restart_the_idle_time() -> None:
     bench = Bench()
     bench.record = LEFT
     bench.idle(0)
@@ -183,7 +183,7 @@ def test_who_has_read_meanwhile_and_who_begins_a_session_has_to_be_idle_again_fo
     assert not asks(bench)
 
 
-def test_what_was_read_before_it_read_again_is_told_no_more_before_there_is_an_answer() -> None:
+def test_an_answer_from_before_the_reading_is_not_told_again() -> None:
     bench = Bench()
     bench.record = LEFT
     bench.idle(0)

@@ -37,14 +37,14 @@ class Bench:
         return tracker
 
 
-def test_what_is_missing_is_told_once_however_often_the_session_is_another() -> None:
+def test_a_missing_topic_is_told_once_over_many_sessions() -> None:
     bench = Bench()
     bench.session(clicks=True, views=False)
     bench.session(clicks=True, views=False)
     assert bench.told == [("topic_missing", "views", "warning")]
 
 
-def test_what_was_there_and_is_missing_again_is_told_again() -> None:
+def test_a_topic_that_is_missing_again_is_told_again() -> None:
     bench = Bench()
     for there in (False, True, False):
         bench.session(clicks=True, views=there)
@@ -100,7 +100,7 @@ def test_a_wildcard_that_excludes_every_topic_and_one_without_an_answer_are_told
     assert "an invalid regex" in wrong.told[0]["why"]
 
 
-def test_who_holds_something_does_not_read_the_list() -> None:
+def test_a_holder_does_not_read_the_list() -> None:
     bench = WildcardBench("clicks")
     assert bench.session(idle=False) == []
     assert bench.told == []

@@ -72,7 +72,7 @@ def test_every_address_leads_to_a_service_that_listens_there() -> None:
     assert [(host, port) for host, port in sorted(named) if port not in listening(host)] == []
 
 
-def test_what_is_published_is_listened_at_and_only_for_this_machine() -> None:
+def test_published_ports_are_listened_at_for_this_machine_only() -> None:
     published = {name: each["ports"] for name, each in SERVICES.items() if "ports" in each}
     assert {*published} == {"page", "prometheus", "grafana"}
     for name, ports in published.items():
@@ -82,7 +82,7 @@ def test_what_is_published_is_listened_at_and_only_for_this_machine() -> None:
         assert int(inside) in listening(name)
 
 
-def test_what_is_mounted_is_there() -> None:
+def test_mounted_files_exist() -> None:
     given = [source for each in SERVICES.values() for source, _ in mounts(each)]
     assert all((DEPLOY / source).exists() for source in given if source.startswith("."))
     assert {source for source in given if not source.startswith(".")} == {*COMPOSE["volumes"]}

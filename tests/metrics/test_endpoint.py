@@ -173,7 +173,7 @@ def write(chroot: str, *writes: Write) -> None:
 
 
 @pytest.mark.zookeeper
-def test_f158_a_coordinator_measures_that_the_brokers_leave_its_zookeeper_until_the_move_is_taken_back(
+def test_f158_a_coordinator_measures_that_brokers_leave_its_zookeeper_and_come_back(
     chroot: str,
 ) -> None:
     name = "zkcoord_brokers_leave_zookeeper"
@@ -257,7 +257,7 @@ def test_a_program_whose_loop_has_ended_by_itself_is_sick(zookeeper: Any) -> Non
         lost.stop()
 
 
-def test_who_shares_an_address_is_added_up_and_the_last_one_closes_it() -> None:
+def test_parts_of_one_address_are_added_up_and_the_last_closes_it() -> None:
     address = free_address()
     endpoint = Endpoint.at(address)
     parts = [Part(f"part {n}", lambda: None, lambda: None) for n in (1, 2)]
@@ -290,7 +290,7 @@ def test_an_address_that_somebody_else_has_is_refused_when_the_program_begins() 
 @pytest.mark.parametrize(
     "text", ["", "9464", "host:", "host:port", "host:70000", "a b:1", "http://h:1", "[::1:1", None, 9464]
 )
-def test_what_is_no_address_is_refused(text: object) -> None:
+def test_a_wrong_address_is_refused(text: object) -> None:
     with pytest.raises(UsageError, match="give HOST:PORT"):
         parse_address(text)
 
@@ -348,7 +348,7 @@ def test_f190_so_many_requests_are_answered_at_a_time_and_no_more() -> None:
         shown.remove(part)
 
 
-def test_what_is_sick_is_not_ready_and_a_number_without_sense_asks_for_all() -> None:
+def test_a_sick_part_is_not_ready_and_a_senseless_number_asks_for_all() -> None:
     asked: list[int | None] = []
 
     def handovers(group: str, last: int | None) -> list[dict[str, str]]:

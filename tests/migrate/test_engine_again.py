@@ -109,7 +109,7 @@ def test_in_an_empty_tree_each_revision_sees_what_those_before_it_make(tmp_path:
     assert (len(tree.commits), tree.data()["/zkcoord/groups"]) == (1, b"x")
 
 
-def test_what_broke_off_is_finished_first_also_where_the_goal_lies_on_the_other_side(revisions: Revisions) -> None:
+def test_a_broken_off_migration_is_finished_first_whatever_the_goal(revisions: Revisions) -> None:
     for revision, old, new in (("0002", "0002", "0003"), ("0003", "0003", "0002")):
         tree = at_first(revisions)
         tree.set(SCHEMA, marked(revision, old, new))
@@ -145,7 +145,7 @@ def test_the_layout_draft_is_refused_whichever_of_the_groups_has_old_consumers()
 
 
 @pytest.mark.parametrize(("layout", "shared"), [("draft", set()), ("legacy", {"/consumers"})])
-def test_what_old_consumers_write_below_stays_open_to_them_whatever_the_acl(layout: str, shared: set[str]) -> None:
+def test_nodes_for_old_consumers_stay_open_to_them_whatever_the_acl(layout: str, shared: set[str]) -> None:
     writes = history()[0].upgrade(snapshot(MemoryTree(), history()[0].reads(layout)), layout)
     assert {write.path for write in writes if isinstance(write, CreateNode) and write.shared} == shared
 

@@ -148,7 +148,7 @@ def test_it_is_refused_with_the_differences_and_carried_out_if_they_are_accepted
     assert mirror_in(tree) == replace(DIFFERENT[words], whole=False)
 
 
-def test_f207_an_accepted_answer_removes_nothing_of_a_mirror_that_is_there_and_it_is_not_whole_any_more() -> None:
+def test_f207_an_accepted_answer_removes_nothing_of_a_mirror_and_makes_it_partial() -> None:
     tree = tree_with()
     switch(tree)
     switch(tree, "zookeeper")
@@ -174,7 +174,7 @@ def internal_differs(tree: MemoryTree, name: str) -> Mirror:
 
 
 @pytest.mark.parametrize("name", INTERNAL_DIFFERS)
-def test_f167_an_internal_topic_that_differs_and_that_no_group_reads_is_told_and_does_not_prevent_the_switch(
+def test_f167_an_unread_internal_topic_that_differs_is_told_and_lets_the_switch_pass(
     name: str,
 ) -> None:
     tree, notes = tree_with(), list[str]()
@@ -332,7 +332,7 @@ def test_a_switch_that_another_run_ends_first_is_no_second_term_of_office() -> N
     assert [commit.why for commit in tree.commits].count("begin topics zookeeper -> topics kafka") == 2  # one refused
 
 
-def test_a_tree_whose_cluster_nobody_has_told_yet_goes_back_and_a_brokers_node_of_another_name_is_passed_over() -> None:
+def test_a_tree_without_a_known_cluster_goes_back_and_odd_broker_nodes_are_ignored() -> None:
     """A tree is made for topics of Kafka before any broker has answered."""
     tree = tree_with()
     schema = current(tree)
@@ -359,9 +359,7 @@ def test_an_old_member_that_joins_meanwhile_ends_the_run() -> None:
 
 @pytest.mark.parametrize("when", ["before", "after", "crash-before", "crash-after"])
 @pytest.mark.parametrize("goal", ["kafka", "zookeeper"])
-def test_f157_wherever_the_switch_breaks_off_nothing_is_dropped_and_it_can_be_finished_or_given_up(
-    goal: str, when: str
-) -> None:
+def test_f157_a_switch_that_breaks_off_drops_nothing_and_can_be_finished_or_given_up(goal: str, when: str) -> None:
     for at in range(8):
         for finishes in (True, False):
             tree = tree_with()

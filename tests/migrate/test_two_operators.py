@@ -44,7 +44,7 @@ def breaks_off(tree: MemoryTree, run: Callable[[], object], writes: int) -> None
     tree.fault = lambda _: ""
 
 
-def test_f261_a_way_back_does_not_end_at_a_revision_that_does_not_know_the_new_source_of_topics() -> None:
+def test_f261_a_downgrade_refuses_a_revision_that_lacks_the_new_topic_source() -> None:
     """Coordinators of that revision would read /brokers/topics, and drop the offsets of topics that are not there."""
     tree = tree_with()
     before_its_first_write(tree, lambda: switch(tree))

@@ -86,7 +86,7 @@ def test_f142_f203_a_process_that_commits_and_one_that_asks_survive_a_broker_tha
 
 @pytest.mark.kafka
 @pytest.mark.long
-def test_f142_f203_a_process_that_commits_and_one_that_asks_survive_brokers_that_come_back_again_and_again(
+def test_f142_f203_commits_and_questions_survive_repeated_broker_restarts(
     own_kafka: KafkaBroker,
 ) -> None:
     restart(own_kafka, 20)
@@ -122,7 +122,7 @@ def test_f234_a_tool_survives_a_coordinator_that_goes_when_it_is_asked_for_the_g
             program.tells(3)
 
 
-def test_f203_what_nobody_answers_is_given_up_before_librdkafka_gives_it_up() -> None:
+def test_f203_unanswered_questions_end_before_librdkafka_gives_them_up() -> None:
     with KafkaClient(NOWHERE) as client:
         store = KafkaCommits(client, timeout_ms=300)
         asking: list[Callable[[], object]] = [lambda: store.users("g"), lambda: store.forget("g")]

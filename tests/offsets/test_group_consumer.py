@@ -105,7 +105,7 @@ def test_a_group_id_that_a_real_consumer_uses_is_refused_with_who_must_act(
     wait_until(lambda: store.commit({p: ours(6)}).done == {p}, "Kafka takes it when that one has left")
 
 
-def test_what_nobody_answers_is_unknown_and_never_taken_for_refused() -> None:
+def test_an_unanswered_commit_is_unknown_and_not_refused() -> None:
     p = TopicPartition("t", 0)
     with closing(GroupConsumer("g", NOWHERE, {}, timeout_ms=1_000)) as store:
         outcome = store.commit({p: ours(1)})
@@ -199,7 +199,7 @@ def test_a_client_is_made_at_the_first_request_and_closed_once(opened: list[Nati
     assert len(opened) == 1
 
 
-def test_f269_a_client_that_had_no_answer_for_long_is_ended_and_the_next_request_goes_through_another_one(
+def test_f269_a_long_unanswered_client_ends_and_the_next_request_uses_another(
     opened: list[Native],
 ) -> None:
     p = TopicPartition("t", 0)
@@ -226,7 +226,7 @@ def test_f269_a_client_that_had_no_answer_for_long_is_ended_and_the_next_request
     assert {each.settings["sasl.username"] for each in opened} == {"u"}
 
 
-def test_f311_an_answer_is_unknown_and_not_refused_when_nobody_tells_behind_it_of_which_cluster_it_was(
+def test_f311_an_answer_is_unknown_when_nobody_tells_its_cluster_afterwards(
     opened: list[Native],
 ) -> None:
     p = TopicPartition("t", 0)
@@ -242,7 +242,7 @@ def test_f311_an_answer_is_unknown_and_not_refused_when_nobody_tells_behind_it_o
         assert (outcome.done, outcome.refused, outcome.unknown.keys()) == (frozenset(), {}, {p})
 
 
-def test_f311_there_is_time_to_ask_for_the_cluster_behind_an_answer_that_came_at_the_last_moment(
+def test_f311_there_is_time_to_ask_for_the_cluster_after_a_last_moment_answer(
     opened: list[Native], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     p, clock = TopicPartition("t", 0), [0.0]
@@ -258,7 +258,7 @@ def test_f311_there_is_time_to_ask_for_the_cluster_behind_an_answer_that_came_at
         assert store.commit({p: ours(2)}).done == {p}
 
 
-def test_partitions_of_a_refused_request_are_unknown_when_nobody_tells_which_of_them_were_taken(
+def test_a_refused_requests_partitions_are_unknown_unless_somebody_tells_them(
     opened: list[Native],
 ) -> None:
     both = {TopicPartition("t", number): ours(5) for number in (0, 1)}
@@ -312,7 +312,7 @@ def test_the_late_answer_of_a_client_that_was_replaced_is_not_the_next_ones(
         assert store.commit(five).unknown.keys() == {p}
 
 
-def test_f299_a_broker_that_takes_longer_to_connect_to_than_one_request_may_take_is_committed_to() -> None:
+def test_f299_a_broker_slower_to_connect_than_one_request_is_committed_to() -> None:
     cluster = MockCluster(1)
     cluster.delay(1, 400)
     p = TopicPartition(MockCluster.topic, 0)

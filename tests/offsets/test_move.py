@@ -58,7 +58,7 @@ def test_a_group_is_moved_with_all_that_it_has_and_leaves_a_tombstone(source: La
 
 @pytest.mark.parametrize("fault", ["before", "after", "crash-before", "crash-after"])
 @pytest.mark.parametrize("layouts", [(DRAFT, DRAFT), (LEGACY, DRAFT), (DRAFT, LEGACY)], ids=["dd", "ld", "dl"])
-def test_a_move_that_breaks_off_at_any_write_is_finished_by_the_next_run_and_never_both_trees_count(
+def test_the_next_run_finishes_a_broken_off_move_and_both_trees_never_count(
     fault: str, layouts: tuple[Layout, Layout]
 ) -> None:
     calm = Pair.of(*layouts)

@@ -98,7 +98,7 @@ def test_a_topics_incarnation_comes_back_with_the_group_whichever_is_larger(inca
     assert found == replace(mark, czxid=0, root_czxid=0)
 
 
-def test_what_nobody_can_read_at_the_copys_place_is_written_over() -> None:
+def test_unreadable_nodes_at_the_copys_place_are_overwritten() -> None:
     pair = begun(Pair.of())
     put(pair.memory(1), {DRAFT.state("g"): b"\xff", DRAFT.mark("g", "clicks"): b"\xff"})
     whole(pair.move())
@@ -150,9 +150,7 @@ def test_a_pause_that_a_coordinator_takes_back_behind_the_tombstone_does_not_end
 
 @pytest.mark.parametrize("at", range(14))
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_coordinator_that_answers_the_pause_of_a_group_without_members_late_does_not_end_the_move(
-    number: int, at: int
-) -> None:
+def test_a_late_answer_to_the_pause_of_an_empty_group_does_not_end_the_move(number: int, at: int) -> None:
     """The move does not wait for that answer, since no member reads. The answer may come before any write."""
     pair, path = Pair.of(), DRAFT.record("g")
     tree = pair.memory(number)
@@ -173,7 +171,7 @@ def _record(pair: Pair) -> GroupRecord:
     return decode_record(pair.memory(0).data()[LEGACY.record("g")])
 
 
-def test_what_was_told_of_the_old_members_in_the_meantime_comes_back_with_the_group() -> None:
+def test_facts_told_of_old_members_meanwhile_come_back_with_the_group() -> None:
     pair = Pair.of(LEGACY, LEGACY)
     whole(pair.move())
     told = replace(ADOPTED, strategy="roundrobin")

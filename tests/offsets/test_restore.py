@@ -172,7 +172,7 @@ def test_f263_an_answer_that_is_lost_is_counted_as_what_was_done(fault: str) -> 
         assert [(work.done[g].created, work.done[g].kept.count) for g in ("g", "h")] == [(2, 0), (2, 0)], at
 
 
-def test_f263_a_member_that_registers_behind_the_first_look_ends_the_restore_before_its_offsets() -> None:
+def test_f263_a_late_registration_ends_the_restore_before_its_offsets() -> None:
     backup, there = list(saved(tree().read, DRAFT)), tree()
     put(there, {DRAFT.offset("g", P0): b"50"})
     work = Restore(there, DRAFT)
@@ -266,7 +266,7 @@ def test_a_group_that_commits_to_kafka_is_known_as_such(store: str, told: bool) 
     assert (work.done["g"].in_kafka, work.done["g"].created, work.done["h"].in_kafka) == (told, 2, False)
 
 
-def test_of_two_trees_without_an_id_nobody_knows_that_they_are_the_same_and_one_with_an_id_keeps_it() -> None:
+def test_trees_without_an_id_may_differ_and_a_tree_with_an_id_keeps_it() -> None:
     source, there, named = tree(), tree(), tree()
     for each in (source, there):
         put(each, {SCHEMA: encode_schema(replace(decode_schema(each.data()[SCHEMA]), tree_id=""))})
@@ -306,7 +306,7 @@ def test_a_group_whose_old_members_commit_to_kafka_is_known_as_such(offsets: str
     assert work.done["g"].in_kafka is told
 
 
-def test_a_write_that_is_refused_for_another_reason_than_that_the_node_is_there_ends_the_restore_at_once(
+def test_a_write_refused_for_another_reason_than_existence_ends_the_restore(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     there, tried = MemoryTree(), list[Transaction]()
@@ -321,7 +321,7 @@ def test_a_write_that_is_refused_for_another_reason_than_that_the_node_is_there_
     assert len(tried) == 1
 
 
-def test_what_belongs_to_a_session_is_not_saved() -> None:
+def test_a_sessions_nodes_are_not_saved() -> None:
     there = tree(LEGACY)
     claim, leader = LEGACY.owner("g", P0), f"{CANDIDATES}/3"
     put(there, {claim: b"g_a-0", leader: b"{}", LEGACY.registration("g", "g_a"): OLD})

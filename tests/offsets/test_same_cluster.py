@@ -178,7 +178,7 @@ def groups() -> Iterator[TwoClusters]:
             yield found
 
 
-def test_f315_what_tools_are_told_of_groups_by_another_cluster_does_not_count(groups: TwoClusters) -> None:
+def test_f315_another_clusters_answers_about_groups_do_not_count(groups: TwoClusters) -> None:
     with KafkaClient(groups.servers) as client:
         store = KafkaCommits(client)
         assert (store.read([HERE]).found, store.users(HERE)) == ({HERE: {}}, [])

@@ -135,7 +135,7 @@ def test_one_group_that_kafka_does_not_answer_for_does_not_end_the_others() -> N
     ]
 
 
-def test_what_nobody_can_read_as_an_offset_or_a_record_is_named() -> None:
+def test_verify_names_unreadable_offsets_and_records() -> None:
     tree = Deployment({DRAFT.offset("g", P0): "many", DRAFT.record("g"): "{"})
     (found,) = verify(tree.read, MemoryCommits({}), no_logs, DRAFT, ["g"])
     assert found.problem is not None
@@ -200,7 +200,7 @@ def test_an_adopted_groups_record_is_read() -> None:
     assert (found.store, found.problem) == ("zookeeper", None)
 
 
-def test_partitions_that_kafka_does_not_know_are_named_each_once_in_one_sentence_for_each_reason() -> None:
+def test_partitions_unknown_to_kafka_are_named_once_in_a_sentence_for_each_reason() -> None:
     class Asked:
         def ask_offsets(self, partitions: Collection[TopicPartition], *_: object) -> object:
             reasons = {

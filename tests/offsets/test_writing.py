@@ -70,7 +70,7 @@ class Lagging(Recorder):
 
 
 @pytest.mark.parametrize(("layout", "shared"), [(DRAFT, False), (LEGACY, True)])
-def test_what_is_made_beside_old_consumers_is_open_to_them(layout: Layout, shared: bool) -> None:
+def test_nodes_made_beside_old_consumers_are_open_to_them(layout: Layout, shared: bool) -> None:
     """With an ACL configured an old consumer could never commit to an offset that a tool has created."""
     tree = Recorder({layout.offset("g", P0): "7"})
     guard = CheckNode(layout.record("g"), 4)
@@ -113,7 +113,7 @@ def test_a_refused_write_is_decided_again_from_what_the_server_reads_once_it_has
     assert (len(tree.sent), tree.nodes[DRAFT.offset("g", P0)]) == (2, "8")
 
 
-def test_f278_a_record_that_somebody_makes_under_the_writing_is_told_and_an_empty_or_absent_one_is_none() -> None:
+def test_f278_a_record_made_during_the_writing_is_told_unless_it_is_empty() -> None:
     """Only a new record shows that a group without a record was moved to another tree meanwhile. An empty record is
     made by a coordinator that has seen the group."""
     tree = MemoryTree()

@@ -58,7 +58,7 @@ def test_every_library_is_among_the_examples() -> None:
     assert {node["library"] for node in NODES} == {library.value for library in Library}
 
 
-def test_what_real_members_wrote_is_never_taken_for_another_library_or_version() -> None:
+def test_real_members_are_not_taken_for_another_library_or_version() -> None:
     lines = {"0.8.2.2": (0, 8, 2), "0.11.0.2": (0, 11, 0), "1.1.1": (1, 1, 1)}
     wrong = []
     for version, group, consumer, text in STARTED:
@@ -132,7 +132,7 @@ OTHER_PROTOCOL = (
 @settings(max_examples=400, deadline=None)
 @given(changed_texts(), st.sampled_from(["0.8.2", "0.11", "1.0.0", "1.1.1"]))
 @example(OTHER_PROTOCOL, "0.8.2")
-def test_what_a_member_of_some_version_reads_is_read(text: str, version: str) -> None:
+def test_registrations_that_some_version_reads_are_read(text: str, version: str) -> None:
     try:
         read = read_as(old_version(version), text)
         threads = read.threads(["t", "a", "foo.bar"], frozenset())

@@ -50,7 +50,7 @@ def test_a_group_at_rest_has_no_problem_and_its_facts_are_told() -> None:
     }
 
 
-def test_what_is_owned_tells_the_strategy_only_where_no_other_one_gives_the_same() -> None:
+def test_owners_tell_the_strategy_only_where_no_other_fits() -> None:
     two = {A: static(t=1), B: static(t=1)}
     dealt = group(two, DEALT, OFFSETS, TOPICS)
     assert (dealt.fits, suggested(dealt)["strategy"]) == (("roundrobin-0.8", "roundrobin-1.0"), "roundrobin")
@@ -203,7 +203,7 @@ def test_different_subscriptions_are_told_where_round_robin_is_possible() -> Non
     assert [problem for problem in problems_of(found) if problem.startswith("topics have different threads")]
 
 
-def test_what_no_old_member_makes_is_told_with_its_path() -> None:
+def test_nodes_foreign_to_old_members_are_told_by_path() -> None:
     found = group(
         {A: static(t=1)},
         {**{f"t/{n}": f"{A}-0" for n in range(4)}, "t/0-1": "x", "t/x": "x"},
@@ -267,7 +267,7 @@ def test_without_brokers_it_is_said_that_old_members_stand_still() -> None:
     assert problems_of(found) == ("no broker is registered: old members keep what they own, and take nothing",)
 
 
-def test_what_people_must_tell_is_explained() -> None:
+def test_the_page_explains_each_needed_fact() -> None:
     page = (Path(__file__).parents[2] / "docs" / "migrating.md").read_text(encoding="utf-8")
     told = page.partition("\n## 2 ")[2].partition("\n## 3 ")[0]
     explained = set(re.findall(r"`([a-z_]+)`", told))

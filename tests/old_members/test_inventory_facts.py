@@ -85,7 +85,7 @@ def test_bytes_that_are_no_text_are_told_and_break_nothing() -> None:
     assert found.offsets[partition("t/0")].offset is None
 
 
-def test_what_vanishes_while_it_is_read_is_neither_owner_nor_offset() -> None:
+def test_nodes_that_vanish_meanwhile_are_no_owners_and_no_offsets() -> None:
     gone = Node("", Kind.DATA, None)
     found = taken({}, {"t": {"0": gone}}, {"t": {"0": gone}})
     assert (dict(found.owners), dict(found.offsets)) == ({}, {})
@@ -113,7 +113,7 @@ def test_only_two_numbers_are_a_partition_as_0_7_names_it(name: str) -> None:
     assert found.strange == {f"owners/t/{name}": "no partition's name: Kafka's own members do not look at it"}
 
 
-def test_what_only_the_oldest_readers_cannot_read_is_read_as_the_newest_does() -> None:
+def test_text_that_only_old_readers_refuse_is_read_as_the_newest_does() -> None:
     """A count that is no 32-bit int breaks the readers that use Jackson. The others read what they can."""
     (member,) = taken({A: node(static(t=1)[:-1] + ',"x":1.5}')}).members
     assert (dict(member.threads), [each.text for each in member.refused_by]) == ({"t": 1}, ["0.8.2", "0.11"])
@@ -268,7 +268,7 @@ def test_a_store_that_is_told_must_be_one_in_which_offsets_may_be(
         ("1.1", "kafka", ""),
     ],
 )
-def test_what_does_not_work_with_old_brokers_is_said(broker: str | None, offsets: str, remark: str) -> None:
+def test_limits_of_old_brokers_are_told(broker: str | None, offsets: str, remark: str) -> None:
     remarks = remarks_on_brokers(told(offsets=offsets, broker=broker))
     assert len(remarks) == bool(remark)
     assert all(remark in each for each in remarks)

@@ -148,7 +148,7 @@ def test_one_version_reads_what_another_cannot() -> None:
     assert (refused.mode, "cannot read" in refused.why) == (Mode.OBSERVE, True)
 
 
-def test_a_wildcard_that_cannot_be_evaluated_as_java_would_is_a_reason_to_observe_and_no_grace_is_given() -> None:
+def test_a_wildcard_that_only_java_can_evaluate_has_the_group_observed_at_once() -> None:
     found = mode({OURS: ours(t=1), OLD: wildcard("[a-[:x]")})
     assert (found.mode, found.plan) == (Mode.OBSERVE, None)
     assert found.why.startswith(f"old members may evaluate a wildcard by rules of their Java: {OLD!r} (")
@@ -175,7 +175,7 @@ def test_equal_hashes_are_a_reason_to_observe_under_round_robin_only() -> None:
     assert len(plan(mode(untied, replace(ADOPTED, strategy="roundrobin")))) == 4
 
 
-def test_what_old_members_can_never_settle_is_observed_with_their_reason() -> None:
+def test_a_group_that_old_members_cannot_settle_is_observed() -> None:
     texts = {OURS: ours(t=1), OLD: static(t=1, u=1)}
     adoption = replace(ADOPTED, strategy="roundrobin", kafka="0.8.2.2")
     found = mode(texts, adoption, topics={"t": 1, "u": 1})

@@ -78,7 +78,7 @@ def test_a_backslash_that_0_8_1_wrote_unescaped_breaks_1_0_0_only(version: str, 
     assert plan.owners == ({TopicPartition("foo.bar", 0): "g_a-0"} if reads else None)
 
 
-def test_what_1_0_1_escaped_twice_matches_nothing_for_any_member() -> None:
+def test_names_that_1_0_1_escaped_twice_match_nothing() -> None:
     for version in ("0.8.2.2", "0.11.0.2", "1.1.1"):
         assert planned(version, RANGE, {"foo.bar": 1}, wildcard(r"foo\\\\.bar")).owners == {}
 

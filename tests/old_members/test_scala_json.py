@@ -37,7 +37,7 @@ plain = st.recursive(
         (r'["\ud83d\ude00"]', ["\U0001f600"]),
     ],
 )
-def test_what_scala_reads_is_read(text: str, value: object) -> None:
+def test_we_read_what_scala_reads(text: str, value: object) -> None:
     assert parse_scala_json(text) == value
 
 
@@ -63,7 +63,7 @@ def test_what_scala_reads_is_read(text: str, value: object) -> None:
         *('["a\nb"]', '["a\x1ab"]', "[\x1a]", "[truex]", "[NaN]", r'["a\"]', "*4*white.*", "[1 2]", "[-]", "[" * 9999),
     ],
 )
-def test_what_scala_refuses_is_refused(text: str) -> None:
+def test_we_refuse_what_scala_refuses(text: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         parse_scala_json(text)
     assert str(caught.value).isascii()

@@ -85,7 +85,7 @@ def test_a_large_group_is_asked_for_in_parts() -> None:
     assert max(deployment.asked) == NODES_AT_ONCE
 
 
-def test_what_vanishes_meanwhile_is_left_out() -> None:
+def test_vanished_nodes_are_left_out() -> None:
     deployment = groups_of(2, owners=2)
     deployment.vanishing = {"/consumers/g000", "/consumers/g001/ids/g001_a", "/consumers/g001/owners/t/1"}
     (found,) = read_groups(deployment.read, ["g000", "g001", "gone"])

@@ -32,7 +32,7 @@ def test_a_group_whose_folder_may_not_be_read_is_refused_and_one_that_is_not_the
     )
 
 
-def test_what_another_version_has_told_of_a_group_stays_when_it_is_adopted_again() -> None:
+def test_another_versions_facts_stay_when_a_group_is_adopted_again() -> None:
     there, later = tree(), replace(TOLD, unknown={"of_later": 1})
     there.set(LEGACY.record("g"), encode_record(GroupRecord(adoption=later)))
     assert adopt_group(there, LEGACY, "g", TOLD, FOUND, force=False).result == UNCHANGED

@@ -174,7 +174,7 @@ def test_a_move_that_begins_again_meanwhile_keeps_its_copy(back: bool) -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
-def test_whoever_is_registered_at_a_copy_must_stop_first(when: str) -> None:
+def test_members_registered_at_a_copy_must_stop_first(when: str) -> None:
     pair = left_behind((DRAFT, DRAFT))
 
     def joins(_: int) -> None:

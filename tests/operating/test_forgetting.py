@@ -82,7 +82,7 @@ def test_f275_of_a_group_that_was_adopted_no_commit_is_removed(dual_commit: bool
     ("trees", "kept"),
     [(("bb", "bb"), True), (("bb", None), True), (("bb", "aa"), False), (("aa", "aa"), False), ((None, None), False)],
 )
-def test_f277_commits_that_were_made_from_another_tree_only_are_not_removed_with_a_copy_of_the_group(
+def test_f277_commits_of_another_tree_are_not_removed_with_a_groups_copy(
     trees: tuple[str | None, str | None], kept: bool
 ) -> None:
     """A backup was restored beside its tree: the copy's deletion took the commits of the group that reads on."""

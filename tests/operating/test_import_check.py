@@ -36,7 +36,7 @@ def test_f308_a_partition_between_others_may_not_exist() -> None:
     assert said(KNOWN, 1, 2, 3) == [NO_1]
 
 
-def test_f308_what_kafka_tells_of_counts_too_also_where_zookeeper_has_no_topics() -> None:
+def test_f308_partitions_told_by_kafka_count_also_without_topics_in_zookeeper() -> None:
     assert said(None, 1, 2, told=[P0, P1]) == []
     assert said(KNOWN, 1, 2, 3, told=[P1]) == []
     check = ImportCheck(Deployment({}).read, DRAFT, [P0])

@@ -79,7 +79,7 @@ def test_a_release_removes_what_is_ours_and_leaves_all_that_is_the_groups(tree: 
     assert release(tree, LEGACY, "g", refuses) == 0
 
 
-def test_the_offset_nodes_stay_also_those_that_ours_made_where_old_members_commit_to_kafka_alone(
+def test_all_offset_nodes_stay_where_old_members_commit_to_kafka_alone(
     tree: MemoryTree,
 ) -> None:
     """They may as well be of the time before the old members changed to Kafka."""
@@ -118,7 +118,7 @@ def test_a_release_is_refused_while_a_consumer_that_is_gone_still_owns_a_partiti
     assert ours(tree, LEGACY, "g") == [OURS]
 
 
-def test_f92_a_consumer_that_registers_before_the_adoption_is_taken_out_has_the_release_refused(
+def test_f92_a_consumer_that_registers_before_the_adoption_goes_has_the_release_refused(
     tree: MemoryTree,
 ) -> None:
     """The tool had read that nobody is there; it puts the adoption back as it was."""
@@ -209,7 +209,7 @@ def test_a_group_that_is_adopted_again_in_the_middle_keeps_its_record(tree: Memo
     assert decode_record(tree.nodes[RECORD][0]) == ADOPTED
 
 
-def test_what_a_coordinator_writes_meanwhile_is_removed_too(tree: MemoryTree) -> None:
+def test_late_nodes_of_a_coordinator_are_removed_too(tree: MemoryTree) -> None:
     after = without_ours(tree)
     tree.meanwhile = lambda n: tree.set(f"{RECORD}/state", b'{"generation":9}') if n == 1 else None
     release(tree, LEGACY, "g", refuses)
@@ -243,7 +243,7 @@ def adopted(tree: MemoryTree, told: Adoption) -> Result:
     return adopt_group(tree, LEGACY, "g", told, None, force=False)
 
 
-def test_a_changed_adoption_keeps_what_it_does_not_know_and_never_changes_where_the_offsets_are() -> None:
+def test_a_changed_adoption_keeps_unknown_facts_and_the_place_of_the_offsets() -> None:
     tree = MemoryTree()
     upgrade(tree, run_id="test", layout="legacy")
     both = Adoption(offsets="kafka", dual_commit=True, strategy="range", kafka="0.11")

@@ -76,7 +76,7 @@ def test_no_page_breaks_a_serious_rule(browser: Browser, page: tuple[str, World]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_what_comes_after_an_action_breaks_none_either(browser: Browser, page: tuple[str, World], scheme: str) -> None:
+def test_pages_after_an_action_break_no_rule(browser: Browser, page: tuple[str, World], scheme: str) -> None:
     address, world = page
     join(world, "etl", 8)
     found = {}

@@ -112,9 +112,7 @@ def test_a_program_sends_the_token_in_a_header(world: World, open_page: Open) ->
     assert requests(world) == {"hold"}
 
 
-def test_f178_what_another_page_sends_in_a_browser_is_refused_even_with_the_token(
-    world: World, open_page: Open
-) -> None:
+def test_f178_another_pages_request_is_refused_even_with_the_token(world: World, open_page: Open) -> None:
     join(world)
     page = open_page(token=TOKEN)
     for headers in (
@@ -156,7 +154,7 @@ def test_without_a_token_the_page_offers_no_actions(world: World, open_page: Ope
     assert requests(world) == set()
 
 
-def test_what_cannot_be_done_says_why(world: World, open_page: Open) -> None:
+def test_an_impossible_action_says_why(world: World, open_page: Open) -> None:
     join(world)
     page = open_page(token=TOKEN)
     assert page.get("/groups/none/pause").status_code == 404

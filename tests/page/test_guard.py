@@ -91,7 +91,7 @@ def test_wrong_tokens_of_many_addresses_are_limited_together() -> None:
     assert refusal[0] == 429
 
 
-def test_f190_who_had_the_token_is_not_locked_out_by_the_wrong_tokens_of_others() -> None:
+def test_f190_others_wrong_tokens_do_not_lock_out_a_right_user() -> None:
     gate = Gate(TOKEN)
     assert gate.refusal(TOKEN, "owner", 0) is None
     for n in range(WRONG_MAX_ALL):

@@ -106,7 +106,7 @@ def test_an_open_page_is_told_of_what_happens_to_a_group(chroot: str) -> None:
                 assert group.event("read")["failed"] is None
 
 
-def test_what_does_not_change_is_not_sent_again_and_closed_pages_are_forgotten(chroot: str) -> None:
+def test_unchanged_parts_are_not_sent_again_and_closed_pages_are_forgotten(chroot: str) -> None:
     with World(chroot) as world:
         world.coordinate()
         with served(chroot) as (port, page):

@@ -144,7 +144,7 @@ def test_a_large_group_is_read_for_who_looks_at_it_a_fifth_of_the_time(world: Wo
     assert reader.look("g", age_ms=0) is not slow
 
 
-def test_what_is_kept_of_groups_is_bounded_and_ends_with_them(world: World, open_page: Open) -> None:
+def test_the_memory_of_groups_is_bounded_and_ends_with_them(world: World, open_page: Open) -> None:
     reader = open_page().reader  # type: ignore[attr-defined]
     for n in range(LOOKS_MAX + 5):
         reader._keep(reader._looks, f"g{n}", n)

@@ -139,7 +139,7 @@ def test_a_groups_lag_is_drawn_over_the_readings_of_its_page(world: World, open_
     assert heights[0] < heights[2] < heights[1], "more lag stands higher, where y is less"
 
 
-def test_what_names_hold_is_text_wherever_it_is_shown(world: World, open_page: Open) -> None:
+def test_names_are_shown_as_text_everywhere(world: World, open_page: Open) -> None:
     """A group, a topic, a consumer, an instance, requests and bytes that nobody can read: all are a stranger's."""
     world.settle()
     consumer = f"g_{EVIL}"
@@ -197,7 +197,7 @@ def test_coordinators_are_listed(world: World, open_page: Open) -> None:
     assert "coordinator 1 serves" in get(page, "/").text
 
 
-def test_what_is_live_is_the_view_that_is_shown_and_nothing_where_there_is_none(world: World, open_page: Open) -> None:
+def test_the_live_address_is_that_of_the_shown_view(world: World, open_page: Open) -> None:
     world.settle()
     page = open_page()
 
@@ -234,7 +234,7 @@ def test_many_commands_come_in_parts_too(world: World, open_page: Open) -> None:
     assert [a["href"] for a in get(page, "/commands?page=2").of("a") if "page=" in str(a["href"])] == ["?page=1"]
 
 
-def test_what_is_not_there_is_said(world: World, open_page: Open) -> None:
+def test_missing_groups_and_pages_are_told(world: World, open_page: Open) -> None:
     page = open_page()
     assert "There is no group" in get(page, "/").text
     assert "there is no group 'x'" in get(page, "/groups/x", 404).text

@@ -71,7 +71,7 @@ def test_an_offset_is_read_again_when_the_owner_changed_twice_between_two_comple
     assert group.committed(10, 1) == 10
 
 
-def test_an_offset_is_read_again_when_another_range_is_announced_though_nobody_owns_the_partition() -> None:
+def test_an_unowned_partitions_offset_is_read_again_for_another_announced_range() -> None:
     group = Group()
     group.complete()
     group.committed(0, 0)

@@ -79,11 +79,11 @@ class Followed:
         return reads
 
 
-def test_behind_a_list_that_changed_more_often_than_it_shows_a_stops_owners_and_the_status_are_read() -> None:
+def test_a_list_that_hides_changes_has_a_stops_owners_and_the_status_read() -> None:
     assert Followed(STOP).read(listed(3)) == [Read(CHANNEL), Read(OWNER)]
 
 
-def test_what_was_read_behind_the_list_is_not_read_again() -> None:
+def test_nodes_read_behind_the_list_are_not_read_again() -> None:
     behind = [Node(CHANNEL, Kind.DATA, Stat(0, 5, 0)), Node(OWNER, Kind.DATA, Stat(1, 6, 0))]
     assert Followed(STOP).read(listed(3), *behind) == []
 
@@ -98,7 +98,7 @@ def test_behind_a_stop_that_another_has_sent_its_owners_are_read() -> None:
     assert Followed(STOP).read(found) == [Read(CHANNEL), Read(OWNER)]
 
 
-def test_what_an_own_command_named_is_read_once_if_it_was_obeyed_before_anybody_looked() -> None:
+def test_nodes_of_an_already_obeyed_command_are_read_once() -> None:
     followed = Followed(START)
     assert followed.sent(P0) == []  # the command exists, so its end will be told
     followed.read(Node(CHANNEL, Kind.CHILDREN, Stat(0, 5, 0, 0, 2), b"", ()))
@@ -155,7 +155,7 @@ def test_a_channel_that_is_made_again_behind_its_data_stands_and_its_data_is_rea
     assert group.watch.nodes.view.channels["c"].czxid == 9
 
 
-def test_of_many_stops_that_are_read_together_all_owners_are_read_but_those_that_were_read_behind_the_last() -> None:
+def test_stops_read_together_have_all_owners_read_except_those_read_last() -> None:
     p1 = TopicPartition("t", 1)
     other = encode_command(Command(option=Option.STOP_FETCHER, ownership={p1: ""}, generation=2, epoch=1))
     followed = Followed(STOP)
@@ -216,7 +216,7 @@ AS_GRANTED = Node(OWNER, Kind.DATA, Stat(3, 6, 0), b"c-0")
 RELEASED = Node(OWNER, Kind.DATA, Stat(4, 6, 0), b"")
 
 
-def test_of_a_member_that_is_gone_the_status_and_one_owner_are_read_and_the_others_if_it_has_left() -> None:
+def test_a_gone_members_status_and_one_owner_are_read_and_the_rest_if_it_has_left() -> None:
     for found, more in ((AS_GRANTED, []), (RELEASED, [DRAFT.owner("g", Ending.P1)])):
         group = Ending()
         assert group.read(ENDED) == [CHANNEL, OWNER]

@@ -33,7 +33,7 @@ def test_a_round_reads_all_owners_once_and_no_more_than_its_share_in_a_second() 
     assert read[: 2 * OWNERS_MAX + 14] == [DRAFT.owner(name, p) for name in ("a", "b") for p in owners]
 
 
-def test_a_status_is_read_again_after_a_start_and_once_more_only_where_no_first_record_was_told() -> None:
+def test_a_status_is_read_again_after_a_start_and_twice_without_a_first_record() -> None:
     path = DRAFT.channel("g", "c")
     seen = Timing("0000000001", False, 0, (("t", ((0, 0),)),), seen_ms=9)
     both = (seen, seen._replace(seen_ms=None, first_record_ms=2))

@@ -47,7 +47,7 @@ def evicted(*claims: TopicPartition, **versions: int) -> GroupNodes:
     return fast_replace(unread("g", LEGACY), view=view, offsets=seen)
 
 
-def test_neither_an_acknowledgement_nor_an_end_has_a_list_of_claims_read_again_but_its_event_does() -> None:
+def test_only_its_event_has_a_list_of_claims_read_again() -> None:
     """The event came before either was read: a server notifies a session in the order of changes."""
     tracker, claims = Tracker(), LEGACY.topic_owners("g", "t")
     channels = Channels("g", LEGACY, tracker, ClaimWatch("g", LEGACY, tracker))
@@ -69,7 +69,7 @@ def test_neither_an_acknowledgement_nor_an_end_has_a_list_of_claims_read_again_b
     assert asked(tracker) == [claims]
 
 
-def test_the_offset_of_an_evicted_consumers_claim_is_told_once_it_was_read_behind_the_sight_of_it() -> None:
+def test_an_evicted_consumers_claimed_offset_is_told_once_read_after_the_claim() -> None:
     watch = ClaimWatch("g", LEGACY, Tracker())
     older = evicted(P0, p0=3)
     assert watch.know_offsets(older, frozenset()) is older
@@ -96,7 +96,7 @@ def test_behind_a_deletion_of_claims_their_offsets_are_read_again() -> None:
     assert asked(watch.tracker) == [LEGACY.offset("g", P0)]
 
 
-def test_behind_a_channels_list_that_changed_more_often_than_it_shows_the_status_is_read_without_a_stop() -> None:
+def test_a_channel_list_that_hides_changes_has_the_status_read_without_a_stop() -> None:
     """Beside old members a consumer releases partitions by the plan, without a command (F325)."""
     tracker = Tracker()
     channels = Channels("g", LEGACY, tracker, ClaimWatch("g", LEGACY, tracker))

@@ -86,7 +86,7 @@ def test_nothing_is_taken_in_before_the_driver_runs() -> None:
     steps.end()
 
 
-def test_what_arrives_is_taken_in_where_it_arrives() -> None:
+def test_inputs_are_taken_in_where_they_arrive() -> None:
     steps = made()
     steps.driver.start()
     steps.wait(lambda: steps.threads == ["own"])
@@ -103,7 +103,7 @@ def test_what_arrives_is_taken_in_where_it_arrives() -> None:
     steps.end()
 
 
-def test_what_arrives_during_a_step_is_taken_in_by_the_own_thread() -> None:
+def test_inputs_during_a_step_are_taken_in_by_the_own_thread() -> None:
     steps = made()
     entered, go_on = threading.Event(), threading.Event()
 

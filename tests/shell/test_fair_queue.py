@@ -20,7 +20,7 @@ def names(taken: list[str]) -> str:
 CROWD = [(f"c{n}", "crowd") for n in range(9)]
 
 
-def test_what_one_request_takes_goes_in_the_order_of_adding_whatever_its_lane() -> None:
+def test_one_request_takes_in_the_order_of_adding_whatever_the_lane() -> None:
     both = waiting(("a", "g"), ("b", "h"), ("c", "g"), ("a", "g"))
     assert names(both.take(3)) == "a b c"
     assert both.take(3) == []
@@ -42,7 +42,7 @@ def test_with_less_room_than_lanes_one_of_each_goes_the_first_lanes_first() -> N
     assert names(lanes.take(2)) == "c2"
 
 
-def test_what_waits_no_more_is_not_taken() -> None:
+def test_discarded_entries_are_not_taken() -> None:
     lanes = waiting(*CROWD[:2], ("x", "g"))
     lanes.discard("x", "g")
     lanes.discard("x", "g")

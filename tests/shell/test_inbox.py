@@ -61,7 +61,7 @@ def test_f103_a_signal_that_does_not_interrupt_the_wait_is_handled_all_the_same(
         over.set()
 
 
-def test_what_waits_is_taken_at_once_and_in_its_order() -> None:
+def test_waiting_inputs_are_taken_at_once_in_order() -> None:
     inbox = ThreadInbox(Clock())
     for token in (1, 2, 3):
         inbox.put(CallDone(token))

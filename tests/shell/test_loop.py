@@ -252,7 +252,7 @@ def test_a_silent_server_that_owes_an_answer_is_left() -> None:
     assert store.asked.count(("drop",)) == 1
 
 
-def test_what_the_client_answers_itself_is_no_word_of_the_server() -> None:
+def test_the_clients_own_answer_is_no_word_of_the_server() -> None:
     bench = Bench()
     store = bench.connected()
     bench.loop.sync(3_000)

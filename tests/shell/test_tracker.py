@@ -69,7 +69,7 @@ def test_an_own_write_that_was_refused_is_read_when_its_outcome_comes() -> None:
     assert (tracker.clean("g"), tracker.take(3)) == (False, [Read("/a", Kind.CHILDREN, True)])
 
 
-def test_f151_what_is_asked_for_behind_a_refused_write_tells_why_and_what_was_asked_for_before_does_not() -> None:
+def test_f151_reads_asked_for_behind_a_refused_write_tell_why_and_earlier_ones_do_not() -> None:
     for written, answers in ((2, True), (4, False)):
         tracker = clean_tracker()
         tracker.fired("/a", data=False, children=True)
@@ -79,7 +79,7 @@ def test_f151_what_is_asked_for_behind_a_refused_write_tells_why_and_what_was_as
         assert tracker.clean("g") is answers
 
 
-def test_what_a_refused_write_was_about_is_read() -> None:
+def test_a_refused_writes_paths_are_read() -> None:
     tracker = clean_tracker(watch=False)
     tracker.refused(2, "/a")
     assert tracker.take(3) == [Read("/a", Kind.CHILDREN)]
@@ -124,7 +124,7 @@ def test_after_a_broken_link_all_is_read_in_the_order_of_wanting() -> None:
     assert tracker.take(2) == [Read("/a", Kind.CHILDREN, True), Read("/a")]
 
 
-def test_what_is_not_wanted_any_more_neither_counts_nor_answers() -> None:
+def test_unwanted_paths_neither_count_nor_answer() -> None:
     tracker = Tracker()
     tracker.want("/a", scope="g")
     tracker.want("/b", scope="h")
@@ -171,7 +171,7 @@ def test_so_many_reads_are_under_way_and_no_more_until_one_request_is_over() -> 
     assert [read.path for read in tracker.take(6)] == [f"/{n}" for n in range(READS_PER_REQUEST_MAX)]
 
 
-def test_what_was_asked_for_without_an_answer_is_asked_for_again_once() -> None:
+def test_unanswered_paths_are_asked_for_again_once() -> None:
     tracker = Tracker()
     for path in ("/a", "/b"):
         tracker.want(path, scope="g")
@@ -198,7 +198,7 @@ def test_nodes_beside_a_list_are_read_behind_it_when_a_stranger_changed_the_list
     assert tracker.take(4) == [Read("/a", Kind.CHILDREN, True)]
 
 
-def test_what_is_wanted_later_is_clean_and_read_only_when_something_makes_it_dirty() -> None:
+def test_paths_wanted_later_are_clean_and_read_only_once_dirty() -> None:
     tracker = clean_tracker()
     tracker.want_later(["/a/next"], "g")
     assert tracker.clean("g")
@@ -303,7 +303,7 @@ def test_a_committed_multi_answers_for_its_nodes_without_a_read() -> None:
     assert tracker.take(8) == [Read(MADE[0])]
 
 
-def test_what_was_touched_since_an_own_multi_was_sent_is_read_behind_its_reply() -> None:
+def test_paths_touched_since_an_own_multi_are_read_behind_its_reply() -> None:
     tracker = granting_tracker()
     send(tracker, 5)
     tracker.touch(OWNERS[1])
@@ -346,7 +346,7 @@ def test_the_reply_of_a_connection_that_broke_answers_for_nothing() -> None:
     assert tracker.told(5, TOLD, ()) == []
 
 
-def test_what_a_multi_makes_and_deletes_is_told_to_be_gone() -> None:
+def test_nodes_that_a_multi_makes_and_deletes_are_gone() -> None:
     gone = Transaction(
         writes=(CreateNode("/a", b"1"), SetNode("/b", b"2", 0), SetNode("/b", b"3", 1), DeleteNode("/a", 0))
     )

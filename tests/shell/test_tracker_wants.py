@@ -39,7 +39,7 @@ def test_wants_that_are_given_together_are_those_of_one_scope_in_their_order() -
     assert (tracker.clean("g"), answered(tracker, 2), tracker.clean("g")) == (False, [Read("/b"), LISTED], True)
 
 
-def test_what_is_touched_before_it_is_asked_for_is_read_once() -> None:
+def test_a_path_touched_before_its_question_is_read_once() -> None:
     first, data, broken, unanswered = Tracker(), Tracker(), data_tracker(), Tracker()
     first.want("/a", scope="g")
     data.want_data(["/a"], "g")
@@ -99,7 +99,7 @@ def test_a_watched_node_that_is_dirty_when_an_own_multi_is_sent_is_read_at_once(
     assert tracker.take(6) == [Read("/g/channel/a", Kind.CHILDREN, True)]
 
 
-def test_a_watched_node_that_an_own_multi_sets_is_read_when_its_event_comes_and_not_only_behind_the_reply() -> None:
+def test_a_watched_node_set_by_an_own_multi_is_read_at_its_event() -> None:
     tracker = Tracker()
     tracker.want("/o", watch=True, scope="g", by_writes=True)
     answered(tracker, 1)
@@ -109,7 +109,7 @@ def test_a_watched_node_that_an_own_multi_sets_is_read_when_its_event_comes_and_
     assert tracker.take(4) == [Read("/o", Kind.DATA, True)]
 
 
-def test_a_node_that_an_own_multi_made_and_that_was_found_before_the_reply_is_answered_by_the_read() -> None:
+def test_a_node_made_by_an_own_multi_and_found_before_the_reply_is_answered_by_the_read() -> None:
     tracker = granting_tracker()
     send(tracker, 5)
     tracker.want(MADE[0], scope="g")
@@ -143,7 +143,7 @@ FORGETS = pytest.mark.parametrize("forget", [forget_node, forget_data, forget_sc
 
 @FORGETS
 @pytest.mark.parametrize("stands", ["clean", "dirty", "reading", "dirty and reading", "put off", "changed by a write"])
-def test_what_is_forgotten_counts_no_more_however_it_stood(forget: Callable[[Tracker], None], stands: str) -> None:
+def test_forgotten_paths_count_no_more_in_any_state(forget: Callable[[Tracker], None], stands: str) -> None:
     tracker = Tracker()
     tracker.want("/a", watch=True, scope="g")
     tracker.want_data(["/b"], "g")
@@ -188,7 +188,7 @@ def test_a_node_whose_question_had_no_answer_is_told_by_the_next_own_multi(break
     assert OWNERS[0] not in [read.path for read in tracker.take(6)]
 
 
-def test_what_cannot_be_read_is_not_asked_for_by_the_end_of_the_question_that_told_so() -> None:
+def test_an_unreadable_path_is_not_asked_for_when_its_question_ends() -> None:
     tracker = data_tracker()
     tracker.touch("/a")
     tracker.take(2)

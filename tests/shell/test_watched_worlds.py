@@ -149,7 +149,7 @@ class World(Bench):
 
 
 @SERVERS
-def test_whatever_happens_on_a_connection_what_is_wanted_is_known_at_rest(
+def test_all_wanted_nodes_are_known_at_rest_whatever_happens(
     coexist: bool,
 ) -> None:
     told = refused = 0
@@ -217,7 +217,7 @@ BESIDE = [Moments.commit, Moments.commit_in_vain, Moments.somebody, Moments.ask]
 
 
 @SERVERS
-def test_whatever_happens_around_an_own_change_of_a_list_the_list_is_known_and_its_next_change_is_told(
+def test_a_list_and_its_next_change_are_known_after_any_own_change(
     coexist: bool,
 ) -> None:
     """Two other events happen, each at every moment from the sending of the change to its end."""

@@ -108,8 +108,7 @@ SCENES: dict[str, tuple[Callable[[int], object], str]] = {
     "stores": (store_storm, "tests/sim/test_store_storms.py::test_offsets_survive_a_storm_while_the_group_is_moved"),
     "tools": (
         tools_storm,
-        "tests/sim/test_store_tool.py::"
-        "test_whoever_runs_the_tool_in_a_storm_moves_no_offset_and_the_last_run_comes_to_its_store",
+        "tests/sim/test_store_tool.py::test_the_store_tool_moves_no_offset_in_a_storm_and_comes_to_its_store",
     ),
     "resets": (
         resetting_storm,

@@ -139,7 +139,7 @@ def test_f92_a_release_between_the_steps_of_a_join_keeps_the_consumer_out(seed: 
 
 
 @pytest.mark.parametrize("seed", seeds(5))
-def test_f93_a_coordinator_writes_nothing_of_a_group_that_was_released_and_serves_it_when_it_is_adopted_again(
+def test_f93_a_coordinator_writes_nothing_of_a_released_group_until_it_is_adopted_again(
     seed: int,
 ) -> None:
     """The tool takes the adoption out, and then removes state and record. The coordinator creates neither again."""
@@ -215,7 +215,7 @@ def test_the_layout_draft_is_set_up_beside_offsets_that_brokers_wrote(seed: int)
 
 
 @pytest.mark.parametrize("seed", seeds(3))
-def test_what_is_made_below_consumers_is_open_to_old_members_but_for_owners_and_offsets(seed: int) -> None:
+def test_nodes_below_consumers_are_open_but_owners_and_offsets_are_not(seed: int) -> None:
     """Old members read registrations, and create nodes below the parents, whatever ACL is configured."""
     script = Script(seed, coordinators=1, consumers=1, coordinates=partial(coordinator, layout=LEGACY))
     script.world.run_until(lambda: script.world.ensemble.stat("/zkcoord/groups") is not None, what="a tree")
@@ -236,7 +236,7 @@ def is_create(write: object) -> TypeGuard[CreateNode]:
 
 
 @pytest.mark.parametrize("seed", seeds(3))
-def test_a_journal_of_a_group_that_is_mixed_coordinated_and_released_played_again_puts_out_the_same(seed: int) -> None:
+def test_a_journal_of_a_mixed_coordinated_and_released_group_replays_the_same(seed: int) -> None:
     journal = MemoryPages()
     scene = MixedScene(seed, coordinators=0)
     scene.world.spawn("journaled", lambda process: coordinator(process, journal, layout=LEGACY))

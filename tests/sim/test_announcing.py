@@ -22,7 +22,7 @@ from zkcoord.tree.writes import SetNode
 
 
 @on_seeds()
-def test_more_ranges_handed_on_to_one_member_than_an_announcement_takes_are_processed_all_the_same(seed: int) -> None:
+def test_more_ranges_than_one_announcement_takes_are_processed_after_a_hand_on(seed: int) -> None:
     script = scene(seed, consumers=1, partitions=4)
     ranges = {p: (at, at + 9) for p in script.owned("consumer0") for at in [position(script, p)]}
     ask(script, "consumer0", "announce", ranges).result()
@@ -42,7 +42,7 @@ def test_more_ranges_handed_on_to_one_member_than_an_announcement_takes_are_proc
 
 
 @on_seeds()
-def test_what_a_commit_that_failed_in_part_has_moved_is_started_again_where_it_stands(seed: int) -> None:
+def test_a_partition_that_a_partly_failed_commit_moved_is_restarted_there(seed: int) -> None:
     """The batch has so many partitions that its commit needs several multis, and an operator sets an offset of the last
     multi."""
     script = scene(seed, consumers=1)
@@ -68,7 +68,7 @@ def test_what_a_commit_that_failed_in_part_has_moved_is_started_again_where_it_s
 
 
 @on_seeds()
-def test_who_announces_from_another_offset_than_the_committed_is_started_again_there(seed: int) -> None:
+def test_an_announcement_from_a_wrong_offset_restarts_the_partition(seed: int) -> None:
     """The program believes that its last commit failed: the answer took too long. The commit was carried out later."""
     script = scene(seed, consumers=1)
     at0, at1 = position(script, P0), position(script, P1)
@@ -87,7 +87,7 @@ def test_who_announces_from_another_offset_than_the_committed_is_started_again_t
 
 
 @on_seeds()
-def test_what_was_announced_of_a_topic_that_was_created_again_is_over(seed: int) -> None:
+def test_a_recreated_topics_announcement_is_over(seed: int) -> None:
     """The new topic begins at the offset at which the announced range began."""
     script = scene(seed, consumers=1, partitions=1)
     at = position(script, P0)

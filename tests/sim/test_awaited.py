@@ -106,7 +106,7 @@ def test_f65_after_a_failover_the_tools_tell_the_later_end_of_the_hold_that_bega
 
 
 @on_seeds()
-def test_f65_what_the_tools_call_stable_is_read_whoever_is_away(seed: int) -> None:
+def test_f65_a_stable_group_is_read_whoever_is_away(seed: int) -> None:
     script = Script(seed, consumers=3, topics={"t": 6}, hold_ms=HOLD_MS)
     compared = Compared(script)
     script.settle()

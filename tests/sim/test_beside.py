@@ -89,7 +89,7 @@ def test_a_death_is_over_when_the_session_has_ended_and_one_conflict_was_waited_
 
 @on_seeds()
 @with_or_without_coordinator
-def test_f100_what_does_not_move_is_read_on_while_old_members_release_everything(seed: int, coordinators: int) -> None:
+def test_f100_unmoved_partitions_are_read_on_while_old_members_release_all(seed: int, coordinators: int) -> None:
     scene = scene_of(seed, coordinators)
     scene.start_old("oldb")
     scene.enter("consumer0")
@@ -188,9 +188,7 @@ def test_f101_a_group_is_upgraded_member_by_member_and_rolled_back_while_everybo
 
 @on_seeds()
 @with_or_without_coordinator
-def test_an_old_member_that_hung_beyond_its_session_reads_twice_and_commits_late_and_ours_goes_on(
-    seed: int, coordinators: int
-) -> None:
+def test_an_old_member_that_hung_too_long_reads_twice_and_commits_late(seed: int, coordinators: int) -> None:
     scene = scene_of(seed, coordinators)
     for name in ("olda", "oldb"):
         scene.start_old(name, commit_interval_ms=2_000)
@@ -243,7 +241,7 @@ def test_a_registration_that_is_set_soon_after_it_was_made_costs_nobody_its_shar
 
 
 @on_seeds()
-def test_a_partition_that_an_old_member_took_and_forgot_is_left_at_once_and_people_are_told_whom_to_restart(
+def test_a_partition_that_an_old_member_forgot_is_left_with_whom_to_restart(
     seed: int,
 ) -> None:
     """An old member whose claims crossed an expiry forgets them, but its owner nodes stay until its session ends."""
@@ -262,7 +260,7 @@ def test_a_partition_that_an_old_member_took_and_forgot_is_left_at_once_and_peop
 
 
 @on_seeds()
-def test_an_old_member_whose_share_another_one_took_and_forgot_gives_up_until_that_one_ends_whoever_pokes(
+def test_an_old_member_gives_up_a_share_that_another_forgot_until_that_one_ends(
     seed: int,
 ) -> None:
     scene, unread = scene_of(seed, coordinators=1), [TopicPartition("t", n) for n in (2, 3)]

@@ -131,7 +131,7 @@ def one_of_each(seed: int, store: str = "kafka", **size: Any) -> KafkaScene:
 
 
 @pytest.mark.parametrize("seed", seeds(8))
-def test_f146_what_ours_releases_to_an_old_member_that_reads_kafka_alone_was_committed_there_before(seed: int) -> None:
+def test_f146_ours_commits_to_kafka_before_it_releases_to_an_old_member_there(seed: int) -> None:
     scene = one_of_each(seed, coordinators=seed % 2)
     scene.application("consumer0").commits = False
     scene.start("old0")
@@ -141,7 +141,7 @@ def test_f146_what_ours_releases_to_an_old_member_that_reads_kafka_alone_was_com
 
 
 @pytest.mark.parametrize("seed", seeds(8))
-def test_f146_who_leaves_a_coordinated_group_commits_to_kafka_for_an_old_member_that_comes_later(seed: int) -> None:
+def test_f146_a_member_that_leaves_commits_to_kafka_for_a_later_old_member(seed: int) -> None:
     scene = KafkaScene(seed, "kafka")
     scene.start_ours("consumer0")
     scene.await_shared("consumer0")

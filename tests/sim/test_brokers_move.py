@@ -112,7 +112,7 @@ class AwayAtFirst(Moving):
 
 
 @on_seeds()
-def test_f156_whose_cluster_it_is_is_asked_until_somebody_answers(seed: int) -> None:
+def test_f156_the_clusters_id_is_asked_for_until_it_is_told(seed: int) -> None:
     group = AwayAtFirst(seed)
     group.world.run_for(ASK_MS)
     assert group.said(CLUSTER_ID) == []

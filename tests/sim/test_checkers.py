@@ -158,9 +158,7 @@ def test_an_evicted_one_may_read_on_for_its_grace_and_its_partition_waits_for_it
 
 
 @pytest.mark.parametrize(("registration", "by"), [(REGISTRATION, "a"), (OF_THE_DRAFT, "a"), (OF_THE_DRAFT, "b")])
-def test_a_command_that_is_deleted_after_an_eviction_is_seen_but_its_receivers_if_that_has_no_fence(
-    registration: bytes, by: str
-) -> None:
+def test_only_a_draft_receiver_may_delete_a_command_after_its_eviction(registration: bytes, by: str) -> None:
     field = Scene()
     sessions = {"a": field.member("a", registration), "b": field.member("b", registration)}
     field.grant("a")

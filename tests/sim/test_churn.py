@@ -235,7 +235,7 @@ def test_a_storm_with_members_of_the_draft_ends_in_a_calm(seed: int) -> None:
     draft(seed)
 
 
-def test_a_member_of_the_draft_that_is_evicted_with_its_deletion_on_its_way_deletes_nothing_foreign() -> None:
+def test_an_evicted_draft_members_late_deletion_deletes_nothing_foreign() -> None:
     """A seed with slow servers and many members; the world must come to rest."""
     draft(802153)
 

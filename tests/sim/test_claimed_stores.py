@@ -47,7 +47,7 @@ def test_a_consumer_without_kafka_does_not_join_a_group_of_claims_whose_offsets_
 
 
 @on_seeds(2)
-def test_a_group_whose_old_members_committed_to_both_stores_is_gone_on_with_in_dual_once_they_have_left(
+def test_a_group_of_old_dual_committers_goes_on_in_dual_after_they_left(
     seed: int,
 ) -> None:
     scene = StoreScene(seed, topics={"t": 4}, layout=LEGACY, consumers=0)
@@ -88,7 +88,7 @@ def moved(scene: StoreScene, goal: str, run: str) -> None:
 
 
 @on_seeds(4)
-def test_a_group_whose_old_members_committed_to_kafka_alone_goes_to_zookeeper_and_back_while_it_is_read(
+def test_a_group_of_old_kafka_committers_goes_to_zookeeper_and_back_while_read(
     seed: int,
 ) -> None:
     scene = old_in_kafka(seed)
@@ -109,9 +109,7 @@ def test_a_group_whose_old_members_committed_to_kafka_alone_goes_to_zookeeper_an
 
 @pytest.mark.parametrize("way", [("dual",), ("zookeeper",), ("zookeeper", "kafka")], ids="-".join)
 @on_seeds(2)
-def test_what_nobody_has_read_since_old_members_committed_it_to_kafka_alone_goes_along(
-    seed: int, way: tuple[str, ...]
-) -> None:
+def test_unread_commits_of_old_members_to_kafka_alone_go_along(seed: int, way: tuple[str, ...]) -> None:
     scene = old_in_kafka(seed)
     for run, goal in enumerate(way):
         moved(scene, goal, f"r{run}")

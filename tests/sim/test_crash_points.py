@@ -43,7 +43,7 @@ def test_a_crash_point_that_was_forked_is_the_world_that_is_played_again_from_it
         assert play_again(counters, point.plan, SWEPT) == point
 
 
-def test_a_crash_point_that_is_near_its_start_is_played_again_and_is_the_one_that_a_fork_comes_to() -> None:
+def test_a_replayed_near_crash_point_equals_the_forked_one() -> None:
     forked, some_again = (
         crash_points(counters, SWEPT, processes=["counter-1"], near_steps=near) for near in (0, NEAR_STEPS)
     )

@@ -78,7 +78,7 @@ def test_a_group_deleted_and_made_again_while_the_coordinator_was_paused_is_serv
 
 
 @on_seeds()
-def test_what_was_sent_to_somebody_of_whom_nothing_is_followed_any_more_is_not_waited_for(seed: int) -> None:
+def test_commands_to_members_that_nobody_follows_are_not_waited_for(seed: int) -> None:
     """An operator removed all nodes of the group at that moment: no answer comes for nodes that nobody asks for."""
     script = Script(seed, consumers=1, coordinators=1)
     script.settle()
@@ -94,7 +94,7 @@ def test_what_was_sent_to_somebody_of_whom_nothing_is_followed_any_more_is_not_w
 
 
 @on_seeds()
-def test_an_offset_that_was_deleted_while_the_lease_was_over_begins_anew_with_another_registration(seed: int) -> None:
+def test_an_offset_deleted_without_a_lease_begins_anew_with_a_new_registration(seed: int) -> None:
     """Only a start can apply the reset policy: a partition that is held has no offset from which to go on."""
     script = Script(seed, consumers=1, coordinators=1)
     script.settle()

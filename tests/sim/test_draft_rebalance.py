@@ -100,7 +100,7 @@ def test_owners_of_partitions_that_are_gone_are_released(seed: int) -> None:
 
 
 @on_seeds()
-def test_a_stop_goes_to_each_consumer_then_a_start_to_each_and_the_channels_are_empty_in_between(seed: int) -> None:
+def test_all_consumers_are_stopped_before_any_is_started_with_empty_channels_between(seed: int) -> None:
     """This is the draft's own order; the group's record says `eager`."""
     script = Script(seed, consumers=3)
     script.settle()
@@ -154,7 +154,7 @@ def test_a_rebalance_is_over_when_the_channels_are_empty(seed: int) -> None:
 
 
 @on_seeds()
-def test_after_a_time_out_it_backs_off_and_retries_and_after_max_rebalance_retries_it_has_failed(seed: int) -> None:
+def test_a_rebalance_backs_off_retries_and_fails_after_its_retries(seed: int) -> None:
     """ConsumerRebalanceFailed is the draft's exception. There are two retries, 2 s and 4 s after the time-outs before
     them."""
     script = Script(seed, consumers=2, rebalance_timeout_ms=REBALANCE_MS)

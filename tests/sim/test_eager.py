@@ -128,7 +128,7 @@ def test_the_coordinator_dies_right_after_the_first_grant(seed: int) -> None:
 
 
 @on_seeds()
-def test_a_pause_in_the_middle_of_the_stops_that_is_taken_back_lets_nobody_start_before_all_have_stopped(
+def test_a_pause_taken_back_during_the_stops_lets_nobody_start_too_early(
     seed: int,
 ) -> None:
     """The pause is taken back while one member is still stopping. Before the fix the other members were granted

@@ -49,7 +49,7 @@ def imported(group: Script) -> None:
 
 @pytest.mark.parametrize("sets", [reset, imported])
 @on_seeds()
-def test_f196_offsets_of_a_topic_that_was_created_again_are_set_once_what_the_earlier_one_left_is_gone(
+def test_f196_a_recreated_topics_offsets_are_set_once_the_earlier_ones_are_gone(
     seed: int, sets: Callable[[Script], None]
 ) -> None:
     """Offsets that were set before would be dropped with those of the earlier topic when a member joins, and the reset

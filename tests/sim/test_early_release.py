@@ -54,9 +54,7 @@ class Stopping(Script):
 @on_seeds(6)
 @pytest.mark.parametrize("when", ["", "request_lost", "reply_lost"])
 @pytest.mark.parametrize("failover", [False, True])
-def test_what_need_not_be_waited_for_is_read_by_the_next_while_the_stop_stands(
-    seed: int, when: str, failover: bool
-) -> None:
+def test_an_early_released_partition_is_read_while_the_stop_stands(seed: int, when: str, failover: bool) -> None:
     script = Stopping(seed)
     heir = script.member("heir")
     if when:
@@ -103,7 +101,7 @@ def test_a_part_of_a_stop_whose_registration_is_gone_changes_nothing(seed: int) 
 
 
 @on_seeds(4)
-def test_who_leaves_releases_nothing_unfinished_so_its_range_is_handed_on_whatever_else_is_acknowledged(
+def test_a_leaving_member_hands_its_unfinished_range_on(
     seed: int,
 ) -> None:
     """The former owner's outstanding stop still names the partition. When the stop is acknowledged, the coordinator

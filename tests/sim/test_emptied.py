@@ -60,7 +60,7 @@ def test_f98_the_reader_of_an_owner_that_somebody_emptied_is_stopped_before_anot
 
 
 @on_seeds()
-def test_f98_who_is_given_the_partition_again_is_stopped_before_it_starts_anew(seed: int) -> None:
+def test_f98_a_member_that_regains_its_partition_is_stopped_before_it_starts(seed: int) -> None:
     script = Script(seed, consumers=1)
     script.settle()
     script.world.ensemble.operate(*HANDS["emptied"])
@@ -73,7 +73,7 @@ def test_f98_who_is_given_the_partition_again_is_stopped_before_it_starts_anew(s
 
 
 @on_seeds()
-def test_f98_who_may_have_read_the_owner_before_it_was_emptied_is_waited_for(seed: int) -> None:
+def test_f98_a_member_that_may_have_read_the_emptied_owner_is_waited_for(seed: int) -> None:
     """The heir acknowledges its start without reading the owner again."""
     script = Script(seed, consumers=1)
     script.settle()
@@ -132,7 +132,7 @@ def test_f98_a_pause_is_answered_once_the_reader_of_an_emptied_owner_has_stopped
 
 
 @on_seeds()
-def test_f98_a_topic_that_is_created_again_is_dropped_once_the_reader_of_an_emptied_owner_has_stopped(
+def test_f98_a_recreated_topic_is_dropped_once_the_emptied_owners_reader_has_stopped(
     seed: int,
 ) -> None:
     script = Script(seed, consumers=2)

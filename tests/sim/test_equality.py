@@ -90,7 +90,7 @@ def in_tenure(scene: StoreScene, partition: TopicPartition, offset: int) -> None
     )
 
 
-def test_what_nobody_holds_is_made_equal_and_seen_so_at_the_next_look() -> None:
+def test_free_partitions_are_made_equal_and_seen_so_at_the_next_look() -> None:
     scene = without_readers()
     before = [scene.node(p) for p in (T0, T1)]
     found = equality(scene)
@@ -153,9 +153,7 @@ def test_an_offset_of_a_topic_without_any_node_comes_into_one() -> None:
     assert scene.node(T0) == 77
 
 
-def test_a_commit_about_an_earlier_topic_of_that_name_does_not_count_and_what_is_committed_names_the_present_one() -> (
-    None
-):
+def test_an_earlier_topics_commit_does_not_count_and_commits_name_the_present_topic() -> None:
     scene = without_readers()
     ensemble, mark = scene.world.ensemble, DRAFT.mark(GROUP, "t")
     ensemble.operate(
@@ -204,7 +202,7 @@ def test_on_the_way_back_to_zookeeper_nothing_is_asked_of_kafka_but_what_counts(
     assert different(scene, equality(scene, ZOOKEEPER)) == []
 
 
-def test_what_a_member_holds_is_left_to_it() -> None:
+def test_a_members_partitions_are_left_to_it() -> None:
     scene = begin_in(1, "dual", topics={"t": 2}, consumers=1)
     scene.log.forget(list(scene.log.commits))
     member = scene.member("consumer0")
@@ -219,7 +217,7 @@ def test_what_a_member_holds_is_left_to_it() -> None:
     assert different(scene, found, (member,)) == [T1]
 
 
-def test_f119_what_is_granted_while_it_is_made_equal_keeps_the_offset_of_its_owner() -> None:
+def test_f119_a_partition_granted_while_made_equal_keeps_its_owners_offset() -> None:
     """The tool's commit comes after the owner's start, and after the owner's own commit."""
     scene = without_readers()
     offset = scene.node(T0)
@@ -240,7 +238,7 @@ def test_f119_what_is_granted_while_it_is_made_equal_keeps_the_offset_of_its_own
 
 
 @pytest.mark.parametrize("owners", [("", MEMBER), (MEMBER, "")])
-def test_what_a_member_holds_by_either_reading_is_left_to_it(owners: tuple[str, str]) -> None:
+def test_a_partition_held_at_either_reading_is_left_alone(owners: tuple[str, str]) -> None:
     scene = without_readers()
     path, ensemble = DRAFT.owner(GROUP, T0), scene.world.ensemble
 

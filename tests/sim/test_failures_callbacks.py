@@ -45,7 +45,7 @@ def test_f16_a_callback_that_blocks_keeps_its_lease_and_delays_its_own_member_on
 
 
 @on_seeds()
-def test_f16_what_waits_for_a_program_that_hangs_is_bounded_however_often_its_lease_ends(seed: int) -> None:
+def test_f16_a_hanging_programs_waiting_calls_are_bounded_over_many_leases(seed: int) -> None:
     """Before the fix, each end of the lease added another `lost` and another start to the calls that wait."""
     script = Script(seed, consumers=1, topics={"t": 6})
     script.settle()
@@ -68,7 +68,7 @@ def test_f16_what_waits_for_a_program_that_hangs_is_bounded_however_often_its_le
 
 
 @on_seeds()
-def test_f16_who_hangs_through_many_sessions_registers_again_only_when_its_program_has_caught_up(seed: int) -> None:
+def test_f16_a_member_that_hung_for_many_sessions_registers_once_it_has_caught_up(seed: int) -> None:
     script = Script(seed, consumers=1, topics={"t": 6})
     script.settle()
     world, application = script.world, script.application("consumer0")

@@ -95,7 +95,7 @@ def claimed_under_its_start(script: Script) -> bool:
 
 
 @on_seeds()
-def test_f88_a_start_whose_partition_was_claimed_meanwhile_is_refused_without_a_strike_and_tried_again(
+def test_f88_a_start_of_a_claimed_partition_is_refused_without_a_strike_and_retried(
     seed: int,
 ) -> None:
     script = claimed(seed)
@@ -106,7 +106,7 @@ def test_f88_a_start_whose_partition_was_claimed_meanwhile_is_refused_without_a_
 
 
 @on_seeds()
-def test_f89_the_claims_of_an_evicted_consumer_whose_session_goes_on_are_deleted_after_its_grace(seed: int) -> None:
+def test_f89_an_evicted_consumers_claims_are_deleted_after_its_grace_in_its_session(seed: int) -> None:
     script = claimed(seed)
     owned, silent = script.owned("consumer0"), script.member("consumer0")
     thread = script.world.ensemble.data(path_of(owned[0])) or b""
@@ -205,7 +205,7 @@ def test_a_stop_moves_a_partition_in_one_multi_that_deletes_the_claim_and_the_co
 
 
 @on_seeds()
-def test_what_a_start_names_is_nobody_elses_while_its_receiver_stands_still(seed: int) -> None:
+def test_a_started_partition_is_nobody_elses_while_its_receiver_is_frozen(seed: int) -> None:
     script = claimed(seed, consumers=1)
     script.join("consumer1")
     script.world.run_until(lambda: script.registered("consumer1"), what="it is registered")

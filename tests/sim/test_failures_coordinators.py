@@ -77,7 +77,7 @@ def test_f01_a_coordinator_that_was_stopped_past_its_session_comes_back_as_a_sta
 
 
 @on_seeds()
-def test_an_election_that_was_decided_before_the_schema_was_written_is_refused_and_decided_again(seed: int) -> None:
+def test_an_election_decided_before_a_new_schema_is_refused_and_decided_again(seed: int) -> None:
     """The candidate read a schema that it can serve. By the time of its election the schema may be another one."""
     script = Script(seed)
     script.settle()

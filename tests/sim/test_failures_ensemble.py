@@ -100,7 +100,7 @@ def test_f33_when_all_sessions_have_expired_with_the_quorum_everybody_registers_
 
 
 @on_seeds()
-def test_f36_a_follower_cut_off_from_its_leader_keeps_neither_its_consumer_reading_nor_its_coordinator_serving(
+def test_f36_a_cut_off_follower_keeps_no_consumer_reading_and_no_coordinator_serving(
     seed: int,
 ) -> None:
     """For longer than a session timeout the follower answers reads and pings, but cannot answer a sync."""

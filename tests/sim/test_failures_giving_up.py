@@ -131,9 +131,7 @@ def test_f57_one_that_was_evicted_has_nothing_to_wait_for(seed: int) -> None:
 
 @on_seeds()
 @pytest.mark.parametrize("given_up_before", [False, True])
-def test_f57_a_program_that_a_callback_ends_has_obeyed_lost_before_another_starts_what_it_reads(
-    seed: int, given_up_before: bool
-) -> None:
+def test_f57_a_program_ended_by_a_callback_obeys_lost_before_another_starts(seed: int, given_up_before: bool) -> None:
     if given_up_before:
         script, consumer, mine, go_on = channel_gone(seed)
     else:
@@ -157,9 +155,7 @@ def test_f57_a_program_that_a_callback_ends_has_obeyed_lost_before_another_start
 
 @on_seeds(4)
 @pytest.mark.parametrize("answers", [True, False])
-def test_f80_nobody_starts_what_an_application_is_still_stopping_when_its_consumer_is_abandoned(
-    seed: int, answers: bool
-) -> None:
+def test_f80_nobody_starts_partitions_that_an_abandoned_consumer_is_still_stopping(seed: int, answers: bool) -> None:
     """`Consumer.stop()` abandons its consumer when `on_stop` takes longer than the rebalance timeout. The application
     may read until `on_stop` has returned, or the lease is over."""
     script = Script(seed, consumers=2)

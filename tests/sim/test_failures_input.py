@@ -118,7 +118,7 @@ OLD = {
 
 
 @pytest.mark.parametrize("kind", OLD)
-def test_f31_an_old_registration_that_is_odd_but_can_be_read_is_given_nothing_and_the_group_goes_on(kind: str) -> None:
+def test_f31_an_odd_but_readable_old_registration_gets_nothing_and_the_group_goes_on(kind: str) -> None:
     script = TwoGroups(1)
     path = DRAFT.registration(GROUP, "g_stranger-1-00000000")
     script.write(CreateNode(path, OLD[kind]))

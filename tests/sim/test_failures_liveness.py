@@ -141,7 +141,7 @@ def test_f43_the_negotiated_session_timeout_is_registered_not_the_requested_one(
 
 
 @on_seeds()
-def test_f43_f48_a_session_timeout_below_the_minimum_is_rejected_comes_to_rest_and_is_tried_again_later(
+def test_f43_f48_a_member_with_a_too_short_session_timeout_is_rejected_and_tries_later(
     seed: int,
 ) -> None:
     script = Script(seed, consumers=2)
@@ -188,7 +188,7 @@ def test_a_group_whose_only_consumers_were_rejected_says_so_while_it_is_empty(se
 
 
 @on_seeds()
-def test_f48_who_does_not_obey_a_reject_is_evicted_after_its_rebalance_timeout(seed: int) -> None:
+def test_f48_a_member_that_ignores_a_reject_is_evicted(seed: int) -> None:
     script = Script(seed, QUIET, consumers=2, rebalance_timeout_ms=4_000)
     script.settle()
     world = script.world

@@ -54,7 +54,7 @@ def test_f09_commands_do_not_pile_up_while_their_consumer_is_silent_and_coordina
 
 
 @on_seeds(1)
-def test_f19_what_one_member_is_given_is_cut_into_multis_that_every_server_takes(seed: int) -> None:
+def test_f19_a_large_grant_is_cut_into_multis_that_every_server_takes(seed: int) -> None:
     """2,500 partitions with long names go to one member: several commands, each within both limits."""
     topic = "t" * 200
     script = Script(seed, consumers=1, topics={topic: 2_500})
@@ -112,7 +112,7 @@ def test_f11_a_group_whose_members_never_stop_changing_is_still_served(seed: int
 
 
 @on_seeds(6)
-def test_what_a_step_sends_ahead_is_bounded_and_the_rest_follows(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_sends_a_bounded_part_and_the_rest_follows(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a bound of two decisions a raise, marks, stops and grants need many steps, and keep their order."""
     monkeypatch.setattr(coordinating, "DECISIONS_MAX", 2)
     script = Script(seed, consumers=5, topics={"t": 15, "u": 6})

@@ -31,7 +31,7 @@ def delete_at_stop(scene: StoreScene, name: str) -> None:
 
 @IN_EACH_STORE
 @on_seeds(1)
-def test_f139_who_leaves_though_a_node_was_deleted_is_gone_soon(store: str, seed: int) -> None:
+def test_f139_a_deleted_node_does_not_delay_a_leaving_member(store: str, seed: int) -> None:
     scene = begin_in(seed, store)
     scene.world.run_for(A_WHILE_MS)
     name = owner(scene, P0)
@@ -54,7 +54,7 @@ def test_f139_a_pause_comes_true_though_a_node_was_deleted(store: str, seed: int
 
 
 @on_seeds(1)
-def test_f139_a_partition_whose_node_was_deleted_under_a_commit_without_answer_is_started_again(seed: int) -> None:
+def test_f139_a_partition_whose_node_went_under_an_unanswered_commit_is_restarted(seed: int) -> None:
     scene = begin_in(seed, "kafka")
     world = scene.world
     world.run_for(A_WHILE_MS)

@@ -54,7 +54,7 @@ def test_f109_a_start_waits_for_a_kafka_that_is_away_and_is_no_strike(seed: int,
 
 
 @on_seeds(4)
-def test_f110_what_kafka_has_lost_costs_repeats_since_the_last_checkpoint_only(seed: int) -> None:
+def test_f110_a_commit_lost_by_kafka_costs_repeats_since_the_checkpoint_only(seed: int) -> None:
     scene = begin_in(seed, "kafka", topics={"t": 4})
     world, path = scene.world, scene.world.layout.offset(GROUP, P0)
     begun_ms = world.now_ms + 1
@@ -73,7 +73,7 @@ def test_f110_what_kafka_has_lost_costs_repeats_since_the_last_checkpoint_only(s
 
 
 @on_seeds(4)
-def test_f110_what_was_released_stands_in_its_node_when_kafka_forgets_it(seed: int) -> None:
+def test_f110_a_released_offset_is_in_its_node_when_kafka_forgets_it(seed: int) -> None:
     scene = begin_in(seed, "kafka", topics={"t": 4}, consumers=1)
     world = scene.world
     reads_on(scene)
@@ -185,7 +185,7 @@ def taken_over(scene: StoreScene, offset: int) -> bool:
 
 
 @on_seeds(4)
-def test_f113_beside_a_consumer_of_kafkas_own_protocol_offsets_go_to_zookeeper_and_its_commits_are_not_followed(
+def test_f113_beside_kafkas_own_consumers_offsets_go_to_zookeeper_and_theirs_are_ignored(
     seed: int,
 ) -> None:
     scene = begin_in(seed, "kafka", topics={"t": 4})
@@ -235,7 +235,7 @@ def test_f114_a_change_of_the_store_survives_the_loss_of_any_of_its_writes(
 
 
 @on_seeds(4)
-def test_f112_a_node_that_somebody_sets_is_where_its_reader_starts_again_though_it_commits_to_kafka(seed: int) -> None:
+def test_f112_a_reader_in_kafka_restarts_at_a_node_that_somebody_set(seed: int) -> None:
     scene = begin_in(seed, "kafka", topics={"t": 4})
     world, path = scene.world, scene.world.layout.offset(GROUP, P0)
     reads_on(scene)

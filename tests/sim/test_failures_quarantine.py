@@ -100,7 +100,7 @@ def test_f45_a_partition_that_nobody_can_start_is_quarantined_and_everything_els
 
 
 @on_seeds()
-def test_what_a_requested_rebalance_forgave_stays_forgiven_when_the_coordinator_dies_before_the_start_is_obeyed(
+def test_a_forgiven_partition_stays_forgiven_when_the_coordinator_dies(
     seed: int,
 ) -> None:
     """The statuses still name the refusals. Before the fix, the next coordinator quarantined the partition again."""
@@ -125,7 +125,7 @@ def test_what_a_requested_rebalance_forgave_stays_forgiven_when_the_coordinator_
 
 
 @on_seeds()
-def test_what_a_request_forgave_stays_forgiven_over_a_failover_when_its_new_owner_goes(seed: int) -> None:
+def test_a_forgiven_partition_stays_so_when_its_owner_and_coordinator_go(seed: int) -> None:
     """The consumers that refused it live, and their statuses still say so. Before the fix, three of them were enough
     for a new quarantine."""
     script, names = poisoned_group(seed)
@@ -159,9 +159,7 @@ def test_what_a_request_forgave_stays_forgiven_over_a_failover_when_its_new_owne
 
 @on_seeds()
 @pytest.mark.parametrize("failover", [False, True])
-def test_what_a_requested_rebalance_forgives_in_an_eager_group_is_granted_before_the_request_is_answered(
-    seed: int, failover: bool
-) -> None:
+def test_an_eager_rebalance_grants_forgiven_partitions_before_its_answer(seed: int, failover: bool) -> None:
     """Before the fix, the request was answered while members were still stopping. The next coordinator found the old
     refusals, and no request."""
     script, names = poisoned_group(seed)
@@ -189,7 +187,7 @@ def test_what_a_requested_rebalance_forgives_in_an_eager_group_is_granted_before
 
 
 @on_seeds(4)
-def test_who_joined_later_keeps_the_partition_that_it_tries(seed: int) -> None:
+def test_a_late_member_keeps_the_partition_that_it_tries(seed: int) -> None:
     """Before the fix, once the partition was read, the target gave it to the member with the fewest partitions. When it
     was released for that, only the later member could have it again. So an eager group raised its generation and
     stopped everybody, without end."""

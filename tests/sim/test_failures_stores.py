@@ -99,7 +99,7 @@ def test_f120_a_commit_that_a_former_owner_makes_late_is_never_believed(seed: in
 
 
 @on_seeds(2)
-def test_f121_an_expired_commit_costs_what_came_since_the_checkpoint_and_never_the_reset_policy(seed: int) -> None:
+def test_f121_an_expired_commit_costs_the_time_since_the_checkpoint_and_no_reset(seed: int) -> None:
     scene = begin_in(seed, "kafka")
     world = scene.world
     world.run_for(2 * CHECKPOINT_MS)
@@ -115,7 +115,7 @@ def test_f121_an_expired_commit_costs_what_came_since_the_checkpoint_and_never_t
 
 
 @on_seeds(1)
-def test_f121_what_does_not_move_is_committed_again_before_it_expires(seed: int) -> None:
+def test_f121_a_resting_offset_is_committed_again_before_it_expires(seed: int) -> None:
     scene = begin_in(seed, "kafka")
     world = scene.world
     world.run_for(A_WHILE_MS)
@@ -169,7 +169,7 @@ def test_f123_another_programs_commit_is_followed_backwards(seed: int) -> None:
 
 
 @on_seeds(2)
-def test_f137_what_a_stranger_set_back_is_not_followed_again_by_each_owner_while_kafka_takes_no_commits(
+def test_f137_each_new_owner_does_not_follow_a_set_back_anew_while_kafka_takes_no_commits(
     seed: int,
 ) -> None:
     scene = begin_in(seed, "kafka", consumers=1)

@@ -9,7 +9,7 @@ from zkcoord.core.topics import DELETED_MS
 
 
 @on_seeds()
-def test_f225_what_another_cluster_tells_between_two_lists_of_this_one_is_not_taken_in(seed: int) -> None:
+def test_f225_another_clusters_description_between_two_lists_is_not_taken_in(seed: int) -> None:
     """The other cluster answers every description: it has topics `t` and `x`, with other ids, partitions and
     replicas."""
     group = Group(seed, coordinators=1)
@@ -26,7 +26,7 @@ def test_f225_what_another_cluster_tells_between_two_lists_of_this_one_is_not_ta
 
 
 @on_seeds(2)
-def test_f266_a_topic_that_was_replaced_by_mistake_comes_back_when_all_answers_have_told_it_for_long(seed: int) -> None:
+def test_f266_a_wrongly_replaced_topic_comes_back_after_long_equal_answers(seed: int) -> None:
     group = Group(seed, coordinators=1)
     world, own = group.world, group.mirrored()["t"]
     group.delete_topic("t")

@@ -74,7 +74,7 @@ class Compared:
 
 
 @on_seeds()
-def test_f27_what_the_tools_count_is_what_stands_in_zookeeper_through_a_groups_whole_life(seed: int) -> None:
+def test_f27_the_tools_count_what_is_in_zookeeper_through_a_groups_whole_life(seed: int) -> None:
     script = Script(seed, consumers=2, rebalance_timeout_ms=2_000)
     compared = Compared(script)
     script.settle()
@@ -98,7 +98,7 @@ def test_f27_what_the_tools_count_is_what_stands_in_zookeeper_through_a_groups_w
 
 
 @pytest.mark.parametrize("seed", seeds(SEEDS))
-def test_f27_what_the_tools_count_is_what_stands_in_zookeeper_in_every_storm(seed: int) -> None:
+def test_f27_the_tools_count_what_is_in_zookeeper_in_every_storm(seed: int) -> None:
     script = Script(seed, None, consumers=3)  # the seed draws the options
     script.settle()
     compared = Compared(script)

@@ -192,7 +192,7 @@ DISTURBANCES: dict[str, Callable[[Topics], None]] = {
 @on_seeds()
 @pytest.mark.parametrize("disturbance", DISTURBANCES)
 @pytest.mark.parametrize("after_ms", [0, 5, 50])
-def test_f41_what_was_begun_for_a_topic_created_again_is_finished_by_whoever_is_left(
+def test_f41_work_begun_for_a_recreated_topic_is_finished_by_any_survivor(
     disturbance: str, after_ms: int, seed: int
 ) -> None:
     group = Topics(seed)
@@ -243,7 +243,7 @@ def test_a_deleted_topic_is_released_at_once_and_its_nodes_go_after_a_while(seed
 
 
 @on_seeds()
-def test_what_a_deleted_topic_left_goes_also_when_nobody_wants_the_topic_any_more(seed: int) -> None:
+def test_a_deleted_topics_nodes_go_though_nobody_wants_the_topic(seed: int) -> None:
     group = Topics(seed, topics={"t": 2, "u": 2})
     group.consumers = ConsumerFactory(group.logs, {"u": 1})
     for n in range(2):
@@ -258,7 +258,7 @@ def test_what_a_deleted_topic_left_goes_also_when_nobody_wants_the_topic_any_mor
 
 
 @on_seeds(1)
-def test_what_is_no_partitions_node_is_left_and_named(seed: int) -> None:
+def test_nodes_that_are_no_partitions_are_left_and_named(seed: int) -> None:
     group = Topics(seed, topics={"t": 2, "u": 2})
     path = f"{DRAFT.topic_offsets(GROUP, 't')}/notes"
     assert not group.world.ensemble.operate(CreateNode(path)).reason

@@ -99,7 +99,7 @@ def test_a_consumer_that_may_not_read_its_commands_stops_when_its_registration_i
 
 
 @on_seeds()
-def test_a_consumer_that_may_not_read_its_registration_gives_its_session_up_when_the_mark_of_its_eviction_stands(
+def test_an_evicted_consumer_without_read_access_gives_its_session_up(
     seed: int,
 ) -> None:
     """It does so at once, so that a session without a registration does not delay other members."""
@@ -118,7 +118,7 @@ def test_a_consumer_that_may_not_read_its_registration_gives_its_session_up_when
 
 
 @on_seeds()
-def test_what_a_deleted_topic_left_goes_when_the_list_of_topics_may_be_read_at_last(seed: int) -> None:
+def test_a_deleted_topics_nodes_go_once_the_topic_list_is_readable(seed: int) -> None:
     """Nothing else happens in the group. Before the fix, the group was decided on before the list came, and never
     again."""
     script = Script(seed, consumers=2, topics={"t": 2, "u": 2})

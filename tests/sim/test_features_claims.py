@@ -47,16 +47,16 @@ FEATURES: dict[str, tuple[Any, ...]] = {
         test_failures_quarantine.test_f45_a_partition_that_nobody_can_start_is_quarantined_and_everything_else_is_read,
     ),
     "announced ranges": (
-        test_announcing.test_more_ranges_handed_on_to_one_member_than_an_announcement_takes_are_processed_all_the_same,
-        partial(replay.test_what_a_dead_member_announced_goes_to_the_next_reader_exactly, failover=True),
+        test_announcing.test_more_ranges_than_one_announcement_takes_are_processed_after_a_hand_on,
+        partial(replay.test_a_dead_members_range_goes_to_the_next_reader_exactly, failover=True),
         partial(second_death, when="after", failover=True),
         partial(replay.test_a_stop_in_the_middle_of_a_batch_hands_the_range_on, how="leave"),
-        replay.test_what_an_evicted_member_announced_is_handed_on_after_its_grace,
+        replay.test_an_evicted_members_range_is_handed_on_after_its_grace,
     ),
     "hold": (life.test_a_held_group_stops_nobody_for_a_joiner_and_replaces_the_dead,),
     "pause": (
         life.test_a_paused_group_stands_still_through_joins_deaths_and_a_failover,
-        life.test_what_a_pause_interrupts_goes_on_after_it,
+        life.test_interrupted_moves_go_on_after_a_pause,
     ),
     "resets": (test_resets.test_nobody_reads_while_a_reset_writes_and_all_go_on_from_its_offsets,),
     "failed groups": (life.test_a_failed_group_stays_failed_over_a_failover_until_it_changes,),
@@ -73,14 +73,14 @@ FEATURES: dict[str, tuple[Any, ...]] = {
     "topics that are created again": (
         topics.test_f41_a_topic_created_again_between_two_reads_with_the_same_partitions_is_another,
         partial(
-            topics.test_f41_what_was_begun_for_a_topic_created_again_is_finished_by_whoever_is_left,
+            topics.test_f41_work_begun_for_a_recreated_topic_is_finished_by_any_survivor,
             after_ms=5,
             disturbance="failover",
         ),
     ),
     "deleted topics": (
         topics.test_a_deleted_topic_is_released_at_once_and_its_nodes_go_after_a_while,
-        topics.test_what_a_deleted_topic_left_goes_also_when_nobody_wants_the_topic_any_more,
+        topics.test_a_deleted_topics_nodes_go_though_nobody_wants_the_topic,
     ),
 }
 PLAYS = [pytest.param(play, id=f"{name} {n}") for name, plays in FEATURES.items() for n, play in enumerate(plays)]

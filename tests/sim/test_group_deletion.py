@@ -47,7 +47,7 @@ def test_a_group_is_deleted_at_the_moment_at_which_a_topic_that_is_gone_is_dropp
 
 
 @on_seeds()
-def test_what_was_listed_for_one_deletion_is_not_believed_at_the_next(seed: int) -> None:
+def test_one_deletions_list_is_not_believed_at_the_next(seed: int) -> None:
     """A member joins while a group without offsets is being deleted. When it has left, its offsets are seen."""
     script = Script(seed, coordinators=1, consumers=0)
     world = script.world

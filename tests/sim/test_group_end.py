@@ -116,7 +116,7 @@ def test_a_group_with_members_is_not_deleted_and_reads_on(seed: int) -> None:
 
 
 @on_seeds(4)
-def test_who_joins_in_the_middle_of_a_deletion_is_a_member_of_the_next_group(seed: int) -> None:
+def test_a_member_that_joins_during_a_deletion_belongs_to_the_next_group(seed: int) -> None:
     script = emptied(seed, consumers=2)
     world, old = script.world, script.leader()
     world.strike(old, deletes(f"{FOLDER}/offsets/t/"), "before", None)
@@ -131,7 +131,7 @@ def test_who_joins_in_the_middle_of_a_deletion_is_a_member_of_the_next_group(see
 
 
 @on_seeds(4)
-def test_who_joins_while_a_deletion_waits_for_another_joiner_stays_a_member(seed: int) -> None:
+def test_a_member_that_joins_beside_another_during_a_deletion_stays(seed: int) -> None:
     """A channel without a registration is left alone for a minute, and the deletion waits for it."""
     script = emptied(seed, consumers=2)
     world = script.world
@@ -232,7 +232,7 @@ def test_f44_a_group_removed_in_the_middle_of_a_rebalance_comes_back(seed: int) 
 
 
 @on_seeds()
-def test_f44_what_an_old_tool_leaves_of_a_group_goes_after_its_retention(seed: int) -> None:
+def test_f44_an_old_tools_remains_of_a_group_go_after_its_retention(seed: int) -> None:
     script = Script(seed, coordinators=0, consumers=1)
     world = script.world
     world.spawn("coordinator0", partial(coordinator, retention_ms=30_000))

@@ -75,7 +75,7 @@ def test_a_paused_group_stands_still_through_joins_deaths_and_a_failover(seed: i
 
 
 @on_seeds()
-def test_what_a_pause_interrupts_goes_on_after_it(seed: int) -> None:
+def test_interrupted_moves_go_on_after_a_pause(seed: int) -> None:
     script = settled(seed, consumers=2)
     world = script.world
     slow = [hold_calls(script.application(name)) for name in ("consumer0", "consumer1")]

@@ -128,7 +128,7 @@ def test_a_strike_is_one_more_fault_of_its_kind_at_its_process_and_changes_nothi
     assert moments(course("5@400!crash.coordinator0:7"), 600) == turned
 
 
-def test_courses_are_varied_where_something_rare_was_seen_and_mostly_at_the_process_that_showed_it() -> None:
+def test_courses_are_varied_at_rare_sights_and_mostly_at_their_processes() -> None:
     """Courses turn, get strikes, lose or move an event, or are spliced. Everything before that point stays."""
     found, old = Search(1), Strike(500, "flap", "c1", 1)
     found.take(Played(Course(1, [old]), {("a", 1): Sight(1_000, "c2")}))
@@ -167,7 +167,7 @@ def test_a_course_that_halts_is_played_no_further_and_has_failed_only_if_it_did_
     assert soak.play(("storm", course("5@590."))).kind == soak.SAFETY
 
 
-def test_what_has_shown_something_new_of_a_view_is_tried_more_often_to_see_more_of_it() -> None:
+def test_a_fault_that_showed_news_of_a_view_is_tried_there_more_often() -> None:
     yields = Yields()
     for _ in range(20):
         yields.tried("grace", ["flap"], new=True)
@@ -180,7 +180,7 @@ def test_what_has_shown_something_new_of_a_view_is_tried_more_often_to_see_more_
     assert 70 < crashes("loss") < 130
 
 
-def test_what_is_nearer_to_what_an_invariant_forbids_is_varied_more_often() -> None:
+def test_a_course_nearer_to_a_forbidden_state_is_varied_more_often() -> None:
     found = Search(1)
     for depth in range(1, 11):
         found.take(Played(Course(depth), {("grace", depth): Sight(1_000, "c2", depth)}))
@@ -220,7 +220,7 @@ def test_a_course_is_read_as_it_is_printed(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "17@", "17@3", "17@3:x", "17@f3:4", "17@3!quake.:1", "17@3.5"])
-def test_what_is_no_course_is_refused(text: str) -> None:
+def test_a_wrong_course_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"neither a turn as 1203:99 nor|invalid literal"):
         course(text)
 

@@ -85,7 +85,7 @@ def test_f160_a_group_is_handed_over_with_each_offset_in_kafka_wherever_the_tool
 
 
 @pytest.mark.parametrize("behind", [False, True])
-def test_f160_a_group_that_is_taken_back_goes_on_where_kafkas_consumers_were_wherever_the_tool_dies(
+def test_f160_a_group_taken_back_goes_on_at_kafkas_offsets_wherever_the_tool_dies(
     behind: bool,
 ) -> None:
     for dies_at in range(1, WRITES_MAX):
@@ -138,7 +138,7 @@ def test_f161_a_second_hand_over_keeps_what_kafkas_consumers_have_committed() ->
     assert offsets(scene)[1] == (ahead,) * 3
 
 
-def test_what_is_shown_of_a_group_that_is_handed_over_says_so_and_how_it_comes_back() -> None:
+def test_a_handed_over_group_shows_that_and_its_way_back() -> None:
     scene = begun()
     tree: Any = ToolTree(scene.world.ensemble)
 

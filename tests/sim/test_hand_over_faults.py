@@ -71,7 +71,7 @@ def test_f191_no_tool_sets_offsets_of_a_group_that_is_handed_over() -> None:
         readers_of(ToolTree(scene.world.ensemble).read, DRAFT, GROUP).refuse(GROUP, force=True)
 
 
-def test_f191_the_pause_of_a_group_that_is_handed_over_is_not_taken_back_by_a_resume_that_began_before() -> None:
+def test_f191_an_earlier_resume_does_not_end_the_pause_of_a_handed_over_group() -> None:
     scene = handed_over()
     with pytest.raises(UsageError, match="handed over"):
         take_back(ToolTree(scene.world.ensemble), DRAFT, GROUP, (HOLD, PAUSE, RESET))  # type: ignore[arg-type]
@@ -81,7 +81,7 @@ def test_f191_the_pause_of_a_group_that_is_handed_over_is_not_taken_back_by_a_re
 # -- other runs
 
 
-def test_f192_a_run_that_slept_while_the_group_went_back_and_over_again_does_not_end_that_pause() -> None:
+def test_f192_a_run_that_slept_through_a_return_does_not_end_the_next_hand_over() -> None:
     scene = handed_over()
     slept = tool(scene)
     slept.pause()
@@ -112,7 +112,7 @@ def test_f192_stores_that_grew_apart_again_before_the_end_are_not_taken_for_equa
     assert [node for node, _, _ in found] == [commit for _, commit, _ in found] == [c for _, _, c in found]
 
 
-def test_f193_a_take_back_by_force_that_broke_off_is_gone_on_with_though_the_next_run_is_not_forced() -> None:
+def test_f193_an_unforced_run_goes_on_with_a_broken_off_forced_take_back() -> None:
     scene = begun()
     ahead = scene.node(T1) + 500
     scene.log.stranger_commits(T1, ahead)
@@ -191,7 +191,7 @@ def test_f191_a_group_with_an_old_member_or_with_its_offsets_in_zookeeper_is_not
 
 
 @pytest.mark.parametrize("requests", [{"reset": {"run": "r"}}, {"delete": {"run": "r"}}])
-def test_f191_a_group_whose_offsets_are_being_reset_or_that_is_being_deleted_is_not_handed_over(
+def test_f191_a_group_under_a_reset_or_a_deletion_is_not_handed_over(
     requests: dict[str, dict[str, str]],
 ) -> None:
     scene = begun()
@@ -203,7 +203,7 @@ def test_f191_a_group_whose_offsets_are_being_reset_or_that_is_being_deleted_is_
             act()
 
 
-def test_f161_consumers_of_kafkas_that_come_meanwhile_are_waited_for_and_what_they_commit_counts() -> None:
+def test_f161_kafka_consumers_that_come_meanwhile_are_waited_for_and_their_commits_count() -> None:
     scene = handed_over()
     way = tool(scene)
     way.refuse_users()
@@ -217,7 +217,7 @@ def test_f161_consumers_of_kafkas_that_come_meanwhile_are_waited_for_and_what_th
     assert offsets(scene)[1] == (ahead,) * 3
 
 
-def test_f161_a_consumer_that_slept_through_the_hand_over_reads_and_commits_nothing_when_it_wakes() -> None:
+def test_f161_a_consumer_that_slept_through_the_hand_over_reads_and_commits_nothing() -> None:
     scene = begun()
     world = scene.world
     world.pause("consumer0")
@@ -294,7 +294,7 @@ def test_f195_offsets_matter_though_the_broker_that_was_asked_does_not_know_its_
     assert [commit for _, commit, _ in offsets(scene)] == [scene.node(T0), scene.node(T1)]
 
 
-def test_f195_what_is_left_of_a_topic_that_is_gone_prevents_no_hand_over() -> None:
+def test_f195_a_removed_topics_offset_prevents_no_hand_over() -> None:
     """Nobody reads such a topic, and Kafka takes no commits for it."""
     scene = begun()
     gone, new = TopicPartition("gone", 0), TopicPartition("new", 0)

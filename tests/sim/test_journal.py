@@ -79,7 +79,7 @@ def test_a_coordinator_that_decides_otherwise_is_found_out(monkeypatch: pytest.M
     assert any(output.get("event") == "start_sent" for output in written)
 
 
-def test_a_journal_of_a_version_whose_values_had_other_fields_is_refused_with_that_versions_name() -> None:
+def test_a_journal_with_other_fields_is_refused_with_its_versions_name() -> None:
     page = next(page for journal in journals_of_a_storm(1) for page in journal.pages if "GroupState" in page[0])
     first = json.loads(page[0])
     assert list(replay(page)) != []

@@ -86,7 +86,7 @@ def test_nothing_may_be_read_beyond_the_lease_though_its_loop_comes_late(seed: i
 
 
 @on_seeds()
-def test_what_rests_may_not_be_read_though_the_lease_is_back(seed: int) -> None:
+def test_resting_partitions_are_not_read_under_a_renewed_lease(seed: int) -> None:
     """The application was told that all partitions are lost, and has not started them again yet."""
     script = Script(seed, consumers=1)
     script.settle()
@@ -102,7 +102,7 @@ def test_what_rests_may_not_be_read_though_the_lease_is_back(seed: int) -> None:
 
 
 @on_seeds()
-def test_what_a_decision_has_seen_is_not_compared_again(seed: int) -> None:
+def test_a_decision_compares_seen_nodes_once(seed: int) -> None:
     """Otherwise each step would compare all partitions that are held."""
     script = Script(seed, consumers=1)
     script.settle()

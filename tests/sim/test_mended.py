@@ -105,7 +105,7 @@ def test_f68_a_requested_rebalance_finds_what_somebody_edited_behind_the_coordin
 
 
 @on_seeds()
-def test_f68_an_owner_overwritten_behind_the_coordinators_back_is_told_by_a_requested_rebalance_and_watched(
+def test_f68_a_requested_rebalance_tells_of_an_overwritten_owner_and_watches_it(
     seed: int,
 ) -> None:
     script = TwoGroups(seed)
@@ -176,7 +176,7 @@ def test_f68_a_requested_rebalance_reads_topics_and_brokers_again(seed: int) -> 
 
 
 @on_seeds()
-def test_f68_what_keeps_a_deleted_topics_nodes_is_watched_until_it_is_removed(seed: int) -> None:
+def test_f68_an_obstacle_to_a_topics_removal_is_watched_until_it_goes(seed: int) -> None:
     script = TwoGroups(seed)
     world, path = script.world, f"{DRAFT.mark(GROUP, 't')}/old"
     script.write(CreateNode(path))

@@ -78,7 +78,7 @@ def test_a_storm_over_mirrored_topics_ends_in_a_calm(seed: int) -> None:
 
 
 @on_seeds()
-def test_f226_where_a_list_takes_long_a_change_of_a_topic_that_a_group_names_is_seen_within_a_second(seed: int) -> None:
+def test_f226_a_named_topics_change_is_seen_within_a_second_where_lists_are_slow(seed: int) -> None:
     """Where lists take long, the coordinator asks for them with long pauses: with 700 ms for each, the next one comes
     2.8 s later."""
     scene = Mirrored(seed, coordinators=1, consumers=2, topics={"t": 4, "u": 3})

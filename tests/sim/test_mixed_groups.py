@@ -144,7 +144,7 @@ def test_no_consumer_of_ours_that_knows_no_brokers_registers_where_offsets_are_k
 
 
 @pytest.mark.parametrize("seed", seeds(10))
-def test_f108_who_needs_longer_to_stop_than_old_members_wait_registers_when_they_have_gone_or_wait_longer(
+def test_f108_a_slow_member_registers_when_old_members_have_gone_or_wait_longer(
     seed: int,
 ) -> None:
     scene = MixedScene(seed, adoption=replace(ADOPTION, retries=2, backoff_ms=2_500))
@@ -198,6 +198,6 @@ def batches_across_a_kill(seed: int) -> OursOnly:
     return sink
 
 
-def test_a_batch_that_a_killed_consumer_announced_is_done_again_as_it_was_by_who_claims_its_partition() -> None:
+def test_the_next_claimer_repeats_a_killed_consumers_batch_as_announced() -> None:
     """If it were processed in other ranges, it would be in a sink twice."""
     assert sum(batches_across_a_kill(seed).again for seed in range(12)) > 0

@@ -89,7 +89,7 @@ def over(scene: MixedScene) -> bool:
 @on_seeds(4)
 @pytest.mark.parametrize("coordinators", [0, 1])
 @pytest.mark.parametrize("store", STORES)
-def test_f217_a_range_is_done_as_it_was_announced_though_who_claimed_it_next_died_before_it_had_taken_it_over(
+def test_f217_a_range_is_done_as_announced_though_its_next_claimer_died_too_early(
     seed: int, store: str, coordinators: int
 ) -> None:
     """The dead consumer's channel stays until then. Before the fix, the coordinator removed it at the claim."""
@@ -102,9 +102,7 @@ def test_f217_a_range_is_done_as_it_was_announced_though_who_claimed_it_next_die
 
 @on_seeds(6)
 @pytest.mark.parametrize("store", STORES)
-def test_f325_a_range_is_done_as_it_was_announced_though_who_claimed_it_and_died_had_had_the_partition_before(
-    seed: int, store: str
-) -> None:
+def test_f325_a_range_is_done_as_announced_though_its_dead_claimer_had_it_before(seed: int, store: str) -> None:
     """Before the fix, the coordinator used the new owner's old status, which said that it held the partition."""
     scene, sink = claimed_by_one_that_died(seed, store, coordinators=1, back_ms=1_000, held_before=True)
     scene.await_shared("old0", "consumer1")
@@ -115,9 +113,7 @@ def test_f325_a_range_is_done_as_it_was_announced_though_who_claimed_it_and_died
 
 @on_seeds(4)
 @pytest.mark.parametrize("store", STORES)
-def test_f235_a_range_is_done_as_it_was_announced_though_the_old_members_went_before_it_was_taken_over(
-    seed: int, store: str
-) -> None:
+def test_f235_a_range_is_done_as_announced_though_the_old_members_went_first(seed: int, store: str) -> None:
     """By then the group is coordinated, and the claim of the second dead consumer still exists. Before the fix, it
     counted as the claim of a grant."""
     scene, sink = claimed_by_one_that_died(seed, store, coordinators=1, back_ms=5 * SESSION_MS)
@@ -160,7 +156,7 @@ def claimed_by(scene: MixedScene, partition: TopicPartition) -> str:
 @on_seeds(2)
 @pytest.mark.parametrize("loses", [False, True])
 @pytest.mark.parametrize("store", STORES)
-def test_a_range_of_a_living_consumer_that_was_cut_off_is_done_as_it_was_announced_by_who_claims_next(
+def test_the_next_claimer_does_a_cut_off_living_consumers_range_as_announced(
     seed: int, store: str, loses: bool
 ) -> None:
     cut_off_in_a_batch(seed, store, loses)

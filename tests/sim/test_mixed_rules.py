@@ -69,7 +69,7 @@ def keeps_everything(scene: MixedScene, name: str) -> None:
 
 
 @on_seeds(3)
-def test_f94_who_keeps_what_the_plan_gives_to_an_old_member_is_evicted_and_the_old_one_is_poked(
+def test_f94_a_member_that_keeps_an_old_members_share_is_evicted_and_the_old_one_poked(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(decide.sharing, "follow_plan", sharing.follow_plan)  # so that it is restored at the end
@@ -86,7 +86,7 @@ def test_f94_who_keeps_what_the_plan_gives_to_an_old_member_is_evicted_and_the_o
 
 
 @on_seeds(3)
-def test_f99_claims_of_an_evicted_consumer_that_stand_on_beside_old_members_are_deleted_after_its_grace(
+def test_f99_an_evicted_consumers_claims_beside_old_members_go_after_its_grace(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(decide.sharing, "follow_plan", sharing.follow_plan)
@@ -139,9 +139,7 @@ def test_a_claim_is_not_acknowledged_by_a_record_that_has_changed_since_it_was_r
 
 @on_seeds(3)
 @pytest.mark.parametrize("name", [PAUSE, RESET, "hold", "rebalance"])
-def test_a_request_that_needs_a_coordinated_group_is_refused_beside_an_old_member_and_all_is_read_on(
-    seed: int, name: str
-) -> None:
+def test_an_unfit_request_beside_an_old_member_is_refused_and_all_is_read_on(seed: int, name: str) -> None:
     scene = beside(seed, "consumer0")
     ensemble = scene.world.ensemble
     claims = dict(scene.rules.claims)
@@ -158,7 +156,7 @@ def test_a_request_that_needs_a_coordinated_group_is_refused_beside_an_old_membe
 
 
 @on_seeds(3)
-def test_f96_offsets_of_a_topic_that_is_created_again_beside_old_members_outlive_the_change_to_coordinated(
+def test_f96_a_recreated_topics_offsets_beside_old_members_outlive_the_coordination(
     seed: int,
 ) -> None:
     scene = coordinated(seed)
@@ -234,7 +232,7 @@ def reads_owners_within_ms(scene: MixedScene, partition: TopicPartition) -> int:
 
 
 @on_seeds(3)
-def test_a_member_reads_lists_of_owners_at_once_exactly_while_it_waits_for_partitions_of_its_share(seed: int) -> None:
+def test_a_member_reads_owner_lists_at_once_only_while_it_waits_for_its_share(seed: int) -> None:
     scene = beside(seed, "consumer0")
     claims, world = scene.rules.claims, scene.world
     assert reads_owners_within_ms(scene, TopicPartition("t", 7)) >= PATIENCE_MS

@@ -217,13 +217,13 @@ def points(name: str) -> int:
 
 
 @pytest.mark.parametrize("name", SHORT)
-def test_whoever_of_ours_dies_or_loses_a_reply_beside_old_members_all_is_read_again(name: str) -> None:
+def test_all_is_read_again_after_any_death_or_lost_reply_of_ours(name: str) -> None:
     assert points(name) >= POINTS_MIN
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in PLAYED if name not in SHORT])
-def test_whoever_of_ours_dies_or_loses_a_reply_in_each_scene_beside_old_members(name: str) -> None:
+def test_any_death_or_lost_reply_of_ours_breaks_no_scene(name: str) -> None:
     assert points(name) >= POINTS_MIN
 
 

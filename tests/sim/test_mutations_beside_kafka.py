@@ -78,5 +78,5 @@ def test_each_rule_about_offsets_of_old_members_in_kafka_taken_away_is_missed(ca
     must_be_missed(*case)
 
 
-def test_who_knows_no_brokers_waits_beside_old_members_that_read_kafka() -> None:
+def test_a_member_without_brokers_waits_beside_old_members_in_kafka() -> None:
     without_brokers(0)

@@ -132,19 +132,19 @@ MISSED: Mapping[str, Case] = {
     ),
     "marks_that_do_not_say_what_was_owned": Case(
         marks_that_do_not_say_what_was_owned,
-        SCENES.test_f89_the_claims_of_an_evicted_consumer_whose_session_goes_on_are_deleted_after_its_grace,
+        SCENES.test_f89_an_evicted_consumers_claims_are_deleted_after_its_grace_in_its_session,
     ),
     "claims_of_the_evicted_that_stay": Case(
         claims_of_the_evicted_that_stay,
-        SCENES.test_f89_the_claims_of_an_evicted_consumer_whose_session_goes_on_are_deleted_after_its_grace,
+        SCENES.test_f89_an_evicted_consumers_claims_are_deleted_after_its_grace_in_its_session,
     ),
     "claims_of_the_evicted_that_go_at_once": Case(
         claims_of_the_evicted_that_go_at_once,
-        SCENES.test_f89_the_claims_of_an_evicted_consumer_whose_session_goes_on_are_deleted_after_its_grace,
+        SCENES.test_f89_an_evicted_consumers_claims_are_deleted_after_its_grace_in_its_session,
     ),
     "starts_that_reserve_nothing": Case(
         starts_that_reserve_nothing,
-        SCENES.test_what_a_start_names_is_nobody_elses_while_its_receiver_stands_still,
+        SCENES.test_a_started_partition_is_nobody_elses_while_its_receiver_is_frozen,
     ),
     "claims_that_count_for_nothing": Case(
         claims_that_count_for_nothing,
@@ -152,7 +152,7 @@ MISSED: Mapping[str, Case] = {
     ),
     "taken_is_a_strike": Case(
         taken_is_a_strike,
-        SCENES.test_f88_a_start_whose_partition_was_claimed_meanwhile_is_refused_without_a_strike_and_tried_again,
+        SCENES.test_f88_a_start_of_a_claimed_partition_is_refused_without_a_strike_and_retried,
     ),
 }
 

@@ -237,7 +237,7 @@ CASES = (
     ),
     Case(no_range_is_handed_on, announcing_storm, 80, first=3),
     Case(takes_an_edited_owner_at_its_word, edited.__wrapped__, 10),
-    Case(purges_what_is_announced, replays.test_what_the_last_member_announced_waits_for_whoever_comes),
+    Case(purges_what_is_announced, replays.test_the_last_members_range_waits_for_the_next_member),
 )
 
 

@@ -105,9 +105,9 @@ def drops_the_final_offset(patch: Patch) -> None:
     patch.setattr(stops, "advance", advance)
 
 
-overwritten = resuming.test_f66_an_offset_that_a_commit_finds_overwritten_during_a_stop_stays_and_nothing_revives_it
+overwritten = resuming.test_f66_an_offset_found_overwritten_during_a_stop_stays_and_is_not_revived
 late = late_commits.test_a_commit_of_an_earlier_tenure_is_refused_however_late_it_is_asked_for
-unfinished = early.test_who_leaves_releases_nothing_unfinished_so_its_range_is_handed_on_whatever_else_is_acknowledged
+unfinished = early.test_a_leaving_member_hands_its_unfinished_range_on
 unanswered = unknown.test_a_stop_behind_a_commit_without_an_answer_releases_at_the_final_offset
 
 CASES = (

@@ -162,7 +162,7 @@ MISSED: Mapping[str, Case] = {
         Case(one_answer_replaces_an_id, scenes.test_f225_one_answer_of_another_cluster_among_this_ones_changes_nothing),
         Case(
             what_no_list_has_counts,
-            strangers.test_f225_what_another_cluster_tells_between_two_lists_of_this_one_is_not_taken_in,
+            strangers.test_f225_another_clusters_description_between_two_lists_is_not_taken_in,
         ),
         Case(a_list_deletes, mirrored_storm.__wrapped__, 12),
         Case(an_old_id_returns, scenes.test_f154_an_id_that_was_replaced_never_returns_however_often_a_broker_tells_it),

@@ -99,7 +99,7 @@ def without_a_seed(play: Callable[[], object]) -> Callable[[int], object]:
 EARLIER = failures.test_f125_commits_for_an_earlier_topic_of_that_name_do_not_count
 ANOTHER_TREE = rules.test_a_commit_of_another_tree_does_not_count_though_its_transaction_has_the_same_number
 GRANTED = told.test_a_partition_is_granted_once_its_receiver_has_come_to_the_records_store
-WAITED = tool.test_a_step_that_is_not_done_is_waited_for_before_the_next_and_the_way_back_is_open_at_once
+WAITED = tool.test_an_undone_step_delays_the_next_and_leaves_the_way_back_open
 DONE = told.test_a_step_is_done_when_every_status_says_it_and_no_start_names_another_store
 TENURE = equality.test_a_commit_of_an_earlier_tenure_is_not_equal_though_its_offset_is
 
@@ -108,7 +108,7 @@ CASES = (
     Case(takes_any_tree_for_its_own, partial(ANOTHER_TREE, "kafka")),
     Case(starts_anew_without_a_node, partial(rules.test_without_a_node_what_kafka_has_counts, "kafka")),
     Case(reads_kafka_in_zookeeper, rules.test_in_the_store_zookeeper_nobody_asks_kafka),
-    Case(commits_nothing_again, failures.test_f121_what_does_not_move_is_committed_again_before_it_expires),
+    Case(commits_nothing_again, failures.test_f121_a_resting_offset_is_committed_again_before_it_expires),
     Case(grants_to_whoever_is_at_another_store, without_a_seed(GRANTED)),
     Case(takes_a_step_for_done, without_a_seed(WAITED)),
     Case(overlooks_starts_in_another_store, without_a_seed(DONE)),

@@ -331,7 +331,7 @@ def repaired(scene: Scene, ledger: Ledger) -> None:
     ledger.reset(P0, 3)
 
 
-def test_what_was_committed_beyond_a_logs_end_may_be_written_again_until_something_else_is_committed() -> None:
+def test_a_commit_beyond_the_log_may_be_rewritten_until_the_next_commit() -> None:
     scene, a, log, ledger = kept()
     commit(scene, log, 12)
     acknowledge(log, 12)
@@ -346,7 +346,7 @@ def test_what_was_committed_beyond_a_logs_end_may_be_written_again_until_somethi
         write(scene, a, 12)
 
 
-def test_what_a_member_was_told_beyond_a_logs_end_may_be_written_though_kafka_has_removed_it_with_the_topic() -> None:
+def test_a_commit_told_as_done_may_be_written_after_its_topic_is_gone() -> None:
     scene, a, log, ledger = kept()
     commit(scene, log, 12)
     acknowledge(log, 12)
@@ -357,7 +357,7 @@ def test_what_a_member_was_told_beyond_a_logs_end_may_be_written_though_kafka_ha
         write(scene, a, 13)
 
 
-def test_what_was_committed_beyond_a_logs_end_is_left_behind_once_kafka_has_another_offset() -> None:
+def test_a_commit_beyond_the_log_is_left_behind_once_kafka_has_another() -> None:
     scene, a, log, ledger = kept()
     repaired(scene, ledger)
     write(scene, a, 5)

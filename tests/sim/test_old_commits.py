@@ -37,7 +37,7 @@ def hung_until_coordinated(seed: int) -> BesideScene:
     return scene
 
 
-def test_f132_an_old_members_late_commit_is_written_over_also_when_the_group_has_become_coordinated() -> None:
+def test_f132_an_old_members_late_commit_is_overwritten_in_a_coordinated_group_too() -> None:
     excused = Counter[str]()
     for seed in seeds(12):
         scene = hung_until_coordinated(seed)
@@ -57,7 +57,7 @@ def shares(scene: BesideScene, who: str) -> None:
     scene.world.run_for(5_000)
 
 
-def test_f132_who_joins_a_mixed_group_writes_over_the_late_commit_of_whoever_had_it_before_its_own_time() -> None:
+def test_f132_a_joining_member_overwrites_a_late_commit_from_before_its_time() -> None:
     """It has the partition from a member of ours, which took it over when the old member hung. No plan that it saw says
     so."""
     found = 0
@@ -110,7 +110,7 @@ def joined_after_the_old_one(seed: int) -> BesideScene:
     return scene
 
 
-def test_f326_who_joins_a_coordinated_group_writes_over_the_late_commit_of_an_old_member_that_it_never_saw() -> None:
+def test_f326_a_joiner_writes_over_the_late_commit_of_an_old_member_that_it_never_saw() -> None:
     excused = Counter[str]()
     for seed in seeds(6):
         scene = joined_after_the_old_one(seed)

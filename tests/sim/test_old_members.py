@@ -245,7 +245,7 @@ def test_a_member_that_finds_no_broker_any_more_keeps_what_it_owns() -> None:
     assert len(member.reading) == len(member.registry) == len(scene.owners()) == 4
 
 
-def test_a_topic_node_rewritten_costs_one_rebalance_growth_is_shared_and_a_deletion_is_not_noticed() -> None:
+def test_a_rewritten_topic_costs_one_rebalance_and_a_deleted_one_goes_unnoticed() -> None:
     scene = scene_of()
     scene.join("old0")
     member = scene.member("old0")
@@ -343,7 +343,7 @@ def test_a_late_commit_moves_the_offset_of_a_partition_that_was_lost_backwards(s
     assert scene.rules.excused[LATE_COMMIT] > 0
 
 
-def test_a_member_commits_at_its_interval_at_each_rebalance_and_when_it_leaves_and_never_the_same_twice() -> None:
+def test_a_member_commits_at_its_interval_rebalances_and_end_and_never_twice() -> None:
     scene = scene_of(1)
     scene.join("old0", commit_interval_ms=60_000)
     scene.world.run_for(50_000)

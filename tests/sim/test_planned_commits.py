@@ -10,9 +10,7 @@ from tests.sim.script import hold_calls, on_seeds
 
 @on_seeds(6)
 @pytest.mark.parametrize("when", ["reply_lost", "request_lost"])
-def test_f316_what_became_of_a_commit_is_read_before_it_counts_also_under_a_start_by_the_plan(
-    seed: int, when: str
-) -> None:
+def test_f316_a_commits_outcome_is_read_before_it_counts_under_a_planned_start(seed: int, when: str) -> None:
     scene = MixedScene(seed)
     world = scene.world
     scene.start("old0")

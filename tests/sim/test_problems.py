@@ -60,7 +60,7 @@ def marked(script: Script) -> list[str]:
 
 
 @on_seeds(2)
-def test_what_is_wrong_again_is_told_again(seed: int) -> None:
+def test_a_problem_that_returns_is_told_again(seed: int) -> None:
     script = Script(seed, consumers=1, coordinators=1)
     script.settle()
     world, ensemble, path = script.world, script.world.ensemble, DRAFT.record(GROUP)

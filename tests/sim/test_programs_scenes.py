@@ -110,7 +110,7 @@ def close_while_they_start(seed: int) -> None:
 
 
 @on_seeds(5)
-def test_whoever_is_closed_while_it_starts_is_no_member(seed: int) -> None:
+def test_a_program_closed_at_its_start_is_no_member(seed: int) -> None:
     close_while_they_start(seed)
 
 

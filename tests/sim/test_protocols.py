@@ -52,7 +52,7 @@ def test_a_standby_of_the_old_protocol_keeps_the_new_one_out_until_it_is_gone(se
 
 
 @on_seeds()
-def test_who_stands_and_says_nothing_readable_speaks_the_first_protocol(seed: int) -> None:
+def test_an_unreadable_candidate_speaks_the_first_protocol(seed: int) -> None:
     script = Script(seed, coordinators=0, consumers=2)
     world = script.world
     world.spawn("coordinator0", partial(coordinator, description=upgraded(1, 2)))

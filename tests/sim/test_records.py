@@ -43,7 +43,7 @@ def hand(scene: ProgramScene, name: str, partition: TopicPartition, ahead: int =
     scene.world.note(scene.world.processes[name], "handed", partition, start, start + 1)
 
 
-def test_what_its_holder_is_handed_in_its_turn_is_right(scene: ProgramScene) -> None:
+def test_a_holders_records_in_its_turn_are_right(scene: ProgramScene) -> None:
     hand(scene, "consumer0", held_by(scene, "consumer0"))
 
 
@@ -57,7 +57,7 @@ def test_a_skipped_record_is_told_of(scene: ProgramScene) -> None:
         hand(scene, "consumer0", held_by(scene, "consumer0"), ahead=1)
 
 
-def test_a_reset_that_was_not_carried_out_before_the_log_had_grown_again_excuses_the_committed_offset_alone(
+def test_a_late_reset_excuses_the_committed_offset_alone(
     scene: ProgramScene,
 ) -> None:
     partition = held_by(scene, "consumer0")
@@ -82,7 +82,7 @@ def test_records_that_are_handed_while_another_still_works_on_some_are_told_of(s
     assert scene.records.overlaps == 1
 
 
-def test_work_of_a_program_that_hangs_is_excused_once_the_registration_is_gone_under_which_it_was_handed(
+def test_a_hanging_programs_work_is_excused_once_its_registration_is_gone(
     scene: ProgramScene,
 ) -> None:
     partition = held_by(scene, "consumer0")

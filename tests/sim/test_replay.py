@@ -86,7 +86,7 @@ def test_an_announcement_is_one_write_and_a_commit_ends_it_without_another(seed:
 
 
 @on_seeds()
-def test_what_is_not_held_or_not_at_its_committed_offset_is_not_announced(seed: int) -> None:
+def test_only_held_partitions_at_committed_offsets_are_announced(seed: int) -> None:
     script = scene(seed)
     (mine,), (other,) = script.owned("consumer0"), script.owned("consumer1")
     at = position(script, mine)
@@ -163,7 +163,7 @@ def finish(script: Script, name: str, partition: TopicPartition, announced_range
 
 @on_seeds()
 @pytest.mark.parametrize("failover", [False, True])
-def test_what_a_dead_member_announced_goes_to_the_next_reader_exactly(seed: int, failover: bool) -> None:
+def test_a_dead_members_range_goes_to_the_next_reader_exactly(seed: int, failover: bool) -> None:
     script = scene(seed, consumers=3, partitions=3)
     mine, its_range = announced(script)
     term = script.field.epoch_session
@@ -176,7 +176,7 @@ def test_what_a_dead_member_announced_goes_to_the_next_reader_exactly(seed: int,
 
 
 @on_seeds()
-def test_what_the_last_member_announced_waits_for_whoever_comes(seed: int) -> None:
+def test_the_last_members_range_waits_for_the_next_member(seed: int) -> None:
     """The last member's channel stays, even over a failover, since there is nobody to grant its partition to."""
     script = scene(seed, consumers=1, partitions=1)
     mine, its_range = announced(script)
@@ -266,7 +266,7 @@ def test_a_stop_in_the_middle_of_a_batch_hands_the_range_on(seed: int, how: str)
 
 
 @on_seeds()
-def test_what_an_evicted_member_announced_is_handed_on_after_its_grace(seed: int) -> None:
+def test_an_evicted_members_range_is_handed_on_after_its_grace(seed: int) -> None:
     script = scene(seed, consumers=3, partitions=3)
     mine, its_range = announced(script)
     member = script.member("consumer0")
@@ -293,7 +293,7 @@ def test_a_member_whose_lease_ended_is_told_its_own_range_when_it_reads_again(se
 
 
 @on_seeds()
-def test_a_start_that_was_refused_as_a_whole_leaves_its_range_in_the_state_until_it_is_handed_on(seed: int) -> None:
+def test_a_refused_starts_range_stays_in_the_state_until_it_is_handed_on(seed: int) -> None:
     """A coordinator of a newer program sent the start, and was replaced before the refusal."""
     script = scene(seed, consumers=3, partitions=3)
     mine, its_range = announced(script)

@@ -84,7 +84,7 @@ def test_a_receiver_without_room_is_handed_one_range_after_the_other_and_is_neve
 
 
 @on_seeds()
-def test_what_is_left_over_in_a_status_and_long_over_takes_no_room(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_past_ranges_in_a_status_take_no_room(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     script = scene(seed, consumers=1, partitions=4)
     former = script.member("consumer0")
     earlier = announce_all(script, "consumer0")
@@ -195,7 +195,7 @@ def from_another_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @on_seeds()
 @pytest.mark.parametrize("wait_ms", [1_000, 12_000])
-def test_who_is_handed_more_than_a_status_takes_obeys_when_there_is_room_and_stays_a_member(
+def test_a_member_handed_too_much_for_its_status_obeys_once_it_has_room(
     seed: int, wait_ms: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before the fix, the server refused the large multi, which ended the member's session or its program."""
@@ -240,7 +240,7 @@ def test_a_sink_is_exact_in_a_storm_in_which_hardly_a_range_has_room(seed: int) 
 
 
 @on_seeds(3)
-def test_who_was_paused_with_a_full_status_reads_on_when_the_group_is_resumed(
+def test_a_member_paused_with_a_full_status_reads_on_after_the_resume(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The member was stopped in the middle of its own batch and of ranges that it had been handed. No other member may

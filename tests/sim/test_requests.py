@@ -89,7 +89,7 @@ def test_an_answer_replaces_nothing_that_somebody_wrote_into_the_record_meanwhil
 
 
 @on_seeds()
-def test_what_is_sent_with_an_answer_is_refused_when_somebody_requests_something_meanwhile(seed: int) -> None:
+def test_commands_sent_with_an_answer_are_refused_after_another_request(seed: int) -> None:
     """Before the fix, starts were sent after the answer to a resume. A pause came before both, and the starts were
     carried out."""
     script = Script(seed, consumers=2)
@@ -108,7 +108,7 @@ def test_what_is_sent_with_an_answer_is_refused_when_somebody_requests_something
 
 
 @on_seeds()
-def test_a_rebalance_that_is_requested_while_a_young_group_waits_for_joins_is_answered_when_it_is_carried_out(
+def test_a_rebalance_requested_in_a_young_group_is_answered_when_carried_out(
     seed: int,
 ) -> None:
     """Before the fix, it was answered at once and did nothing: shares went on waiting for absent members."""

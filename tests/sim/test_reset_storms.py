@@ -70,7 +70,7 @@ def test_a_storm_in_which_offsets_are_reset_goes_on_where_the_resets_say(seed: i
     resetting_storm(seed)
 
 
-def test_storms_reach_resets_that_are_done_that_die_and_that_are_taken_over_and_readings_behind_them() -> None:
+def test_storms_reach_finished_dead_and_taken_over_resets_and_later_readings() -> None:
     reached = [resetting_storm(seed) for seed in range(SEEDS)]
     runs = [run for each in reached for run in each.runs]
     assert sum(run.found is not None for run in runs) > 2 * SEEDS

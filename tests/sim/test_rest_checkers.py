@@ -9,7 +9,7 @@ from tests.sim.test_checkers import GROUP, RECORD, STATE, Scene
 from zkcoord.tree.writes import ANY_VERSION, SetNode
 
 
-def test_what_is_left_at_rest_is_named() -> None:
+def test_leftovers_at_rest_are_named() -> None:
     field = Scene()
     assert list(at_rest(field.world, field.known)) == []
     field.member("a")

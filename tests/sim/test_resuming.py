@@ -96,7 +96,7 @@ def test_an_unknown_release_after_a_revival_that_a_stop_ended_is_made_again(seed
 
 
 @on_seeds(6)
-def test_what_strays_after_a_revival_that_a_stop_ended_is_started_again(seed: int) -> None:
+def test_a_stray_after_a_revival_ended_by_a_stop_is_restarted(seed: int) -> None:
     """The owner must be read again: the restart had read the owner node of an earlier grant."""
     script = _back_after_a_revival(seed)
     world, partition = script.world, TopicPartition("t", 0)
@@ -151,7 +151,7 @@ def test_the_answer_to_an_abandoned_revival_does_not_count_for_the_next(seed: in
 
 
 @on_seeds()
-def test_f66_an_offset_that_a_commit_finds_overwritten_during_a_stop_stays_and_nothing_revives_it(seed: int) -> None:
+def test_f66_an_offset_found_overwritten_during_a_stop_stays_and_is_not_revived(seed: int) -> None:
     """Somebody sets an offset while the program is in its stop, so the program loses the partition. Its final offset
     was decided before that."""
     script = scene(seed, consumers=1, partitions=4)

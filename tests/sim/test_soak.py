@@ -21,7 +21,7 @@ from tests.sim.world import World
 ROOT = Path(__file__).parents[2]
 ONE_CASE = {
     "tests/sim/test_failures_stability.py::test_f26_no_write_of_a_whole_storm_replaces_or_removes_what_it_did_not_read",
-    "tests/sim/test_failures_tools.py::test_f27_what_the_tools_count_is_what_stands_in_zookeeper_in_every_storm",
+    "tests/sim/test_failures_tools.py::test_f27_the_tools_count_what_is_in_zookeeper_in_every_storm",
 }
 """Each looks, in a storm that the soak plays, at what its failure case is about."""
 

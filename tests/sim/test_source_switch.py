@@ -94,7 +94,7 @@ def test_f157_a_run_that_loses_an_answer_goes_on_by_what_it_reads(loses_at: int)
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_f207_an_answer_that_lacks_topics_and_is_accepted_drops_nothing_while_no_other_one_comes(again: bool) -> None:
+def test_f207_an_accepted_answer_without_topics_drops_nothing_until_another_comes(again: bool) -> None:
     """The broker had just started and knew no topic. Then no broker answers for minutes. `again`: the tree has a mirror
     already."""
     scene = begun("kafka")
@@ -117,7 +117,7 @@ def elects(transaction: Transaction) -> bool:
 
 
 @on_seeds()
-def test_f157_a_coordinator_that_was_elected_when_the_switch_began_serves_neither_under_it_nor_by_its_epoch(
+def test_f157_a_coordinator_elected_as_the_switch_began_serves_under_neither_epoch(
     seed: int,
 ) -> None:
     """It did not hear of its election before the switch raised the epoch. So the epoch that it reads is not its own."""

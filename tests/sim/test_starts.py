@@ -68,7 +68,7 @@ def starts_while_one_is_obeyed(seed: int, counts: Sequence[int]) -> Script:
     return script
 
 
-def test_starts_whose_partitions_one_multi_has_no_room_for_are_acknowledged_one_after_the_other() -> None:
+def test_starts_too_many_for_one_multi_are_acknowledged_one_after_the_other() -> None:
     script = starts_while_one_is_obeyed(0, (5, 700, 1_300, 1_310))
     assert deleted(script) == [1, 1, 1, 2]
 
@@ -183,7 +183,7 @@ def test_an_offset_written_during_a_start_becomes_the_position(seed: int) -> Non
 
 @on_seeds(3)
 @pytest.mark.parametrize("left", [None, b"many"])
-def test_an_offset_deleted_or_spoiled_behind_an_acknowledgement_without_an_answer_loses_no_partition(
+def test_an_offset_spoiled_after_an_unanswered_acknowledgement_loses_no_partition(
     seed: int, left: bytes | None
 ) -> None:
     """When the consumer looks for the outcome, it owns the partition but has no position. Nobody would send it another
@@ -261,7 +261,7 @@ def test_f70_without_a_lease_nothing_is_told_to_start_and_lost_again_and_again(s
 
 
 @on_seeds()
-def test_what_is_taken_away_while_it_is_started_is_lost_to_the_application_and_started_anew(seed: int) -> None:
+def test_a_partition_taken_during_its_start_is_lost_and_started_anew(seed: int) -> None:
     """Somebody emptied the owner, and the acknowledgement was refused. Otherwise the application would read the
     partition, and nobody would ever start it again."""
     script = Script(seed, consumers=1, coordinators=1, topics={"t": 1})

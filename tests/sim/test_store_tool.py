@@ -80,7 +80,7 @@ def test_consumers_of_kafkas_own_protocol_hinder_the_way_to_kafka_and_not_the_wa
         assert (last.stage, "the group id (x on host): stop them" in last.why) == (stage, stage is Stage.REFUSED)
 
 
-def test_by_force_only_what_is_still_different_is_told_and_what_nobody_holds_is_made_equal_first() -> None:
+def test_a_forced_tool_tells_only_lasting_differences_and_equalizes_free_partitions() -> None:
     scene = begin_in(1, "dual", topics={"t": 2}, consumers=1)
     scene.world.run_for(3_000)
     scene.request("pause")
@@ -95,7 +95,7 @@ def test_by_force_only_what_is_still_different_is_told_and_what_nobody_holds_is_
 
 
 @on_seeds()
-def test_f116_of_two_tools_at_once_the_later_takes_over_and_the_earlier_writes_nothing_any_more(seed: int) -> None:
+def test_f116_the_later_of_two_tools_takes_over_and_the_earlier_writes_nothing(seed: int) -> None:
     scene = begin_in(seed, "dual")
     first = StoreTool(scene, "zookeeper", "r1")
     scene.world.run_until(lambda: bool(first.turns), what="the first has begun")
@@ -179,7 +179,7 @@ def test_f42_a_join_and_a_death_in_each_step_of_the_whole_way(seed: int, store: 
 
 
 @pytest.mark.parametrize(("store", "goal"), WAYS)
-def test_f42_f117_whoever_dies_before_or_behind_any_of_its_writes_the_step_is_taken(store: str, goal: str) -> None:
+def test_f42_f117_a_store_step_is_taken_whoever_dies_around_any_of_its_writes(store: str, goal: str) -> None:
     whole = begin_in(1, store, consumers=2, topics={"t": 3})
     before = dict(whole.world.write_counts)
     StoreTool(whole, goal).finish()
@@ -200,7 +200,7 @@ def test_f42_f117_whoever_dies_before_or_behind_any_of_its_writes_the_step_is_ta
 
 
 @on_seeds()
-def test_f118_who_joins_without_the_store_is_given_nothing_and_named_and_no_further_step_is_taken(seed: int) -> None:
+def test_f118_a_joining_member_without_the_store_gets_nothing_and_stops_the_tool(seed: int) -> None:
     scene = begin_in(seed, "dual")
     scene.consumers.registers(offers=frozenset({"ping"}), offsets=("zookeeper",))
     scene.join("older")
@@ -334,7 +334,7 @@ def test_a_group_that_is_being_reset_or_deleted_is_not_moved(name: str, why: str
     assert tool.tree.written == []
 
 
-def test_a_step_that_is_not_done_is_waited_for_before_the_next_and_the_way_back_is_open_at_once() -> None:
+def test_an_undone_step_delays_the_next_and_leaves_the_way_back_open() -> None:
     """A consumer that hangs delays the next step, and is named. The way back does not need this consumer."""
     scene = begin_in(1, "zookeeper")
     scene.process("consumer0").pause()
@@ -354,7 +354,7 @@ def test_a_step_that_is_not_done_is_waited_for_before_the_next_and_the_way_back_
 
 
 @on_seeds(6)
-def test_whoever_runs_the_tool_in_a_storm_moves_no_offset_and_the_last_run_comes_to_its_store(seed: int) -> None:
+def test_the_store_tool_moves_no_offset_in_a_storm_and_comes_to_its_store(seed: int) -> None:
     tools_storm(seed)
 
 

@@ -379,7 +379,7 @@ def test_the_guide_tells_how_many_cases_there_are() -> None:
         assert int(number.replace(",", "")) <= actual < 1.2 * int(number.replace(",", ""))
 
 
-def test_a_point_of_real_loops_that_was_forked_is_the_world_that_is_played_again_from_its_start() -> None:
+def test_a_forked_point_of_real_loops_equals_the_one_replayed_from_its_start() -> None:
     options = replace(OPTIONS, followers=2, torn_rate=0.3)
     for point in crash_points(failover, 1, options, near_steps=0)[::11]:
         assert play_again(failover, point.plan, 1, options) == point

@@ -59,7 +59,7 @@ def test_waiting_takes_virtual_time_only() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_what_is_put_is_taken_in_its_order_and_a_queue_without_anything_is_empty_in_time(seed: int) -> None:
+def test_a_queue_keeps_its_order_and_an_empty_one_times_out(seed: int) -> None:
     alone, taken = Alone(seed, lines_max=5), []
     made: list[object] = []
 
@@ -134,7 +134,7 @@ def test_a_kill_ends_every_thread_where_it_waits_and_nothing_of_the_program_goes
     assert not alone.crew.members
 
 
-def test_whoever_is_killed_joins_nobody() -> None:
+def test_a_killed_thread_joins_nobody() -> None:
     alone, told = Alone(1), []
 
     def wait() -> None:
@@ -150,7 +150,7 @@ def test_whoever_is_killed_joins_nobody() -> None:
     assert told == [True]
 
 
-def test_whoever_is_no_simulated_thread_is_given_the_real_things() -> None:
+def test_real_threads_are_given_the_real_things() -> None:
     alone = Alone(1)
     seen: list[object] = []
     alone.play(lambda: seen.append(THREADING.Lock()))

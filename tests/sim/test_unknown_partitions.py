@@ -28,7 +28,7 @@ def reasons(script: Script) -> list[str]:
 
 
 @on_seeds()
-def test_what_kafka_does_not_know_yet_holds_up_nothing_else_and_counts_against_nobody(seed: int) -> None:
+def test_partitions_unknown_to_kafka_hold_up_nothing_and_blame_nobody(seed: int) -> None:
     script = grown(seed, "consumer0", "consumer1", "consumer2")
     world = script.world
     world.run_until(lambda: bool(reasons(script)), 20_000, "it is refused")
@@ -46,7 +46,7 @@ def test_what_kafka_does_not_know_yet_holds_up_nothing_else_and_counts_against_n
 
 
 @on_seeds()
-def test_what_one_consumers_kafka_does_not_know_for_a_minute_goes_to_another(seed: int) -> None:
+def test_a_partition_unknown_to_one_consumer_for_a_minute_goes_to_another(seed: int) -> None:
     """The consumer's credentials lack a right, or it was given the brokers of another cluster."""
     script = grown(seed, "consumer0", "consumer1", consumers=2)
     world = script.world
@@ -63,7 +63,7 @@ def test_what_one_consumers_kafka_does_not_know_for_a_minute_goes_to_another(see
 
 
 @on_seeds()
-def test_what_nobodys_kafka_knows_is_quarantined_in_the_end_and_says_why(seed: int) -> None:
+def test_a_partition_unknown_to_every_kafka_is_quarantined(seed: int) -> None:
     script = grown(seed, "consumer0", "consumer1", "consumer2")
     world = script.world
     world.run_until(lambda: str(LATE) in script.state()["quarantined"], 200_000, "it is quarantined")

@@ -55,7 +55,7 @@ class Watched:
 
 
 @on_seeds()
-def test_who_comes_goes_and_owns_is_told_as_it_happened(seed: int) -> None:
+def test_members_and_owners_are_told_as_they_change(seed: int) -> None:
     script = Script(seed, consumers=1, topics={"t": 6})
     script.world.run_until(lambda: script.world.ensemble.stat(DRAFT.group(GROUP)) is not None, 30_000, "the group")
     watched, coarse = Watched(script), Watched(script, every=7)

@@ -315,7 +315,7 @@ def test_a_follower_without_its_leader_answers_reads_while_the_session_ends() ->
     assert not any(isinstance(item, SyncDone) for item in hands.inputs)
 
 
-def test_what_happens_between_two_parts_of_a_read_is_told_before_it() -> None:
+def test_events_between_two_parts_of_a_read_are_told_before_it() -> None:
     """A real store sends each watched read by itself, and reports events when they come."""
     options = Options(session_timeout_ms=6_000, torn_rate=1.0)
     for seed in range(50):

@@ -61,7 +61,7 @@ def test_a_batch_is_one_transaction_with_the_end_of_each_partition(table: Path) 
     assert [each["dataChange"] for each in found.files.values()] == [True] * 3  # else streams that read it see no rows
 
 
-def test_f162_what_is_written_again_in_any_pieces_is_there_once(table: Path) -> None:
+def test_f162_a_batch_rewritten_in_any_pieces_is_there_once(table: Path) -> None:
     """The whole batch, its ranges dealt to two heirs, cut anew, and an old piece of a program that slept."""
     assert write(table, A, B) == 7
     assert write(table, A, B) == 0
@@ -115,7 +115,7 @@ def test_two_groups_write_the_same_topic_each_once(table: Path) -> None:
     assert [write(table, A, to=batch(A, group=group)) for group in ("etl", "other", "etl", "other")] == [4, 4, 0, 0]
 
 
-def test_what_a_fresh_batch_brings_and_the_table_has_is_told(table: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_fresh_rows_that_the_table_has_are_told(table: Path, caplog: pytest.LogCaptureFixture) -> None:
     write(table, A)
     write(table, A, to=batch(A, replayed=True))
     assert told(caplog) == []
@@ -154,7 +154,7 @@ def test_a_table_that_another_one_makes_and_fills_first_keeps_what_it_has(table:
     assert DeltaLog(table).rows() == records(A, B)
 
 
-def test_f163_who_is_overtaken_in_a_part_of_its_batch_writes_the_rest(table: Path) -> None:
+def test_f163_a_partly_overtaken_writer_writes_the_rest(table: Path) -> None:
     frame = Frame.of(A, B, on_write=once(lambda: write(table, B, A._replace(end=12))))
     assert write(table, frame=frame, to=batch(A, B)) == 2
     assert DeltaLog(table).rows() == records(A, B)
@@ -169,7 +169,7 @@ def test_f163_an_end_that_another_one_has_moved_beyond_the_batch_meanwhile_stays
     assert (found.rows(), found.ends) == (records(longer, B), {PA: 20, PB: 8})
 
 
-def test_f163_who_is_overtaken_again_and_again_writes_what_is_left(table: Path) -> None:
+def test_f163_a_writer_overtaken_many_times_writes_the_rest(table: Path) -> None:
     ends = [11, 12, 13]
 
     def overtake() -> None:

@@ -58,7 +58,7 @@ def test_f164_files_of_a_program_that_died_before_its_commit_are_no_rows_and_are
     assert DeltaLog(table).rows() == records(A, B)
 
 
-def test_f320_what_spark_had_not_finished_for_a_program_that_was_killed_goes_after_a_week(
+def test_f320_sparks_unfinished_files_of_a_killed_program_go_after_a_week(
     table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def die() -> None:

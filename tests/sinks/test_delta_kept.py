@@ -100,9 +100,7 @@ def test_a_program_keeps_the_latest_of_its_tables(tmp_path: Path, monkeypatch: p
     assert found.opened == 1, "the first one's"
 
 
-def test_f296_what_an_heir_has_written_since_is_left_out_by_the_program_that_wakes(
-    table: Path, program: Callable[[], Write]
-) -> None:
+def test_f296_a_waking_program_leaves_out_rows_that_an_heir_wrote(table: Path, program: Callable[[], Write]) -> None:
     first, heir = program(), program()
     assert (first(table, A._replace(end=12)), heir(table, A, B), heir(table, MORE)) == (2, 5, 6)
     assert (first(table, A, B), first(table, ALL), heir(table, ALL)) == (0, 0, 0)
@@ -110,7 +108,7 @@ def test_f296_what_an_heir_has_written_since_is_left_out_by_the_program_that_wak
     assert (heir(table, A._replace(end=22)), DeltaLog(table).rows()) == (0, records(A._replace(end=22), B))
 
 
-def test_f296_an_heir_that_writes_between_the_files_and_the_commit_of_one_that_knew_the_table_goes_first(
+def test_f296_an_heir_that_writes_before_the_commit_of_another_goes_first(
     table: Path, program: Callable[[], Write]
 ) -> None:
     first, heir = program(), program()
@@ -232,7 +230,7 @@ def demands_more(table: Path) -> None:
     DeltaTable(table).alter.add_feature(TableFeatures.RowTracking, allow_protocol_versions_increase=True)
 
 
-def test_f296_what_a_table_has_become_since_decides_what_is_written(table: Path, program: Callable[[], Write]) -> None:
+def test_f296_the_tables_newest_state_decides_the_write(table: Path, program: Callable[[], Write]) -> None:
     write = program()
     write(table, A)
     columns_are_added(table)
@@ -264,7 +262,7 @@ def test_f296_a_log_that_was_cleaned_up_and_a_store_that_fails_are_read_anew(
     assert sorted(tuple(row.values()) for row in found) == records(ALL, B._replace(end=10))
 
 
-def test_f296_who_is_another_user_of_the_store_knows_nothing(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_f296_another_user_of_the_store_knows_nothing(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With other options the same URI may be another place."""
     test_delta.write(table, A)
     found = Counted(monkeypatch)

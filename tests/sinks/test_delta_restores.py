@@ -26,7 +26,7 @@ def restored(table: Path, version: int) -> None:
     DeltaTable(table).restore(version)
 
 
-def test_f175_what_a_restore_took_away_is_written_again_and_what_it_left_is_not(table: Path) -> None:
+def test_f175_rows_that_a_restore_removed_are_written_again_and_others_are_not(table: Path) -> None:
     """Delta keeps the versions of application transactions as they are: without more, all would count as written."""
     write(table, A, B)
     kept = DeltaTable(table).version()

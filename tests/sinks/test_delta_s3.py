@@ -122,7 +122,7 @@ def test_of_two_that_write_the_same_ranges_to_the_store_at_once_one_writes(table
         ("slow", "PUT", COMMIT, 1),
     ],
 )
-def test_f174_a_delta_table_on_a_store_that_is_slow_or_busy_or_loses_answers_has_each_record_once(
+def test_f174_a_delta_table_on_a_failing_store_has_each_record_once(
     table: Table, faulty: StoreApart, kind: str, method: str, where: str, times: int
 ) -> None:
     table.write(B)
@@ -145,7 +145,7 @@ def test_f174_a_delta_table_on_a_store_that_is_slow_or_busy_or_loses_answers_has
         ("lost", "GET", COMMIT, 1),
     ],
 )
-def test_f248_a_partitioned_delta_table_on_a_store_that_fails_has_each_record_once_under_its_value(
+def test_f248_a_partitioned_delta_table_on_a_failing_store_has_each_record_once(
     table: Table, faulty: StoreApart, kind: str, method: str, where: str, times: int
 ) -> None:
     write_delta(by_word(B), batch(B), table.uri, storage_options=table.options, partition_by=["word"])
@@ -159,7 +159,7 @@ def test_f248_a_partitioned_delta_table_on_a_store_that_fails_has_each_record_on
     assert scanned["word"].to_list() == by_word(A, B).rows["word"].to_pylist()
 
 
-def test_f248_a_batch_of_which_a_store_refuses_one_folder_leaves_no_record_and_comes_again_whole(
+def test_f248_a_batch_with_one_refused_folder_leaves_no_record_and_comes_again_whole(
     table: Table, faulty: StoreApart, s3: S3
 ) -> None:
     write_delta(by_word(B), batch(B), table.uri, storage_options=table.options, partition_by=["word"])

@@ -153,7 +153,7 @@ def die() -> None:
     raise Dies
 
 
-def test_f173_what_a_program_that_died_has_left_is_no_file_and_goes_with_the_range(tmp_path: Path) -> None:
+def test_f173_a_dead_programs_drafts_are_no_files_and_go_with_the_range(tmp_path: Path) -> None:
     """It died with all its drafts, and its two ranges come to two heirs."""
     place = Place(tmp_path, None)
     with pytest.raises(Dies):

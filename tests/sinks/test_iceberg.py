@@ -82,7 +82,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [each.__dict__["zkcoord_event"] for each in caplog.records if hasattr(each, "zkcoord_event")]
 
 
-def test_f162_what_is_written_to_iceberg_again_in_any_pieces_is_there_once(house: Warehouse) -> None:
+def test_f162_a_batch_rewritten_to_iceberg_in_any_pieces_is_there_once(house: Warehouse) -> None:
     assert (house.write(A, B), house.write(A, B), house.write(B), house.write(A)) == (7, 0, 0, 0)
     assert house.write(A._replace(start=12, end=20), B) == 6
     assert house.write(A._replace(start=11, end=13)) == 0
@@ -119,7 +119,7 @@ def test_f163_of_two_that_write_to_iceberg_at_once_one_writes(house: Warehouse, 
     assert house.rows() == records(A._replace(start=0) if known else A, B)
 
 
-def test_f163_who_is_overtaken_in_a_part_of_its_batch_writes_the_rest_to_iceberg(house: Warehouse) -> None:
+def test_f163_a_partly_overtaken_iceberg_writer_writes_the_rest(house: Warehouse) -> None:
     frame = Frame.of(A, B, on_write=once(lambda: house.write(B, A._replace(end=12))))
     assert house.write(frame=frame, to=batch(A, B)) == 2
     assert (house.rows(), house.ends()) == (records(A, B), {PA: 14, PB: 8})

@@ -102,7 +102,7 @@ def test_of_two_that_write_the_same_ranges_to_iceberg_in_the_store_at_once_one_w
         ("slow", "PUT", ".metadata.json", 1),
     ],
 )
-def test_f174_an_iceberg_table_on_a_store_that_is_slow_or_busy_or_loses_answers_has_each_record_once(
+def test_f174_an_iceberg_table_on_a_failing_store_has_each_record_once(
     house: House, faulty: StoreApart, kind: str, method: str, where: str, times: int
 ) -> None:
     house.write(B)

@@ -196,7 +196,7 @@ def test_f186_an_iceberg_table_partitioned_by_a_column_with_nan_is_refused(house
     assert house.load("db.nan").current_snapshot() is None
 
 
-def test_f187_an_iceberg_table_of_the_first_format_which_cannot_tell_that_ends_expired_is_refused(
+def test_f187_a_first_format_iceberg_table_is_refused_for_expired_ends(
     house: Warehouse,
 ) -> None:
     house.catalog().create_table("db.one", house.load().schema(), properties={"format-version": "1"})

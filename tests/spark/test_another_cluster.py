@@ -49,7 +49,7 @@ def test_f312_a_batch_is_committed_when_kafka_tells_that_it_is_the_same_cluster(
     assert (world.looked.count("confirm"), world.commits) == (3, [{A: 10, B: 130}])
 
 
-def test_f312_who_leaves_does_not_wait_for_a_kafka_that_does_not_tell_whose_a_batch_was(world: World) -> None:
+def test_f312_a_leaving_consumer_does_not_wait_for_a_silent_kafkas_cluster(world: World) -> None:
     job = Job(world)
     consumer = world.consumer()
     world.while_confirming = [raising(AWAY)] * 100
@@ -144,7 +144,7 @@ def test_f312_a_task_returns_nothing_of_another_cluster(both: TwoClusters, keep:
     assert list(batches(both, 10, 12, None, keep=keep)) == [["1-10", "1-11"]]
 
 
-def test_f312_a_task_does_not_read_through_a_kept_client_whose_connections_hold_to_another_cluster(
+def test_f312_a_task_does_not_read_through_a_kept_client_of_another_cluster(
     both: TwoClusters,
 ) -> None:
     first, second = cluster_of(both, 0), cluster_of(both, 1)
@@ -182,7 +182,7 @@ def test_f312_a_task_asks_for_the_cluster_once(both: TwoClusters, monkeypatch: p
 
 
 @pytest.mark.parametrize("line", ["FAIL [c]: gone", "CLUSTERID [c]: another", "CONNECT [c]: there"])
-def test_f312_a_task_s_client_asks_again_when_a_connection_has_ended_and_takes_brokers_that_tell_no_id(
+def test_f312_a_tasks_client_asks_again_after_an_ended_connection_and_accepts_no_id(
     line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = list[str]()

@@ -244,7 +244,7 @@ def test_every_batch_is_reported_and_summed_up(world: World) -> None:
     )
 
 
-def test_what_commands_take_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_times_are_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0, 2_000_000, 10_000_000, 15_000_000, 20_000_000, 23_000_000])
     monkeypatch.setattr("zkcoord.spark.driver.watch.time", SimpleNamespace(monotonic_ns=clock.__next__))
     times = CommandTimes()

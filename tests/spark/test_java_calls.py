@@ -167,7 +167,7 @@ def test_each_run_of_a_query_is_looked_up_once_and_has_a_reader_of_its_own(monke
     assert run.reader({"a": "2"}) == ("one", {"a": "2"})
 
 
-def test_a_function_for_foreachbatch_follows_its_queries_and_passes_over_batches_without_ranges(
+def test_a_foreachbatch_function_follows_its_queries_and_skips_rangeless_batches(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(of_ranges, "_running", lambda spark: looked.append(spark._jsparkSession))

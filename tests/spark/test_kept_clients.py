@@ -58,7 +58,7 @@ def test_a_client_in_use_is_not_closed_when_its_time_is_over() -> None:
     assert used.closed == 0
 
 
-def test_what_is_kept_belongs_to_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kept_clients_belong_to_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, kept_clients.MODULE, raising=False)
     mine = idle_clients()
     mine.put("a", Client())

@@ -51,7 +51,7 @@ def test_f108_a_running_batch_is_cancelled_and_not_committed_once_old_consumers_
     assert world.commits == [{B: 5}]
 
 
-def test_f108_a_query_whose_partition_old_consumers_took_commits_nothing_of_the_batch_that_spark_runs(
+def test_f108_a_query_commits_nothing_of_a_batch_that_an_old_consumer_took(
     world: World,
 ) -> None:
     source = Source(stream_options(QUERY), world, "run")

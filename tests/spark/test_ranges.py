@@ -15,7 +15,7 @@ def test_everything_is_planned_when_it_fits() -> None:
     assert plan_ranges({B: 5, A: 0}, {A: 3, B: 9}, 7) == (OffsetRange("t", 0, 0, 3), OffsetRange("t", 1, 5, 9))
 
 
-def test_what_a_short_partition_leaves_is_shared_by_the_others() -> None:
+def test_a_short_partitions_rest_is_shared_by_the_others() -> None:
     assert plan_ranges({A: 0, B: 0, C: 0}, {A: 1000, B: 10, C: 1000}, 100) == (
         OffsetRange("t", 0, 0, 45),
         OffsetRange("t", 1, 0, 10),

@@ -109,7 +109,7 @@ def test_f312_the_end_of_another_clusters_log_moves_no_position(
 
 
 @TWO
-def test_f312_what_spark_s_connector_has_read_of_another_cluster_is_not_committed(
+def test_f312_records_that_spark_read_from_another_cluster_are_not_committed(
     spark: SparkSession, world: World, real: TwoClusters, counts: tuple[int, int]
 ) -> None:
     real.fill(counts)

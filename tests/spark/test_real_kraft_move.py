@@ -80,7 +80,7 @@ def rehearse(scene: KRaftMove, flow: Flow, readers: Readers) -> None:
 
 
 @pytest.mark.parametrize("brokers", [1, 3])
-def test_a_group_reads_on_over_the_whole_move_to_kraft_and_kafka_4_and_goes_to_an_ensemble_of_its_own(
+def test_a_group_reads_on_through_the_move_to_kraft_kafka_4_and_its_own_ensemble(
     spark: SparkSession, tmp_path: Path, brokers: int
 ) -> None:
     """With one broker nothing is read while it is away. With three brokers all partitions are read while any one is

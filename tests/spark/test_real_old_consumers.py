@@ -105,7 +105,7 @@ def beside(hosts: str, folder: Path, store: str) -> Iterator[Beside]:
 
 
 @STORES
-def test_f108_each_record_is_processed_once_though_a_batch_is_longer_than_an_old_consumer_waits(
+def test_f108_each_record_is_processed_once_though_a_batch_outlasts_an_old_consumer(
     spark: SparkSession, chroot: str, tmp_path: Path, store: str
 ) -> None:
     with beside(chroot, tmp_path, store) as scene:
@@ -138,7 +138,7 @@ def test_f108_each_record_is_processed_once_though_a_batch_is_longer_than_an_old
 
 
 @STORES
-def test_f108_a_query_loses_to_an_old_consumer_what_a_long_batch_holds_and_nothing_else_is_read_again(
+def test_f108_a_query_loses_only_a_long_batchs_partitions_to_an_old_consumer(
     spark: SparkSession, chroot: str, tmp_path: Path, store: str
 ) -> None:
     """Spark cannot cancel a stream's batch. The batch runs to its end, and is not committed."""

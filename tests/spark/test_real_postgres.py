@@ -176,7 +176,7 @@ def begun(database: Database) -> tuple[Any, InThread]:
 
 
 @pytest.mark.parametrize("ends", ["commit", "rollback"])
-def test_what_a_straggler_has_not_committed_is_waited_for(make: Callable[..., Database], ends: str) -> None:
+def test_a_stragglers_open_transaction_is_waited_for(make: Callable[..., Database], ends: str) -> None:
     database = make()
     straggler, writing = begun(database)
     assert not writing.done

@@ -118,7 +118,7 @@ def kept(topic: Topic) -> list[int]:
     return [offset for batch in read_slices(settings, slices) for offset in batch.column("offset").to_pylist()]
 
 
-def test_what_compaction_has_left_is_read_over_its_gaps(world: World, kafka: KafkaBroker, spark: SparkSession) -> None:
+def test_a_compacted_log_is_read_over_its_gaps(world: World, kafka: KafkaBroker, spark: SparkSession) -> None:
     topic = Topic(kafka, 1, cleanup_policy="compact", min_cleanable_dirty_ratio="0.01", segment_ms="1")
     for _ in range(3):  # each time in segments of their own, of which the last is never compacted
         topic.fill(0, 40)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 pytestmark = [*ON_REAL_SERVERS, pytest.mark.long]
 
 
-def test_f323_a_driver_that_is_killed_goes_on_from_its_checkpoint_and_each_table_has_each_record_once(
+def test_f323_a_killed_driver_resumes_from_its_checkpoint_and_writes_each_record_once(
     make_topic: Callable[[int], Topic], chroot: str, spark_java: None, tmp_path: Path
 ) -> None:
     """It is killed, with its JVM, when one table has the batch and the next one has not; at last when all have it."""

@@ -57,7 +57,7 @@ def test_f176_without_being_asked_the_groups_offsets_stand(world: World) -> None
     assert len(world.commits) == 1
 
 
-def test_what_the_table_does_not_know_or_agrees_on_stays(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_offsets_that_the_table_lacks_or_confirms_stay(world: World, caplog: pytest.LogCaptureFixture) -> None:
     assert run(world, table_of(t_1=100, u_0=7)) == [OffsetRange("t", 0, 0, 10), OffsetRange("t", 1, 100, 130)]
     assert (len(world.commits), told(caplog)) == (1, [])
 
@@ -81,7 +81,7 @@ def started(*positions: int) -> tuple[BatchGuard, list[Any], TableStart]:
     return guard, commits, TableStart(table_of(t_0=4, t_1=90), "g", membership, guard)
 
 
-def test_a_partition_that_is_lost_as_positions_move_has_nothing_committed_and_the_others_move_next(
+def test_a_partition_lost_while_positions_move_is_not_committed_and_others_move_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     guard, commits, start = started(0, 100)

@@ -24,7 +24,7 @@ def both(config: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     return tuple({key: side[key] for key in side if key not in known} for side in sides)  # type: ignore[return-value]
 
 
-def test_what_a_structured_streaming_job_has_reaches_librdkafka_too() -> None:
+def test_structured_streaming_settings_reach_librdkafka_too() -> None:
     java = {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": JAAS}
     java |= {"ssl.truststore.location": "/ca.pem", "ssl.truststore.type": "PEM", "ssl.enabled.protocols": "TLSv1.3"}
     native = {"security.protocol": "sasl_ssl", "sasl.mechanism": "SCRAM-SHA-512", "ssl.ca.location": "/ca.pem"}
@@ -49,7 +49,7 @@ def test_librdkafkas_spelling_reaches_the_connector_too() -> None:
     assert asking == native | {"security.protocol": "sasl_ssl"}
 
 
-def test_what_is_given_for_one_client_is_not_translated_over() -> None:
+def test_one_clients_own_settings_are_not_overwritten() -> None:
     java, native = both({"kafka.ssl.truststore.location": "/ca.jks", "librdkafka.ssl.ca.location": "/ca.pem"})
     assert java == {"ssl.truststore.location": "/ca.jks"}
     assert native == {"ssl.ca.location": "/ca.pem"}
@@ -64,7 +64,7 @@ def test_what_is_given_for_one_client_is_not_translated_over() -> None:
         ({"kafka.sasl.jaas.config": "com.sun.Krb5LoginModule required;"}, "Krb5LoginModule cannot be used"),
     ],
 )
-def test_what_cannot_be_translated_is_refused_with_what_to_do(config: dict[str, str], text: str) -> None:
+def test_an_untranslatable_setting_is_refused_with_a_remedy(config: dict[str, str], text: str) -> None:
     with pytest.raises(UsageError, match=text):
         split_settings(config)
 

@@ -125,9 +125,7 @@ def test_a_line_whose_incarnation_nobody_knows_is_given_the_batchs(plain: Databa
         in_one(plain, FIRST)
 
 
-def test_what_nobody_told_the_incarnation_of_is_the_first_in_a_table_that_has_the_column(
-    plain: Database, numbered: Database
-) -> None:
+def test_an_untold_incarnation_is_the_first_in_a_table_with_the_column(plain: Database, numbered: Database) -> None:
     plain.create(ADD.format("clicks_offsets"))
     assert in_one(plain, FIRST._replace(incarnation=0)) == 30
     assert plain.rows(OFFSETS) == [("t", 0, 30, 1)]
@@ -136,9 +134,7 @@ def test_what_nobody_told_the_incarnation_of_is_the_first_in_a_table_that_has_th
     assert numbered.rows(NUMBERED) == both(FIRST)
 
 
-def test_f62_what_a_fresh_batch_brings_and_is_passed_over_is_told(
-    plain: Database, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_f62_fresh_rows_that_are_passed_over_are_told(plain: Database, caplog: pytest.LogCaptureFixture) -> None:
     """The group was deleted together with the topic, so its count of incarnations began again."""
     in_one(plain, FIRST)
     assert in_one(plain, FIRST._replace(end=10)) == 0
@@ -302,7 +298,7 @@ def test_f62_a_checkpoint_has_the_incarnation_and_an_old_one_is_read() -> None:
 
 
 @pytest.mark.parametrize(("started_for", "position"), [(1, 30), (0, 30), (2, 0)])
-def test_f62_what_a_query_completed_of_another_incarnation_is_not_passed_over(started_for: int, position: int) -> None:
+def test_f62_a_query_does_not_pass_over_another_incarnations_offsets(started_for: int, position: int) -> None:
     known = StreamPositions()
     known.recover([FIRST])
     assert known.started(Starting({P0: 0}, 1, {P0: started_for})) == {P0: position}

@@ -171,7 +171,7 @@ def test_rows_and_offsets_are_one_transaction(plain: Database) -> None:
     assert (plain.rows(CLICKS), plain.rows(OFFSETS)) == (records(A, B), [("t", 0, 14), ("t", 1, 8)])
 
 
-def test_what_was_written_before_is_not_written_again_and_not_even_read(plain: Database) -> None:
+def test_rows_written_before_are_neither_written_again_nor_read(plain: Database) -> None:
     in_one(plain, A, B)
     again = Frame(A, B)
     assert (in_one(plain, A, B, frame=again), again.read) == (0, 0)

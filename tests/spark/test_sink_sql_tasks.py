@@ -107,7 +107,7 @@ def database(postgres: str) -> Database:
 
 
 @pytest.mark.postgres
-def test_f166_a_range_that_fails_leaves_the_others_whole_and_is_written_when_the_batch_comes_again(
+def test_f166_a_failed_range_leaves_the_others_whole_and_is_written_next_time(
     database: Database,
 ) -> None:
     database.ask("ALTER TABLE clicks ADD CONSTRAINT low CHECK (n < 60)")

@@ -59,7 +59,7 @@ def test_a_file_that_cannot_be_read_is_told_and_left_out(kept: Journaled, tmp_pa
         journaled([wrong], GROUP, told.append)
 
 
-def test_what_follows_another_decision_than_the_journals_is_told_and_left_out(
+def test_decisions_that_differ_from_the_journals_are_told_and_left_out(
     kept: Journaled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(AckTimeouts, "start_backs_off", lambda *_: True)  # grants nothing

@@ -39,7 +39,7 @@ def test_a_static_member_may_have_ten_thousand_topics(topics: int) -> None:
     assert largest(static_member_of(topics)) <= REQUEST_BYTES_MAX
 
 
-def test_who_has_more_topics_than_the_state_takes_is_not_waited_for_and_that_is_told() -> None:
+def test_a_share_with_too_many_topics_is_not_waited_for() -> None:
     decisions, _ = Steps().step(static_member_of(10_000), NOW)
     assert not [d for d in decisions if isinstance(d, RememberInstances)]
     [problem] = [state.problem for state in states(decisions, StateEvent.ASSIGNMENT_PROBLEM)]
@@ -50,13 +50,13 @@ def test_who_has_more_topics_than_the_state_takes_is_not_waited_for_and_that_is_
 
 
 @pytest.mark.parametrize("topic", ["t", "a.topic-1", 'a "quoted" one', "größe"])
-def test_what_is_remembered_takes_no_more_than_is_thought(topic: str) -> None:
+def test_a_remembered_instance_is_no_larger_than_estimated(topic: str) -> None:
     share = {TopicPartition(topic, number): number % 3 for number in [*range(50), *range(100, 1_000, 7), 2**31 - 1]}
     instance = Instance(last_id="g_x-1-ff", hold_ms=9, threads={topic: 3}, share=share, rack=topic, assignor="sticky")
     assert len(encode_instance(instance)) <= state_bytes(instance) <= REMEMBERED_BYTES_MAX
 
 
-def test_a_member_that_offers_thousands_of_assignors_is_sent_away_with_the_beginning_of_their_list() -> None:
+def test_a_member_with_thousands_of_assignors_is_rejected_with_their_first_names() -> None:
     offers = tuple(f"an-assignor-{number}" for number in range(60_000))
     view = group([member("a"), replace(member("b", 2), assignors=offers)], {})
     assert largest(view) <= REASON_CHARS_MAX + 1_000

@@ -24,7 +24,7 @@ def test_other_keys_name_no_partition(key: str) -> None:
 
 
 @pytest.mark.parametrize("value", [True, None, 1.0, "", "01", "+1", " 1", "1_0", "-0", "1e3", "9" * 20, [1]])
-def test_what_is_no_integer_is_none(value: object) -> None:
+def test_a_non_integer_is_none(value: object) -> None:
     assert whole(value) is None
 
 
@@ -54,7 +54,7 @@ def test_depth_is_limited(opening: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["NaN", "-Infinity", '{"a":1e999}', "1 2", "\ufeff1", ""])
-def test_what_is_no_json_is_refused(text: str) -> None:
+def test_invalid_json_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         parse_json(text)
 
@@ -65,7 +65,7 @@ def test_text_after_the_value_is_ignored_only_on_request() -> None:
 
 @QUICK
 @given(st.binary(max_size=200))
-def test_what_was_seen_is_one_short_line_of_ascii(data: bytes) -> None:
+def test_seen_data_is_one_short_ascii_line(data: bytes) -> None:
     assert seen(data).isascii() and "\n" not in seen(data) and len(seen(data)) <= 83
 
 

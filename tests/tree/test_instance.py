@@ -28,7 +28,7 @@ def test_an_instance_is_written_and_read() -> None:
     assert (found, found.version) == (INSTANCE, 3)
 
 
-def test_what_an_assignor_is_told_of_it_is_written_and_read_too() -> None:
+def test_facts_for_an_assignor_are_written_and_read_too() -> None:
     told = replace(INSTANCE, rack="east", capacity=7, assignor="range")
     text = TEXT[:-1] + b',"rack":"east","capacity":"7","assignor":"range"}'
     assert (encode_instance(told), decode_instance(text, 3)) == (text, told)
@@ -48,7 +48,7 @@ def test_the_nodes_version_is_no_part_of_what_is_remembered() -> None:
         ((b'"id":"g_a-1-ff",', b""), "id is missing"),
     ],
 )
-def test_what_is_wrong_is_named(damage: tuple[bytes, bytes], why: str) -> None:
+def test_a_damaged_instance_is_named(damage: tuple[bytes, bytes], why: str) -> None:
     with pytest.raises(CorruptError, match=why):
         decode_instance(TEXT.replace(*damage), 0)
 

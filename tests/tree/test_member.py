@@ -90,7 +90,7 @@ def test_a_large_release_deletes_its_command_with_the_last_part_only() -> None:
     assert max(t.payload_bytes() for t in member.release(PATHS, many, offsets, DONE)) < 256 * 1024
 
 
-def test_the_last_multi_of_an_early_release_says_what_is_left_and_tells_who_watches_the_channel() -> None:
+def test_an_early_releases_last_multi_says_the_rest_and_wakes_the_channels_watcher() -> None:
     many = {TopicPartition("t", n): held(5) for n in range(1_001)}
     first, last = member.release(PATHS, many, {}, Acknowledgement(commands={}, status=b"{}", status_version=6))
     assert len(first.writes) == 1_001

@@ -94,7 +94,7 @@ def test_the_most_that_our_own_coordinators_hand_on_is_obeyed(count: int, topic_
 
 
 @pytest.mark.parametrize(("ranges_bytes", "times"), [(2 * HELD_BYTES_MAX, 1), (0, 4)])
-def test_what_the_server_would_not_take_is_not_obeyed(ranges_bytes: int, times: int) -> None:
+def test_commands_too_large_for_the_server_are_refused(ranges_bytes: int, times: int) -> None:
     starts = starts_of(1, 100, times)
     state = state_with(ranges_bytes, starts)
     assert state.too_large > multi.REQUEST_BYTES_MAX
@@ -107,7 +107,7 @@ def test_what_the_server_would_not_take_is_not_obeyed(ranges_bytes: int, times: 
     assert refused_ownership(written) == starts[sequence].ownership
 
 
-def test_what_is_obeyed_can_be_sent() -> None:
+def test_obeyed_starts_fit_a_request() -> None:
     starts, sizes = starts_of(2, 120), []
     for ranges_bytes in range(0, 2 * HELD_BYTES_MAX, 25_000):
         state = state_with(ranges_bytes, starts)

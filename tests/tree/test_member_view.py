@@ -101,7 +101,7 @@ def test_owners_and_offsets_are_fresh_until_a_decision_has_seen_them() -> None:
     assert nodes.view.owners == {T0: Owner(ME, 4)}  # the earlier values have not changed
 
 
-def test_what_a_start_tells_of_owners_counts_until_something_is_read() -> None:
+def test_a_starts_owners_count_until_something_is_read() -> None:
     told = follow(EMPTY, {T0: Owner(ME, 0)})
     assert told.view.owners == {T0: Owner(ME, 0)}
     assert fold(told, [data(PATHS.owner(T0), b"", 1)]).view.owners == {T0: Owner("", 1)}

@@ -70,7 +70,7 @@ def test_the_mark_of_an_eviction_has_room_for_one_node_whatever_was_owned() -> N
     assert decode_evicted(data).owned < set(many)
 
 
-def test_what_a_topics_list_does_not_show_any_more_is_nobodys() -> None:
+def test_a_claim_missing_in_its_topics_list_is_nobodys() -> None:
     def claim(number: int, thread: bytes, version: int = 1) -> Node:
         return Node(f"{OWNERS}/t/{number}", Kind.DATA, Stat(version, 5, 0), thread)
 

@@ -227,7 +227,7 @@ def test_answers_to_requests_come_last_in_one_and_check_the_state_that_they_were
         )
 
 
-def test_the_end_of_a_deletion_that_keeps_the_offsets_is_in_the_state_until_the_group_has_members() -> None:
+def test_a_deletion_that_keeps_offsets_is_in_the_state_until_members_come() -> None:
     state, record = "/zkcoord/groups/g/state", "/zkcoord/groups/g"
     done = WriteResponse(request="delete", run="r1", state="done", ends=True, why="its offsets stay")
     view = replace(VIEW, members={}, channels={}, state=GroupState(generation=6, empty_ms=3))
@@ -252,7 +252,7 @@ def test_many_partitions_are_several_commands() -> None:
     assert max(grant.payload_bytes() for grant in grants) < 256 * 1024
 
 
-def test_what_is_remembered_of_static_members_is_made_set_and_removed_by_version() -> None:
+def test_remembered_instances_are_made_set_and_removed_by_version() -> None:
     known = Instance(last_id="a", hold_ms=9, threads={"t": 1}, share={T0: 0})
     before = {"old": replace(known, version=4), "gone": replace(known, version=6)}
     nodes = replace(NODES, view=replace(VIEW, instances=before))
@@ -268,7 +268,7 @@ def test_what_is_remembered_of_static_members_is_made_set_and_removed_by_version
     assert removed.writes == (*GUARDS, DeleteNode(f"{instances}/gone", 6))
 
 
-def test_a_stop_of_who_knows_only_the_draft_says_so_in_the_owners_and_what_it_stopped_is_emptied() -> None:
+def test_a_draft_members_stop_marks_its_owners_and_its_stopped_partitions_are_emptied() -> None:
     owners = {T0: Owner("a-0", 8), T1: Owner("a-0", 3)}
     view = replace(VIEW, members={"a": Member(consumer_id="a", czxid=1, speaks_protocol=False)}, owners=owners)
     nodes = replace(NODES, view=view)

@@ -95,12 +95,12 @@ def test_members_are_listed_before_owners_and_these_before_channels_and_a_list_b
     assert second.index(Read(f"{GROUP}/channel/a", Kind.CHILDREN)) < second.index(Read(f"{GROUP}/channel/a"))
 
 
-def test_what_is_watched_are_the_lists_that_others_write_and_the_record() -> None:
+def test_the_record_and_lists_written_by_others_are_watched() -> None:
     watched = [want.path for want in roots("g", DRAFT) if want.watch]
     assert watched == [f"{GROUP}/ids", f"{GROUP}/channel", RECORD]
 
 
-def test_in_the_layout_beside_old_consumers_owners_are_read_below_the_old_tree_and_marks_beside_the_state() -> None:
+def test_beside_old_consumers_owners_are_in_the_old_tree_and_marks_beside_the_state() -> None:
     nodes = ("/consumers/g/owners/t/0", "/zkcoord/groups/g/state/marks/t", "/zkcoord/channels/g/a/0000000001")
     named = {read.path for reads in by_a_tool(layout=LEGACY, nodes=nodes) for read in reads}
     assert {*nodes, "/zkcoord/channels/g/a"} <= named

@@ -79,7 +79,7 @@ def test_every_value_is_read() -> None:
 TOLD = {"offsets": "kafka", "strategy": "roundrobin", "kafka": "0.10.1.1"}
 
 
-def test_what_was_told_at_an_adoption_is_written_and_read() -> None:
+def test_an_adoptions_facts_are_written_and_read() -> None:
     told = Adoption(offsets="kafka", dual_commit=True, strategy="range", kafka="0.11", retries=10, broker="3.9.1")
     data = encode_record(replace(DEFAULT_RECORD, adoption=told))
     assert json.loads(data)["adoption"] == {

@@ -205,7 +205,7 @@ def test_without_our_marker_our_keys_are_somebody_elses(marker: Any) -> None:
         replace(OURS, session_timeout_ms=0),
     ],
 )
-def test_what_no_reader_could_read_is_not_written(registration: Registration) -> None:
+def test_an_unreadable_registration_is_not_written(registration: Registration) -> None:
     with pytest.raises(UsageError, match="no client could read this registration: bad registration"):
         encode_registration(registration)
 

@@ -28,7 +28,7 @@ def test_a_schema_is_written_and_read_with_and_without_the_trees_id(schema: Sche
     assert decode_schema(data) == schema
 
 
-def test_what_a_revision_wrote_beside_is_kept() -> None:
+def test_a_revisions_additions_are_kept() -> None:
     document = {**json.loads(WRITTEN), "coordinator": "/consumers/coordinator", "migration": {"run": "r1", "to": "2"}}
     schema = decode_schema(json.dumps(document).encode())
     assert schema.migration == {"run": "r1", "to": "2"}

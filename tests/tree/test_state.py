@@ -37,7 +37,7 @@ def test_a_failure_stands_with_its_generation() -> None:
     assert decode_state(data).failed == FAILED
 
 
-def test_what_old_members_have_stands_as_ranges() -> None:
+def test_the_partitions_of_old_members_stand_as_ranges() -> None:
     state = GroupState(generation=7, old=frozenset(TopicPartition("t", n) for n in (0, 1, 3)), old_as_of=12)
     data = encode_state(state)
     assert data.endswith(b',"old":{"t":"0-1,3"},"old_as_of":12}')

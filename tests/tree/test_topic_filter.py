@@ -81,7 +81,7 @@ def test_a_java_regex_takes_and_leaves_whole_names(regex: str, taken: list[str],
         ("(" * 5000, "an invalid regex"),
     ],
 )
-def test_what_java_refuses_or_python_cannot_tell_is_refused(regex: str, reason: str) -> None:
+def test_regexes_refused_by_java_or_python_are_refused(regex: str, reason: str) -> None:
     with pytest.raises(CorruptError, match="bad regex") as caught:
         topic_pattern(regex)
     assert reason in str(caught.value)

@@ -106,7 +106,7 @@ def here(regex: str) -> list[bool] | None:
         return None
 
 
-def test_what_is_not_refused_matches_what_java_matches(java: Any) -> None:
+def test_an_accepted_regex_matches_as_in_java(java: Any) -> None:
     draw, compared = Random(7), 0
     for _ in range(REGEXES):
         regex = "".join(draw.choice(ATOMS) for _ in range(draw.randint(1, 5)))

@@ -49,7 +49,7 @@ def written(change: Change, found: dict[str, Node]) -> list[Write]:
     return writes_of([change], found, LAYOUT)
 
 
-def test_what_was_written_is_read_again() -> None:
+def test_a_written_mirror_is_read_again() -> None:
     mirror = mirror_of(nodes(t=T), LAYOUT, "c")
     assert (mirror.topics, mirror.brokers, mirror.over, mirror.whole) == ({"t": T}, {1: B}, ROOT.over, True)
 
@@ -89,7 +89,7 @@ def test_both_parents_are_made_where_they_are_missing() -> None:
     assert [write.path for write in parents_of({}, LAYOUT)] == [LAYOUT.topics, LAYOUT.brokers]
 
 
-def test_what_nobody_can_parse_is_not_in_the_mirror_which_is_made_anew() -> None:
+def test_unparsable_nodes_are_left_out_of_a_remade_mirror() -> None:
     found = nodes(t=T)
     found[LAYOUT.topic("t")] = found[LAYOUT.topic("t")]._replace(data=b"{")
     assert mirror_of(found, LAYOUT, "c").topics == {}

@@ -68,7 +68,7 @@ def status_of(progress: int, *, version: int = 1, czxid: int = 5, mzxid: int) ->
     return written(node, version=version, czxid=czxid, mzxid=mzxid)
 
 
-def test_registrations_and_statuses_that_are_as_they_were_read_cost_nothing_when_they_are_read_again() -> None:
+def test_unchanged_registrations_and_statuses_cost_nothing_when_read_again() -> None:
     nodes = (children(f"{GROUP}/ids", "a"), registered("a", {"t": 2}), status_of(1, mzxid=9))
     known = folded(children(f"{GROUP}/channel/a"), *nodes)
     assert known.view.channels["a"].progress == 1
@@ -140,7 +140,7 @@ def test_a_channel_holds_what_its_list_names_and_its_commands_say() -> None:
     assert after == Channel(consumer_id="a", version=7, czxid=5, refusals=found.refusals)
 
 
-def test_the_store_that_a_command_names_and_that_a_consumer_uses_are_known_by_command_and_status() -> None:
+def test_a_commands_store_and_a_consumers_store_come_from_command_and_status() -> None:
     path = f"{GROUP}/channel/a"
     change = encode_command(Command(option=Option.OFFSET_STORE, offsets="kafka", step=2))
     start = encode_command(Command(option=Option.START_FETCHER, ownership={T0: "a-0"}, offsets="dual"))
@@ -221,7 +221,7 @@ def test_nodes_of_another_group_change_nothing() -> None:
     assert folded(data("/consumers/groups/h/ids/a", b"garbage")) == unread("g", DRAFT)
 
 
-def test_an_owner_that_was_told_to_stop_and_knows_only_the_draft_is_its_threads_and_a_draft_stop() -> None:
+def test_a_stopped_draft_owner_stays_its_threads_and_is_a_draft_stop() -> None:
     path = f"{GROUP}/owners/t/0"
     told = folded(data(path, b"!a-0", version=4))
     assert (told.view.owners, told.view.draft_stops) == ({T0: Owner("a-0", 4)}, frozenset({T0}))
@@ -258,7 +258,7 @@ def test_a_batch_of_answers_is_the_same_as_one_after_the_other(seed: int) -> Non
     assert batched == singly
 
 
-def test_of_a_topic_that_is_looked_up_its_offsets_are_known_by_the_list_and_the_rest_is_an_operators() -> None:
+def test_a_looked_up_topics_list_gives_its_offsets_and_the_rest_is_an_operators() -> None:
     mark, offsets = f"{GROUP}/owners/t", f"{GROUP}/offsets/t"
     known = folded(children(mark, "0", "old"), data(f"{offsets}/0", b"17", 3), data(f"{offsets}/1", b"18", 3))
     assert leftovers(known, "t", DRAFT) is None

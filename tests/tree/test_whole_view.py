@@ -50,7 +50,7 @@ def test_a_view_has_the_partitions_of_what_members_subscribe_to_and_what_coordin
     assert view == GroupView(group="g", topics={"t": (0, 1)}, protocols=(1, 3))
 
 
-def test_racks_are_told_where_somebody_has_one_and_of_a_broker_that_is_away_as_the_state_noted_it() -> None:
+def test_known_racks_are_told_and_an_absent_brokers_as_the_state_noted_it() -> None:
     here, _ = view_of(NODES, Needs(T, racked=True), around(topics()))
     assert (here.brokers, set(here.replica_racks.values())) == ({1: "r"}, {frozenset({"r"})})
     noted = replace(NODES, view=replace(NODES.view, state=replace(NODES.view.state, brokers={1: "noted"})))
@@ -58,7 +58,7 @@ def test_racks_are_told_where_somebody_has_one_and_of_a_broker_that_is_away_as_t
     assert (away.brokers, set(away.replica_racks.values())) == ({1: "noted"}, {frozenset({"noted"})})
 
 
-def test_what_became_of_a_marked_topic_is_told_of_one_that_was_created_again_and_of_one_that_is_gone() -> None:
+def test_recreated_and_deleted_marked_topics_are_told() -> None:
     for known, change in (
         (topics(), {}),
         (topics(czxid=8), {"t": TopicChange.RECREATED}),
@@ -74,7 +74,7 @@ def test_a_topic_that_nobody_subscribes_to_is_not_compared_with_its_mark() -> No
     assert view.changed == {}
 
 
-def test_what_has_not_changed_is_not_made_again() -> None:
+def test_unchanged_parts_are_not_made_again() -> None:
     view, made = view_of(NODES, Needs(T, racked=True), around(topics()))
     again, same = view_of(replace(NODES, view=view), Needs(T, racked=True), around(topics()), made)
     assert (again is view, same) == (True, made)
@@ -83,7 +83,7 @@ def test_what_has_not_changed_is_not_made_again() -> None:
     assert view_of(NODES, Needs(T, racked=True), around(topics()), NO_INPUTS)[0] == view
 
 
-def test_a_wildcard_gives_its_member_what_it_takes_and_interests_count_static_members_that_are_away() -> None:
+def test_a_wildcard_gives_its_member_its_topics_and_absent_static_members_count() -> None:
     wild = Wildcard("t.*", False, 2)
     plain = Member(consumer_id="b", czxid=2, threads={"u": 1})
     members = {"a": Member(consumer_id="a", czxid=1, wildcard=wild), "b": plain}

@@ -108,7 +108,7 @@ def test_for_people(world: OldWorld, run: Run) -> None:
         (("--from", "x", "--kafka", "1.1"), "--kafka: with --from the file says it"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_before_anything_is_written(
+def test_senseless_options_are_refused_before_anything_is_written(
     world: OldWorld, run: Run, arguments: tuple[str, ...], message: str
 ) -> None:
     done = run("group", "adopt", *arguments, "--zookeeper", world.address)
@@ -117,7 +117,7 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_written(
     assert adopted(world, "g") is None
 
 
-def test_what_the_tree_contradicts_is_refused_unless_it_is_forced(world: OldWorld, run: Run) -> None:
+def test_answers_that_the_tree_contradicts_need_force(world: OldWorld, run: Run) -> None:
     world.group("oldest", OLDEST)
     world.group("audit", AUDIT)
     swapped = {**ETL, "owners": {"clicks/1": f"{A}-0"}, "ids": {A: static(clicks=1)}}

@@ -60,7 +60,7 @@ def test_a_groups_record_is_shown_with_every_key(world: World, run: Run) -> None
     assert ["policy.max_moves", "no", "limit", "default"] in lines
 
 
-def test_what_people_have_set_is_marked_and_after_a_change_its_keys_alone_are_shown(world: World, run: Run) -> None:
+def test_config_marks_set_values_and_shows_changed_keys_alone(world: World, run: Run) -> None:
     world.settle()
     at = ("--zookeeper", world.address)
 
@@ -126,7 +126,7 @@ def test_keys_are_changed_together_and_taken_back_and_what_others_wrote_stays(wo
         (["wish.pause=1"], "'wish.pause' is no key of a group: choose from rebalance, assignor, policy."),
     ],
 )
-def test_what_is_not_allowed_changes_nothing(world: World, run: Run, pairs: list[str], why: str) -> None:
+def test_a_forbidden_value_changes_nothing(world: World, run: Run, pairs: list[str], why: str) -> None:
     world.settle()
     refused = run("group", "config", "g", *pairs, "--zookeeper", world.address)
     assert (refused.exit_code, refused.stdout) == (2, "")
@@ -196,7 +196,7 @@ def test_a_record_that_nobody_can_read_is_named_and_left_alone(world: World, run
     assert node.data == b"{"
 
 
-def test_what_was_decided_before_counts_when_consumers_join(chroot: str, run: Run) -> None:
+def test_earlier_settings_count_when_consumers_join(chroot: str, run: Run) -> None:
     with RealWorld(chroot) as world:
         world.topic("clicks", 4)
         world.coordinate()

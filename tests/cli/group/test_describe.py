@@ -157,7 +157,7 @@ def test_members_and_state_have_tables_of_their_own(world: World, run: Run) -> N
     ]
 
 
-def test_what_a_state_does_not_tell_stands_beside_it(world: World, run: Run) -> None:
+def test_the_list_shows_holds_and_problems_too(world: World, run: Run) -> None:
     world.settle()
     world.put(DRAFT.record("g"), b'{"assignor":"mine","wish":{"hold":{"who":"ann@db1","run":"1"}}}')
     state = GroupState(generation=7, target=digest(TARGET), problem="nobody has 'mine'")
@@ -291,7 +291,7 @@ def test_an_empty_group_keeps_its_offsets(world: World, run: Run) -> None:
     assert [(p["partition"], p["current_offset"]) for p in document["partitions"]] == [(0, 7)]
 
 
-def test_what_nobody_can_read_is_named_with_its_path_and_the_rest_is_shown(world: World, run: Run) -> None:
+def test_unreadable_nodes_are_named_by_path_and_the_rest_is_shown(world: World, run: Run) -> None:
     world.settle()
     world.put(DRAFT.offset("g", P1), b"twelve")
     world.put(DRAFT.registration("g", B), b"\xff")

@@ -43,7 +43,7 @@ def test_f158_brokers_that_leave_zookeeper_are_shown_with_the_command_that_mends
 
 
 @pytest.mark.parametrize("says", [True, False])
-def test_f242_what_the_coordinator_says_of_silent_controllers_is_shown(world: World, run: Run, says: bool) -> None:
+def test_f242_the_coordinators_word_of_silent_controllers_is_shown(world: World, run: Run, says: bool) -> None:
     world.settle()
     world.put("/brokers/ids/0", b"{}")
     world.put("/controller", b'{"version":2,"brokerid":3000,"kraftControllerEpoch":1}')

@@ -86,7 +86,7 @@ def test_a_group_that_is_deleted_with_its_offsets_leaves_none_in_kafka(
     assert not group.world.tree.read([Read(DRAFT.record(group.name))])[0].exists
 
 
-def test_what_counts_comes_into_the_node_before_the_commit_is_removed(group: Group) -> None:
+def test_the_node_has_the_counting_offset_before_the_commit_goes(group: Group) -> None:
     """If the deletion is refused or interrupted, the group goes on, and loses no offset."""
     forget_commits(group.world.tree, DRAFT, group.name, group.kafka)
     assert group.world.data(group.path) == b"9"

@@ -180,9 +180,7 @@ def test_f159_a_group_goes_to_consumers_of_kafkas_new_protocol_and_comes_back(cl
 
 
 @BOTH
-def test_a_group_that_is_not_handed_over_is_not_taken_back_and_one_in_zookeeper_is_not_handed_over(
-    cluster: Cluster, run: Run
-) -> None:
+def test_an_unfit_group_is_neither_taken_back_nor_handed_over(cluster: Cluster, run: Run) -> None:
     reader = Reader(cluster)
     soon(cluster, "it reads", lambda: len(reader.consumer.assignment()) == 2)
     for verb, why in {

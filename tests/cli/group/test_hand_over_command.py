@@ -124,7 +124,7 @@ def test_a_group_is_handed_over_shown_and_taken_back_by_the_commands(use: Use) -
     refused(zkcoord(TAKE_BACK), "is not handed over to Kafka's consumers")
 
 
-def test_f307_a_consumer_that_stays_says_once_that_its_group_is_handed_over_and_that_it_is_back(use: Use) -> None:
+def test_f307_a_waiting_consumer_says_once_that_its_group_is_handed_over_and_back(use: Use) -> None:
     scene = begun()
     zkcoord, world = use(scene), scene.world
     assert zkcoord(HAND_OVER).exit_code == 0
@@ -171,7 +171,7 @@ def test_a_command_that_nobody_answers_says_that_the_group_stays_paused_and_how_
     assert scene.record()["wish"]["pause"]["handed_over"] == "begun"
 
 
-def test_what_cannot_be_handed_over_is_refused_before_anything_is_written(use: Use) -> None:
+def test_an_impossible_hand_over_is_refused_before_anything_is_written(use: Use) -> None:
     scene = begun()
     zkcoord, before = use(scene), scene.record()
     for verb in (HAND_OVER, TAKE_BACK):

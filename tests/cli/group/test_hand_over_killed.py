@@ -170,14 +170,12 @@ def there_and_back(cluster: Cluster, run: Run, protocol: str) -> None:
 
 
 @BOTH
-def test_f161_programs_that_are_killed_on_the_way_out_to_the_classic_protocol_and_back_lose_nothing(
+def test_f161_killed_programs_lose_nothing_on_the_way_to_the_classic_protocol_and_back(
     cluster: Cluster, run: Run
 ) -> None:
     there_and_back(cluster, run, OLD_PROTOCOL)
 
 
 @NEWER
-def test_f159_programs_that_are_killed_on_the_way_out_to_the_new_protocol_and_back_lose_nothing(
-    cluster: Cluster, run: Run
-) -> None:
+def test_f159_killed_programs_lose_nothing_on_the_way_to_the_new_protocol_and_back(cluster: Cluster, run: Run) -> None:
     there_and_back(cluster, run, NEW_PROTOCOL)

@@ -106,7 +106,7 @@ def test_an_offset_is_never_guessed(world: World, run: Run, monkeypatch: pytest.
 
 
 @pytest.mark.zookeeper
-def test_what_changed_since_it_was_shown_is_left_alone(world: World, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mend_leaves_changed_nodes_alone(world: World, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     world.settle()
     world.put(DRAFT.offset("g", P0), b"'5'")
     commit = Tree.commit
@@ -230,7 +230,7 @@ def test_members_in_different_steps_of_one_offset_store_do_not_tell_which_the_re
     assert between == (None, "its members use different offset stores: write it by hand")
 
 
-def test_the_users_offset_comes_first_then_kafkas_then_the_number_there_then_the_owners_announced_range() -> None:
+def test_mend_prefers_the_users_offset_then_kafkas_the_nodes_and_the_announced_one() -> None:
     path = DRAFT.offset("g", P0)
     announced = {P0: Announced(30, 40, 7)}
     view = GroupView(
@@ -258,7 +258,7 @@ def proposed_owner(view: GroupView) -> tuple[bytes | None, str]:
     return found.proposed, found.why
 
 
-def test_f201_an_owner_is_not_free_while_a_member_that_never_tells_what_it_reads_may_read_its_partition() -> None:
+def test_f201_an_owner_is_not_free_while_a_silent_member_may_read_its_partition() -> None:
     free = (b"", "no member says that it reads it: it is free")
     draft_only = Member(consumer_id=A, czxid=1, threads={"clicks": 1}, speaks_protocol=False)
     channel = Channel(consumer_id=A, version=1)
@@ -272,7 +272,7 @@ def test_f201_an_owner_is_not_free_while_a_member_that_never_tells_what_it_reads
     assert proposed_owner(GroupView(group="g", members={A: speaking}, channels={A: channel})) == free
 
 
-def test_f201_an_owner_is_not_free_while_a_consumer_that_was_evicted_may_still_read_its_partition() -> None:
+def test_f201_an_owner_is_not_free_while_an_evicted_consumer_may_read_its_partition() -> None:
     free = (b"", "no member says that it reads it: it is free")
     kept = (None, f"{A} was evicted, and may still read it: run this again when its session is over")
     evicted = Channel(consumer_id=A, version=1, evicted_ms=10_000)
@@ -305,9 +305,7 @@ def test_a_group_that_is_reset_or_was_moved_is_not_mended(world: World, run: Run
 
 
 @pytest.mark.zookeeper
-def test_what_kafka_holds_of_a_group_that_commits_there_comes_first(
-    world: World, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mend_prefers_the_commit_that_kafka_holds(world: World, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     world.settle()
     world.put(DRAFT.record("g"), encode_record(GroupRecord(store_name="dual", store_step=1)))
     world.put(DRAFT.offset("g", P0), b"'5'")

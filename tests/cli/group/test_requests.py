@@ -220,7 +220,7 @@ def test_without_a_coordinator_the_request_stands_and_the_command_says_so(chroot
         assert json.loads(world.data(DRAFT.record("g")))["wish"]["pause"]["run"]
 
 
-def test_who_interrupts_a_request_is_told_that_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupted_wait_says_that_its_request_stands(capsys: pytest.CaptureFixture[str]) -> None:
     def interrupted() -> None:
         raise KeyboardInterrupt
 
@@ -255,7 +255,7 @@ def test_a_coordinator_that_resigns_is_replaced_at_once_and_stands_again(chroot:
     )
 
 
-def test_who_may_not_write_to_a_candidates_node_is_told_so(chroot: str, run: Run) -> None:
+def test_resign_without_the_right_to_write_says_so(chroot: str, run: Run) -> None:
     with Tree(chroot) as tree:
         upgrade(tree, run_id="test")
     mine = ZooKeeperConfig(digest="alice:secret", acl=(Acl(31, "auth", ""), Acl(1, "world", "anyone")))

@@ -117,7 +117,7 @@ def test_a_group_without_members_is_moved(
     )
 
 
-def test_f244_a_reset_to_what_zookeeper_has_tells_how_far_it_sets_a_group_back_that_commits_to_kafka(
+def test_f244_a_reset_to_zookeepers_offsets_tells_how_far_it_sets_a_kafka_group_back(
     world: World, reset: Any, topic: str, kafka: EmbeddedKafka
 ) -> None:
     """It said that nothing would change, since the node, which is as of the last checkpoint, held that offset."""

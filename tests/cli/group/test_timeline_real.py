@@ -61,7 +61,7 @@ def test_a_journal_and_the_endpoint_tell_the_same_handovers(chroot: str, tmp_pat
 
 
 @pytest.mark.zookeeper
-def test_a_consumer_that_is_slow_to_stop_is_told_from_one_that_sees_the_stop_late_and_from_a_slow_commit(
+def test_the_timeline_tells_a_slow_stop_from_a_stop_seen_late_and_a_slow_commit(
     chroot: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("zkcoord.serving.owner_rounds.STATUS_AFTER_MS", (500, 3_000))

@@ -73,7 +73,7 @@ def test_another_assignor_would_be_asked(world: World, run: Run) -> None:
         (("--assignor", "mine"), "choose from"),
     ],
 )
-def test_what_cannot_be_assumed_is_refused(world: World, run: Run, options: tuple[str, ...], says: str) -> None:
+def test_impossible_assumptions_are_refused(world: World, run: Run, options: tuple[str, ...], says: str) -> None:
     result = run("group", "plan", "g", "--zookeeper", world.address, *options)
 
     assert (result.exit_code, says in result.stderr) == (2, True), result.stderr

@@ -233,7 +233,7 @@ def test_the_pause_of_a_move_that_is_refused_in_its_midst_ends_with_the_command(
     ("other", "failure"),
     [("", UnavailableError("lost")), ("other", UnavailableError("lost")), ("", KeyboardInterrupt())],
 )
-def test_the_pause_of_a_move_whose_first_answer_is_lost_ends_with_the_command_unless_another_run_has_taken_it_over(
+def test_a_moves_pause_with_a_lost_answer_ends_unless_another_run_has_it(
     run: Run, here: World, there: World, monkeypatch: pytest.MonkeyPatch, other: str, failure: BaseException
 ) -> None:
     """It had been begun, and nobody knew. `other`: the name of another run."""
@@ -328,7 +328,7 @@ def test_the_same_tree_another_layout_and_an_unknown_group_are_refused(run: Run,
         assert (found[0], why in found[2]) == (code, True), found
 
 
-def test_a_tree_that_is_made_there_has_the_source_of_topics_that_is_named_and_else_that_of_the_tree_here(
+def test_a_tree_made_by_a_move_has_the_named_topic_source_or_that_of_this_tree(
     run: Run, here: World, zookeeper: Any
 ) -> None:
     set_up(here, DRAFT)  # at a revision that knows no other source

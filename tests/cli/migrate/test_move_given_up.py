@@ -25,9 +25,7 @@ pytestmark = pytest.mark.zookeeper
 AWAY = "127.0.0.1:1/gone"
 
 
-def test_what_has_not_ended_is_given_up_though_the_other_tree_is_away_for_good(
-    run: Run, here: World, there: World
-) -> None:
+def test_an_unfinished_move_is_given_up_though_the_other_tree_is_gone(run: Run, here: World, there: World) -> None:
     set_up(here, DRAFT)
     record = decode_record(here.data(DRAFT.record("g")))
     give_up = ("migrate", "move", "--to", AWAY, "--give-up", "--zookeeper", here.zookeeper)

@@ -47,7 +47,7 @@ P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
         ),
     ],
 )
-def test_what_cannot_be_done_is_refused_before_spark_starts(
+def test_impossible_histories_are_refused_before_spark_starts(
     run: Run, arguments: tuple[str, ...], text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("ZKCOORD_BOOTSTRAP_SERVERS", raising=False)
@@ -99,7 +99,7 @@ PLAIN |= dict.fromkeys(("first_ms", "last_ms", "changed_ms"), YEARS_AGO_MS)
         ),
     ],
 )
-def test_what_a_person_should_look_at_is_noted(told: dict[str, Any], lag: int | None, notes: list[str]) -> None:
+def test_rows_that_need_a_look_are_noted(told: dict[str, Any], lag: int | None, notes: list[str]) -> None:
     row, kafka = {**PLAIN, "partition": 0, **told}, Ends()
     history._complete([row], cast(KafkaClient, kafka), 60_000)
     assert (row["lag"], row["notes"], row["stuck"]) == (lag, notes, bool(notes) and notes[0].startswith("stuck"))
@@ -112,7 +112,7 @@ def test_a_removed_offset_has_no_lag_though_another_group_stands_in_its_partitio
     assert (removed["lag"], removed["stuck"], other["lag"]) == (None, False, 7)
 
 
-def test_what_is_behind_and_moved_just_now_is_not_stuck_and_a_rate_is_of_an_hour() -> None:
+def test_a_lagging_row_that_just_moved_is_not_stuck_and_has_an_hourly_rate() -> None:
     now_ms = int(time.time() * 1000)
     row = {**PLAIN, "partition": 0, "first_ms": now_ms - 2 * HOUR_MS, "last_ms": now_ms, "changed_ms": now_ms}
     history._complete([row, once := {**PLAIN, "partition": 1}], cast(KafkaClient, Ends()), HOUR_MS)

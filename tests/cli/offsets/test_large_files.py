@@ -129,7 +129,7 @@ def test_four_times_as_many_offsets_take_no_more_memory_and_both_ways_say_how_fa
 
 
 @pytest.mark.long
-def test_a_hundred_groups_of_ten_thousand_partitions_take_no_more_memory_than_a_quarter_of_them(
+def test_a_hundred_large_groups_take_no_more_memory_than_a_quarter_of_them(
     tmp_path: Path,
 ) -> None:
     with EmbeddedZooKeeper(fsync=False, max_session_timeout_ms=60_000, jvm_options=(HEAP,)) as server:

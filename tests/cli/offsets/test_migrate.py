@@ -180,7 +180,7 @@ def test_a_consumer_of_kafkas_own_protocol_in_the_group_id_is_named_until_it_is_
     assert groups.migrate(groups.name, "--to", "dual")[0] == 0
 
 
-def test_a_step_away_from_dual_waits_for_equal_offsets_unless_it_is_forced_and_tells_the_differences(
+def test_an_unforced_step_from_dual_waits_for_equal_offsets_and_tells_differences(
     groups: Groups,
 ) -> None:
     groups.world.put(DRAFT.record(groups.name), encode_record(GroupRecord(store_name="dual", store_step=1)))

@@ -141,7 +141,7 @@ def test_a_group_that_went_and_a_tree_without_groups_say_so() -> None:
     assert frame(Screen(), Reading(), WIDTH, HEIGHT)[0].text.endswith("reading")
 
 
-def test_what_could_not_be_read_stands_above_the_table_and_cannot_steer_the_terminal() -> None:
+def test_a_read_error_stands_above_the_table_and_cannot_steer_the_terminal() -> None:
     lines = frame(Screen(), replace(READING, notice="Kafka is away\x1b[2J"), WIDTH, HEIGHT)
 
     assert (lines[1].text, lines[1].style) == ("Kafka is away\\x1b[2J", Style.BAD)

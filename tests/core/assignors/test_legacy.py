@@ -94,12 +94,12 @@ def test_every_vector_is_in_one_of_the_tests_below() -> None:
 
 
 @pytest.mark.parametrize("vector", SETTLED, ids=title)
-def test_what_the_old_members_settled_comes_out_the_same(vector: dict[str, Any]) -> None:
+def test_the_plan_equals_the_old_members_settled_one(vector: dict[str, Any]) -> None:
     assert answer(vector) == owners(vector)
 
 
 @pytest.mark.parametrize("vector", TIED_0_8_2, ids=title)
-def test_what_stands_in_no_tie_comes_out_the_same_and_shares_are_as_large(vector: dict[str, Any]) -> None:
+def test_untied_partitions_go_as_of_old_and_shares_have_equal_sizes(vector: dict[str, Any]) -> None:
     """Names of some topics have equal hashes. 0.8.2.2 orders these topics by a map that each member fills
     differently."""
     untied = {"q", "r"} & vector["topics"].keys()
@@ -110,7 +110,7 @@ def test_what_stands_in_no_tie_comes_out_the_same_and_shares_are_as_large(vector
 
 
 @pytest.mark.parametrize("vector", REFUSED, ids=title)
-def test_what_broke_the_rebalance_of_old_members_is_refused_or_read_as_the_most_tolerant_of_them_reads_it(
+def test_a_plan_that_broke_old_members_is_refused_or_read_tolerantly(
     vector: dict[str, Any],
 ) -> None:
     try:

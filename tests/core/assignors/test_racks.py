@@ -51,7 +51,7 @@ def test_with_replicas_in_every_rack_nobody_moves_for_a_rack() -> None:
     assert sticky(group(members, ["a b c"] * 30, owned)) == owned
 
 
-def test_what_can_stay_stays_when_a_member_joins() -> None:
+def test_a_joining_member_moves_only_its_share() -> None:
     members: dict[str, str | None] = {"m1": "a", "m2": "b", "m3": "c"}
     settled = sticky(group(members, ACROSS * 40))
     asked = group({**members, "m4": "a"}, ACROSS * 40, settled)
@@ -67,7 +67,7 @@ def test_a_partition_whose_owner_is_in_a_rack_of_its_stays_although_another_rack
     assert sticky(group(members, ["a b"] * 6 + ["b", "a"], owned)) == owned
 
 
-def test_who_has_no_rack_takes_what_is_nowhere_read_well() -> None:
+def test_a_rackless_member_takes_what_nobody_reads_well() -> None:
     asked = group({"m1": "a", "m2": None}, ["x", "a", "a", "y"])
     assert sticky(asked) == {
         TopicPartition("t", 0): "m2-0",
@@ -121,7 +121,7 @@ def test_a_cell_may_have_what_some_best_table_has_beside_what_is_kept() -> None:
     assert table.keep(2, 2, 9) == 2
 
 
-def test_what_stays_in_a_rack_that_is_none_of_its_takes_no_place_from_what_is_read_well() -> None:
+def test_partitions_kept_in_a_far_rack_take_no_place_from_well_read_ones() -> None:
     table = settled([(), (0,)], [3, 1], [2, 2])
     assert (table.keep_far(0, 0, 3), table.keep_far(0, 1, 3)) == (1, 2)
     assert table.keep(1, 0, 1) == 1

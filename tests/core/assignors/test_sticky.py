@@ -289,7 +289,7 @@ def test_the_hash_seed_changes_nothing() -> None:
         assert int(run.stdout) == digest(7)
 
 
-def test_what_is_owned_beyond_the_group_does_not_hide_what_is_free() -> None:
+def test_owners_beyond_the_group_do_not_hide_free_partitions() -> None:
     group = group_of({"a": {"t": 1, "u": 1}}, {"t": (0, 1, 2), "u": (0, 1)})
     wanted = {TopicPartition(t, n): "a-0" for t, n in [("t", 0), ("t", 1), ("t", 2), ("u", 0), ("u", 1)]}
     for gone, instead in [(("t", 2), ("t", 3)), (("t", 1), ("u", 2)), (("u", 1), ("v", 1)), (("t", 0), ("t", -1))]:

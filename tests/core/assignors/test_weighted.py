@@ -160,7 +160,7 @@ def test_no_order_changes_anything(group_: AssignorInput, choose: random.Random)
     assert sticky(again) == sticky(group_)
 
 
-def test_who_has_the_heavy_partition_has_few_others() -> None:
+def test_a_heavy_partitions_owner_has_few_others() -> None:
     subscribers = [one("a"), one("b"), one("c")]
     asked = group(subscribers, 21, weights={20: 10})
     assert sorted(load_of(asked, sticky(asked)).values()) == [10, 10, 10]
@@ -190,7 +190,7 @@ def test_a_death_moves_what_the_dead_held_and_little_else() -> None:
     assert max(loads) - min(loads) <= 100
 
 
-def test_what_finds_no_room_stays_out_and_comes_in_with_the_next_consumer() -> None:
+def test_partitions_without_room_stay_out_until_the_next_consumer_comes() -> None:
     tight = [one("a", capacity=2), one("b", capacity=3)]
     asked = group(tight, 7)
     answer = sticky(asked)
@@ -260,6 +260,6 @@ def test_with_more_weights_than_levels_every_rule_of_capacities_still_holds(
             assert consumer_load(asked, target, member.consumer_id) <= member.capacity
 
 
-def test_what_has_no_room_by_rounded_weights_is_given_by_its_own() -> None:
+def test_a_partition_too_big_by_rounded_weight_fits_by_its_own() -> None:
     asked = group([one("a", capacity=10), one("b", capacity=10)], 3, weights={0: 9, 1: 9})  # 9 counts as 16
     assert assign_sticky(asked, work_max=1) == {part(0): "b-0", part(1): "a-0", part(2): "a-0"}

@@ -85,7 +85,7 @@ def test_ranges_for_which_there_is_no_room_are_not_announced() -> None:
     assert full.memory.batch == {T1: Announced(5, 9, 1)}
 
 
-def test_what_stands_announced_already_is_not_announced_again_where_there_is_no_room() -> None:
+def test_a_standing_announcement_is_not_repeated_where_there_is_no_room() -> None:
     member = Member(T0, T1, sizes=Roomy(status=ANNOUNCED_BYTES_MAX))
     batch = {T0: Announced(5, 9, 1), T1: Announced(5, 9, 1)}
     member.memory = fast_replace(member.memory, batch=batch)

@@ -15,7 +15,7 @@ NOT_UNDERSTOOD = Received(sequence=FIRST, error="bad command")
 
 @pytest.mark.parametrize(("command", "kind"), [(other(Option.PING), AnswerPing), (NOT_UNDERSTOOD, RefuseCommand)])
 @pytest.mark.parametrize("waits", [{"settled": False}, {"channel_read": False}, {"writing": True}, {"ready": False}])
-def test_nothing_is_written_while_a_link_is_not_settled_or_a_multi_is_under_way_or_refused_again_and_again(
+def test_a_member_writes_nothing_while_its_link_or_a_multi_is_unsettled(
     command: Received, kind: type, waits: dict[str, bool]
 ) -> None:
     member = Member(T0)

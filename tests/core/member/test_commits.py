@@ -123,7 +123,7 @@ def test_the_own_value_that_somebody_writes_later_is_foreign() -> None:
     assert member.decides()[0] == foreign(T0, 8, None)
 
 
-def test_what_was_taken_away_is_lost_and_let_go() -> None:
+def test_a_taken_partition_is_lost_and_let_go() -> None:
     member = committing()
     member.reads({}, {T0: Owner("", 1)})
     assert member.decides() == [LosePartitions(partitions=(T0,)), LetGo(partitions=(T0,))]
@@ -131,7 +131,7 @@ def test_what_was_taken_away_is_lost_and_let_go() -> None:
     assert member.decides() == [fenced(1, "taken away, or set by somebody else, meanwhile: t-0")]
 
 
-def test_what_a_failed_commit_has_moved_is_lost_and_started_again_where_it_stands() -> None:
+def test_a_partition_moved_by_a_failed_commit_is_lost_and_restarted_there() -> None:
     member = committing()
     member.reads({T0: Position(8, 4)}, {T1: Owner("", 1)})
     assert member.decides() == [LosePartitions(partitions=(T1,)), LetGo(partitions=(T1,))]
@@ -160,7 +160,7 @@ def test_an_offset_that_nobody_can_read_is_written_over() -> None:
     assert member.decides() == [CommitOffsets(held={T0: garbage, T1: HELD}, offsets={T0: 8, T1: 9})]
 
 
-def test_what_is_asked_for_while_a_commit_is_under_way_goes_with_the_next() -> None:
+def test_requests_during_a_commit_go_with_the_next_commit() -> None:
     member = committing()
     member.asks(commit({T0: 8, T1: 9}), commit({T0: 10}), commit({T1: 11}))
     member.reads({T0: Position(8, 4), T1: Position(9, 4)})
@@ -170,7 +170,7 @@ def test_what_is_asked_for_while_a_commit_is_under_way_goes_with_the_next() -> N
     assert member.decides() == [CommitOffsets(held={T0: NEXT, T1: nine}, offsets={T0: 10, T1: 11})]
 
 
-def test_what_does_not_run_any_more_or_was_started_again_is_not_committed() -> None:
+def test_stopped_and_restarted_partitions_are_not_committed() -> None:
     member = Member(T0, T1)
     member.asks(commit({T2: 8}), commit({T0: 8}, number=0), commit({T1: 9}))
     assert member.decides() == [
@@ -181,7 +181,7 @@ def test_what_does_not_run_any_more_or_was_started_again_is_not_committed() -> N
     assert member.decides() == [CommitOffsets(held={T1: HELD}, offsets={T1: 9})]
 
 
-def test_what_is_held_and_rests_is_not_committed_for_a_program_that_knows_of_no_start() -> None:
+def test_resting_partitions_are_not_committed_for_a_program_without_starts() -> None:
     member = Member(T0)
     member.runs()
     member.has(leased=False)
@@ -195,7 +195,7 @@ def test_a_commit_of_what_is_committed_writes_nothing() -> None:
     assert member.decides() == [committed({T0: 5}), AnswerRequest(number=1)]
 
 
-def test_f86_what_a_failed_commit_has_moved_is_not_lost_while_it_is_started_where_it_stands() -> None:
+def test_f86_a_failed_commit_loses_no_partition_that_is_being_restarted_in_place() -> None:
     member = committing(leased=False, settled=False)
     member.decides()  # all partitions are lost with the lease
     member.runs()

@@ -152,7 +152,7 @@ def test_a_commit_is_answered_once_its_node_is_set_and_kafka_follows_with_the_la
     assert member.decides() == []
 
 
-def test_what_kafka_does_not_take_is_told_once_and_tried_with_one_partition_then_with_all() -> None:
+def test_a_refused_commit_to_kafka_is_told_once_and_retried_with_one_first() -> None:
     member = Keeper(T0, T1, level=False)
     assert member.decides() == [to_kafka({T0: 5, T1: 5})]
     member.kafka_answers(CommitOutcome(refused=dict.fromkeys((T0, T1), UsageError("in use"))))
@@ -191,7 +191,7 @@ def test_an_answer_of_an_earlier_tenure_says_nothing_of_the_present_one() -> Non
     assert to_kafka({T0: 2}, mzxid=80) in member.decides()
 
 
-def test_f110_what_was_not_committed_for_an_hour_is_committed_to_kafka_again() -> None:
+def test_f110_an_hour_old_commit_is_committed_to_kafka_again() -> None:
     member = Keeper(T0, T1)
     assert member.decides() == []
     assert member.decides(NOW + CHECKPOINT_MS - 1) == []

@@ -25,7 +25,7 @@ def to_kafka(decisions: list[Decision]) -> list[CommitToKafka]:
     return [each for each in decisions if isinstance(each, CommitToKafka)]
 
 
-def test_what_was_lost_since_the_look_is_not_committed_any_more() -> None:
+def test_a_partition_lost_since_the_look_is_not_committed() -> None:
     member = looking()
     member.has(leased=False)
     assert member.decides()[0] == LosePartitions(partitions=(T0, T1), resuming=True)
@@ -35,7 +35,7 @@ def test_what_was_lost_since_the_look_is_not_committed_any_more() -> None:
     assert to_kafka(member.decides()) == []
 
 
-def test_what_was_set_in_zookeeper_since_the_look_and_reads_again_is_not_committed_as_it_was() -> None:
+def test_an_offset_set_in_zookeeper_since_the_look_is_not_overwritten() -> None:
     member = looking()
     member.node(T0, 3, 4, 80)
     assert LosePartitions(partitions=(T0,), resuming=False) in member.decides()

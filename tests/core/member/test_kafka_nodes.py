@@ -32,7 +32,7 @@ def test_f140_the_range_of_a_refused_start_stays_announced_though_the_node_lags(
     assert T0 in m.memory.batch
 
 
-def test_f139_a_node_that_was_deleted_under_a_commit_without_answer_is_not_set_but_made_by_a_new_start() -> None:
+def test_f139_a_node_deleted_under_an_unanswered_commit_is_made_by_a_new_start() -> None:
     m = Keeper(T0, T1, store="kafka")
     m.asks(commit({T0: 8}))
     m.decides()
@@ -66,7 +66,7 @@ def test_a_release_in_dual_does_not_wait_for_a_commit_of_an_earlier_tenure() -> 
     assert any(isinstance(d, ReleasePartitions) for d in m.decides(NOW + 1) + m.decides(NOW + 1))
 
 
-def test_f141_a_node_that_was_deleted_and_made_again_at_the_same_version_counts_as_set_by_somebody() -> None:
+def test_f141_a_node_made_again_at_the_same_version_counts_as_set_by_somebody() -> None:
     m = Keeper(T0, store="kafka")
     assert m.memory.held[T0].position == (HELD.offset, HELD.offset_version)
     m.reads({T0: Position(100, HELD.offset_version, None, HELD.mzxid + 25)})

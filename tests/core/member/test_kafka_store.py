@@ -53,7 +53,7 @@ def committing(*held: TopicPartition) -> Keeper:
     return member
 
 
-def test_a_commit_looks_at_what_stands_there_then_goes_to_kafka_and_is_answered_when_kafka_has_it() -> None:
+def test_a_commit_reads_kafka_first_and_is_answered_when_kafka_has_it() -> None:
     member = committing(T0, T1)
     assert member.decides() == []
     member.kafka_answers(done(T0))
@@ -63,7 +63,7 @@ def test_a_commit_looks_at_what_stands_there_then_goes_to_kafka_and_is_answered_
     assert member.decides() == []
 
 
-def test_what_is_asked_for_meanwhile_goes_with_the_next_one() -> None:
+def test_requests_during_a_kafka_commit_go_with_the_next() -> None:
     member = committing(T0, T1)
     member.asks(commit({T0: 8}), commit({T0: 9}), commit({T1: 7}))
     assert member.decides() == []
@@ -87,7 +87,7 @@ def test_f111_a_commit_without_an_answer_is_made_in_the_nodes_and_answered_then(
 
 
 @pytest.mark.parametrize("answer", ["unknown", "raised", "left out", "refused"])
-def test_f111_what_kafka_did_not_take_for_certain_goes_to_its_node(answer: str) -> None:
+def test_f111_a_commit_that_kafka_may_not_have_goes_to_its_node(answer: str) -> None:
     member = committing(T0, T1)
     if answer == "raised":
         member.kafka_answers(error=AWAY)
@@ -116,7 +116,7 @@ def test_f111_of_a_commit_taken_in_part_only_the_rest_goes_to_the_nodes() -> Non
     assert member.decides() == [reads(T1)]
 
 
-def test_f111_what_nobody_waits_for_any_more_has_its_tenure_ended_before_it_is_read_again() -> None:
+def test_f111_an_abandoned_commits_tenure_ends_before_the_partition_is_read_again() -> None:
     member = committing(T0)
     member.has(leased=False)
     assert member.decides()[0] == LosePartitions(partitions=(T0,), resuming=True)
@@ -137,9 +137,7 @@ def test_f111_what_nobody_waits_for_any_more_has_its_tenure_ended_before_it_is_r
     assert member.decides() == [AskStart(positions={T0: 5}, incarnations={T0: 1}, resumes=True)]
 
 
-def test_an_answer_behind_the_end_of_the_lease_counts_and_the_partition_starts_there_but_the_program_is_not_told() -> (
-    None
-):
+def test_an_answer_after_the_lease_moves_the_start_and_is_not_told_to_the_program() -> None:
     member = committing(T0)
     member.has(leased=False)
     member.decides()
@@ -199,7 +197,7 @@ def test_f110_a_busy_partition_has_its_checkpoint_too_and_it_waits_for_the_commi
     assert member.decides(hour_ms) == [CommitOffsets(held={T0: HELD._replace(offset=9)}, offsets={T0: 9})]
 
 
-def test_a_release_waits_for_the_commit_under_way_for_a_third_of_the_rebalance_timeout_and_ends_the_tenure() -> None:
+def test_a_release_waits_a_third_of_the_rebalance_timeout_for_a_commit() -> None:
     member = committing(T0)
     member.finds(stop(T0))
     member.decides()
@@ -223,7 +221,7 @@ def test_a_release_waits_for_the_commit_under_way_for_a_third_of_the_rebalance_t
     assert decisions[0].held == {T0: HELD._replace(offset=8)}
 
 
-def test_what_was_taken_away_is_not_committed_and_an_answer_about_it_changes_nothing() -> None:
+def test_a_taken_partition_is_not_committed_and_a_late_answer_is_ignored() -> None:
     member = keeper(T0)
     member.asks(commit({T0: 8}))
     member.decides()

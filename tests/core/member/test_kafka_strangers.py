@@ -29,7 +29,7 @@ def told(event: str, partition: TopicPartition, offset: int, own: int) -> Report
     return Report(event=event, fields=fields)
 
 
-def test_f112_a_commit_of_a_stranger_behind_is_where_the_partition_starts_again_with_its_node_set() -> None:
+def test_f112_a_strangers_lower_commit_restarts_the_partition_there_and_sets_its_node() -> None:
     member = keeper(T0, T1)
     member.asks(commit({T0: 8, T1: 9}))
     member.decides()
@@ -104,7 +104,7 @@ def test_f136_a_release_that_waits_for_kafka_no_longer_follows_what_a_stranger_s
     assert member.decides(NOW + PATIENCE_MS) == [told("foreign_offset", T1, 3, 9), LosePartitions(partitions=(T1,))]
 
 
-def test_f113_while_kafka_refuses_commits_the_nodes_are_set_and_what_stands_there_is_not_followed() -> None:
+def test_f113_while_kafka_refuses_commits_nodes_are_set_and_kafkas_offsets_ignored() -> None:
     member = committing(T0)
     member.kafka_answers(CommitOutcome(refused={T0: UsageError("in use")}))
     assert member.decides() == [failed("in use", T0)]
@@ -123,7 +123,7 @@ def test_f113_while_kafka_refuses_commits_the_nodes_are_set_and_what_stands_ther
     assert member.decides(NOW + 1_000) == [reads(T0)]
 
 
-def test_f112_what_a_stranger_set_back_before_the_start_is_seen_before_the_first_commit_goes_over_it() -> None:
+def test_f112_the_first_commit_finds_an_offset_that_a_stranger_set_back_before_the_start() -> None:
     member = keeper(T0, T1, level=False)
     assert member.decides() == [reads(T0, T1)]
     member.kafka_answers({T0: KafkaCommit(offset=2), T1: KafkaCommit(offset=9_000)})
@@ -159,7 +159,7 @@ def test_f113_a_stranger_is_not_followed_while_kafka_refuses_commits() -> None:
     assert member.decides() == [CommitOffsets(held={T0: HELD}, offsets={T0: 8})]
 
 
-def test_f113_what_is_started_while_kafka_refuses_commits_is_not_looked_at_there_and_commits_to_its_node() -> None:
+def test_f113_a_partition_started_while_kafka_refuses_commits_goes_to_its_node_without_a_look() -> None:
     member = committing(T0)
     member.kafka_answers(CommitOutcome(refused={T0: UsageError("in use")}))
     member.decides()
@@ -216,7 +216,7 @@ def behind_without_an_answer() -> Keeper:
 
 
 @pytest.mark.parametrize("found", [KafkaCommit(offset=2), stamped(2)], ids=["the stranger's", "the own one, late"])
-def test_f137_what_a_new_owner_finds_set_back_is_followed_once_kafka_takes_the_commit_in_its_place(
+def test_f137_a_new_owner_follows_a_set_back_once_kafka_takes_its_commit(
     found: KafkaCommit,
 ) -> None:
     member = behind_without_an_answer()
@@ -230,7 +230,7 @@ def test_f137_what_a_new_owner_finds_set_back_is_followed_once_kafka_takes_the_c
     assert not member.memory.mirror.unfollowed
 
 
-def test_f137_what_is_not_there_any_more_at_the_next_look_is_not_followed() -> None:
+def test_f137_a_set_back_that_is_gone_at_the_next_look_is_not_followed() -> None:
     member = behind_without_an_answer()
     member.kafka_answers({T0: stamped(4, mzxid=60)})
     assert member.decides(NOW + 1_000) == [to_kafka({T0: 5}, mzxid=80)]

@@ -18,7 +18,7 @@ def test_it_looks_again_when_a_checkpoint_is_due() -> None:
     assert (keeper.decides(), keeper.wake_at_ms) == ([], NOW + CHECKPOINT_MS)
 
 
-def test_it_looks_again_when_a_stop_waits_no_longer_for_a_commit_and_when_the_commit_is_given_up() -> None:
+def test_the_member_wakes_when_a_stop_or_the_commit_itself_stops_waiting() -> None:
     keeper = Keeper(T0, store="kafka")
     keeper.asks(commit({T0: 8}))
     assert (keeper.decides(), keeper.wake_at_ms) == ([reads(T0)], NOW + PATIENCE_MS)

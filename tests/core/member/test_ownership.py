@@ -86,7 +86,7 @@ def test_f91_a_claim_of_unknown_outcome_is_read_again_and_what_stands_of_it_is_n
     assert member.decides() == [ClaimPartitions(partitions={T1: ME})]
 
 
-def test_what_another_session_has_claimed_is_refused_as_taken_and_the_rest_is_read() -> None:
+def test_a_partition_claimed_by_another_session_is_refused_as_taken() -> None:
     member = looked_up()
     assert member.decides() == [ClaimPartitions(partitions={T0: ME, T1: ME})]
     member.reads({T0: AT, T1: AT}, {T0: NOBODY, T1: OTHER})
@@ -120,7 +120,7 @@ def test_f91_a_claim_that_was_deleted_before_its_acknowledgement_is_made_again()
     assert member.decides() == [ClaimPartitions(partitions={T1: ME})]
 
 
-def test_f53_a_claim_that_somebody_deleted_is_lost_at_once_and_claimed_again_only_by_another_start() -> None:
+def test_f53_a_deleted_claim_is_lost_at_once_and_made_again_only_by_another_start() -> None:
     member = claimed()
     acknowledged(member)
     member.reads(owners={T0: NOBODY})
@@ -132,7 +132,7 @@ def test_f53_a_claim_that_somebody_deleted_is_lost_at_once_and_claimed_again_onl
     assert member.decides() == [LookUp(name="0000000001", partitions=(T0,), known={T0: NOBODY}, parents=True)]
 
 
-def test_what_cannot_be_started_after_its_claim_is_given_back_with_the_acknowledgement() -> None:
+def test_an_acknowledgement_gives_back_claims_that_did_not_start() -> None:
     member = looked_up()
     member.decides()
     member.reads(owners={T0: MINE, T1: MINE})

@@ -58,7 +58,7 @@ def resuming() -> Member:
     return member
 
 
-def test_what_is_started_again_is_read_then() -> None:
+def test_a_restarted_partition_is_read() -> None:
     member = resuming()
     assert member.decides() == []
     member.answers()
@@ -76,7 +76,7 @@ def test_nothing_is_started_again_while_too_many_calls_wait() -> None:
     assert member.decides() == [AskStart(positions={T0: 5, T1: 5}, incarnations={T0: 0, T1: 0}, resumes=True)]
 
 
-def test_what_cannot_be_started_again_ends_the_registration() -> None:
+def test_a_failed_restart_ends_the_registration() -> None:
     member = resuming()
     member.answers(error=RuntimeError("disk full"))
     assert member.decides() == [Rejoin(why="could not start again what it holds: disk full")]
@@ -91,7 +91,7 @@ def test_no_command_is_taken_up_while_something_is_started_again() -> None:
     assert member.decides() == [AskStop(partitions=(T0,))]
 
 
-def test_what_a_command_changes_is_not_started_again() -> None:
+def test_partitions_of_a_command_are_not_restarted() -> None:
     member = Member(T0, T1)
     member.finds(start(T2))
     assert isinstance(member.decides()[0], LookUp)
@@ -122,7 +122,7 @@ def test_a_member_of_which_nothing_is_wanted_decides_nothing() -> None:
     assert member.memory is before  # an idle step costs nothing, however much is held
 
 
-def test_what_is_foreign_while_it_is_started_again_is_lost_and_started_where_it_stands_then() -> None:
+def test_a_foreign_offset_during_a_restart_loses_the_partitions() -> None:
     member = resuming()
     member.reads({T0: Position(2, 4)})
     fields = {"partitions": [T0], "offset": 2, "own": None, "level": "warning"}
@@ -132,7 +132,7 @@ def test_what_is_foreign_while_it_is_started_again_is_lost_and_started_where_it_
     ]
 
 
-def test_what_is_taken_away_while_it_is_started_again_is_lost() -> None:
+def test_a_partition_taken_away_during_its_restart_is_lost() -> None:
     member = resuming()
     member.reads({}, {T0: Owner("", 1)})
     assert member.decides() == [

@@ -111,7 +111,7 @@ def acknowledged(*partitions: TopicPartition) -> Member:
     return found
 
 
-def test_what_is_free_of_the_own_share_is_claimed_and_acknowledged_without_a_command_under_the_record() -> None:
+def test_a_free_own_share_is_claimed_and_acknowledged_without_a_command() -> None:
     found = claiming(T0, T1)
     sent = acknowledging(found)
     set_to = (7, Versions(1, 2))
@@ -150,7 +150,7 @@ def test_an_acknowledgement_that_was_refused_is_tried_again_from_what_is_read_th
     assert not found.memory.held
 
 
-def test_what_an_old_member_deleted_between_claim_and_acknowledgement_is_claimed_again() -> None:
+def test_a_claim_that_an_old_member_deleted_before_its_end_is_made_again() -> None:
     found = claiming(T0)
     acknowledging(found)
     found.has(status=None)
@@ -167,7 +167,7 @@ def test_nothing_is_claimed_that_is_not_free_or_not_its_own_share() -> None:
     assert member(T0, neighbours=Neighbours(mode=waiting)).decides() == []
 
 
-def test_what_another_one_claimed_first_is_left_to_it_and_claimed_again_a_second_later() -> None:
+def test_a_partition_that_another_claimed_first_is_retried_a_second_later() -> None:
     found = member(neighbours=beside(T0, free=(T0,)))
     found.decides()
     found.reads({T0: Position(7, 2)}, {T0: Owner(OLD, 0)})
@@ -179,7 +179,7 @@ def test_what_another_one_claimed_first_is_left_to_it_and_claimed_again_a_second
     assert kinds(found.decides(NOW + PUT_OFF_MS)) == [LookUp]
 
 
-def test_what_cannot_be_started_is_given_back_with_the_acknowledgement_and_put_off() -> None:
+def test_an_unstartable_partition_is_given_back_and_put_off() -> None:
     found = member(neighbours=beside(T0, free=(T0,)))
     found.decides()
     found.reads({T0: Position(7, 2)}, {T0: NOBODY})
@@ -200,7 +200,7 @@ def test_what_cannot_be_started_is_given_back_with_the_acknowledgement_and_put_o
     assert found.memory.put_off == {T0: NOW + PUT_OFF_MS}
 
 
-def test_what_the_plan_gives_to_others_is_released_and_what_does_not_move_runs_on() -> None:
+def test_partitions_planned_for_others_are_released_the_rest_runs_on() -> None:
     found = member(T0, T1, neighbours=beside(T0))
     assert found.decides() == [AskStop(partitions=(T1,))]
     found.called("stop", T1)
@@ -226,7 +226,7 @@ def test_another_thread_of_its_own_is_another_owner() -> None:
     assert found.decides(NOW + 10 * PATIENCE_MS) == []  # no old member waits for this partition
 
 
-def test_f97_an_application_that_does_not_stop_in_time_loses_the_partition_which_is_released_without_a_commit() -> None:
+def test_f97_a_partition_not_stopped_in_time_is_lost_and_released_without_a_commit() -> None:
     found = member(T0, T1, neighbours=beside(T0))
     found.decides()
     found.called("stop", T1)
@@ -273,7 +273,7 @@ def test_f97_the_deadline_counts_from_the_change_that_made_the_plan_and_no_plan_
     assert commanded.decides(NOW + 10 * PATIENCE_MS) == []
 
 
-def test_f97_what_was_stopped_in_the_middle_of_the_call_is_released_with_its_offset() -> None:
+def test_f97_partitions_stopped_early_in_the_call_are_released_with_their_offsets() -> None:
     found = member(T0, T1, neighbours=beside())
     found.decides()
     found.called("stop", T0, T1)
@@ -287,7 +287,7 @@ def test_f97_what_was_stopped_in_the_middle_of_the_call_is_released_with_its_off
     assert late[0] == LosePartitions(partitions=(T1,), stopping=True)
 
 
-def test_a_start_that_was_begun_is_acknowledged_and_what_the_plan_gives_to_others_released_again() -> None:
+def test_a_begun_start_is_acknowledged_and_others_partitions_are_released_again() -> None:
     found = member(neighbours=beside())
     found.finds(start(T0, versions=None))
     assert kinds(found.decides()) == [LookUp]
@@ -376,7 +376,7 @@ def test_f100_a_later_change_gives_an_old_joiner_that_waits_no_more_time() -> No
     assert stopped_by_ms(late_ms) == late_ms + given_ms
 
 
-def test_a_range_that_another_one_announced_from_the_offset_found_comes_first_and_stands_in_the_own_status() -> None:
+def test_anothers_range_announced_at_the_found_offset_is_taken_over_first() -> None:
     here, passed, other = Announced(7, 9, 4, 3), Announced(5, 7, 6, 3), Announced(7, 12, 5, 2)
     found = member(neighbours=beside(T0, T1, T2, free=(T0, T1, T2)))
     found.decides()

@@ -85,7 +85,7 @@ def test_a_start_is_looked_up_told_and_acknowledged_and_read_only_then() -> None
     assert member.decides() == []
 
 
-def test_what_has_no_offset_starts_where_the_reset_policy_says_and_that_is_written() -> None:
+def test_a_partition_without_an_offset_starts_at_the_reset_and_writes_it() -> None:
     member = looked_up()
     member.reads({T0: Position(7, 2), T1: Position(None, None)})
     assert member.decides() == [AskReset(partitions=(T1,))]
@@ -106,7 +106,7 @@ def test_what_has_no_offset_starts_where_the_reset_policy_says_and_that_is_writt
     assert member.decides() == [LetGo(partitions=(), parents=True), started({T0: 7, T1: 40})]
 
 
-def test_what_is_not_granted_is_left_out() -> None:
+def test_a_start_leaves_out_ungranted_partitions() -> None:
     member = looked_up(versions=None)
     member.reads({T0: Position(7, 2), T1: Position(7, 2)}, {T0: Owner(ME, 4), T1: Owner("g_other-1-00000000-0", 4)})
     assert member.decides() == [AskStart(positions={T0: 7}, incarnations={T0: 0})]
@@ -123,7 +123,7 @@ def refusal(reason: str) -> Refusal:
     return Refusal(generation=1, sequence=FIRST, reason=reason)
 
 
-def test_what_the_application_cannot_start_is_given_back_in_the_acknowledgement() -> None:
+def test_the_acknowledgement_gives_back_partitions_that_failed_to_start() -> None:
     member = looked_up()
     member.reads({T0: Position(7, 2), T1: Position(7, 2)})
     assert member.decides() == [AskStart(positions={T0: 7, T1: 7}, incarnations={T0: 0, T1: 0})]
@@ -270,7 +270,7 @@ def test_an_acknowledged_start_without_an_offset_cannot_be_read_by_this_registra
     assert member.decides() == [Rejoin(why="somebody deleted the offsets of t-0, or nobody can parse them")]
 
 
-def test_what_is_taken_away_while_it_is_started_is_lost_to_the_application() -> None:
+def test_the_application_loses_a_partition_taken_away_during_its_start() -> None:
     member = ready()
     assert member.decides() == [ACKNOWLEDGED]
     member.finds()
@@ -292,7 +292,7 @@ def test_without_a_lease_or_while_many_calls_wait_nothing_is_told_to_start(field
     told(member)
 
 
-def test_starts_that_wait_one_behind_the_other_are_obeyed_as_one_and_a_ping_between_them_at_once() -> None:
+def test_waiting_starts_are_obeyed_as_one_and_a_ping_between_them_at_once() -> None:
     member = Member()
     member.finds(start(T0), other(Option.PING, SECOND), start(T1, sequence=THIRD, generation=2))
     assert member.decides() == [AnswerPing(commands={SECOND: 0}, status=MemberStatus(pinged=SECOND))]
@@ -318,7 +318,7 @@ def test_no_more_starts_are_obeyed_as_one_than_one_acknowledgement_deletes() -> 
     assert looked_up.partitions == named[:STARTS_MAX]
 
 
-def test_announced_ranges_come_before_the_start_and_stand_in_the_status_with_the_acknowledgement() -> None:
+def test_announced_ranges_come_before_the_start_and_into_the_acknowledged_status() -> None:
     member = Member()
     member.finds(start(T0, T1, replay={T0: (7, 9), T1: (3, 5)}, incarnations={"t": 4}))
     member.decides()
@@ -332,7 +332,7 @@ def test_announced_ranges_come_before_the_start_and_stand_in_the_status_with_the
     assert acknowledged.status.batch == {T0: Announced(7, 9, 1, 4)}  # a commit has passed the other range
 
 
-def test_what_is_left_over_of_others_is_looked_up_with_a_start_and_forgotten_once_it_is_over() -> None:
+def test_a_start_looks_up_left_over_announcements_and_forgets_past_ones() -> None:
     member = Member()
     member.memory = Member().memory.__class__(batch={T1: Announced(3, 5, 1), T2: Announced(3, 5, 1)})
     member.finds(start(T0))
@@ -349,7 +349,7 @@ def test_what_is_left_over_of_others_is_looked_up_with_a_start_and_forgotten_onc
     assert member.memory.batch == {T1: Announced(3, 5, 1)}
 
 
-def test_what_a_start_names_is_held_no_more_by_an_earlier_grant() -> None:
+def test_a_start_ends_an_earlier_grant_of_the_same_partition() -> None:
     """Somebody had emptied the owner by hand, and the coordinator granted the partition again."""
     member = Member(T0, T1)
     member.finds(start(T0, versions=3))

@@ -79,7 +79,7 @@ def test_nothing_is_released_before_the_application_has_stopped() -> None:
     assert member.memory.readable == {T0, T1, T2}
 
 
-def test_what_has_stopped_early_is_released_while_the_command_stands_on() -> None:
+def test_early_stopped_partitions_are_released_during_the_command() -> None:
     member = stopping()
     member.answers(((T1,), {T1: 9}), part=True)
     early = MemberStatus(held={T0: HELD, T2: HELD})
@@ -92,7 +92,7 @@ def test_what_has_stopped_early_is_released_while_the_command_stands_on() -> Non
     assert member.decides() == [ReleasePartitions(held={T0: HELD}, offsets={T0: 8}, commands={FIRST: 0}, status=status)]
 
 
-def test_what_the_application_says_of_partitions_that_it_was_not_asked_to_stop_does_not_count() -> None:
+def test_offsets_of_partitions_that_were_not_to_stop_do_not_count() -> None:
     member = Member(T0, T1, T2)
     member.runs(T0, T2)
     member.finds(stop(T0, T1))
@@ -133,7 +133,7 @@ def test_an_application_that_fails_to_stop_keeps_what_was_committed() -> None:
     assert member.decides() == [fast_replace(RELEASE, offsets={})]
 
 
-def test_what_is_not_held_is_acknowledged_as_done_at_once() -> None:
+def test_a_stop_of_unheld_partitions_is_done_at_once() -> None:
     member = Member(T0)
     member.finds(stop(T1))
     status = MemberStatus(held={T0: HELD})
@@ -160,7 +160,7 @@ def test_an_own_final_offset_at_the_next_version_was_the_own_write() -> None:
     assert member.decides() == [stopped({T0: 8, T1: 5}), LetGo(partitions=(T0, T1))]
 
 
-def test_what_a_start_gives_back_behind_an_unknown_release_is_not_released_again() -> None:
+def test_a_partition_regranted_after_an_unknown_release_is_not_released() -> None:
     member = stopping()
     member.answers({T0: 8})
     assert member.decides() == [RELEASE]
@@ -170,7 +170,7 @@ def test_what_a_start_gives_back_behind_an_unknown_release_is_not_released_again
     assert member.decides() == [LookUp(name=SECOND, partitions=(T0, T1), known=known, parents=True)]
 
 
-def test_what_another_owns_by_then_is_over() -> None:
+def test_a_stop_ends_for_partitions_of_new_owners() -> None:
     member = stopping()
     member.answers({T0: 8})
     assert member.decides() == [RELEASE]
@@ -274,7 +274,7 @@ def test_a_reject_releases_everything_and_nothing_comes_after_it() -> None:
     assert sent_away(member.view, member.memory) == "offers nothing"
 
 
-def test_what_cannot_be_understood_is_refused_and_passed_over_and_one_refusal_stands_at_a_time() -> None:
+def test_a_senseless_command_is_refused_and_refusals_stand_one_at_a_time() -> None:
     member = Member(T0)
     bad = fast_replace(stop(), command=None, error="version is 9, this program reads up to 1")
     member.finds(bad, other(Option.OFFSET_STORE, SECOND))

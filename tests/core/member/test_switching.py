@@ -94,9 +94,7 @@ def test_an_offset_store_waits_for_what_is_under_way(waits: dict[str, bool]) -> 
     assert isinstance(member.decides()[0], SwitchStore)
 
 
-def test_of_more_than_one_multi_sets_only_the_last_acknowledges_and_none_is_sent_before_the_one_before_it_is_done() -> (
-    None
-):
+def test_a_switch_sends_its_multis_in_turn_and_the_last_one_acknowledges() -> None:
     class OneByOne(Roomy):
         def room(self, partitions: list[object]) -> int:  # type: ignore[override]
             return 1
@@ -201,7 +199,7 @@ def test_a_member_that_comes_to_zookeeper_remembers_nothing_of_kafka() -> None:
     assert (member.memory.mirror, member.wake_at_ms) == (NO_MIRROR, None)
 
 
-def test_f144_a_commit_behind_a_change_to_both_stores_waits_until_it_is_known_to_be_done_and_sets_the_node() -> None:
+def test_f144_a_commit_after_a_change_to_both_stores_waits_for_it_and_sets_the_node() -> None:
     """Before the fix, the commit went to Kafka alone, in the tenure that the change had begun. The node stayed behind
     for good."""
     member = holding(T0)

@@ -37,7 +37,7 @@ def told_stop(*partitions: TopicPartition, times: tuple[int, int, int], sequence
     )
 
 
-def test_a_release_tells_when_its_stop_was_seen_when_all_was_stopped_and_when_no_commit_held_it_back() -> None:
+def test_a_release_tells_when_its_stop_was_seen_done_and_free_of_commits() -> None:
     member = Member(T0, T1, T2)
     member.finds(fast_replace(stop(T0, T1), made_ms=MADE))
     member.decides(NOW)

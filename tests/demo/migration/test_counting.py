@@ -19,7 +19,7 @@ def test_a_repeat_is_explained_by_a_kill_first_then_by_an_old_consumer() -> None
     )
 
 
-def test_what_one_program_processed_twice_counts_as_a_repeat() -> None:
+def test_records_repeated_by_one_program_count_as_repeats() -> None:
     assert count({0: 1}, {"x": [FIRST, FIRST]}).unexplained == 1
 
 

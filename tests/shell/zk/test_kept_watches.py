@@ -216,7 +216,7 @@ def test_f304_a_connection_that_breaks_under_the_question_is_no_refusal(
         assert (sent, zk.store.session.keeps_watches) == ([Op.ADD_WATCH, Op.GET_DATA], True)
 
 
-def test_f304_of_a_server_that_refuses_watches_that_stay_each_change_is_told_and_one_line_says_so(
+def test_f304_a_server_without_lasting_watches_tells_each_change_and_one_line_says_so(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """`WatchManagerOptimized` does not know such watches. The server answers MarshallingError, and stays connected."""
@@ -242,7 +242,7 @@ def test_f304_of_a_server_that_refuses_watches_that_stay_each_change_is_told_and
     ]
 
 
-def test_what_is_kept_while_its_watch_is_on_the_way_is_read_once_more(
+def test_a_node_kept_while_its_watch_is_on_the_way_is_read_once_more(
     zk: Recorder, other: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If an ordinary watch is left after one that stays, it ends the one that stays."""
@@ -313,7 +313,7 @@ def test_an_event_before_the_answer_is_a_part_of_it() -> None:
     assert watches.fired(Event.CHILD, "/b")  # an ordinary watch
 
 
-def test_what_is_asked_or_armed_is_not_forgotten() -> None:
+def test_asked_and_armed_watches_are_not_forgotten() -> None:
     watches = Watches(Unlocked())
     for path in [f"/p{n}" for n in range(IDLE_MAX)]:
         watches.ask(path, keep=True)

@@ -30,7 +30,7 @@ def operations(*codes: int) -> bytes:
 
 
 @pytest.mark.parametrize("error", [*CLASSES, *FOREIGN], ids=lambda e: e.__name__)
-def test_whatever_ends_the_whole_request_leaves_its_outcome_unknown(error: type[Exception]) -> None:
+def test_a_failed_whole_request_leaves_its_outcome_unknown(error: type[Exception]) -> None:
     answers: list[CommitDone] = []
     call = Call(Op.MULTI, b"", lambda code, frame, offset: answers.append(multi.decode(7, code, frame, offset)))
 

@@ -37,7 +37,7 @@ def test_a_prompt_sink_gets_answers_and_events_in_order_on_the_connections_threa
     assert {thread for _, thread in seen} == {"zkcoord-zk-zk_loop"}
 
 
-def test_a_request_that_another_thread_makes_while_answers_are_taken_in_is_sent_right_behind_them(chroot: str) -> None:
+def test_another_threads_request_is_sent_right_after_the_answers_are_taken_in(chroot: str) -> None:
     """The connection's thread is not woken for the request. It would send it only with its next heartbeat, and here
     there is none."""
     linked, answers = threading.Event(), queue.SimpleQueue[ReadDone]()

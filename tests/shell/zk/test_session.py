@@ -99,7 +99,7 @@ def test_the_session_outlives_its_server_and_its_watches_do_not(server: Embedded
         assert [node.exists for node in nodes] == [True, True]
 
 
-def test_what_is_asked_without_a_link_is_answered_at_once_and_never_sent(proxy: Proxy, chroot: str) -> None:
+def test_requests_without_a_link_are_answered_at_once_and_never_sent(proxy: Proxy, chroot: str) -> None:
     proxy.down()
     zk = Recorder(below(chroot, proxy))
     try:
@@ -118,7 +118,7 @@ def test_what_is_asked_without_a_link_is_answered_at_once_and_never_sent(proxy: 
         zk.close()
 
 
-def test_what_was_under_way_when_the_link_broke_is_answered_after_suspended(proxy: Proxy, chroot: str) -> None:
+def test_requests_of_a_broken_link_are_answered_after_suspended(proxy: Proxy, chroot: str) -> None:
     with session(below(chroot, proxy)) as zk:
         zk.commit(CreateNode("/a"))
         proxy.stall()

@@ -69,7 +69,7 @@ def test_a_node_that_must_not_be_read_is_left_out_and_the_others_are_watched(
     assert told(zk) == ["/n5"]
 
 
-def test_what_changes_between_the_answer_and_its_watches_is_told_at_once(
+def test_changes_between_an_answer_and_its_watches_are_told_at_once(
     chroot: str, other: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bulk = Reading._bulk
@@ -109,7 +109,7 @@ def test_so_many_watches_need_so_many_requests(chroot: str, count: int, requests
         assert told(zk) == sorted(paths)
 
 
-def test_whoever_reads_again_what_it_is_told_of_misses_no_change(zk: Recorder, other: Recorder) -> None:
+def test_a_reader_that_follows_its_watches_misses_no_change(zk: Recorder, other: Recorder) -> None:
     """One writer sets, deletes and creates nodes at random. At the end the reader must know all of them."""
     paths, rng = [*THERE, *MISSING], random.Random(7)
     over = threading.Event()

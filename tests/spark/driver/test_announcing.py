@@ -33,7 +33,7 @@ def test_ranges_are_announced_before_they_are_processed(world: World) -> None:
     assert announced == [BOTH]
 
 
-def test_what_was_handed_over_is_processed_alone_first_and_as_it_was_announced(world: World) -> None:
+def test_handed_over_ranges_are_processed_first_alone_and_as_announced(world: World) -> None:
     world.given = {}
     seen = Seen()
     running = InThread(lambda: world.consumer().run(seen, max_batches=2))
@@ -102,7 +102,7 @@ def test_an_announcement_of_an_earlier_tenure_counts_only_where_nothing_has_move
     running.result()
 
 
-def test_f61_an_announcement_ends_with_its_topic_though_another_member_set_an_offset_of_the_new_one(
+def test_f61_an_announcement_ends_with_its_topic_though_the_new_one_has_an_offset(
     world: World,
 ) -> None:
     """The new topic begins at the same position. Only the membership knows that it is another topic, and replays

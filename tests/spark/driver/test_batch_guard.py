@@ -68,7 +68,7 @@ def test_a_batch_that_is_being_committed_is_neither_cancelled_nor_waited_for(
     assert (guard.claim(), cancelled) == (False, [])
 
 
-def test_what_a_late_batch_still_reads_has_no_final_offset(guard: BatchGuard) -> None:
+def test_a_late_batchs_partition_has_no_final_offset(guard: BatchGuard) -> None:
     guard.begin("batch", RANGES[:1], guard.view())
     told: list[object] = []
     assert guard.stop([A, B], 0, lambda partition: True, lambda *early: told.append(early)) == {}
@@ -223,7 +223,7 @@ def test_a_consumer_that_leaves_begins_nothing(guard: BatchGuard) -> None:
     assert guard.begin("batch", RANGES, seen) == ()
 
 
-def test_what_is_being_stopped_is_left_out_of_a_batch_that_was_planned_before(guard: BatchGuard) -> None:
+def test_an_earlier_planned_batch_leaves_out_stopping_partitions(guard: BatchGuard) -> None:
     """The batch that the stop waits for is over, but the stop has not noticed that yet."""
     seen = guard.view()
     guard.begin("batch", RANGES[:1], seen)
@@ -249,7 +249,7 @@ def test_a_planned_batch_leaves_out_a_partition_that_was_lost_and_started_again(
     assert guard.begin("batch", RANGES, seen) == RANGES[1:]
 
 
-def test_what_moved_is_left_out_of_a_batch_that_was_planned_before(guard: BatchGuard) -> None:
+def test_an_earlier_planned_batch_leaves_out_moved_partitions(guard: BatchGuard) -> None:
     seen = guard.view()
     guard.begin("reset", [OffsetRange("t", 0, 7, 7)], seen)
     guard.finish(End.COMMITTED, {A: 7})
@@ -286,7 +286,7 @@ def test_a_wait_for_one_batch_does_not_fence_the_next(guard: BatchGuard, cancell
     assert (guard.claim(), cancelled) == (True, [])
 
 
-def test_what_ended_is_no_news_of_a_partition_that_was_started_anew(guard: BatchGuard) -> None:
+def test_an_ended_batch_tells_nothing_of_a_restarted_partition(guard: BatchGuard) -> None:
     """The ended batch's announcement and commit do not count for the partition, and a stop of the partition does not
     wait for that batch."""
     guard.begin("batch", RANGES, guard.view())

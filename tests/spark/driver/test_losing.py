@@ -120,7 +120,7 @@ def test_a_long_batch_makes_progress_as_long_as_its_jobs_get_on(
     assert world.member.reported == (progress + 10, 20)
 
 
-def test_who_hangs_in_a_lost_batch_does_not_register_before_it_is_back(
+def test_a_consumer_hanging_in_a_lost_batch_registers_once_it_is_back(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.limits = Limits(cancel_wait_ms=1)

@@ -80,7 +80,7 @@ def test_f264_metadata_that_anybody_wrote_ends_no_report_and_is_foreign_as_consu
     assert [(row.commits, row.foreign, row.earlier_tenure) for row in rows] == [(1, 1, 0)] * len(METADATA) + [(1, 0, 0)]
 
 
-def test_a_commit_behind_a_tombstone_is_no_rewind_also_not_behind_a_record_that_nobody_can_read(
+def test_a_commit_after_a_tombstone_is_no_rewind_even_with_unreadable_records(
     spark: SparkSession,
 ) -> None:
     plain = [(5, ""), (3, ""), (GONE, ""), (1, ""), (9, ""), (UNREADABLE, ""), (8, "")]

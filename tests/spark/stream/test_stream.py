@@ -71,9 +71,7 @@ def test_an_offset_of_another_source_is_refused(written: Any) -> None:
         (offset("a", "0 0 9", "1 4 5"), offset("b", "0 9 12", "1 3 9"), ranges("0 9 12", "1 3 9")),
     ],
 )
-def test_what_a_batch_reads_is_a_function_of_its_two_offsets(
-    start: Offset, end: Offset, read: tuple[OffsetRange, ...]
-) -> None:
+def test_two_offsets_alone_determine_a_batchs_reads(start: Offset, end: Offset, read: tuple[OffsetRange, ...]) -> None:
     assert to_read(start, end) == read
 
 
@@ -341,7 +339,7 @@ def test_a_query_that_shall_end_reads_what_is_there_and_no_more(world: World) ->
     source.stop()
 
 
-def test_what_ends_the_membership_ends_the_query(world: World) -> None:
+def test_the_memberships_end_ends_the_query(world: World) -> None:
     source = source_of(world)
     world.given = {P0: 7}
     world.starts = {P0: 9}

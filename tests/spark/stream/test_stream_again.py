@@ -69,7 +69,7 @@ def test_f224_a_batch_that_is_run_again_is_not_read_from_another_cluster_than_th
     assert world.requests == []
 
 
-def test_f312_tasks_of_a_batch_that_is_run_again_are_told_their_cluster_as_those_of_later_batches_are() -> None:
+def test_f312_a_repeated_batchs_tasks_are_told_their_cluster_like_later_ones() -> None:
     planned = offset_of("before", "g", Batch(id="", seq=0, generation=7, ranges=(OffsetRange("t", 0, 0, 4),)), {})
     world = World()
     world.given, world.ends, world.cluster_id = {P0: 0}, {P0: 10}, "mine"

@@ -59,7 +59,7 @@ def test_a_batch_of_which_nothing_is_left_has_no_task() -> None:
     assert planned(ranges=())[1] == []
 
 
-def test_what_the_driver_takes_from_the_plan_is_small() -> None:
+def test_the_driver_takes_little_from_the_plan() -> None:
     """An answer of the JVM with more than 8 KiB of text comes in two pieces, and the second comes 40 ms later."""
     _, (partition,) = planned()
     assert len(pickle.dumps(partition)) * 4 / 3 < 8192
@@ -169,7 +169,7 @@ SCAN = "+- MicroBatchScan[topic#0, partition#1] (Python)\n"
         (f"*(1) Project [topic#0, 0 AS partition#7]\n{SCAN}", "topic#0partition#7", r"0 AS partition#7"),
     ],
 )
-def test_f253_what_a_query_does_to_its_ranges_before_foreachbatch_is_refused(
+def test_f253_a_query_that_changes_ranges_before_foreachbatch_is_refused(
     text: str, output: str, told: str | None
 ) -> None:
     refused = pytest.raises(UsageError, match=f"{told}.*filter and transform the records in `process`")

@@ -83,7 +83,7 @@ def test_a_complete_range_of_a_topic_that_was_created_again_is_not_passed_over(
     assert known.started(Starting({P0: 0}, 1, {P0: now})) == {P0: position}
 
 
-def test_a_complete_range_that_somebody_has_gone_on_from_is_read_again_when_its_offset_is_set_back() -> None:
+def test_a_passed_complete_range_is_read_again_when_its_offset_is_set_back() -> None:
     known = StreamPositions()
     known.recover([complete(0, 4)])
     assert known.started(Starting({P0: 7}, 1, {})) == {P0: 7}
@@ -91,7 +91,7 @@ def test_a_complete_range_that_somebody_has_gone_on_from_is_read_again_when_its_
     assert known.started(Starting({P0: 0}, 2, {})) == {P0: 0}
 
 
-def test_f102_one_partition_that_was_started_again_keeps_no_other_of_the_checkpoint_from_its_commit() -> None:
+def test_f102_a_restarted_partition_keeps_no_other_of_the_checkpoint_from_its_commit() -> None:
     def lose_and_give_back() -> None:
         member.lose(P0)
         member.give({P0: 7})
@@ -173,7 +173,7 @@ def test_a_query_that_shall_end_reads_to_the_first_known_end_of_the_present_topi
     assert known.enough
 
 
-def test_what_the_checkpoint_has_is_not_committed_while_it_may_not_be_read() -> None:
+def test_checkpointed_offsets_are_not_committed_without_a_lease() -> None:
     known, world = StreamPositions(), World()
     known.recover([complete(0, 4)])
     dependencies = StreamDependencies(world, "g", Handover(), known)
