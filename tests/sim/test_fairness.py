@@ -191,8 +191,8 @@ def any_number_of_reads_is_under_way(patch: Patch) -> None:
 
 def one_group_after_the_other(patch: Patch) -> None:
     """The next group's turn comes when the one before it is through."""
-    clean = CoordinatorRole._completed
-    patch.setattr(CoordinatorRole, "_completed", lambda self, group: group == min(self._pending) and clean(self, group))
+    clean = CoordinatorRole._complete
+    patch.setattr(CoordinatorRole, "_complete", lambda self, group: group == min(self._pending) and clean(self, group))
 
 
 @pytest.mark.parametrize(

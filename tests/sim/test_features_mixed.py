@@ -12,7 +12,7 @@ from tests.sim.mixed_scene import ADOPTION, RECORD, MixedScene
 from tests.sim.script import on_seeds
 from zkcoord.core.mode import Mode
 from zkcoord.core.model import Rebalance, TopicPartition
-from zkcoord.core.record import DEFAULT_RECORD, HOLD, PAUSE, RESET, Policy, Response
+from zkcoord.core.record import DEFAULT_RECORD, HOLD, PAUSE, RESET, Policy, Request, Response
 from zkcoord.tree.paths import LEGACY
 from zkcoord.tree.record import decode_record, encode_record
 from zkcoord.tree.request import requested
@@ -148,7 +148,7 @@ def test_an_old_member_that_joins_ends_what_only_a_coordinated_group_can_have(na
     scene.world.run_until(lambda: scene.mode() is Mode.COORDINATED, what="it is coordinated")
     ensemble = scene.world.ensemble
     record = decode_record(ensemble.data(RECORD) or b"")
-    ensemble.operate(SetNode(RECORD, encode_record(requested(record, name, {"run": "r"})), ANY_VERSION))
+    ensemble.operate(SetNode(RECORD, encode_record(requested(record, name, Request(run="r"))), ANY_VERSION))
 
     def response() -> Response | None:
         return decode_record(ensemble.data(RECORD) or b"").responses.get(name)
