@@ -44,7 +44,8 @@ def test_every_kind_of_a_settled_groups_step_can_be_measured(monkeypatch: pytest
     assignors = importlib.import_module("assignors")
     settled = assignors.settled_group((20, 200))
     for view in (settled, assignors.limited(settled), assignors.announced(settled)):
-        assert assignors.step_ms(view, runs=2) > 0
+        for changed in (assignors.channel_changed, assignors.owner_changed):
+            assert assignors.step_ms(view, changed, runs=2) > 0
 
 
 def test_the_steps_of_a_profiled_job_add_up_to_the_job(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,13 +32,12 @@ from zkcoord.tree.paths import Layout
 def serves_what_is_not_adopted(patch: Patch) -> None:
     """A coordinator reads and serves every group that it finds."""
 
-    def observed(self: GroupWatch) -> bool:
+    def read(self: GroupWatch) -> None:
         if not self.whole:
             self.whole = True
             self.tracker.want_all(roots(self.group, self.layout), self.group)
-        return False
 
-    patch.setattr(GroupWatch, "observed", observed)
+    patch.setattr(GroupWatch, "read_when_adopted", read)
     patch.setattr(GroupView, "observed", property(lambda self: False))
 
 

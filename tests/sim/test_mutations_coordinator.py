@@ -152,7 +152,7 @@ def a_restless_assignor(patch: Patch) -> None:
     """Who is asked again answers otherwise (F23)."""
     turns, original = count(), ASSIGNORS["sticky"]
 
-    def restless(given: AssignorInput) -> dict[TopicPartition, str]:
+    def restless(given: AssignorInput, *, work_max: int = 0) -> dict[TopicPartition, str]:
         answer = dict(original(replace(given, owned={})))
         threads, turn = sorted(set(answer.values())), next(turns)
         return {p: threads[(threads.index(thread) + turn) % len(threads)] for p, thread in answer.items()}

@@ -53,7 +53,6 @@ def starts_anew_without_a_node(patch: Patch) -> None:
 def reads_kafka_in_zookeeper(patch: Patch) -> None:
     """The store `zookeeper` is read as the others are."""
     patch.setattr(Store, "tenured", property(lambda self: True))
-    patch.setattr(start_offsets, "ZOOKEEPER", "none")
 
 
 def commits_nothing_again(patch: Patch) -> None:
