@@ -157,8 +157,8 @@ CASES = (
     Case(announced_ranges_are_cut_anew, sparkling, 5),
     Case(a_complete_range_is_passed_over_whoever_went_on, streaming, 60, first=1),
     Case(a_stop_commits_what_spark_has_not_completed, streaming, 5),
-    Case(a_stop_commits_what_spark_has_not_completed, streaming_in_kafka, 10, first=1),
-    Case(a_complete_range_is_passed_over_whoever_went_on, streaming_in_kafka, 60, first=1),
+    Case(a_stop_commits_what_spark_has_not_completed, streaming_in_kafka, 10, first=2),
+    Case(a_complete_range_is_passed_over_whoever_went_on, streaming_in_kafka, 60, first=8),
 )
 
 
