@@ -4,6 +4,7 @@ that asks nobody: there an old consumer that does not log in stands beside zkcoo
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -97,10 +98,14 @@ def secured(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Secured]
 
 @contextmanager
 def coordinating(address: str, config: ZooKeeperConfig, layout: str = "draft") -> Iterator[None]:
-    """With a coordinator."""
-    coordinator = Coordinator(address, layout=layout, zookeeper_config=config)
+    """With a coordinator that serves."""
+    serving = threading.Event()
+    coordinator = Coordinator(
+        address, layout=layout, zookeeper_config=config, on_serving=lambda *elected: serving.set()
+    )
     coordinator.start()
     try:
+        wait_until(serving.is_set, "it is elected, so zkcoord's nodes are there")
         yield
     finally:
         coordinator.stop()
