@@ -13,7 +13,6 @@ import kafka.consumer.ConsumerConfig;
 import kafka.javaapi.consumer.ZookeeperConsumerConnector;
 import org.I0Itec.zkclient.ZkClient;
 import org.I0Itec.zkclient.ZkConnection;
-import org.apache.zookeeper.ZooKeeper;
 
 /**
  * Many old high-level consumers of one group in one process, for benchmarks/legacy.py. They fetch nothing, since only
@@ -47,7 +46,7 @@ public final class OldGroup {
                     System.out.println("joined");
                     break;
                 case "die":
-                    session(members.removeFirst()).close();
+                    die(members.removeFirst());
                     System.out.println("died");
                     break;
                 default:
@@ -76,11 +75,17 @@ public final class OldGroup {
         }
     }
 
-    /** The member's session: closed behind its back, it is gone as after the death of a process, but at once. */
-    private static ZooKeeper session(ZookeeperConsumerConnector member) throws Exception {
+    /**
+     * Close the member's session behind its back: it is gone as after the death of a process, but at once. First the
+     * thread ends that would take in what ZooKeeper tells: without a session it would retry for ever, and use a core.
+     */
+    private static void die(ZookeeperConsumerConnector member) throws Exception {
         Object found = part(part(member, "ZookeeperConsumerConnector"), "ZkClient", "ZkUtils");
         ZkClient client = found instanceof ZkClient ? (ZkClient) found : (ZkClient) part(found, "ZkClient");
-        return ((ZkConnection) part(client, "IZkConnection")).getZookeeper();
+        Thread events = (Thread) part(client, "ZkEventThread");
+        events.interrupt();
+        events.join();
+        ((ZkConnection) part(client, "IZkConnection")).getZookeeper().close();
     }
 
     /** The first field whose type has one of these names. Scala's names of fields differ between Kafka's versions. */
