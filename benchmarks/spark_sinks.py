@@ -136,7 +136,7 @@ def sinks(folder: Path, df: DataFrame) -> dict[str, Write]:
 
 def sinks_in_s3(endpoint: str, folder: Path, df: DataFrame) -> dict[str, Write]:
     """Return all sinks of an object store, each with keys of its own."""
-    from tests.sinks.s3_server import BUCKET, arrow_options, delta_options, iceberg_options
+    from tests.spark.sinks.s3_server import BUCKET, arrow_options, delta_options, iceberg_options
 
     at = f"{BUCKET}/{folder.name}"
     of_arrow, of_delta = arrow_options(endpoint), delta_options(endpoint)
@@ -276,7 +276,7 @@ def main() -> int:
 
             database = stack.enter_context(postgres_server())
         if chosen.s3:
-            from tests.sinks.s3_server import s3_server
+            from tests.spark.sinks.s3_server import s3_server
 
             os.environ["MOTO_S3_DEFAULT_KEY_BUFFER_SIZE"] = "100000"  # larger objects are on its disk
             endpoint = stack.enter_context(s3_server()).endpoint

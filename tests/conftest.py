@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.sinks.azure_server import azurite
-from tests.sinks.delta_scan import delta_scan
-from tests.sinks.gcs_server import fake_gcs_server
-from tests.sinks.hdfs_server import libhdfs
-from tests.sinks.s3_server import S3, moto_python, s3_server
 from tests.spark.postgres import postgres_programs
+from tests.spark.sinks.azure_server import azurite
+from tests.spark.sinks.delta_scan import delta_scan
+from tests.spark.sinks.gcs_server import fake_gcs_server
+from tests.spark.sinks.hdfs_server import libhdfs
+from tests.spark.sinks.s3_server import S3, moto_python, s3_server
 from tests.spark_java import quick_java_home
 from tests.waiting import wait_until
 from zkcoord.embedded import EmbeddedKafka, EmbeddedKRaft, EmbeddedZooKeeper, connector_jars, spark_environment

@@ -28,7 +28,10 @@ SUITES = (
     "zookeeper",
 )  # a test belongs to the first suite whose marker it has
 PURE = "no server"
-TOGETHER = ("tests/containers", "tests/sinks", "tests/spark")  # each in one worker: they share a network, a Spark
+TOGETHER = ("tests/containers", "tests/spark/sinks", "tests/spark")
+"""Folders that are each in one worker, since their tests share a network or a Spark. A folder stands before the one
+that it lies in."""
+
 APART = ("tests/spark/test_real_cluster.py", "tests/spark/test_real_connect.py")
 """Files there that do not: their Sparks are programs of their own. The folder is what the other workers wait for."""
 
@@ -87,6 +90,8 @@ def scope_of(test_id: str) -> str:
 
     >>> scope_of("tests/spark/driver/test_loop.py::test_a"), scope_of("tests/cli/test_main.py::test_a[1]")
     ('tests/spark', 'tests/cli/test_main.py')
+    >>> scope_of("tests/spark/sinks/test_delta.py::test_a")
+    'tests/spark/sinks'
     >>> scope_of("tests/sim/test_seeds.py::test_a[1]"), scope_of("tests/sim/test_hung.py::test_a[1]")
     ('tests/sim/test_seeds.py::test_a[1]', 'tests/sim/test_hung.py')
     >>> scope_of("tests/spark/test_real_cluster.py::test_a")

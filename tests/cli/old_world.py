@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tests.old_members.groups import A, B, static, wildcard
+from tests.legacy.groups import A, B, static, wildcard
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.snapshot import Kind, Read, parents
 from zkcoord.tree.writes import WRITE_BYTES, CreateNode, Transaction, parts

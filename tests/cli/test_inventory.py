@@ -18,7 +18,7 @@ from tests.cli.program import Run
 from tests.kafka.commits import commit_as_stranger
 from tests.kafka.helpers import QUIET
 from tests.kafka.topics import create_topic
-from tests.old_members.groups import A, B, static
+from tests.legacy.groups import A, B, static
 from zkcoord.embedded import EmbeddedKafka
 from zkcoord.embedded.artifacts import KAFKA_VERSION
 from zkcoord.legacy.walk import GROUPS_AT_ONCE

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.old_members.groups import A, group, static, wildcard
-from tests.old_members.test_walk import groups_of
+from tests.legacy.groups import A, group, static, wildcard
+from tests.legacy.test_walk import groups_of
 from zkcoord.cli import inventory
 from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.legacy.findings import problems_of

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 
 from tests.integration.exact_plain import WORK_S, PlainSinks, main
-from tests.sinks.frames import TYPES, DeltaLog, Frame, Rows
+from tests.spark.sinks.frames import TYPES, DeltaLog, Frame, Rows
 from zkcoord import logs
 from zkcoord.spark import Batch, write_delta, write_iceberg
 from zkcoord.spark.sinks import spark_writer

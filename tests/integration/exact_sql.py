@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from tests.integration.exact_driver import Sinks
-from tests.sinks.frames import Rows
+from tests.spark.sinks.frames import Rows
 from zkcoord import logs
 from zkcoord.demo.consumer import Job
 from zkcoord.demo.output import NUMBER

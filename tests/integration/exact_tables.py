@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from tests.integration.exact_driver import Sinks
-from tests.sinks.delta_scan import by_delta_scan
-from tests.sinks.on_engines import ask
-from tests.sinks.s3_server import BUCKET, S3, arrow_options, delta_options, iceberg_options
+from tests.spark.sinks.delta_scan import by_delta_scan
+from tests.spark.sinks.on_engines import ask
+from tests.spark.sinks.s3_server import BUCKET, S3, arrow_options, delta_options, iceberg_options
 from zkcoord import logs
 from zkcoord.demo.consumer import Job
 from zkcoord.demo.output import NUMBER

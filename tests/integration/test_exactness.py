@@ -15,9 +15,9 @@ import pytest
 from tests.integration.brokers import BOTH
 from tests.integration.exact_scene import PlainScene, PlainTablesScene, Scene, SparkScene, TablesScene
 from tests.integration.exact_sql_scene import PostgresScene
-from tests.sinks.frames import Rows
-from tests.sinks.s3_server import S3
 from tests.spark.postgres import postgres_server
+from tests.spark.sinks.frames import Rows
+from tests.spark.sinks.s3_server import S3
 from zkcoord.demo.accounting import Records, count_records
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from tests.cli.servers import Servers
 from tests.integration.test_rehearsed import deployment, nodes, told
-from tests.legacy.lab import V11, Lab
-from tests.legacy.test_traffic import create
+from tests.old_consumers.lab import V11, Lab
+from tests.old_consumers.test_traffic import create
 from tests.pages import shell_block
 from tests.waiting import wait_until
 

@@ -13,8 +13,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.cli.servers import Servers
-from tests.legacy.lab import V11, Lab
-from tests.legacy.test_traffic import broker, create, send
+from tests.old_consumers.lab import V11, Lab
+from tests.old_consumers.test_traffic import broker, create, send
 from tests.pages import shell_block
 from tests.waiting import wait_until
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper

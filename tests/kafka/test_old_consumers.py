@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.kafka.helpers import PATIENCE_SECONDS, Broker, Coordinator, Open, read
-from tests.legacy.lab import Lab
+from tests.old_consumers.lab import Lab
 from tests.waiting import wait_until
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.model import TopicPartition

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from tests.old_members.test_walk import Deployment
+from tests.legacy.test_walk import Deployment
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import CorruptError
 from zkcoord.offsets.export import export

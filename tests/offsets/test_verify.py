@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import pytest
 
-from tests.old_members.test_walk import Deployment
+from tests.legacy.test_walk import Deployment
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import DEFAULT_RECORD, GroupRecord

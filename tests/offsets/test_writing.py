@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.legacy.test_walk import Deployment
 from tests.migrate.memory_tree import MemoryTree
-from tests.old_members.test_walk import Deployment
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.moved import Moved, MoveState
 from zkcoord.core.record import GroupRecord

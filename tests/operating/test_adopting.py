@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.legacy.groups import A, group, static
 from tests.migrate.memory_tree import MemoryTree
-from tests.old_members.groups import A, group, static
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.record import GroupRecord
 from zkcoord.errors import UnavailableError

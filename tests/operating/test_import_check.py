@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
-from tests.old_members.test_walk import Deployment
+from tests.legacy.test_walk import Deployment
 from zkcoord.core.model import TopicPartition
 from zkcoord.offsets.verdict import Log
 from zkcoord.offsets.verify import Logs

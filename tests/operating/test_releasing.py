@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.legacy.groups import static
 from tests.migrate.memory_tree import CrashError, MemoryTree
-from tests.old_members.groups import static
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.moved import Moved, MoveState
 from zkcoord.core.record import DEFAULT_RECORD

@@ -1,8 +1,8 @@
 """The stores of an old member's offsets: ZooKeeper, Kafka (`offsets.storage=kafka`), or both.
 
-It behaves as the real ones do (tests/legacy). An automatic commit is tried once: it goes to Kafka for everything that
-is owned, and then, with dual commit, to the nodes of the partitions that have moved. A read is repeated until Kafka
-answers. Of both stores the larger offset counts. Commits name no tenure, and Kafka fences none of them.
+It behaves as the real ones do (tests/old_consumers). An automatic commit is tried once: it goes to Kafka for everything
+that is owned, and then, with dual commit, to the nodes of the partitions that have moved. A read is repeated until
+Kafka answers. Of both stores the larger offset counts. Commits name no tenure, and Kafka fences none of them.
 """
 
 from __future__ import annotations

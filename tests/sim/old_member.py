@@ -1,7 +1,7 @@
 """Kafka's old high-level consumer (0.8 to 1.1) as a process of the simulated world: its threads, calls and habits.
 
-Written from the measured calls of the real ones (tests/legacy), without any code of the product's own members. Any
-change of `ids` or of its topics makes it stop reading, commit, delete every owner node that it believes its own
+Written from the measured calls of the real ones (tests/old_consumers), without any code of the product's own members.
+Any change of `ids` or of its topics makes it stop reading, commit, delete every owner node that it believes its own
 (whatever stands there), read everything anew, and claim its share node by node. If one of these nodes is taken, the
 whole attempt is undone, and repeated after a wait. After the last attempt it stays registered and owns nothing. Nobody
 watches owners.

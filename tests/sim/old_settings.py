@@ -19,7 +19,7 @@ PATIENCE = ((4, 2_000), (4, 2_000), (2, 3_000), (3, 4_000), (7, 700))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OldSettings:
-    """The properties of one old consumer. The defaults are Kafka's, except `reset`, which tests/legacy sets, too."""
+    """The properties of one old consumer. The defaults are Kafka's, except `reset`, as in tests/old_consumers."""
 
     group: str = "g"
     version: str = V11

@@ -1,5 +1,5 @@
-"""The scripted old member has the measured habits of the real ones (tests/legacy, the real jars). Each test shows one
-habit.
+"""The scripted old member has the measured habits of the real ones (tests/old_consumers, the real jars). Each test
+shows one habit.
 
 Kafka's defaults: four tries, two seconds after each, a session of six.
 """

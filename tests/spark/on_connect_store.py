@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.sinks.s3_server import BUCKET, arrow_options, delta_options, iceberg_options
+from tests.spark.sinks.s3_server import BUCKET, arrow_options, delta_options, iceberg_options
 from zkcoord.spark import Batch, OffsetRange, write_delta, write_iceberg, write_parquet_ranges
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from tests.sinks.frames import DeltaLog, Rows
+from tests.spark.sinks.frames import DeltaLog, Rows
 from zkcoord.embedded import connector_jars, spark_environment
 from zkcoord.spark import Batch, batches, register_source, spark_session, write_delta, write_iceberg, write_sql
 

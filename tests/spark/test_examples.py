@@ -26,7 +26,7 @@ from examples import (
     windowed_aggregation,
     word_count,
 )
-from tests.sinks.frames import DeltaLog
+from tests.spark.sinks.frames import DeltaLog
 from tests.spark.together import DEADLINE_S, ON_REAL_SERVERS, coordinating
 from zkcoord.spark import Batch, write_delta
 

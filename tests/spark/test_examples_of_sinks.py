@@ -17,8 +17,8 @@ from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 
 from examples import clicks_to_iceberg, clicks_to_postgres, files_in_s3, restored_table
-from tests.sinks.frames import DeltaLog
-from tests.sinks.s3_server import BUCKET, S3, arrow_options
+from tests.spark.sinks.frames import DeltaLog
+from tests.spark.sinks.s3_server import BUCKET, S3, arrow_options
 from tests.spark.streams import committed
 from tests.spark.together import DEADLINE_S, ON_REAL_SERVERS, coordinating
 from zkcoord.spark import SparkConsumer

@@ -15,8 +15,8 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.pages import python_block, shell_block
-from tests.sinks.frames import DeltaLog
-from tests.sinks.s3_server import BUCKET, S3, arrow_options
+from tests.spark.sinks.frames import DeltaLog
+from tests.spark.sinks.s3_server import BUCKET, S3, arrow_options
 from tests.spark.streams import committed
 from tests.spark.together import ON_REAL_SERVERS, PROGRAM_DEADLINE_S, coordinating
 from tests.waiting import wait_until

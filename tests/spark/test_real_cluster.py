@@ -12,8 +12,8 @@ import duckdb
 import pytest
 from pyiceberg.catalog import load_catalog
 
-from tests.sinks.frames import DeltaLog
 from tests.spark.on_cluster import ROWS
+from tests.spark.sinks.frames import DeltaLog
 from tests.spark.together import coordinating, run_program
 from zkcoord.embedded.java import pyspark_jars
 

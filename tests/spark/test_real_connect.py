@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import duckdb
 import pytest
 
-from tests.sinks.frames import DeltaLog
-from tests.sinks.s3_server import S3
+from tests.spark.sinks.frames import DeltaLog
+from tests.spark.sinks.s3_server import S3
 from tests.spark.streams import committed
 from tests.spark.together import coordinating, run_program
 from tests.waiting import listens, wait_until

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.legacy.lab import RETRIES, V11, Lab
-from tests.legacy.test_traffic import broker, create, send
+from tests.old_consumers.lab import RETRIES, V11, Lab
+from tests.old_consumers.test_traffic import broker, create, send
 from tests.spark.fakes import InThread
 from tests.spark.together import ON_REAL_SERVERS, endless
 from tests.waiting import wait_until

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from tests.sinks.frames import DeltaLog
+from tests.spark.sinks.frames import DeltaLog
 from tests.spark.streams import committed
 from tests.spark.together import ON_REAL_SERVERS, coordinating
 from zkcoord.spark import Batch, SparkConsumer, delta_ends, write_delta

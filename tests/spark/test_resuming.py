@@ -11,9 +11,9 @@ import pytest
 from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
 
-from tests.sinks.conftest import frames_are_counted as frames_are_counted
-from tests.sinks.frames import TYPES, Frame
 from tests.spark.fakes import DEADLINE_S, InThread, Job, World
+from tests.spark.sinks.conftest import frames_are_counted as frames_are_counted
+from tests.spark.sinks.frames import TYPES, Frame
 from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.spark import delta_ends, iceberg_ends, write_delta, write_iceberg

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.old_world import AUDIT, ETL, OLDEST, OldWorld
 from tests.cli.program import Run
-from tests.old_members.groups import A, static
+from tests.legacy.groups import A, static
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.record import GroupRecord
 from zkcoord.migrate import upgrade

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.legacy.groups import static
 from tests.migrate.test_topics import tree_with
-from tests.old_members.groups import static
 from zkcoord.cli.migrate.topics import old_members
 from zkcoord.tree.paths import LAYOUTS
 from zkcoord.tree.snapshot import parents
