@@ -86,6 +86,10 @@ class OldConsumer:
         """How often it has begun to rebalance, repeated tries aside."""
         return self.tries(0)
 
+    def rests(self) -> bool:
+        """True while it is not rebalancing: what it owns, and the tree says, is not about to be released."""
+        return [event["phase"] for event in self.events("rebalance")][-1:] == ["end"]
+
     def owned(self) -> set[str]:
         """What it holds to be its own now, as `topic-partition`."""
         last = (self.events("owns") or [{"partitions": {}}])[-1]["partitions"]

@@ -168,7 +168,7 @@ def test_an_old_member_goes_on_through_the_release_of_its_group(beside: Beside) 
     lab, member = beside.lab, beside.member
     before = member.rebalances()
     beside.ours.consumer.stop()
-    wait_until(lambda: member.rebalances() > before, "it has seen that our member has gone")
+    wait_until(lambda: member.rebalances() > before and member.rests(), "it has rebalanced after our member has gone")
     wait_until(lambda: member.owned() == {"t-0", "t-1"}, "it owns all after our member has gone")
     wait_until(lambda: lab.owners() == {"t-0": "g_old-0", "t-1": "g_old-0"}, "the tree says so")
     before = member.rebalances()
