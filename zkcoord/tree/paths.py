@@ -335,6 +335,7 @@ def layout_named(name: str, topics: str = FROM_ZOOKEEPER) -> Layout:
     return _MIRRORED[name] if topics == FROM_KAFKA else LAYOUTS[name]
 
 
+@lru_cache(maxsize=1 << 14)  # lists of the same partitions are read again and again
 def partition_number(name: str) -> int | None:
     """The partition whose node has this name. None: it is no partition's name, so another program may have created the
     node.
