@@ -14,6 +14,7 @@ from random import Random
 import pytest
 
 from tests.shell.watched_bench import CHROOT, Bench
+from zkcoord.shell.zk.watches import UNAWAITED_MAX
 from zkcoord.tree.snapshot import Kind
 from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Write
 
@@ -27,7 +28,8 @@ class World(Bench):
     """A world with events at random. The seed first draws how often each kind of event comes."""
 
     def __init__(self, seed: int, *, coexist: bool) -> None:
-        super().__init__(coexist=coexist, idle_max=6)  # so that watches are given up, too
+        # so that watches are forgotten, and (in half of the worlds) given up, too
+        super().__init__(coexist=coexist, idle_max=6, unawaited_max=seed % 2 or UNAWAITED_MAX)
         self._random = random = Random(f"{seed} {coexist}")
         narrow = random.random() < 0.5  # one list, which all events are about
         parents = [f"/p{number}" for number in range(1 if narrow else random.choice((1, 2, 7)))]

@@ -11,7 +11,7 @@ from zkcoord.shell.loop import UNREADABLE_MS, Loop
 from zkcoord.shell.ports import CallDone, CommitDone, Input, Outcome, Request, StoreInput
 from zkcoord.shell.tracker import Tracker
 from zkcoord.shell.zk.store import KazooStore
-from zkcoord.shell.zk.watches import IDLE_MAX
+from zkcoord.shell.zk.watches import IDLE_MAX, UNAWAITED_MAX
 from zkcoord.tree.snapshot import Kind, Node, key_of
 from zkcoord.tree.writes import CreateNode, SetNode, Transaction, Write
 
@@ -61,8 +61,8 @@ class Role:
 class Bench:
     """A loop with one session, and a server that somebody else changes, too."""
 
-    def __init__(self, *, coexist: bool, idle_max: int = IDLE_MAX) -> None:
-        self._idle_max = idle_max
+    def __init__(self, *, coexist: bool, idle_max: int = IDLE_MAX, unawaited_max: int = UNAWAITED_MAX) -> None:
+        self._limits = idle_max, unawaited_max
         self.server = WatchingServer(coexist=coexist)
         self.server.apply([CreateNode(CHROOT)])
         self.session: WatchingSession
@@ -77,7 +77,7 @@ class Bench:
         self.session.link_up()
 
     def _open(self, sink: Callable[[StoreInput], None]) -> KazooStore:
-        self.session = WatchingSession(self.server, CHROOT, sink, self._idle_max)
+        self.session = WatchingSession(self.server, CHROOT, sink, *self._limits)
         return KazooStore(self.session, b"\0\0\0\0")  # type: ignore[arg-type]
 
     @property

@@ -20,7 +20,7 @@ from zkcoord.shell.zk.config import Address
 from zkcoord.shell.zk.connection import CONNECTION_LOSS, MARSHALLING, Call
 from zkcoord.shell.zk.jute import Event, Op
 from zkcoord.shell.zk.session import Session
-from zkcoord.shell.zk.watches import IDLE_MAX, Watches
+from zkcoord.shell.zk.watches import IDLE_MAX, UNAWAITED_MAX, Watches
 from zkcoord.tree.snapshot import LIST, Kind
 from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Write
 
@@ -297,13 +297,18 @@ class WatchingSession:
     no_multi_read = Session.no_multi_read
 
     def __init__(
-        self, server: WatchingServer, chroot: str, sink: Callable[[StoreInput], None], idle_max: int = IDLE_MAX
+        self,
+        server: WatchingServer,
+        chroot: str,
+        sink: Callable[[StoreInput], None],
+        idle_max: int = IDLE_MAX,
+        unawaited_max: int = UNAWAITED_MAX,
     ) -> None:
-        self._idle_max = idle_max
+        self._limits = idle_max, unawaited_max
         self.address = Address((("model", 2181),), chroot)
         self.abilities = Abilities()
         self.multi_read: bool | None = True
-        self.watches = Watches(threading.RLock(), self._idle_max)
+        self.watches = Watches(threading.RLock(), *self._limits)
         self.post = sink
         self.linked = False
         self.dropped = False  # the connection is about to break
@@ -326,7 +331,7 @@ class WatchingSession:
     def link_down(self) -> None:
         """The connection breaks."""
         self.linked = False
-        self.watches = Watches(threading.RLock(), self._idle_max)
+        self.watches = Watches(threading.RLock(), *self._limits)
         self._server.lost()
         self.post(LinkChanged(Link.SUSPENDED, 1, TIMEOUT_MS))
         sent, self._sent = list(self._sent), deque()

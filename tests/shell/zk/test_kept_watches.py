@@ -13,7 +13,7 @@ from zkcoord.embedded import EmbeddedZooKeeper
 from zkcoord.shell.ports import Link, WatchFired
 from zkcoord.shell.zk.jute import Event, Op
 from zkcoord.shell.zk.reading import Reading
-from zkcoord.shell.zk.watches import IDLE_MAX, Watches
+from zkcoord.shell.zk.watches import IDLE_MAX, UNAWAITED_MAX, Watches
 from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.writes import ANY_VERSION, CreateNode, DeleteNode, SetNode, Transaction
 
@@ -103,6 +103,34 @@ def test_a_kept_watch_tells_once_and_only_what_was_read_since(zk: Recorder, othe
 
 def listed(path: str) -> Read:
     return Read(path, Kind.CHILDREN, watch=True)
+
+
+@pytest.mark.parametrize(
+    ("unawaited", "then"),
+    [
+        (UNAWAITED_MAX, [Op.GET_CHILDREN, Op.GET_CHILDREN]),
+        (UNAWAITED_MAX + 1, [Op.REMOVE_WATCHES, Op.GET_CHILDREN, Op.GET_CHILDREN]),
+    ],
+)
+def test_a_kept_watch_whose_events_nobody_awaits_is_given_up(
+    zk: Recorder, other: Recorder, zookeeper: EmbeddedZooKeeper, unawaited: int, then: list[Op]
+) -> None:
+    def watches() -> int:
+        zk.sync()
+        return int(zookeeper.mntr()["zk_watch_count"])
+
+    without = watches()
+    for _ in range(2):
+        zk.ask(listed("/n0"))
+    sent = sent_by(zk)
+    other.commit(*(CreateNode(f"/n0/{n}") for n in range(1 + unawaited)))
+    for number in (1, 2):
+        assert len(fired(zk)) == number
+        assert len((zk.ask(listed("/n0")) or ())[0].children) == unawaited + 2 * number - 1
+        other.commit(CreateNode(f"/n0/a{number}"), CreateNode(f"/n0/b{number}"))
+    assert len(fired(zk)) == 3
+    assert [op for op in sent if op is not Op.SYNC] == then
+    assert (watches() > without) is (Op.REMOVE_WATCHES not in then)  # an ordinary one ends with its event
 
 
 def test_a_reply_says_which_kept_lists_nobody_else_has_changed(zk: Recorder, other: Recorder) -> None:

@@ -77,6 +77,8 @@ class Reading:
             if not read.watch:
                 continue
             path = self._paths[index]
+            if watches.give_up(path):
+                calls.append(Call(Op.REMOVE_WATCHES, jute.no_watch(path), _ignore))
             if watches.ask(path, keep=self._session.keeps_watches):
                 calls.append(Call(Op.ADD_WATCH, jute.stays(path), self._added))
             self._kept[index] = watches.kept(path)

@@ -7,6 +7,9 @@ passed on like those of an ordinary watch: only one since each read.
 
 The server has one mode for each path and session: a read with an ordinary watch would end a persistent one. So a path
 with a persistent watch is only read plainly.
+
+A persistent watch reports every change, also those between an event and the next read. Old consumers create and delete
+a topic's claims one by one, so each member would be told of thousands. Such a path is read with ordinary watches again.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ from zkcoord.tree.snapshot import Kind
 IDLE_MAX = 256
 """Number of remembered paths at which paths are forgotten that nobody has read since their last event."""
 
+UNAWAITED_MAX = 32
+"""Number of events between two reads, for which nobody waits, beyond which a persistent watch is given up."""
 
 _ENDED = {
     Event.CREATED: {Kind.DATA, Kind.CHILDREN},
@@ -32,11 +37,13 @@ _ENDED = {
 
 
 class _Path:
-    __slots__ = ("armed", "asked", "changes", "kept")
+    __slots__ = ("armed", "asked", "changes", "kept", "loud", "unawaited")
 
     def __init__(self) -> None:
         self.armed: set[Kind] = set()  # the kinds for which somebody waits
         self.asked, self.kept = 0, False
+        self.loud = False  # True once a persistent watch was given up
+        self.unawaited = 0  # number of events since the last read for which nobody waited
         self.changes = 0  # number of events that showed another list, or another node
 
     @property
@@ -55,8 +62,10 @@ class Awaited(NamedTuple):
 class Watches:
     """The watches of one connection. `Session.send` holds the lock, so that `ask` and the sending stay together."""
 
-    def __init__(self, lock: AbstractContextManager[object], idle_max: int = IDLE_MAX) -> None:
-        self._lock, self._idle_max = lock, idle_max
+    def __init__(
+        self, lock: AbstractContextManager[object], idle_max: int = IDLE_MAX, unawaited_max: int = UNAWAITED_MAX
+    ) -> None:
+        self._lock, self._idle_max, self._unawaited_max = lock, idle_max, unawaited_max
         self._paths: dict[str, _Path] = {}
         self._look_at = idle_max  # number of paths at which idle ones are looked for
 
@@ -64,6 +73,17 @@ class Watches:
         """True when the server keeps a watch on this path."""
         known = self._paths.get(path)
         return known is not None and known.kept
+
+    def give_up(self, path: str) -> bool:
+        """Called before `ask`. Returns True if the server must drop its watch on this path, since too many of its
+        events are for nobody."""
+        known = self._paths.get(path)
+        if known is None:
+            return False
+        loud, known.unawaited = known.kept and known.idle and known.unawaited > self._unawaited_max, 0
+        if loud:
+            known.kept, known.loud = False, True
+        return loud
 
     def ask(self, path: str, *, keep: bool) -> bool:
         """Note that a watched read is about to be sent. Returns True if the server must be asked for a persistent
@@ -73,7 +93,7 @@ class Watches:
             known = self._paths[path] = _Path()
             keep = False
         known.asked += 1
-        if known.kept or not keep:
+        if known.kept or known.loud or not keep:
             return False
         known.kept = True
         return True
@@ -101,6 +121,7 @@ class Watches:
             known.changes += event is not Event.CHANGED
             waited = not known.kept or bool(known.armed & _ENDED[event])
             known.armed -= _ENDED[event]
+            known.unawaited += not waited
             return waited
 
     def awaited(self, lists: Mapping[str, int]) -> list[Awaited]:
