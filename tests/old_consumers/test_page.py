@@ -22,7 +22,7 @@ def rows() -> list[tuple[str, str, list[str]]]:
     """Module, test and cells of each row about the old consumers."""
     table = PAGE.read_text(encoding="utf-8").partition("## The old consumers")[2].partition("\n## ")[0]
     lines = [line for line in table.splitlines() if line.startswith("| ")][2:]
-    found = [re.fullmatch(r"\| .* \| (.*) \| (.*) \| (.*) \| `legacy/(\w+)\.py::(\w+)` \|", line) for line in lines]
+    found = [re.fullmatch(r"\| .* \| (.*) \| (.*) \| (.*) \| `old_consumers/(\w+)\.py::(\w+)` \|", line) for line in lines]
     return [(row[4], row[5], [row[1], row[2], row[3]]) for row in found if row]
 
 
@@ -45,7 +45,7 @@ def tiers(test: Any) -> dict[str, str]:
 
 
 def test_each_row_names_a_test() -> None:
-    table = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if "`legacy/" in line]
+    table = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if "`old_consumers/" in line]
     assert len(rows()) == len(table) > 15
 
 

@@ -21,7 +21,7 @@ HOP_BY_HOP = ("connection", "keep-alive", "transfer-encoding", "expect")
 BUSY = b'<?xml version="1.0"?><Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>'
 REQUEST_S = 60
 READY_MS = 120_000
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 Answer = tuple[int, list[tuple[str, str]], bytes]  # status, headers, body
 
 

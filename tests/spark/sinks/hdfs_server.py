@@ -31,7 +31,7 @@ from zkcoord.errors import UnavailableError
 SOURCES = "pydoop==2.0.0"
 BUILT_WITH = "setuptools<80"  # the archive's setup.py, which pip asks for its name, needs an old one
 FORMAT_S = 600
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 REQUEST_S = 60
 OF_SPARK = ("hadoop-client-*", "slf4j-api-*", "jcl-over-slf4j-*", "log4j-*")  # its jars that HDFS needs
 NAMENODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"

@@ -24,7 +24,7 @@ from zkcoord.spark.sinks import data_files, iceberg
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SPARK_S = 900  # a loaded machine takes minutes for a session
 
 SETTINGS = {

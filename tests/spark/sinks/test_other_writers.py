@@ -17,7 +17,7 @@ from zkcoord.spark import write_delta
 from zkcoord.spark.ranges import OffsetRange
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DAY = {"partition_by": ["partition"]}
 LONGER = A._replace(end=20)
 Sql = Callable[[str], list[list[Any]]]
