@@ -22,7 +22,8 @@ def rows() -> list[tuple[str, str, list[str]]]:
     """Module, test and cells of each row about the old consumers."""
     table = PAGE.read_text(encoding="utf-8").partition("## The old consumers")[2].partition("\n## ")[0]
     lines = [line for line in table.splitlines() if line.startswith("| ")][2:]
-    found = [re.fullmatch(r"\| .* \| (.*) \| (.*) \| (.*) \| `old_consumers/(\w+)\.py::(\w+)` \|", line) for line in lines]
+    form = re.compile(r"\| .* \| (.*) \| (.*) \| (.*) \| `old_consumers/(\w+)\.py::(\w+)` \|")
+    found = [form.fullmatch(line) for line in lines]
     return [(row[4], row[5], [row[1], row[2], row[3]]) for row in found if row]
 
 
