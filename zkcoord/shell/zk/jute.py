@@ -13,7 +13,6 @@ from struct import Struct
 from zkcoord.tree.snapshot import Stat
 
 INT = Struct("!i")
-_ZEROS = b"\0\0\0"
 REPLY = Struct("!iqi")  # xid, zxid, error
 EVENT = Struct("!ii")  # type, state; the path follows
 PART = Struct("!iBi")  # of a multi: opcode, done, error
@@ -123,20 +122,11 @@ def read_children(frame: bytes, offset: int) -> tuple[tuple[str, ...], Stat]:
 
 
 def read_names(frame: bytes, offset: int) -> tuple[tuple[str, ...], int]:
-    """Return the names of children, sorted, and the offset of the next value.
-
-    There may be many. The size of a name of up to 255 bytes begins with three zeros, and no name has zeros.
-    """
+    """Return the names of children, sorted, and the offset of the next value."""
     count = INT.unpack_from(frame, offset)[0]
     offset += INT.size
-    before, *sized = frame[offset:].split(_ZEROS, max(0, count))
-    if count > 0 and len(sized) == count and not before and sized[-1]:
-        sized[-1] = sized[-1][: 1 + sized[-1][0]]
-        if all(each and each[0] == len(each) - 1 for each in sized):
-            names = [str(each[1:], "utf-8") for each in sized]
-            return tuple(sorted(names)), offset + sum(map(len, sized)) + count * len(_ZEROS)
     names, size_at = [], INT.unpack_from
-    for _ in range(count):
+    for _ in range(count):  # there may be many
         start = offset + INT.size
         offset = start + max(0, size_at(frame, offset)[0])
         names.append(str(frame[start:offset], "utf-8"))
