@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 from zkcoord.core.adoption import Adoption
@@ -356,9 +356,9 @@ class _Reading:
             racks=self._read_racks() if wanted.racked else {},
             root_czxid=root.stat.czxid if root.stat is not None else 0,
             protocols=protocols,
+            mode=self._mode(adoption),
         )
-        nodes, _ = completed(nodes, wanted, environment)
-        return replace(nodes, view=replace(nodes.view, mode=self._mode(adoption)))
+        return completed(nodes, wanted, environment)[0]
 
     def _mode(self, adoption: Adoption | None) -> GroupMode:
         """Return the group's mode. A report reads the group only once, so it takes each unreadable registration as old.

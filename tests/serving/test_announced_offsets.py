@@ -6,8 +6,10 @@ from __future__ import annotations
 from zkcoord.core.model import TopicPartition
 from zkcoord.serving.group_watch import GroupWatch
 from zkcoord.shell.tracker import Tracker
+from zkcoord.tree.known_topics import KnownTopics
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.snapshot import Kind, Node, Stat
+from zkcoord.tree.whole_view import Environment
 
 P0 = TopicPartition("t", 0)
 CHANNEL, OWNER, OFFSET = DRAFT.channel("g", "dead"), DRAFT.owner("g", P0), DRAFT.offset("g", P0)
@@ -44,7 +46,7 @@ class Group:
 
     def complete(self) -> list[str]:
         """The view is complete. Returns the paths that are read again."""
-        self.watch.know_committed()
+        self.watch.complete(Environment(topics=KnownTopics(DRAFT), racks={}, root_czxid=1, protocols=(1, 1)), 0)
         return self._asked()
 
     def committed(self, offset: int, version: int) -> int | None:

@@ -8,6 +8,7 @@ from zkcoord.core.command import Command, Option
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import OFFSET_STORE, PING
 from zkcoord.serving.channels import Channels
+from zkcoord.serving.group_wants import GroupWants
 from zkcoord.serving.group_watch import GroupWatch
 from zkcoord.serving.owners import owner_watch
 from zkcoord.shell.tracker import Tracker
@@ -33,7 +34,8 @@ class Followed:
 
     def __init__(self, command: bytes | None) -> None:
         self.tracker = Tracker()
-        self._channels = Channels("g", DRAFT, self.tracker, owner_watch("g", DRAFT, self.tracker))
+        wants = GroupWants("g", self.tracker)
+        self._channels = Channels("g", DRAFT, self.tracker, wants, owner_watch("g", DRAFT, self.tracker, wants))
         for path, kind in ((CHANNEL, Kind.CHILDREN), (CHANNEL, Kind.DATA), (OWNER, Kind.DATA)):
             self.tracker.want(path, kind)
         status = Node(CHANNEL, Kind.DATA, Stat(0, 5, 0))

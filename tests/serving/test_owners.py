@@ -16,16 +16,20 @@ from zkcoord.core.record import DEFAULT_RECORD
 from zkcoord.core.view import OffsetSeen, Owner
 from zkcoord.legacy.modes import GRACE_MS
 from zkcoord.serving.channels import Channels
+from zkcoord.serving.group_wants import GroupWants
 from zkcoord.serving.group_watch import GroupWatch
 from zkcoord.serving.owners import ClaimWatch
 from zkcoord.serving.topics import TopicTable
 from zkcoord.shell.fair_queue import PATIENCE_MS
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.command import encode_command
+from zkcoord.tree.known_topics import KnownTopics
 from zkcoord.tree.paths import LEGACY
+from zkcoord.tree.reading import of_topic
 from zkcoord.tree.record import encode_record
-from zkcoord.tree.snapshot import Kind, Node, Stat
+from zkcoord.tree.snapshot import Kind, Node, Stat, Want
 from zkcoord.tree.view import GroupNodes, fold, unread
+from zkcoord.tree.whole_view import Environment
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 CHANNEL = LEGACY.channel("g", "c")
@@ -39,19 +43,23 @@ def asked(tracker: Tracker) -> list[str]:
     return sorted(read.path for read in reads)
 
 
+AROUND = Environment(topics=KnownTopics(LEGACY), racks={}, root_czxid=1, protocols=(1, 1))
+
+
 def evicted(*claims: TopicPartition, **versions: int) -> GroupNodes:
     """b was evicted, and these claims of it still exist. `versions` are those of the offsets that were read."""
     view = fast_replace(group([member("a")], {}, claims=True), owners={p: Owner("b-0", 1) for p in claims})
     view = fast_replace(view, channels={**view.channels, "b": channel("b", evicted_ms=6_000)})
     seen = {TopicPartition("t", int(name[1:])): OffsetSeen("7", version) for name, version in versions.items()}
-    return fast_replace(unread("g", LEGACY), view=view, offsets=seen)
+    return fast_replace(unread("g", LEGACY), view=view, claims=view.owners, offsets=seen)
 
 
 def test_only_its_event_has_a_list_of_claims_read_again() -> None:
     """The event came before either was read: a server notifies a session in the order of changes."""
     tracker, claims = Tracker(), LEGACY.topic_owners("g", "t")
-    channels = Channels("g", LEGACY, tracker, ClaimWatch("g", LEGACY, tracker))
-    channels.owners.subscribe(["t"])
+    wants = GroupWants("g", tracker)
+    channels = Channels("g", LEGACY, tracker, wants, ClaimWatch(tracker))
+    wants.follow("t", of_topic("g", "t", LEGACY)[-1:])
     listed = Node(CHANNEL, Kind.CHILDREN, Stat(0, 5, 0, 0, 1), b"", ("0000000000",))
     command = Node(f"{CHANNEL}/0000000000", Kind.DATA, Stat(0, 0, 0), START)
     status = Node(CHANNEL, Kind.DATA, Stat(0, 5, 0))
@@ -69,20 +77,33 @@ def test_only_its_event_has_a_list_of_claims_read_again() -> None:
     assert asked(tracker) == [claims]
 
 
+def watched() -> GroupWatch:
+    """A group under watch, of which everything was read."""
+    watch = GroupWatch.begin("g", LEGACY, Tracker())
+    asked(watch.tracker)
+    return watch
+
+
+def completed(watch: GroupWatch, nodes: GroupNodes) -> None:
+    """These nodes of the group were read, and its view is completed."""
+    watch.nodes = nodes
+    watch.complete(AROUND, 1_000)
+
+
 def test_an_evicted_consumers_claimed_offset_is_told_once_read_after_the_claim() -> None:
-    watch = ClaimWatch("g", LEGACY, Tracker())
-    older = evicted(P0, p0=3)
-    assert watch.know_offsets(older, frozenset()) is older
+    watch = watched()
+    completed(watch, evicted(P0, p0=3))
     assert asked(watch.tracker) == [LEGACY.offset("g", P0)]
-    assert watch.know_offsets(evicted(P0, p0=4), frozenset()).view.claim_offsets == {P0: 4}
-    assert asked(watch.tracker) == []
+    completed(watch, evicted(P0, p0=4))
+    assert (watch.nodes.view.claim_offsets, asked(watch.tracker)) == ({P0: 4}, [])
 
 
 def test_an_offset_that_is_followed_for_another_reason_stays_followed_when_the_claim_is_gone() -> None:
-    watch, offsets = ClaimWatch("g", LEGACY, Tracker()), [LEGACY.offset("g", p) for p in (P0, P1)]
-    watch.know_offsets(evicted(P0, P1), frozenset())
+    watch, offsets = watched(), [LEGACY.offset("g", p) for p in (P0, P1)]
+    completed(watch, evicted(P0, P1))
     assert asked(watch.tracker) == offsets
-    watch.know_offsets(evicted(), frozenset({P0}))
+    watch.wants.also("another reason", [Want(offsets[0])])
+    completed(watch, evicted())
     for path in offsets:
         watch.tracker.touch(path)
     assert asked(watch.tracker) == offsets[:1]
@@ -99,7 +120,7 @@ def test_behind_a_deletion_of_claims_their_offsets_are_read_again() -> None:
 def test_a_channel_list_that_hides_changes_has_the_status_read_without_a_stop() -> None:
     """Beside old members a consumer releases partitions by the plan, without a command (F325)."""
     tracker = Tracker()
-    channels = Channels("g", LEGACY, tracker, ClaimWatch("g", LEGACY, tracker))
+    channels = Channels("g", LEGACY, tracker, GroupWants("g", tracker), ClaimWatch(tracker))
     empty, released = (Node(CHANNEL, Kind.CHILDREN, Stat(0, 5, 0, 0, changes), b"", ()) for changes in (0, 2))
     nodes = fold(unread("g", LEGACY), [Node(CHANNEL, Kind.DATA, Stat(0, 5, 0)), empty], LEGACY)
     tracker.want(CHANNEL, scope="g")
@@ -137,7 +158,8 @@ class Adopted:
         data = {OURS: marked, OLD: b"?" if unreadable else plain}
         self._read(*(Node(f"{IDS}/{name}", Kind.DATA, Stat(0, 2, 0), data[name]) for name in names))
         table = TopicTable(self.tracker, LEGACY, lambda path, problem: None, lambda path: False)
-        self.mode = self.watch.with_mode(table, now_ms).mode
+        self.watch.complete(replace(AROUND, topics=table), now_ms)
+        self.mode = self.watch.nodes.view.mode
 
     def _read(self, *nodes: Node) -> None:
         self.watch.read([(address, node) for node in nodes if (address := LEGACY.parse(node.path)) is not None])

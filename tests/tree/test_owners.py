@@ -13,7 +13,7 @@ from zkcoord.tree.evicted import Evicted, decode_evicted, encode_evicted
 from zkcoord.tree.owners import NO_NODE, effective_owners
 from zkcoord.tree.paths import LEGACY, Place
 from zkcoord.tree.plan import Term, plan
-from zkcoord.tree.reading import below, claim_lists
+from zkcoord.tree.reading import below, of_topic
 from zkcoord.tree.snapshot import Kind, Node, Stat
 from zkcoord.tree.topic import Mark, MarkSeen
 from zkcoord.tree.view import GroupNodes, fold, unread
@@ -85,7 +85,7 @@ def test_a_claim_missing_in_its_topics_list_is_nobodys() -> None:
 
 
 def test_the_list_of_a_topics_claims_is_watched_and_names_its_claims() -> None:
-    [listed] = claim_lists("g", "t", LEGACY)
+    *_, listed = of_topic("g", "t", LEGACY)
     assert listed == (f"{OWNERS}/t", Kind.CHILDREN, True, False)
     address = LEGACY.parse(f"{OWNERS}/t")
     assert address is not None and address.place is Place.CLAIMS

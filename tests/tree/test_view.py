@@ -261,8 +261,8 @@ def test_a_batch_of_answers_is_the_same_as_one_after_the_other(seed: int) -> Non
 def test_a_looked_up_topics_list_gives_its_offsets_and_the_rest_is_an_operators() -> None:
     mark, offsets = f"{GROUP}/owners/t", f"{GROUP}/offsets/t"
     known = folded(children(mark, "0", "old"), data(f"{offsets}/0", b"17", 3), data(f"{offsets}/1", b"18", 3))
-    assert leftovers(known, "t", DRAFT) is None
+    assert leftovers(known, "t") is None
     known = folded(children(offsets, "0", "x"), data(f"{GROUP}/offsets/u/0", b"5", 1), before=known)
-    assert leftovers(known, "t", DRAFT) == Leftovers(
+    assert leftovers(known, "t") == Leftovers(
         offsets={T0: OffsetSeen("17", 3)}, version=0, strange=(f"{mark}/old", f"{offsets}/x")
     )

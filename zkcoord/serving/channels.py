@@ -8,9 +8,6 @@ When the list of a channel that holds a command changes, the command was acknowl
 result are read in the same request, after the list: the status, and for a stop also the owners, for which a grant
 waits. A member that releases only a part of a stop creates and deletes a child in that multi. Then the list changed
 more often than its children show, and the nodes with the results of the stops that are still in it are read, too.
-
-A member that releases a part of what a stop names makes a child and removes it in that multi: the list changed more
-often than it shows, and what the stops that stand in it leave their results in is read.
 """
 
 from __future__ import annotations
@@ -23,11 +20,11 @@ from zkcoord.core.command import Option
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.view import Owner
 from zkcoord.serving.changes import more_than_shown
+from zkcoord.serving.group_wants import GroupWants
 from zkcoord.serving.owners import OwnerWatch
 from zkcoord.shell.tracker import Tracker
-from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Address, Layout, Place
-from zkcoord.tree.reading import below
-from zkcoord.tree.snapshot import Kind, Node
+from zkcoord.tree.paths import REFUSED_MARK, Address, Layout, Place
+from zkcoord.tree.snapshot import LIST, Kind, Node, Want
 from zkcoord.tree.view import GroupNodes
 
 
@@ -38,6 +35,7 @@ class Channels:
     group: str
     layout: Layout
     tracker: Tracker
+    wants: GroupWants
     owners: OwnerWatch
     started: set[str] = field(default_factory=set)  # consumers that acknowledged starts; `OwnerRounds` clears it
     ended: dict[str, str] = field(default_factory=dict)
@@ -79,36 +77,16 @@ class Channels:
         for known in (self._behind, self._last, self._last_read):
             known.clear()
 
-    def follow_list(self, before: GroupNodes, after: GroupNodes, node: Node) -> None:
-        """Take in the list of channels.
-
-        A channel that is new in the list may have been purged and created again under the same name while it was being
-        read.
-        """
-        known = before.view.channels.keys()
-        fresh = sorted(set(node.children) - known)
-        self.tracker.want_all(below(Address(Place.CHANNELS, self.group), node.path, fresh, self.layout), self.group)
-        for consumer_id in fresh:
-            path = self.layout.channel(self.group, consumer_id)
-            if consumer_id not in after.view.channels:  # it was wanted before, and did not exist
-                self.tracker.touch(path, Kind.CHILDREN)
-                self.tracker.touch(path, Kind.DATA)
-        for consumer_id in known - set(node.children):
-            path = self.layout.channel(self.group, consumer_id)
+    def follow_list(self, before: GroupNodes, node: Node) -> None:
+        """Take in the list of channels."""
+        for consumer_id in before.view.channels.keys() - set(node.children):
             self._lists.pop(consumer_id, None)
-            self.tracker.unwant(path, Kind.CHILDREN)
-            self.tracker.unwant(path, Kind.DATA)
-            self.tracker.unwant(f"{path}/{EVICTED_MARK}")
-            for command in before.view.channels[consumer_id].commands:
-                self.tracker.unwant(f"{path}/{command.sequence}")
 
     def follow_channel(self, before: GroupNodes, after: GroupNodes, consumer_id: str, node: Node) -> None:
         """Take in the list of one channel. A command that is no longer in it was acknowledged."""
         channel = before.view.channels.get(consumer_id)
         commands = {command.sequence: command for command in channel.commands} if channel else {}
         names = set(node.children)
-        address = Address(Place.CHANNEL, self.group, consumer_id)
-        self.tracker.want_all(below(address, node.path, sorted(names), self.layout), self.group)
         if REFUSED_MARK in names and (channel is None or not channel.refused_mark):
             # an own command may be known only since this batch, from the reply to its write
             now = after.view.channels.get(consumer_id)
@@ -117,7 +95,6 @@ class Channels:
         for sequence, command in commands.items():
             if sequence in names:
                 continue
-            self.tracker.unwant(f"{node.path}/{sequence}")
             self._touch_status(consumer_id)
             if command.option == Option.START_FETCHER.value and command.error is None:
                 # the owners are known: its grant set them, or the list of claims told them
@@ -126,8 +103,6 @@ class Channels:
                 self._touch_owners_of(consumer_id, after)
             else:
                 self._touch_owners(command.threads)
-        if EVICTED_MARK not in names:
-            self.tracker.unwant(f"{node.path}/{EVICTED_MARK}")
         results = self._read_beside(after, consumer_id)
         if more_than_shown(self._lists.get(consumer_id), node):
             self._touch_all(results)
@@ -150,6 +125,7 @@ class Channels:
             self._touch_status(address.name)
             self._touch_owners_of(address.name, after)
             return
+        self.wants.also(LIST + self.layout.channel(self.group, address.name), [Want(node.path)])
         last_read = node.path == self._last_read.get(address.name)
         if last_read or node.path == self._last[address.name]:  # only once in a batch, which may hold thousands
             results = self._read_beside(after, address.name)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from zkcoord.serving.group_wants import GroupWants
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.paths import Layout, Place
-from zkcoord.tree.snapshot import Kind, Node
+from zkcoord.tree.snapshot import Kind, Node, Want
 
 USUAL = {
     Place.IDS: Kind.CHILDREN,
@@ -37,14 +38,15 @@ class GroupListing:
     group: str
     layout: Layout
     tracker: Tracker
+    wants: GroupWants
     everything: bool = False  # False: only the lists of offsets
     versions: dict[str, int] = field(default_factory=dict)  # path -> version, of nodes that exist
     _children: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
-    def begin(cls, group: str, layout: Layout, tracker: Tracker) -> GroupListing:
+    def begin(cls, group: str, layout: Layout, tracker: Tracker, wants: GroupWants) -> GroupListing:
         """Begin to list the offsets."""
-        listing = cls(group, layout, tracker)
+        listing = cls(group, layout, tracker, wants)
         listing._want(layout.offsets(group), Kind.CHILDREN)
         return listing
 
@@ -108,5 +110,5 @@ class GroupListing:
         yet."""
         known = path in self.versions if kind is Kind.DATA else path in self._children
         if not known:
-            self.tracker.want(path, kind, scope=self.group)
+            self.wants.also("listing", [Want(path, kind)])
             self.tracker.touch(path, kind)

@@ -2,13 +2,14 @@
 tree, not on events.
 
 `tree.reading` says which nodes a reading names, in which order they are read, and which are watched. This module
-follows the difference between two readings. `channels` follows the nodes below channels.
+follows the difference between two readings (`group_wants`). `channels` and `owners` say which nodes that nobody watches
+are read again. `tree.whole_view` makes the view of all that was read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 
 from zkcoord.core.decisions import (
@@ -21,55 +22,59 @@ from zkcoord.core.decisions import (
     StopFetching,
 )
 from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.mode import COORDINATED, GroupMode
 from zkcoord.core.model import TopicPartition, as_partitions
 from zkcoord.core.record import REBALANCE
-from zkcoord.core.replay import OpenRanges, takers
+from zkcoord.core.replay import takers
 from zkcoord.core.state import Announced
 from zkcoord.core.view import GroupView, Instance, Member, Wildcard
 from zkcoord.legacy.mode_watch import ModeWatch
 from zkcoord.serving.channels import Channels
 from zkcoord.serving.group_listing import USUAL, GroupListing
+from zkcoord.serving.group_wants import GroupWants
 from zkcoord.serving.owners import OwnerWatch, owner_watch
 from zkcoord.serving.topics import TopicTable
 from zkcoord.shell.tracker import Tracker
-from zkcoord.tree.looked_up import committed, leftovers
+from zkcoord.tree.known_topics import KnownTopics
 from zkcoord.tree.paths import Address, Layout, Place, partition_numbers
-from zkcoord.tree.reading import above_partitions, below, first, roots
-from zkcoord.tree.snapshot import Kind, Node
+from zkcoord.tree.reading import above_partitions, below, first, looked_up, of_topic, roots
+from zkcoord.tree.snapshot import LIST, Kind, Node, Want, key_of
 from zkcoord.tree.view import GroupNodes, fold_parsed, unread
 from zkcoord.tree.whole_view import NO_INPUTS, NO_NEEDS, Environment, Needs, ViewInputs, completed, needs_of, subscribed
+
+NAMING = frozenset((Place.IDS, Place.INSTANCES, Place.CHANNELS, Place.CHANNEL, Place.OWNERS, Place.CLAIMS))
+"""The lists whose nodes are followed as soon as a list names them."""
+
+ROOTS, LOOKED_UP, CLAIMED, ANNOUNCED = "roots", "topics that are looked up", "claims of evicted consumers", "ranges"
+"""Reasons to follow nodes that no list names."""
 
 
 @dataclass(slots=True)
 class GroupWatch:
-    """One group under watch. Invariant: of this group exactly the nodes that `nodes` names are wanted."""
+    """One group under watch. Invariant: of this group exactly the nodes in `wants` are wanted."""
 
     group: str
     layout: Layout
     tracker: Tracker
+    wants: GroupWants
     nodes: GroupNodes
-    channels: Channels
     owners: OwnerWatch
+    channels: Channels
     needs: Needs = NO_NEEDS
     wildcards: frozenset[Wildcard] = frozenset()
     _instances: Mapping[str, Instance] = field(default_factory=dict)
     _members: Mapping[str, Member] = field(default_factory=dict)
     # invariant: the table was told the topics of these two
-    _looking: set[str] = field(default_factory=set)  # topics of which the remaining nodes are read
-    _offsets: set[TopicPartition] = field(default_factory=set)
-    # invariant: the offsets that are wanted because of `_looking`
+    _looked_up: frozenset[str] = frozenset()  # topics of which the remaining nodes are read
     _changes: int = 0  # the table's count of changes when wildcards were last resolved
     _made_of: ViewInputs = NO_INPUTS  # inputs from which the view was made
     _unread: dict[tuple[str, Kind], tuple[Address, Node]] = field(default_factory=dict)
     # answers that wait, one for each node
-    _listed: set[str] = field(default_factory=set)  # topics whose owner nodes were listed
-    _announced: dict[TopicPartition, tuple[int, Sequence[Announced]]] = field(default_factory=dict)
-    # partition -> (version of its owner, -1 without a node; its announced ranges) when its offset was read last.
-    # Invariant: the offsets of these partitions are followed
+    _announced: Mapping[TopicPartition, tuple[int, Sequence[Announced]]] = field(default_factory=dict)
+    # partition -> (version of its owner, -1 without a node; its announced ranges) when its offset was read last
     _takers: frozenset[str] = frozenset()
     # consumers whose statuses are watched, since each tells when the consumer has taken ranges over
     _listing: GroupListing | None = None  # lists what is left of the group, while that is needed
-    _opened: OpenRanges = field(default_factory=OpenRanges)
     whole: bool = True  # more than the record is followed: the group is served, or its release was not read yet
     modes: ModeWatch | None = None  # only where groups may have old members
     _of_plan: frozenset[str] = frozenset()  # topics that the old members' plan depends on
@@ -78,18 +83,19 @@ class GroupWatch:
     @classmethod
     def begin(cls, group: str, layout: Layout, tracker: Tracker) -> GroupWatch:
         """Follow a group from now on."""
-        owners = owner_watch(group, layout, tracker)
-        channels = Channels(group, layout, tracker, owners)
-        watch = cls(group, layout, tracker, unread(group, layout), channels, owners, whole=not layout.adopts)
+        wants = GroupWants(group, tracker)
+        owners = owner_watch(group, layout, tracker, wants)
+        channels = Channels(group, layout, tracker, wants, owners)
+        watch = cls(group, layout, tracker, wants, unread(group, layout), owners, channels, whole=not layout.adopts)
         watch.modes = ModeWatch(group) if layout.adopts else None
-        tracker.want_all(first(group, layout), group)
+        wants.follow(ROOTS, first(group, layout))
         return watch
 
     def read_when_adopted(self) -> None:
         """Follow the whole group once it is adopted, and before that only its record."""
         if not self.whole and not self.nodes.view.observed:
             self.whole = True
-            self.tracker.want_all(roots(self.group, self.layout), self.group)
+            self.wants.follow(ROOTS, roots(self.group, self.layout))
 
     def end(self) -> None:
         """Forget the group: it is gone."""
@@ -138,6 +144,60 @@ class GroupWatch:
                 self._follow(before, address, node)
         channels.end()
 
+    def _watch_until_mended(self, address: Address, node: Node, wrong: bool) -> None:
+        """Watch a node that cannot be parsed, since somebody is asked to edit it. The record is watched anyway."""
+        if node.kind is Kind.DATA and address.place is not Place.RECORD:
+            self.tracker.watch(node.path, Kind.DATA, wrong)
+
+    def _follow(self, before: GroupNodes, address: Address, node: Node) -> None:
+        """Follow the nodes that this one names, and those that changed with it without a watch."""
+        if node.kind is Kind.CHILDREN and self._names(address):
+            self.wants.follow(key_of(*node[:2]), below(address, node.path, node.children, self.layout))
+        match address.place, node.kind:
+            case Place.IDS, _:
+                self.channels.follow_end(self.nodes, before.view.members.keys() - set(node.children))
+            case Place.REGISTRATION, _ if not node.exists:  # evicted, or gone between two answers
+                self._gone(Place.IDS, node)
+                self.channels.follow_end(self.nodes, {address.name})
+            case Place.CHANNELS, _:
+                self.channels.follow_list(before, node)
+            case Place.CHANNEL, Kind.CHILDREN:
+                self.channels.follow_channel(before, self.nodes, address.name, node)
+                if not node.exists:
+                    self._gone(Place.CHANNELS, node)
+            case Place.CHANNEL, Kind.DATA:
+                self.channels.follow_status(before, self.nodes, address.name, node)
+            case Place.COMMAND, _:
+                self.channels.follow_command(self.nodes, address, node)
+            case Place.MARK, Kind.DATA:
+                self._follow_mark(before, address.name, node)
+            case Place.MARK, Kind.CHILDREN:
+                self.owners.want(_numbered(address.name, partition_numbers(node.children)))
+            case Place.CLAIMS, Kind.CHILDREN:
+                self.owners.follow_list(node)
+
+    def _names(self, address: Address) -> bool:
+        """True if the nodes that this list names are followed. Offsets are followed only of topics that are looked up;
+        partitions that are named below a mark are followed until the mark goes."""
+        return address.place in NAMING or (address.place is Place.OFFSETS and address.name in self._looked_up)
+
+    def _gone(self, listed: Place, node: Node) -> None:
+        """Stop following a node that does not exist, though its list named it. The list is watched, and the node is
+        followed again when the list names it again."""
+        above, _, name = node.path.rpartition("/")
+        self.wants.not_any_more(LIST + above, below(Address(listed, self.group), above, [name], self.layout))
+
+    def _follow_mark(self, before: GroupNodes, topic: str, node: Node) -> None:
+        if node.exists:
+            self.owners.want(_numbered(topic, self.nodes.view.topics.get(topic, ())))
+            if topic not in before.marks:  # missing owners may have been created together with the mark
+                self.owners.touch_missing(topic, self.nodes.view.owners)
+        elif topic in before.marks:  # it was removed, with everything below it
+            self.owners.forget(topic)
+            if topic not in self.needs.topics:
+                self.wants.follow(_of_topic(topic), ())
+            self.tracker.touch(self.layout.owners(self.group), Kind.CHILDREN)
+
     def subscribe(self, table: TopicTable) -> None:
         """Tell the table which topics the group wants. Give each member with a wildcard the topics that the wildcard
         takes now."""
@@ -155,61 +215,102 @@ class GroupWatch:
         if nodes is not self.nodes or not same:
             before, self.nodes, self.needs = self.needs.topics, nodes, needs_of(nodes, of_plan)
             for topic in sorted(self.needs.topics - before):
-                self.tracker.want_all(above_partitions(self.group, topic, self.layout), self.group)
-            self.owners.subscribe(sorted(self.needs.topics - before))
+                self.wants.follow(_of_topic(topic), of_topic(self.group, topic, self.layout))
             table.want(self.group, self.needs.topics)
         self._members, self._instances, self._changes = self.nodes.view.members, instances, table.changes
         self._of_plan = of_plan
 
-    def complete(self, environment: Environment) -> None:
-        """Complete the view with topics, racks and looked-up nodes. Follow the owners of partitions that are new in the
-        view. Called when all is clean."""
-        before = self.nodes.view
-        self.nodes, self._made_of = completed(self.nodes, self.needs, environment, self._made_of)
+    def complete(self, environment: Environment, now_ms: int) -> None:
+        """Complete the view, and follow the nodes that it shows to be needed. Called when all is clean."""
+        before, listing = self.nodes.view, self._listing
+        around = replace(
+            environment,
+            mode=self._mode(environment.topics, now_ms),
+            looked_up=self._looked_up,
+            offsets=None if listing is None else listing.offsets(),
+        )
+        self.nodes, self._made_of = completed(self.nodes, self.needs, around, self._made_of)
+        if listing is not None:
+            remaining = dict(listing.versions) if listing.everything else None
+            self.nodes = fast_replace(self.nodes, leftover_versions=remaining)
         view = self.nodes.view
         for topic, partitions in view.topics.items() if view.topics is not before.topics else ():
             known = topic in view.marked or not self.layout.owners_below_marks
             if known and before.topics.get(topic) != partitions:
                 self.owners.want(_numbered(topic, partitions))
-        self._take_leftovers()
+        for topic, what in view.leftovers.items():  # watch nodes that an operator is asked to remove
+            for path, *_ in above_partitions(self.group, topic, self.layout):
+                self.tracker.watch(path, Kind.CHILDREN, bool(what.strange))
+        self._follow_offsets(view)
 
-    def with_mode(self, table: TopicTable | None, now_ms: int) -> GroupView:
-        """The view with the group's mode as it is now."""
-        view = self.nodes.view
-        if self.modes is None or table is None:
-            return view
-        mode = self.modes.mode(view.record.adoption, table, now_ms)
-        if mode is not view.mode:
+    def _mode(self, topics: KnownTopics, now_ms: int) -> GroupMode:
+        """The group's mode now."""
+        if self.modes is None:
+            return COORDINATED
+        mode = self.modes.mode(self.nodes.view.record.adoption, topics, now_ms)
+        if mode is not self.nodes.view.mode:
             # beside old members nothing is urgent, and they change a list once for every partition
             self.tracker.patient(self.group, patient=not mode.coordinated)
-            self.nodes = fast_replace(self.nodes, view=fast_replace(view, mode=mode))
-        return self.nodes.view
+        return mode
+
+    def _follow_offsets(self, view: GroupView) -> None:
+        """Follow the offsets of evicted consumers' claims, and of partitions with announced ranges and without a living
+        owner. Read those that are new.
+
+        Nobody commits such a partition until it is granted, so its offset is read once, and again only when other
+        ranges are announced. The latter covers a member that goes on reading under an owner that somebody set empty: it
+        commits. Beside old members a zkcoord owner counts until it has committed: there the offsets are watched.
+        """
+        claimed = self._offsets(view.claim_offsets)
+        fresh = [want for want in claimed if want.path not in self.wants.named(CLAIMED)]
+        self.wants.follow(CLAIMED, claimed)
+        self._touch(fresh)
+        found, before = self._made_of.opened.found, self._announced
+        if not found and not before:
+            return
+        self._watch_takers(takers(view, found))
+        seen = {p: (view.owners[p].version if p in view.owners else -1, found[p]) for p in found}
+        self._announced = seen
+        self.wants.not_any_more(ANNOUNCED, self._offsets(before.keys() - seen.keys()))
+        changed = [p for p, version in seen.items() if before.get(p) != version]
+        self._read_offsets(ANNOUNCED, changed)
+        for partition in changed:
+            if partition in view.owners and not view.mode.coordinated:
+                self.tracker.watch(self.layout.offset(self.group, partition), Kind.DATA, True)
+
+    def _watch_takers(self, consumers: frozenset[str]) -> None:
+        for consumer_id in sorted(consumers | self._takers):
+            self.tracker.watch(self.layout.channel(self.group, consumer_id), Kind.DATA, consumer_id in consumers)
+        self._takers = consumers
+
+    def _read_offsets(self, reason: str, partitions: Iterable[TopicPartition]) -> None:
+        """Follow these offsets, and read them again."""
+        offsets = self._offsets(partitions)
+        self.wants.also(reason, offsets)
+        self._touch(offsets)
+
+    def _offsets(self, partitions: Iterable[TopicPartition]) -> list[Want]:
+        return [Want(self.layout.offset(self.group, partition)) for partition in sorted(partitions)]
+
+    def _touch(self, wants: Iterable[Want]) -> None:
+        for want in wants:
+            self.tracker.touch(want.path, want.kind)
 
     def look_up(self, topics: Set[str]) -> None:
         """Read the remaining nodes of these topics, and stop following those of all other topics."""
-        for topic in sorted(topics - self._looking):
-            for path, *_ in above_partitions(self.group, topic, self.layout):
-                self.tracker.want(path, Kind.CHILDREN, scope=self.group)
-                self.tracker.touch(path, Kind.CHILDREN)
-        if not self._looking <= topics:
-            self._look_no_more(self._looking - topics)
-        self._looking = set(topics)
-        wanted = self._announced.keys() | self.owners.offsets
-        if not topics and self.nodes.offsets.keys() - wanted:
-            kept = {p: seen for p, seen in self.nodes.offsets.items() if p in wanted}
-            self.nodes = fast_replace(self.nodes, offsets=kept)
-
-    def _look_no_more(self, topics: Set[str]) -> None:
-        """Forget the remaining nodes of these topics. They are read again when a topic is looked up again."""
-        offsets = {topic: self.layout.topic_offsets(self.group, topic) for topic in sorted(topics)}
-        lists = {*offsets.values(), *(self.layout.mark(self.group, topic) for topic in topics)}
-        self.nodes = fast_replace(self.nodes, lists={p: node for p, node in self.nodes.lists.items() if p not in lists})
-        for path in offsets.values():
-            self._unwant(path, Kind.CHILDREN)
-        for partition in [p for p in self._offsets if p.topic in topics]:
-            self._offsets.discard(partition)
-            if partition not in self._announced and partition not in self.owners.offsets:
-                self._unwant(self.layout.offset(self.group, partition))
+        before, self._looked_up = self._looked_up, frozenset(topics)
+        wants = {topic: looked_up(self.group, topic, self.layout) for topic in sorted(topics)}
+        self.wants.follow(LOOKED_UP, [want for listed in wants.values() for want in listed])
+        for topic in sorted(topics - before):
+            self._touch(wants[topic])
+        if dropped := before - topics:
+            lists = {listed: node for listed, node in self.nodes.lists.items() if listed[1] not in dropped}
+            left = {topic: what for topic, what in self.nodes.view.leftovers.items() if topic not in dropped}
+            self.nodes = fast_replace(self.nodes, lists=lists, view=fast_replace(self.nodes.view, leftovers=left))
+        if not topics and self.nodes.offsets:
+            offsets = self.nodes.offsets.items()
+            followed = {p: seen for p, seen in offsets if self.layout.offset(self.group, p) in self.wants}
+            self.nodes = fast_replace(self.nodes, offsets=followed)
 
     def read_again(self) -> bool:
         """Begin to read everything of the group again if a rebalance is requested; once for each request.
@@ -224,54 +325,6 @@ class GroupWatch:
         if began:
             self.tracker.touch_scope(self.group)
         return began
-
-    def _take_leftovers(self) -> None:
-        """Put the remaining nodes of the topics that were looked up into the view."""
-        found = {topic: leftovers(self.nodes, topic, self.layout) for topic in sorted(self._looking)}
-        left = {topic: what for topic, what in found.items() if what is not None}
-        for topic, what in left.items():  # watch nodes that an operator is asked to remove
-            for path in (self.layout.mark(self.group, topic), self.layout.topic_offsets(self.group, topic)):
-                self.tracker.watch(path, Kind.CHILDREN, bool(what.strange))
-        if left != self.nodes.view.leftovers:
-            self.nodes = fast_replace(self.nodes, view=fast_replace(self.nodes.view, leftovers=left))
-
-    def know_committed(self) -> None:
-        """Put the committed offsets of partitions with announced ranges and without a living owner into the view. Read
-        those that are unknown.
-
-        Called when everything is clean. Nobody commits such a partition until it is granted, so its offset is read
-        once, and again only when other ranges are announced. The latter covers a member that goes on reading under an
-        owner that somebody set empty: it commits. Beside old members a zkcoord owner counts until it has committed:
-        there the offsets are watched.
-        """
-        self.nodes = self.owners.know_offsets(self.nodes, self._offsets | self._announced.keys())
-        view = self.nodes.view
-        self._opened = self._opened.seen(view)
-        found = self._opened.found
-        if not found and not self._announced:
-            return
-        self._watch_takers(takers(view, found))
-        versions = {p: (view.owners[p].version if p in view.owners else -1, found[p]) for p in found}
-        for partition in sorted(self._announced.keys() - versions.keys()):
-            del self._announced[partition]
-            if partition not in self._offsets and partition not in self.owners.offsets:
-                self._unwant(self.layout.offset(self.group, partition))
-        new = sorted(p for p, version in versions.items() if self._announced.get(p) != version)
-        for partition in new:
-            self._announced[partition] = versions[partition]
-            path = self.layout.offset(self.group, partition)
-            self.tracker.want(path, scope=self.group)
-            if partition in view.owners and not view.mode.coordinated:
-                self.tracker.watch(path, Kind.DATA, True)
-            self.tracker.touch(path)
-        known = committed(self.nodes, self._announced)
-        if not new and known != view.committed:
-            self.nodes = fast_replace(self.nodes, view=fast_replace(view, committed=known))
-
-    def _watch_takers(self, consumers: frozenset[str]) -> None:
-        for consumer_id in sorted(consumers | self._takers):
-            self.tracker.watch(self.layout.channel(self.group, consumer_id), Kind.DATA, consumer_id in consumers)
-        self._takers = consumers
 
     def problems(self) -> Mapping[str, str]:
         """Path -> what is wrong with the node, and who must act."""
@@ -290,21 +343,12 @@ class GroupWatch:
     def list_offsets(self) -> GroupListing:
         """List the group's offsets, since a group that has offsets is not removed."""
         if self._listing is None:
-            self._listing = GroupListing.begin(self.group, self.layout, self.tracker)
+            self._listing = GroupListing.begin(self.group, self.layout, self.tracker, self.wants)
         return self._listing
 
     def list_everything(self) -> None:
         """List the whole group, which is to be removed."""
         self.list_offsets().list_everything()
-
-    def add_listing(self) -> None:
-        """Put the listed nodes into `nodes`. Called when everything is clean."""
-        listing = self._listing
-        if listing is None:
-            return
-        leftover_versions = dict(listing.versions) if listing.everything else None
-        view = fast_replace(self.nodes.view, offsets=listing.offsets())
-        self.nodes = fast_replace(self.nodes, view=view, leftover_versions=leftover_versions)
 
     def sending(self, decisions: Sequence[Decision]) -> None:
         """Follow the nodes that these decisions are about to change, and read the nodes that they ask for."""
@@ -320,78 +364,12 @@ class GroupWatch:
         elif isinstance(decision, ControlMember):
             self.channels.sent_control(decision.consumer_id, decision.option)
         elif isinstance(decision, DeleteClaims):
-            self.owners.read_offsets(decision.partitions)
+            self._read_offsets(CLAIMED, decision.partitions)
 
-    def _watch_until_mended(self, address: Address, node: Node, wrong: bool) -> None:
-        """Watch a node that cannot be parsed, since somebody is asked to edit it. The record is watched anyway."""
-        if node.kind is Kind.DATA and address.place is not Place.RECORD:
-            self.tracker.watch(node.path, Kind.DATA, wrong)
 
-    def _follow(self, before: GroupNodes, address: Address, node: Node) -> None:
-        match address.place, node.kind:
-            case Place.IDS, _:
-                known = before.view.members.keys()
-                self._want_below(address, node, known)
-                self._gone(known - set(node.children))
-            case Place.REGISTRATION, _ if not node.exists:  # evicted, or gone between two answers
-                self._gone({address.name})
-            case Place.CHANNELS, _:
-                self.channels.follow_list(before, self.nodes, node)
-            case Place.CHANNEL, Kind.CHILDREN:
-                self.channels.follow_channel(before, self.nodes, address.name, node)
-            case Place.CHANNEL, Kind.DATA:
-                self.channels.follow_status(before, self.nodes, address.name, node)
-            case Place.COMMAND, _:
-                self.channels.follow_command(self.nodes, address, node)
-            case Place.INSTANCES, _:
-                known = before.view.instances.keys()
-                self._want_below(address, node, known)
-                for want in below(address, node.path, sorted(known - set(node.children)), self.layout):
-                    self._unwant(want.path)
-            case Place.OWNERS, Kind.CHILDREN:
-                self._want_below(address, node, self._listed)
-                self._listed.update(node.children)
-            case Place.MARK, Kind.DATA:
-                if node.exists:
-                    numbers = self.nodes.view.topics.get(address.name, ())
-                    self.owners.want(_numbered(address.name, numbers))
-                    if address.name not in before.marks:  # missing owners may have been created together with the mark
-                        self.owners.touch_missing(address.name, self.nodes.view.owners)
-                elif address.name in before.marks:
-                    self._forget(address.name)
-            case Place.CLAIMS, Kind.CHILDREN:
-                self.owners.follow_list(node)
-            case Place.OFFSETS, Kind.CHILDREN if address.name in self._looking:
-                self._offsets.update(_numbered(address.name, partition_numbers(node.children)))
-                self._want_below(address, node, ())
-            case Place.MARK, Kind.CHILDREN:
-                self.owners.want(_numbered(address.name, partition_numbers(node.children)))
-
-    def _want_below(self, address: Address, node: Node, known: Iterable[str]) -> None:
-        """Want the nodes that are new in a list."""
-        fresh = sorted(set(node.children).difference(known))
-        self.tracker.want_all(below(address, node.path, fresh, self.layout), self.group)
-
-    def _gone(self, consumers: Set[str]) -> None:
-        for consumer_id in sorted(consumers):
-            self.tracker.unwant(self.layout.registration(self.group, consumer_id))
-        self.channels.follow_end(self.nodes, consumers)
-
-    def _forget(self, topic: str) -> None:
-        """Forget the topic: its mark was removed, with everything below it."""
-        for path in self.owners.forget(topic):
-            self._unwant(path)
-        self._listed.discard(topic)
-        self._unwant(self.layout.mark(self.group, topic), Kind.CHILDREN)
-        if topic not in self.needs.topics:
-            for path, *_ in above_partitions(self.group, topic, self.layout):
-                self._unwant(path)
-
-    def _unwant(self, path: str, kind: Kind = Kind.DATA) -> None:
-        """Stop following the node, unless the group is being listed for its removal: the listing must see each node
-        go."""
-        if self._listing is None:
-            self.tracker.unwant(path, kind)
+def _of_topic(topic: str) -> str:
+    """The reason for the parents of a topic's nodes: a member subscribes to it."""
+    return f"topic {topic}"
 
 
 def _numbered(topic: str, numbers: Iterable[int]) -> list[TopicPartition]:

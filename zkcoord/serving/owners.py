@@ -13,31 +13,21 @@ concerns it comes after that event.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.ownership import claims_of_evicted
 from zkcoord.core.view import Owner
 from zkcoord.serving.changes import more_than_shown
+from zkcoord.serving.group_wants import GroupWants
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.paths import Layout, partition_numbers
-from zkcoord.tree.reading import claim_lists
-from zkcoord.tree.snapshot import Node
-from zkcoord.tree.view import GroupNodes
+from zkcoord.tree.snapshot import Node, Want
 
 
 class OwnerWatch(Protocol):
     """The owners of one group under watch."""
-
-    @property
-    def offsets(self) -> Set[TopicPartition]:
-        """The partitions whose offset is followed because of their owner."""
-
-    def subscribe(self, topics: Iterable[str]) -> None:
-        """Follow the owners of these topics, which the group wants from now on."""
 
     def want(self, partitions: Iterable[TopicPartition]) -> None:
         """Follow the owners of these partitions: they exist, or a grant of them is about to be sent."""
@@ -45,11 +35,11 @@ class OwnerWatch(Protocol):
     def touch_missing(self, topic: str, owners: Mapping[TopicPartition, Owner]) -> None:
         """Read again those owners of the topic that have no known node. `owners` are the known ones."""
 
-    def forget(self, topic: str) -> Iterable[str]:
-        """Forget the topic, whose mark was removed; return the paths of the owners that were followed."""
+    def forget(self, topic: str) -> None:
+        """Forget the topic, whose mark was removed."""
 
     def follow_list(self, node: Node) -> None:
-        """Take in the list of a topic's owners."""
+        """Take in the list of a topic's owners. The nodes that it names are followed."""
 
     def nodes_of(self, partitions: Iterable[TopicPartition]) -> list[str]:
         """The nodes that show who owns these partitions now, and that nobody watches."""
@@ -58,17 +48,10 @@ class OwnerWatch(Protocol):
         """The nodes that show whether a consumer that is gone had released these partitions, which are all that it
         owned."""
 
-    def know_offsets(self, nodes: GroupNodes, kept: Set[TopicPartition]) -> GroupNodes:
-        """Return the nodes with the versions of those `offsets` that were read. `kept` are offsets that are followed
-        for another reason."""
 
-    def read_offsets(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these offsets again: somebody may have set them meanwhile."""
-
-
-def owner_watch(group: str, layout: Layout, tracker: Tracker) -> OwnerWatch:
+def owner_watch(group: str, layout: Layout, tracker: Tracker, wants: GroupWants) -> OwnerWatch:
     """Return the object that follows the owners of this group."""
-    return (ClaimWatch if layout.ownership.claimed else PersistentWatch)(group, layout, tracker)
+    return ClaimWatch(tracker) if layout.ownership.claimed else PersistentWatch(group, layout, tracker, wants)
 
 
 @dataclass(slots=True)
@@ -78,32 +61,29 @@ class PersistentWatch:
     group: str
     layout: Layout
     tracker: Tracker
+    wants: GroupWants
     _followed: defaultdict[str, set[TopicPartition]] = field(default_factory=lambda: defaultdict(set))  # by topic
-
-    @property
-    def offsets(self) -> Set[TopicPartition]:
-        """Always empty."""
-        return frozenset()
-
-    def subscribe(self, topics: Iterable[str]) -> None:
-        """Does nothing: the topic's mark tells of its owners."""
 
     def want(self, partitions: Iterable[TopicPartition]) -> None:
         """Read the owners that are new."""
-        fresh = [p for p in partitions if p not in self._followed[p.topic]]
-        for partition in fresh:
-            self._followed[partition.topic].add(partition)
-        paths = [self.layout.owner(self.group, partition) for partition in fresh]
-        self.tracker.want_data(paths, self.group, by_writes=True)
+        fresh: defaultdict[str, list[Want]] = defaultdict(list)
+        for partition in partitions:
+            followed = self._followed[partition.topic]
+            if partition not in followed:
+                followed.add(partition)
+                fresh[partition.topic].append(Want(self.layout.owner(self.group, partition), by_writes=True))
+        for topic, wants in fresh.items():
+            self.wants.also(_of_owners(topic), wants)
 
     def touch_missing(self, topic: str, owners: Mapping[TopicPartition, Owner]) -> None:
         """Read the missing owners again."""
         for partition in sorted(p for p in self._followed.get(topic, ()) if p not in owners):
             self.tracker.touch(self.layout.owner(self.group, partition))
 
-    def forget(self, topic: str) -> Iterable[str]:
+    def forget(self, topic: str) -> None:
         """Forget the owners, which were removed with the mark."""
-        return [self.layout.owner(self.group, partition) for partition in sorted(self._followed.pop(topic, ()))]
+        self._followed.pop(topic, None)
+        self.wants.follow(_of_owners(topic), ())
 
     def follow_list(self, node: Node) -> None:
         """Does nothing: the owners below a mark are known."""
@@ -118,29 +98,13 @@ class PersistentWatch:
         looked at: a grant names versions."""
         return self.nodes_of(partitions[:1])
 
-    def know_offsets(self, nodes: GroupNodes, kept: Set[TopicPartition]) -> GroupNodes:
-        """Return `nodes` unchanged."""
-        return nodes
-
-    def read_offsets(self, partitions: Iterable[TopicPartition]) -> None:
-        """Does nothing: no decision about an owner depends on an offset."""
-
 
 @dataclass(slots=True)
 class ClaimWatch:
-    """Follows each topic's list of claims, and the claims that it names."""
+    """Reads the claims of a topic's list again, when the list does not show all that happened."""
 
-    group: str
-    layout: Layout
     tracker: Tracker
-    offsets: set[TopicPartition] = field(default_factory=set)
-    # invariant: the offsets of evicted consumers' claims, which are followed
     _lists: dict[str, Node] = field(default_factory=dict)  # by path, as last read
-
-    def subscribe(self, topics: Iterable[str]) -> None:
-        """Watch the lists of these topics' claims."""
-        for topic in topics:
-            self.tracker.want_all(claim_lists(self.group, topic, self.layout), self.group)
 
     def want(self, partitions: Iterable[TopicPartition]) -> None:
         """Does nothing: claims in a list are read."""
@@ -148,23 +112,15 @@ class ClaimWatch:
     def touch_missing(self, topic: str, owners: Mapping[TopicPartition, Owner]) -> None:
         """Does nothing: the list tells of them."""
 
-    def forget(self, topic: str) -> Iterable[str]:
-        """Returns nothing: claims are not below the mark."""
-        return ()
+    def forget(self, topic: str) -> None:
+        """Does nothing: claims are not below the mark."""
 
     def follow_list(self, node: Node) -> None:
-        """Take in a topic's list, and read the claims that are new in it."""
-        known = self._lists.get(node.path)
-        before = frozenset(known.children if known is not None else ())
-        again, self._lists[node.path] = more_than_shown(known, node), node
-        fresh = node.children if again else [name for name in node.children if name not in before]
-        for number in partition_numbers(fresh):
-            path = f"{node.path}/{number}"
-            self.tracker.want(path, scope=self.group)
-            if str(number) in before:
-                self.tracker.touch(path)
-        for number in partition_numbers(before.difference(node.children)):
-            self.tracker.unwant(f"{node.path}/{number}")
+        """Take in a topic's list. A claim may have been deleted and created again: then all are read again."""
+        if more_than_shown(self._lists.get(node.path), node):
+            for number in partition_numbers(node.children):
+                self.tracker.touch(f"{node.path}/{number}")
+        self._lists[node.path] = node
 
     def nodes_of(self, partitions: Iterable[TopicPartition]) -> list[str]:
         """Always empty: the lists are watched."""
@@ -174,30 +130,7 @@ class ClaimWatch:
         """Always empty: the lists are watched."""
         return []
 
-    def know_offsets(self, nodes: GroupNodes, kept: Set[TopicPartition]) -> GroupNodes:
-        """Return the nodes with the offset versions of evicted consumers' claims. Read those that are unknown."""
-        view = nodes.view
-        found = {p for partitions in claims_of_evicted(view).values() for p in partitions}
-        if not found and not self.offsets:
-            return nodes
-        for partition in sorted(self.offsets - found - kept):
-            self.tracker.unwant(self.layout.offset(self.group, partition))
-        new = found - self.offsets
-        self.offsets = found
-        self.read_offsets(new)
-        if new:
-            return nodes
-        seen = {p: nodes.offsets.get(p) for p in sorted(found)}
-        versions = {p: None if offset is None else offset.version for p, offset in seen.items()}
-        return (
-            nodes
-            if versions == view.claim_offsets
-            else fast_replace(nodes, view=fast_replace(view, claim_offsets=versions))
-        )
 
-    def read_offsets(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these offsets again."""
-        for partition in sorted(partitions):
-            path = self.layout.offset(self.group, partition)
-            self.tracker.want(path, scope=self.group)
-            self.tracker.touch(path)
+def _of_owners(topic: str) -> str:
+    """The reason for a topic's owners: its mark exists."""
+    return f"owners of {topic}"

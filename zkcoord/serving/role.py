@@ -195,7 +195,7 @@ class CoordinatorRole:
                 del self._wake_at_ms[group]
                 self._pending.add(group)
         for group in sorted(self._pending):
-            if self._loop.ready(f"group {group}", now_ms) and self._complete(group):
+            if self._loop.ready(f"group {group}", now_ms) and self._complete(group, now_ms):
                 self._pending.discard(group)
                 self._decide_group(self._groups[group], now_ms)
         times = [*self._wake_at_ms.values(), *self._report.taken_over(now_ms)]
@@ -314,7 +314,7 @@ class CoordinatorRole:
         if self.kafka is not None:
             self.kafka.forget(group)
 
-    def _complete(self, group: str) -> bool:
+    def _complete(self, group: str, now_ms: int) -> bool:
         """Complete the group's view with the nodes that were read, and read the missing ones.
 
         Returns True when nothing is missing, and the group may be decided on.
@@ -351,21 +351,17 @@ class CoordinatorRole:
             root_czxid=self._root_czxid,
             protocols=self._protocols,
         )
-        watch.complete(environment)
-        if not tracker.clean(group):
-            return False
+        watch.complete(environment, now_ms)
         watch.channels.look_again(watch.nodes)
-        watch.know_committed()
         if not tracker.clean(group):  # these calls asked for nodes: wait for them
             return False
-        watch.add_listing()
         return watch.nodes.view.record_version is not None or group in self._listed.get(self._layout.groups, ())
 
     def _decide_group(self, watch: GroupWatch, now_ms: int) -> None:
         group, term = watch.group, self.term
         if term is None or self.kafka is None:
             return
-        view = watch.with_mode(self.kafka.topics, now_ms)
+        view = watch.nodes.view
         decided = decide(view, self._memory[group], now_ms, digest, self._assignors)
         memory = self._memory[group] = decided.memory
         decisions = decided.decisions[:DECISIONS_MAX]  # the rest is decided again after the writes of these

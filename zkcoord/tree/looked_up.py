@@ -1,4 +1,4 @@
-"""Nodes of a group that were looked up in addition to its view: the remaining nodes of a topic, and committed
+"""The parts of a group's view that come from nodes which are read only on request: a topic's remaining nodes, and
 offsets."""
 
 from __future__ import annotations
@@ -9,15 +9,13 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import Leftovers, OffsetSeen
 from zkcoord.errors import CorruptError
 from zkcoord.tree.offset import decode_offset
-from zkcoord.tree.paths import Layout, partition_number, partition_numbers
+from zkcoord.tree.paths import Place, partition_number, partition_numbers
 from zkcoord.tree.view import GroupNodes
 
 
-def leftovers(nodes: GroupNodes, topic: str, layout: Layout) -> Leftovers | None:
+def leftovers(nodes: GroupNodes, topic: str) -> Leftovers | None:
     """The remaining nodes of a topic, except its owners. None: its lists are not read yet."""
-    group = nodes.view.group
-    owners, offsets = layout.mark(group, topic), layout.topic_offsets(group, topic)
-    listed = [nodes.lists.get(owners), nodes.lists.get(offsets)]
+    listed = [nodes.lists.get((Place.MARK, topic)), nodes.lists.get((Place.OFFSETS, topic))]
     below = [node for node in listed if node is not None]
     if len(below) < len(listed):
         return None
@@ -33,6 +31,12 @@ def leftovers(nodes: GroupNodes, topic: str, layout: Layout) -> Leftovers | None
 def committed(nodes: GroupNodes, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
     """The offsets of these, as they were read. None: there is no readable offset."""
     return {partition: _offset(nodes.offsets.get(partition)) for partition in partitions}
+
+
+def versions(nodes: GroupNodes, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
+    """The versions of the offsets of these, as they were read. None: there is no such node."""
+    seen = {partition: nodes.offsets.get(partition) for partition in partitions}
+    return {partition: None if offset is None else offset.version for partition, offset in seen.items()}
 
 
 def _offset(seen: OffsetSeen | None) -> int | None:

@@ -53,10 +53,16 @@ def above_partitions(group: str, topic: str, layout: Layout) -> tuple[Want, Want
     return Want(layout.mark(group, topic)), Want(layout.topic_offsets(group, topic))
 
 
-def claim_lists(group: str, topic: str, layout: Layout) -> tuple[Want, ...]:
-    """The list of a topic's claims, in a layout with claims."""
+def of_topic(group: str, topic: str, layout: Layout) -> tuple[Want, ...]:
+    """The nodes that tell of a topic to which a member subscribes: the parents, and the list of its claims in a layout
+    with claims."""
     listed = Want(layout.topic_owners(group, topic), Kind.CHILDREN, watch=True)
-    return (listed,) if layout.ownership.claimed else ()
+    return (*above_partitions(group, topic, layout), *((listed,) if layout.ownership.claimed else ()))
+
+
+def looked_up(group: str, topic: str, layout: Layout) -> tuple[Want, ...]:
+    """The lists of the remaining nodes of a topic that is to be dropped."""
+    return tuple(Want(path, Kind.CHILDREN) for path, *_ in above_partitions(group, topic, layout))
 
 
 def below(address: Address, path: str, names: Iterable[str], layout: Layout) -> list[Want]:

@@ -39,8 +39,9 @@ class GroupNodes:
     parents: frozenset[str] = frozenset()  # existing parents of marks, offsets and instances
     claims: Mapping[TopicPartition, Owner] = field(default_factory=dict)  # existing claims, in a layout with claims
     marks: Mapping[str, MarkSeen] = field(default_factory=dict)  # topic -> the node of its mark
-    lists: Mapping[str, Node] = field(default_factory=dict)  # path -> list of a topic's owners or offsets
-    offsets: Mapping[TopicPartition, OffsetSeen] = field(default_factory=dict)  # offsets of topics that were looked up
+    lists: Mapping[tuple[Place, str], Node] = field(default_factory=dict)
+    # (MARK or OFFSETS, topic) -> the list of a topic's owners or offsets
+    offsets: Mapping[TopicPartition, OffsetSeen] = field(default_factory=dict)  # those that were looked up
     leftover_versions: Mapping[str, int] | None = None
     # path -> version, of all remaining nodes of the group; None: not listed
     problems: Mapping[str, str] = field(default_factory=dict)  # path -> what is wrong with it, and who must act
@@ -78,7 +79,7 @@ class _Folder:
     _instances: dict[str, Instance] | None = None
     _parents: set[str] | None = None
     _marks: dict[str, MarkSeen] | None = None
-    _lists: dict[str, Node] | None = None
+    _lists: dict[tuple[Place, str], Node] | None = None
     _offsets: dict[TopicPartition, OffsetSeen] | None = None
 
     def __init__(self, before: GroupNodes) -> None:
@@ -134,7 +135,7 @@ class _Folder:
                 self.owners.take_list(address, node)
             case Place.OFFSETS | Place.MARK if node.kind is Kind.CHILDREN:
                 self._lists = own(self._lists, self._before.lists)
-                self._lists[node.path] = node
+                self._lists[address.place, address.name] = node
             case Place.OWNERS | Place.OFFSETS:
                 self._parent(node)
             case Place.MARK:

@@ -1,4 +1,5 @@
-"""A group's whole view: its own nodes (`tree.view`), with its topics, brokers and coordinators. Pure.
+"""A group's whole view: its own nodes (`tree.view`), with its topics, brokers and coordinators, its mode, and the nodes
+that were looked up. Pure.
 
 `view_of` computes a part again only if its inputs have changed. `ViewInputs` remembers the inputs, so a coordinator's
 step costs only the changes. A tool begins with `NO_INPUTS`, so everything is computed.
@@ -6,15 +7,19 @@ step costs only the changes. A tool begins with `NO_INPUTS`, so everything is co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from operator import is_
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.mode import COORDINATED, GroupMode
+from zkcoord.core.ownership import claims_of_evicted
 from zkcoord.core.racks import broker_racks, partition_racks, racked
+from zkcoord.core.replay import OpenRanges
 from zkcoord.core.view import GroupView, Instance, Member, Wildcard
 from zkcoord.tree.known_topics import KnownTopics
+from zkcoord.tree.looked_up import committed, leftovers, versions
 from zkcoord.tree.owners import effective_owners, inputs_of_owners
 from zkcoord.tree.topic import changes_of
 from zkcoord.tree.view import GroupNodes
@@ -31,6 +36,9 @@ class Environment:
     rack_changes: int = 0
     root_czxid: int  # of `/zkcoord`
     protocols: tuple[int, int]
+    mode: GroupMode = COORDINATED
+    looked_up: Set[str] = frozenset()  # topics whose remaining nodes are asked for
+    offsets: int | None = None  # the number of the group's offsets, while they are listed
 
 
 class ViewInputs(NamedTuple):
@@ -40,6 +48,9 @@ class ViewInputs(NamedTuple):
     racks: object = None
     changed: object = None
     owners: tuple[object, ...] = ()
+    opened: OpenRanges = OpenRanges()
+    committed: tuple[object, ...] = ()
+    claimed: tuple[object, ...] = ()
 
 
 NO_INPUTS = ViewInputs()
@@ -102,8 +113,38 @@ def view_of(
     nodes: GroupNodes, wanted: Needs, environment: Environment, made_of: ViewInputs = NO_INPUTS
 ) -> tuple[GroupView, ViewInputs]:
     """The whole view, and its inputs. The view's members must be `expanded`, and `wanted` must be their needs."""
+    view, inputs = _with_kafka(nodes, wanted, environment, made_of)
+    claims = inputs_of_owners(view, nodes.claims)
+    owners = view.owners
+    if not _same(claims, made_of.owners):
+        owners = _kept(owners, effective_owners(nodes.claims, view.members, view.channels))
+    view = _changed(view, owners=owners, mode=environment.mode)
+    opened = made_of.opened.seen(view)
+    of_committed, of_claims = (opened.found, nodes.offsets), (*claims, nodes.offsets) if claims else ()
+    known, claimed = view.committed, view.claim_offsets
+    if not _same(of_committed, made_of.committed):
+        known = _kept(known, committed(nodes, opened.found))
+    if not _same(of_claims, made_of.claimed):
+        evicted = [p for partitions in claims_of_evicted(view).values() for p in partitions]
+        claimed = _kept(claimed, versions(nodes, evicted))
+    found = {topic: leftovers(nodes, topic) for topic in sorted(environment.looked_up)}
+    left = {topic: what for topic, what in found.items() if what is not None}
+    view = _changed(
+        view,
+        committed=known,
+        claim_offsets=claimed,
+        leftovers=_kept(view.leftovers, left),
+        offsets=environment.offsets,
+    )
+    return view, inputs._replace(owners=claims, opened=opened, committed=of_committed, claimed=of_claims)
+
+
+def _with_kafka(
+    nodes: GroupNodes, wanted: Needs, environment: Environment, made_of: ViewInputs
+) -> tuple[GroupView, ViewInputs]:
+    """The view with its topics, racks and coordinators, and the inputs of these parts."""
     view, wanted_topics, known = nodes.view, wanted.topics, environment.topics
-    topics, changed, owners = view.topics, view.changed, view.owners
+    topics, changed = view.topics, view.changed
     brokers, replica_racks = view.brokers, view.replica_racks
     of_topics = (wanted_topics, known.changes)
     if of_topics != made_of.topics:
@@ -118,24 +159,22 @@ def view_of(
     if of_marks != made_of.changed:
         now = {topic: known.mark(topic, environment.root_czxid) for topic in nodes.marks.keys() & wanted_topics}
         changed = _kept(changed, changes_of(nodes.marks, now.get, known.deleted))
-    of_owners = inputs_of_owners(view, nodes.claims)
-    if len(of_owners) != len(made_of.owners) or not all(map(is_, of_owners, made_of.owners)):
-        owners = _kept(owners, effective_owners(nodes.claims, view.members, view.channels))
-    inputs, protocols = ViewInputs(of_topics, of_racks, of_marks, of_owners), environment.protocols
-    parts = (topics, brokers, replica_racks, changed, owners)
-    known_parts = (view.topics, view.brokers, view.replica_racks, view.changed, view.owners)
-    if protocols == view.protocols and all(map(is_, parts, known_parts)):
-        return view, inputs
-    whole = fast_replace(
-        view,
-        topics=topics,
-        brokers=brokers,
-        replica_racks=replica_racks,
-        changed=changed,
-        owners=owners,
-        protocols=protocols,
-    )
-    return whole, inputs
+    whole = _changed(view, topics=topics, brokers=brokers, replica_racks=replica_racks, changed=changed)
+    if environment.protocols != view.protocols:
+        whole = fast_replace(whole, protocols=environment.protocols)
+    return whole, made_of._replace(topics=of_topics, racks=of_racks, changed=of_marks)
+
+
+def _changed(view: GroupView, **parts: Any) -> GroupView:
+    """The view with these parts; the same object if it has all of them."""
+    known = view.__dict__
+    changed = {name: part for name, part in parts.items() if part is not known[name]}
+    return fast_replace(view, **changed) if changed else view
+
+
+def _same(inputs: tuple[object, ...], made_of: tuple[object, ...]) -> bool:
+    """True if these are the same objects."""
+    return len(inputs) == len(made_of) and all(map(is_, inputs, made_of))
 
 
 def _kept(known: T, now: T) -> T:
