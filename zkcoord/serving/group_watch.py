@@ -182,8 +182,8 @@ class GroupWatch:
         return address.place in NAMING or (address.place is Place.OFFSETS and address.name in self._looked_up)
 
     def _gone(self, listed: Place, node: Node) -> None:
-        """Stop following a node that does not exist, though its list named it. The list is watched, and the node is
-        followed again when the list names it again."""
+        """Stop following a node that does not exist, though its list named it. It is followed again once the list is
+        read and names it."""
         above, _, name = node.path.rpartition("/")
         self.wants.not_any_more(LIST + above, below(Address(listed, self.group), above, [name], self.layout))
 
@@ -196,7 +196,7 @@ class GroupWatch:
             self.owners.forget(topic)
             if topic not in self.needs.topics:
                 self.wants.follow(_of_topic(topic), ())
-            self.tracker.touch(self.layout.owners(self.group), Kind.CHILDREN)
+            self._gone(Place.OWNERS, node)
 
     def subscribe(self, table: TopicTable) -> None:
         """Tell the table which topics the group wants. Give each member with a wildcard the topics that the wildcard
