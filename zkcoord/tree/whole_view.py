@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from operator import is_
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.mode import COORDINATED, GroupMode
@@ -118,7 +118,7 @@ def view_of(
     owners = view.owners
     if not _same(claims, made_of.owners):
         owners = _kept(owners, effective_owners(nodes.claims, view.members, view.channels))
-    view = _changed(view, owners=owners, mode=environment.mode)
+    view = _if_other(view, fast_replace(view, owners=owners, mode=environment.mode))
     opened = made_of.opened.seen(view)
     of_committed, of_claims = (opened.found, nodes.offsets), (*claims, nodes.offsets) if claims else ()
     known, claimed = view.committed, view.claim_offsets
@@ -129,14 +129,16 @@ def view_of(
         claimed = _kept(claimed, versions(nodes, evicted))
     found = {topic: leftovers(nodes, topic) for topic in sorted(environment.looked_up)}
     left = {topic: what for topic, what in found.items() if what is not None}
-    view = _changed(
+    whole = fast_replace(
         view,
         committed=known,
         claim_offsets=claimed,
         leftovers=_kept(view.leftovers, left),
         offsets=environment.offsets,
     )
-    return view, inputs._replace(owners=claims, opened=opened, committed=of_committed, claimed=of_claims)
+    return _if_other(view, whole), inputs._replace(
+        owners=claims, opened=opened, committed=of_committed, claimed=of_claims
+    )
 
 
 def _with_kafka(
@@ -159,17 +161,20 @@ def _with_kafka(
     if of_marks != made_of.changed:
         now = {topic: known.mark(topic, environment.root_czxid) for topic in nodes.marks.keys() & wanted_topics}
         changed = _kept(changed, changes_of(nodes.marks, now.get, known.deleted))
-    whole = _changed(view, topics=topics, brokers=brokers, replica_racks=replica_racks, changed=changed)
-    if environment.protocols != view.protocols:
-        whole = fast_replace(whole, protocols=environment.protocols)
-    return whole, made_of._replace(topics=of_topics, racks=of_racks, changed=of_marks)
+    whole = fast_replace(
+        view,
+        topics=topics,
+        brokers=brokers,
+        replica_racks=replica_racks,
+        changed=changed,
+        protocols=_kept(view.protocols, environment.protocols),
+    )
+    return _if_other(view, whole), made_of._replace(topics=of_topics, racks=of_racks, changed=of_marks)
 
 
-def _changed(view: GroupView, **parts: Any) -> GroupView:
-    """The view with these parts; the same object if it has all of them."""
-    known = view.__dict__
-    changed = {name: part for name, part in parts.items() if part is not known[name]}
-    return fast_replace(view, **changed) if changed else view
+def _if_other(view: GroupView, now: GroupView) -> GroupView:
+    """The view as it is now; the former object if it has the same parts."""
+    return view if all(map(is_, vars(view).values(), vars(now).values())) else now
 
 
 def _same(inputs: tuple[object, ...], made_of: tuple[object, ...]) -> bool:
