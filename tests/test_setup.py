@@ -153,6 +153,42 @@ def test_without_python_or_with_an_old_one_what_was_found_is_told(checkout: Chec
     assert checkout.run("demo") == (0, setting_up("demo"))
 
 
+def another(takes: int, *, makes_venvs: bool = True) -> str:
+    """A Python of its own that answers how many microseconds some calls take it."""
+    first = f"""case "$*" in
+    *perf_counter*) echo {takes}; exit ;;
+    *realpath*) echo "$0"; exit ;;
+    *ensurepip*) exit {int(not makes_venvs)} ;;
+esac
+"""
+    return PLAYED.replace('case "$1', f'{first}case "$1', 1)
+
+
+def test_a_python_that_is_much_faster_than_the_first_is_taken_and_named(checkout: Checkout) -> None:
+    slow, fast = (str(checkout.bin / name) for name in ("python3", "python3.12"))
+    checkout.program("python3", another(1_000))
+    checkout.program("python3.12", another(600))
+    named = f"scripts/setup: taking {fast}, which needs 60 % of the time of {slow}; ZKCOORD_PYTHON can name another\n"
+    assert checkout.run("demo") == (0, named + setting_up("demo"))
+    assert "echo 600" in (checkout.folder / ".venv/bin/python").read_text()
+
+
+@pytest.mark.parametrize(
+    ("program", "environment"),
+    [
+        (another(900), {}),
+        (another(600, makes_venvs=False), {}),
+        (another(600), {"ZKCOORD_PYTHON": "python3"}),
+    ],
+    ids=["a little faster", "makes no environments", "another is named"],
+)
+def test_the_first_python_is_taken(checkout: Checkout, program: str, environment: dict[str, str]) -> None:
+    checkout.program("python3", another(1_000))
+    checkout.program("python3.12", program)
+    assert checkout.run("demo", **environment) == (0, setting_up("demo"))
+    assert "echo 1000" in (checkout.folder / ".venv/bin/python").read_text()
+
+
 def test_a_python_without_venv_is_told_with_the_package(checkout: Checkout) -> None:
     checkout.program("python3", PLAYED.replace("*) exec", '*"import ensurepip"*) exit 1 ;;\n    *) exec'))
     package = f"python{sys.version_info.major}.{sys.version_info.minor}-venv"

@@ -15,7 +15,7 @@ PREFIX = "ZKCOORD"
 """The prefix of all environment variables. The variables of one command's options begin with PREFIX and the command's
 words."""
 
-OTHER_VARIABLES = ("ZKCOORD_CACHE", "ZKCOORD_VENV", "ZKCOORD_IVY_SETTINGS")
+OTHER_VARIABLES = ("ZKCOORD_CACHE", "ZKCOORD_VENV", "ZKCOORD_PYTHON", "ZKCOORD_IVY_SETTINGS")
 """Variables of the embedded servers and of the scripts. They are not settings of a command."""
 
 ALIKE = 0.8
