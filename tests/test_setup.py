@@ -35,6 +35,10 @@ case "$1 ${{2:-}}" in
         cp "$0" "$3/bin/python"
         ;;
     "-m pip")
+        if [[ ${{@: -1}} == pip ]]; then
+            [[ ! -f no-newer-pip ]]
+            exit
+        fi
         echo "${{@: -1}}" >>pip.log
         [[ ! -f pip.sh ]] || source ./pip.sh
         ;;
@@ -243,6 +247,13 @@ def test_a_pip_that_fails_is_told_and_tried_again(checkout: Checkout) -> None:
     assert said.splitlines()[2].startswith("scripts/setup: pip could not install zkcoord[demo]; why stands above.")
     (checkout.folder / "pip.sh").unlink()
     assert checkout.run("demo") == (0, setting_up("demo"))
+
+
+def test_a_pip_that_cannot_be_renewed_is_used_as_it_is(checkout: Checkout) -> None:
+    (checkout.folder / "no-newer-pip").touch()
+    told = "scripts/setup: pip could not be renewed, and goes on as it is\n"
+    assert checkout.run("demo") == (0, setting_up("demo") + told)
+    assert checkout.stamped() == ["demo"]
 
 
 def test_an_interrupt_ends_it_with_130(checkout: Checkout) -> None:
