@@ -192,7 +192,11 @@ def any_number_of_reads_is_under_way(patch: Patch) -> None:
 def one_group_after_the_other(patch: Patch) -> None:
     """The next group's turn comes when the one before it is through."""
     clean = CoordinatorRole._complete
-    patch.setattr(CoordinatorRole, "_complete", lambda self, group: group == min(self._pending) and clean(self, group))
+
+    def in_turn(self: CoordinatorRole, group: str, now_ms: int) -> bool:
+        return group == min(self._pending) and clean(self, group, now_ms)
+
+    patch.setattr(CoordinatorRole, "_complete", in_turn)
 
 
 @pytest.mark.parametrize(

@@ -297,8 +297,11 @@ class GroupWatch:
             self.tracker.touch(want.path, want.kind)
 
     def look_up(self, topics: Set[str]) -> None:
-        """Read the remaining nodes of these topics, and stop following those of all other topics."""
-        before, self._looked_up = self._looked_up, frozenset(topics)
+        """Read the remaining nodes of these topics. Those of other topics are no longer followed, except while an
+        operator must remove a node first."""
+        view, before = self.nodes.view, self._looked_up
+        topics = topics | {t for t, what in view.leftovers.items() if what.strange and t in view.changed}
+        self._looked_up = frozenset(topics)
         wants = {topic: looked_up(self.group, topic, self.layout) for topic in sorted(topics)}
         self.wants.follow(LOOKED_UP, [want for listed in wants.values() for want in listed])
         for topic in sorted(topics - before):
