@@ -70,8 +70,8 @@ class GroupListing:
     def take(self, node: Node) -> None:
         """Take in a node that was read, and want the nodes that it names."""
         if node.kind is Kind.DATA:
-            if any(node.path.startswith(f"{known}/") for known in self._known_otherwise()):
-                return  # it belongs to a member or a channel
+            if not self.everything or any(node.path.startswith(f"{known}/") for known in self._known_otherwise()):
+                return  # it may go unseen, or it belongs to a member or a channel
             if node.stat is not None:
                 self.versions[node.path] = node.stat.version
             else:
@@ -106,9 +106,9 @@ class GroupListing:
                 self._want(below, Kind.CHILDREN)
 
     def _want(self, path: str, kind: Kind) -> None:
-        """Want the node, and read it again even if another part has it read already: this listing does not know it
-        yet."""
+        """Want the node, also if another part follows it now: this listing must see it go. Read it again if this listing
+        does not know it yet."""
+        self.wants.also("listing", [Want(path, kind)])
         known = path in self.versions if kind is Kind.DATA else path in self._children
         if not known:
-            self.wants.also("listing", [Want(path, kind)])
             self.tracker.touch(path, kind)

@@ -152,7 +152,8 @@ class GroupWatch:
     def _follow(self, before: GroupNodes, address: Address, node: Node) -> None:
         """Follow the nodes that this one names, and those that changed with it without a watch."""
         if node.kind is Kind.CHILDREN and self._names(address):
-            self.wants.follow(key_of(*node[:2]), below(address, node.path, node.children, self.layout))
+            follow = self.wants.also if address.place is Place.OWNERS else self.wants.follow
+            follow(key_of(*node[:2]), below(address, node.path, node.children, self.layout))
         match address.place, node.kind:
             case Place.IDS, _:
                 self.channels.follow_end(self.nodes, before.view.members.keys() - set(node.children))
@@ -177,8 +178,8 @@ class GroupWatch:
                 self.owners.follow_list(node)
 
     def _names(self, address: Address) -> bool:
-        """True if the nodes that this list names are followed. Offsets are followed only of topics that are looked up;
-        partitions that are named below a mark are followed until the mark goes."""
+        """True if the nodes that this list names are followed. Offsets are followed only of topics that are looked up.
+        Marks, and partitions that are named below a mark, are followed until the mark was seen to be gone."""
         return address.place in NAMING or (address.place is Place.OFFSETS and address.name in self._looked_up)
 
     def _gone(self, listed: Place, node: Node) -> None:
@@ -192,11 +193,12 @@ class GroupWatch:
             self.owners.want(_numbered(topic, self.nodes.view.topics.get(topic, ())))
             if topic not in before.marks:  # missing owners may have been created together with the mark
                 self.owners.touch_missing(topic, self.nodes.view.owners)
-        elif topic in before.marks:  # it was removed, with everything below it
+            return
+        self._gone(Place.OWNERS, node)
+        if topic in before.marks:  # it was removed, with everything below it
             self.owners.forget(topic)
-            if topic not in self.needs.topics:
-                self.wants.follow(_of_topic(topic), ())
-            self._gone(Place.OWNERS, node)
+            if topic not in self.needs.topics:  # claims are not below it, and end with their sessions
+                self.wants.not_any_more(_of_topic(topic), above_partitions(self.group, topic, self.layout))
 
     def subscribe(self, table: TopicTable) -> None:
         """Tell the table which topics the group wants. Give each member with a wildcard the topics that the wildcard

@@ -1,0 +1,151 @@
+"""The nodes of a group that a coordinator follows, when answers come one by one, and while others change the tree."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from zkcoord.core.adoption import Adoption
+from zkcoord.core.decisions import LookUpTopic
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.record import DEFAULT_RECORD
+from zkcoord.serving.group_watch import GroupWatch
+from zkcoord.serving.topics import TopicTable
+from zkcoord.shell.tracker import Tracker
+from zkcoord.tree.paths import DRAFT, LEGACY, Layout
+from zkcoord.tree.record import encode_record
+from zkcoord.tree.snapshot import Kind, Node, Read, Stat
+from zkcoord.tree.topic import Mark, encode_mark
+from zkcoord.tree.whole_view import Environment
+
+P0 = TopicPartition("t", 0)
+MARK = encode_mark(Mark(incarnation=1, topic_id=None, czxid=7, root_czxid=1))
+
+
+class Group:
+    """A group that a coordinator follows. Its tree is given by the data of its nodes."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout, self.tracker = layout, Tracker()
+        self.tree: dict[str, bytes] = {}
+        self._token = 0
+        self._created: dict[str, int] = {}  # path -> czxid
+        self.table = TopicTable(self.tracker, layout, lambda path, problem: None, lambda path: False)
+        self.watch = GroupWatch.begin("g", layout, self.tracker)
+
+    def set(self, *paths: str, data: bytes = b"") -> None:
+        """Create or set these nodes. Events of lists that are watched are not told."""
+        for path in paths:
+            self._created.setdefault(path, len(self._created) + 1)
+            self.tree[path] = data
+
+    def remove(self, *paths: str) -> None:
+        """Remove these nodes, with all that is below them."""
+        gone = [path for path in self.tree if any(f"{path}/".startswith(f"{each}/") for each in paths)]
+        for path in gone:
+            del self.tree[path], self._created[path]
+
+    def _answer(self, read: Read) -> Node:
+        stat = Stat(0, self._created[read.path], 0) if read.path in self.tree else None
+        if read.kind is Kind.DATA:
+            return Node(read.path, read.kind, stat, self.tree.get(read.path, b""))
+        names = {path[len(read.path) + 1 :].split("/")[0] for path in self.tree if path.startswith(f"{read.path}/")}
+        return Node(read.path, read.kind, stat, b"", tuple(sorted(names)))
+
+    def read(self, together: int = 1_000) -> list[str]:
+        """Read until all is clean, and complete the view; so many answers are taken in together. Returns what was
+        read."""
+        found: list[str] = []
+        while True:
+            self._token += 1
+            if reads := self.tracker.take(self._token):
+                found += [read.path for read in reads]
+                for at in range(0, len(reads), together):
+                    nodes = self.tracker.answered(self._token, map(self._answer, reads[at : at + together]))
+                    parsed = [(self.layout.parse(node.path), node) for node in nodes]
+                    self.watch.read([(address, node) for address, node in parsed if address is not None])
+                continue
+            self.watch.read_when_adopted()
+            self.watch.subscribe(self.table)
+            around = Environment(topics=self.table, racks={}, root_czxid=1, protocols=(1, 1))
+            self.watch.complete(around, 1_000)
+            if self.tracker.clean("g"):
+                return found
+
+    def follows(self, path: str, kind: Kind = Kind.DATA) -> bool:
+        """True if the node is read when something makes it dirty."""
+        self.tracker.touch(path, kind)
+        return path in self.read()
+
+
+OURS = "g_h-1416335000123-z1a2b3c4"
+MEMBER = (
+    b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1416335000123","coordination":"zkcoord/1"}'
+)
+
+
+
+def test_a_topic_that_left_the_list_is_followed_until_its_mark_was_seen_to_be_gone() -> None:
+    """Nobody removes it from the view but the answer about the mark."""
+    group = Group(DRAFT)
+    group.set(DRAFT.owners("g"), DRAFT.owner("g", P0))
+    group.set(DRAFT.mark("g", "t"), data=MARK)
+    group.read()
+    assert group.watch.nodes.view.marked == {"t"}
+    group.remove(DRAFT.mark("g", "t"))
+    group.tracker.touch_all()
+    group.read(together=1)
+    assert (group.watch.nodes.view.marked, group.watch.nodes.view.owners) == (frozenset(), {})
+    assert not group.follows(DRAFT.mark("g", "t"))
+    assert not group.follows(DRAFT.mark("g", "t"), Kind.CHILDREN)
+    assert not group.follows(DRAFT.owner("g", P0))
+
+
+def test_claims_are_followed_though_nobody_wants_their_topic_any_more() -> None:
+    """They stay when a topic is dropped, and go with their sessions."""
+    group, above = Group(LEGACY), LEGACY.topic_owners("g", "t")
+    adoption = Adoption(offsets="zookeeper", strategy="range", kafka="0.8.2.2")
+    group.set(LEGACY.record("g"), data=encode_record(replace(DEFAULT_RECORD, adoption=adoption)))
+    group.set(LEGACY.owners("g"), LEGACY.marks("g"))
+    group.read()
+    member = LEGACY.registration("g", OURS)
+    group.set(member, data=MEMBER)
+    group.set(LEGACY.mark("g", "t"), data=MARK)
+    group.set(above, LEGACY.owner("g", P0), data=f"{OURS}-0".encode())
+    group.tracker.touch(LEGACY.ids("g"), Kind.CHILDREN)
+    group.read()
+    assert set(group.watch.nodes.view.owners) == {P0}
+    group.remove(member, LEGACY.mark("g", "t"))
+    group.tracker.touch(LEGACY.ids("g"), Kind.CHILDREN)
+    group.read()
+    group.tracker.touch(LEGACY.mark("g", "t"))
+    group.read()
+    group.remove(LEGACY.owner("g", P0))
+    group.tracker.fired(above, data=False, children=True)
+    group.read()
+    assert group.watch.nodes.view.owners == {}
+
+
+def test_a_listing_sees_nodes_go_that_were_followed_before_it_began() -> None:
+    """A removal that names a node which is gone is refused, again and again."""
+    group = Group(DRAFT)
+    group.set(DRAFT.ids("g"), DRAFT.owners("g"), DRAFT.owner("g", P0), DRAFT.offset("g", P0), DRAFT.record("g"))
+    group.set(DRAFT.mark("g", "t"), data=MARK)
+    group.set(DRAFT.offsets("g"), DRAFT.topic_offsets("g", "t"))
+    group.read()
+    group.watch.sending([LookUpTopic(topic="t", why="it was deleted")])
+    group.watch.list_offsets()
+    group.tracker.touch(DRAFT.owner("g", P0))  # a round of owners
+    group.read()
+    assert group.watch.nodes.view.offsets == 1
+    group.watch.sending([])
+    group.watch.list_everything()
+    group.read()
+    assert set(group.watch.nodes.leftover_versions or ()) > {DRAFT.owner("g", P0), DRAFT.offset("g", P0)}
+    group.remove(DRAFT.mark("g", "t"), DRAFT.topic_offsets("g", "t"))
+    group.tracker.touch(DRAFT.mark("g", "t"))
+    group.read()
+    for path in (DRAFT.owner("g", P0), DRAFT.topic_offsets("g", "t"), DRAFT.offset("g", P0)):
+        group.tracker.refused(1_000, path)
+    group.read()
+    assert group.watch.nodes.view.offsets == 0
+    assert not {path for path in group.watch.nodes.leftover_versions or () if path.startswith(DRAFT.mark("g", "t"))}
