@@ -17,7 +17,7 @@ from zkcoord.tree.snapshot import Kind, Node, Read, Stat
 from zkcoord.tree.topic import Mark, encode_mark
 from zkcoord.tree.whole_view import Environment
 
-P0 = TopicPartition("t", 0)
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 MARK = encode_mark(Mark(incarnation=1, topic_id=None, czxid=7, root_czxid=1))
 
 
@@ -60,9 +60,7 @@ class Group:
             if reads := self.tracker.take(self._token):
                 found += [read.path for read in reads]
                 for at in range(0, len(reads), together):
-                    nodes = self.tracker.answered(self._token, map(self._answer, reads[at : at + together]))
-                    parsed = [(self.layout.parse(node.path), node) for node in nodes]
-                    self.watch.read([(address, node) for address, node in parsed if address is not None])
+                    self.take_in(*self.tracker.answered(self._token, map(self._answer, reads[at : at + together])))
                 continue
             self.watch.read_when_adopted()
             self.watch.subscribe(self.table)
@@ -70,6 +68,11 @@ class Group:
             self.watch.complete(around, 1_000)
             if self.tracker.clean("g"):
                 return found
+
+    def take_in(self, *nodes: Node) -> None:
+        """These nodes were read together."""
+        parsed = [(self.layout.parse(node.path), node) for node in nodes]
+        self.watch.read([(address, node) for address, node in parsed if address is not None])
 
     def follows(self, path: str, kind: Kind = Kind.DATA) -> bool:
         """True if the node is read when something makes it dirty."""
@@ -149,3 +152,32 @@ def test_a_listing_sees_nodes_go_that_were_followed_before_it_began() -> None:
     group.read()
     assert group.watch.nodes.view.offsets == 0
     assert not {path for path in group.watch.nodes.leftover_versions or () if path.startswith(DRAFT.mark("g", "t"))}
+
+
+def test_commands_of_a_channel_that_left_the_list_are_not_followed() -> None:
+    """The channel was purged and made again between the two answers."""
+    group, channel = Group(DRAFT), DRAFT.channel("g", "c")
+    group.set(DRAFT.channels_of("g"), channel)
+    group.read()
+    left = Node(DRAFT.channels_of("g"), Kind.CHILDREN, Stat(0, 1, 0))
+    again = Node(channel, Kind.CHILDREN, Stat(0, 9, 0), children=("0000000000",))
+    group.take_in(left, again)
+    group.read()
+    group.take_in(left)
+    assert not group.follows(f"{channel}/0000000000")
+
+
+def test_offsets_that_are_followed_are_not_forgotten_with_a_topic_that_was_looked_up() -> None:
+    group, channel = Group(DRAFT), DRAFT.channel("g", "dead")
+    group.set(DRAFT.channels_of("g"), DRAFT.owner("g", P0))
+    group.set(channel, data=b'{"version":1,"batch":{"t-0":["5","9",7]}}')
+    group.set(DRAFT.offset("g", P0), DRAFT.offset("g", P1), data=b"5")
+    group.read()
+    group.watch.sending([LookUpTopic(topic="t", why="it was deleted")])
+    group.read()
+    assert set(group.watch.nodes.view.leftovers["t"].offsets) == {P0, P1}
+    group.watch.sending([])
+    group.read()
+    assert (set(group.watch.nodes.offsets), group.watch.nodes.view.committed) == ({P0}, {P0: 5})
+    assert (group.watch.nodes.lists, group.watch.nodes.view.leftovers) == ({}, {})
+    assert [group.follows(DRAFT.offset("g", p)) for p in (P0, P1)] == [True, False]

@@ -106,7 +106,10 @@ class Channels:
         results = self._read_beside(after, consumer_id)
         if more_than_shown(self._lists.get(consumer_id), node):
             self._touch_all(results)
-        self._lists[consumer_id] = node
+        if node.exists:
+            self._lists[consumer_id] = node
+        else:
+            self._lists.pop(consumer_id, None)
 
     def _read_beside(self, after: GroupNodes, consumer_id: str) -> list[str]:
         """Read the nodes that hold the results of the channel's commands together with its list. Returns the nodes in

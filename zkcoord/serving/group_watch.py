@@ -151,9 +151,10 @@ class GroupWatch:
 
     def _follow(self, before: GroupNodes, address: Address, node: Node) -> None:
         """Follow the nodes that this one names, and those that changed with it without a watch."""
-        if node.kind is Kind.CHILDREN and self._names(address):
+        key = key_of(*node[:2])
+        if node.kind is Kind.CHILDREN and key in self.wants and self._names(address):
             follow = self.wants.also if address.place is Place.OWNERS else self.wants.follow
-            follow(key_of(*node[:2]), below(address, node.path, node.children, self.layout))
+            follow(key, below(address, node.path, node.children, self.layout))
         match address.place, node.kind:
             case Place.IDS, _:
                 self.channels.follow_end(self.nodes, before.view.members.keys() - set(node.children))
@@ -312,10 +313,10 @@ class GroupWatch:
             lists = {listed: node for listed, node in self.nodes.lists.items() if listed[1] not in dropped}
             left = {topic: what for topic, what in self.nodes.view.leftovers.items() if topic not in dropped}
             self.nodes = fast_replace(self.nodes, lists=lists, view=fast_replace(self.nodes.view, leftovers=left))
-        if not topics and self.nodes.offsets:
-            offsets = self.nodes.offsets.items()
-            followed = {p: seen for p, seen in offsets if self.layout.offset(self.group, p) in self.wants}
-            self.nodes = fast_replace(self.nodes, offsets=followed)
+        followed = self._announced.keys() | self.nodes.view.claim_offsets.keys()
+        if not topics and self.nodes.offsets.keys() - followed:
+            offsets = {p: seen for p, seen in self.nodes.offsets.items() if p in followed}
+            self.nodes = fast_replace(self.nodes, offsets=offsets)
 
     def read_again(self) -> bool:
         """Begin to read everything of the group again if a rebalance is requested; once for each request.
