@@ -42,6 +42,7 @@ class Group:
     def _asked(self) -> list[str]:
         reads = self.tracker.take(1)
         self.tracker.answered(1, [Node(*read[:2], None) for read in reads])
+        assert not any(read.watch for read in reads if read.path == OFFSET)  # the group has no old members
         return [read.path for read in reads]
 
     def complete(self) -> list[str]:
@@ -79,3 +80,16 @@ def test_an_unowned_partitions_offset_is_read_again_for_another_announced_range(
     group.committed(0, 0)
     group.read(status(10))
     assert group.complete() == [OFFSET]
+
+
+def test_an_offset_is_not_followed_once_no_announced_range_is_left() -> None:
+    group = Group()
+    group.complete()
+    group.committed(0, 0)
+    view = group.watch.nodes.view
+    group.complete()
+    assert group.watch.nodes.view is view
+    group.read(Node(CHANNEL, Kind.DATA, Stat(1, 5, 0), b'{"version":1}'))
+    assert (group.complete(), group.watch.nodes.view.committed) == ([], {})
+    group.tracker.touch(OFFSET)
+    assert group.complete() == []

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from zkcoord.core.adoption import Adoption
-from zkcoord.core.decisions import LookUpTopic
+from zkcoord.core.command import Command, Option
+from zkcoord.core.decisions import GrantPartitions, LookUpTopic
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import DEFAULT_RECORD
 from zkcoord.serving.group_watch import GroupWatch
 from zkcoord.serving.topics import TopicTable
 from zkcoord.shell.tracker import Tracker
+from zkcoord.tree.command import encode_command
 from zkcoord.tree.paths import DRAFT, LEGACY, Layout
 from zkcoord.tree.record import encode_record
 from zkcoord.tree.snapshot import Kind, Node, Read, Stat
@@ -86,7 +90,6 @@ MEMBER = (
 )
 
 
-
 def test_a_topic_that_left_the_list_is_followed_until_its_mark_was_seen_to_be_gone() -> None:
     """Nobody removes it from the view but the answer about the mark."""
     group = Group(DRAFT)
@@ -101,6 +104,90 @@ def test_a_topic_that_left_the_list_is_followed_until_its_mark_was_seen_to_be_go
     assert not group.follows(DRAFT.mark("g", "t"))
     assert not group.follows(DRAFT.mark("g", "t"), Kind.CHILDREN)
     assert not group.follows(DRAFT.owner("g", P0))
+
+
+def test_a_topic_that_is_marked_again_has_its_owners_read() -> None:
+    group = Group(DRAFT)
+    group.set(DRAFT.owners("g"), DRAFT.owner("g", P0))
+    group.set(DRAFT.mark("g", "t"), data=MARK)
+    group.read()
+    group.remove(DRAFT.mark("g", "t"))
+    group.tracker.touch(DRAFT.mark("g", "t"))
+    group.read()
+    group.set(DRAFT.owner("g", P0))
+    group.set(DRAFT.mark("g", "t"), data=MARK)
+    group.tracker.touch(DRAFT.owners("g"), Kind.CHILDREN)
+    group.read()
+    assert set(group.watch.nodes.view.owners) == {P0}
+
+
+def test_an_owner_that_was_made_together_with_its_topics_mark_is_read() -> None:
+    """Its node was wanted before, for a grant, and was not there."""
+    group = Group(DRAFT)
+    group.set(DRAFT.ids("g"), DRAFT.owners("g"), DRAFT.registration("g", "c"), data=MEMBER)
+    group.read()
+    group.watch.sending([GrantPartitions(consumer_id="c", partitions={P0: "c-0"}, why="it is free")])
+    assert group.read() == [DRAFT.owner("g", P0)]
+    group.set(DRAFT.owner("g", P0))
+    group.set(DRAFT.mark("g", "t"), data=MARK)
+    group.tracker.touch(DRAFT.mark("g", "t"))
+    group.read()
+    assert set(group.watch.nodes.view.owners) == {P0}
+    group.remove(DRAFT.mark("g", "t"))
+    group.tracker.touch(DRAFT.mark("g", "t"))
+    group.read()
+    assert group.watch.nodes.view.marked == frozenset()
+    assert group.follows(DRAFT.mark("g", "t"))  # a member subscribes to the topic
+
+
+def test_a_member_that_registers_again_under_its_name_is_read_anew() -> None:
+    """Its registration was read while there was none."""
+    group = Group(DRAFT)
+    group.set(DRAFT.ids("g"), DRAFT.registration("g", "c"), data=MEMBER)
+    group.read()
+    group.take_in(Node(DRAFT.registration("g", "c"), Kind.DATA, None))
+    assert group.watch.nodes.view.members == {}
+    group.tracker.touch(DRAFT.ids("g"), Kind.CHILDREN)
+    group.read()
+    assert set(group.watch.nodes.view.members) == {"c"}
+
+
+def test_a_channel_that_is_made_again_under_its_name_is_read_anew() -> None:
+    """Its list was read while there was none."""
+    group, channel = Group(DRAFT), DRAFT.channel("g", "c")
+    group.set(DRAFT.channels_of("g"), channel)
+    group.read()
+    group.take_in(Node(channel, Kind.CHILDREN, None))
+    assert group.watch.nodes.view.channels == {}
+    group.tracker.touch(DRAFT.channels_of("g"), Kind.CHILDREN)
+    group.read()
+    assert set(group.watch.nodes.view.channels) == {"c"}
+
+
+@pytest.mark.parametrize("first", ["list", "list of channels"])
+def test_of_a_channel_that_is_gone_nothing_is_kept(first: str) -> None:
+    group, channel = Group(DRAFT), DRAFT.channel("g", "c")
+    group.set(DRAFT.channels_of("g"), channel)
+    group.read()
+    gone = [Node(channel, Kind.CHILDREN, None), Node(DRAFT.channels_of("g"), Kind.CHILDREN, Stat(0, 1, 0))]
+    group.take_in(*(gone if first == "list" else gone[::-1]))
+    assert group.watch.channels._lists == {}
+    assert not group.follows(channel)
+    assert not group.follows(channel, Kind.CHILDREN)
+
+
+def test_an_own_command_is_not_followed_once_its_channels_list_lacks_it() -> None:
+    """It was known by the reply to the multi that created it, and was obeyed before the list was read."""
+    group, channel = Group(DRAFT), DRAFT.channel("g", "c")
+    group.set(DRAFT.channels_of("g"), channel)
+    group.read()
+    command = f"{channel}/0000000000"
+    start = encode_command(Command(option=Option.START_FETCHER, ownership={P0: "c-0"}, generation=2, epoch=1))
+    group.take_in(*group.tracker.told(1_000, [Node(command, Kind.DATA, Stat(0, 0, 0), start)], [command]))
+    assert len(group.watch.nodes.view.channels["c"].commands) == 1
+    assert group.follows(command)
+    group.take_in(Node(channel, Kind.CHILDREN, Stat(0, 2, 0)))
+    assert not group.follows(command)
 
 
 def test_claims_are_followed_though_nobody_wants_their_topic_any_more() -> None:
@@ -139,7 +226,7 @@ def test_a_listing_sees_nodes_go_that_were_followed_before_it_began() -> None:
     group.watch.list_offsets()
     group.tracker.touch(DRAFT.owner("g", P0))  # a round of owners
     group.read()
-    assert group.watch.nodes.view.offsets == 1
+    assert (group.watch.nodes.view.offsets, group.watch.nodes.leftover_versions) == (1, None)
     group.watch.sending([])
     group.watch.list_everything()
     group.read()
@@ -181,3 +268,40 @@ def test_offsets_that_are_followed_are_not_forgotten_with_a_topic_that_was_looke
     assert (set(group.watch.nodes.offsets), group.watch.nodes.view.committed) == ({P0}, {P0: 5})
     assert (group.watch.nodes.lists, group.watch.nodes.view.leftovers) == ({}, {})
     assert [group.follows(DRAFT.offset("g", p)) for p in (P0, P1)] == [True, False]
+
+
+def test_nodes_that_went_while_only_offsets_were_listed_are_not_removed_with_the_group() -> None:
+    group = Group(DRAFT)
+    group.set(DRAFT.offsets("g"), DRAFT.offset("g", P0), DRAFT.topic_offsets("g", "t"))
+    group.set(DRAFT.owners("g"), DRAFT.owner("g", P0))
+    group.set(DRAFT.mark("g", "t"), data=MARK)
+    group.read()
+    group.watch.list_offsets()
+    assert DRAFT.offset("g", P0) not in group.read()  # the list has their number
+    group.tracker.touch(DRAFT.owner("g", P0))  # a round of owners
+    group.read()
+    group.remove(DRAFT.mark("g", "t"))
+    group.tracker.touch(DRAFT.mark("g", "t"))
+    group.read()
+    group.watch.list_everything()
+    group.read()
+    assert DRAFT.owner("g", P0) not in (group.watch.nodes.leftover_versions or {})
+
+
+def test_a_topic_that_is_looked_up_is_read_though_it_was_read_before_and_is_kept_until_it_is_not_asked_for() -> None:
+    group, looking = Group(DRAFT), [LookUpTopic(topic="t", why="it was deleted")]
+    strange = f"{DRAFT.mark('g', 't')}/note"
+    group.set(DRAFT.offsets("g"), DRAFT.topic_offsets("g", "t"), DRAFT.offset("g", P0), data=b"5")
+    group.set(DRAFT.owners("g"))
+    group.set(DRAFT.mark("g", "t"), data=MARK)
+    group.read()
+    group.set(strange)
+    for _ in range(2):
+        group.watch.sending(looking)
+        group.read()
+        left = group.watch.nodes.view.leftovers["t"]
+        assert (set(left.offsets), left.strange) == ({P0}, (strange,))
+    group.remove(strange)  # by an operator, who was asked to do so
+    group.tracker.fired(DRAFT.mark("g", "t"), data=False, children=True)
+    group.read()
+    assert group.watch.nodes.view.leftovers["t"].strange == ()

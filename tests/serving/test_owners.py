@@ -109,6 +109,26 @@ def test_an_offset_that_is_followed_for_another_reason_stays_followed_when_the_c
     assert asked(watch.tracker) == offsets[:1]
 
 
+def test_a_claimed_offset_is_read_again_though_it_was_read_for_another_reason() -> None:
+    watch, path = watched(), LEGACY.offset("g", P0)
+    watch.wants.also("another reason", [Want(path)])
+    assert asked(watch.tracker) == [path]
+    completed(watch, evicted(P0, p0=3))
+    assert asked(watch.tracker) == [path]
+
+
+def test_the_versions_of_claimed_offsets_follow_the_offsets_and_the_claims() -> None:
+    watch = watched()
+    completed(watch, evicted(P0, p0=3))
+    completed(watch, replace(watch.nodes, offsets={P0: OffsetSeen("7", 4)}))
+    assert watch.nodes.view.claim_offsets == {P0: 4}
+    watch.sending([])
+    completed(watch, watch.nodes)
+    assert watch.nodes.view.claim_offsets == {P0: 4}
+    completed(watch, replace(watch.nodes, claims={}))
+    assert watch.nodes.view.claim_offsets == {}
+
+
 def test_behind_a_deletion_of_claims_their_offsets_are_read_again() -> None:
     """The deletion is refused if somebody has set one of the offsets meanwhile. Then it is decided again."""
     watch = GroupWatch.begin("g", LEGACY, Tracker())
