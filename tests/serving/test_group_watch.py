@@ -72,6 +72,8 @@ class Group:
             self.watch.complete(around, 1_000)
             if self.tracker.clean("g"):
                 return found
+            for now_ms in (1_000, 2_000):  # beside old members reads may wait
+                self.tracker.resume(now_ms)
 
     def take_in(self, *nodes: Node) -> None:
         """These nodes were read together."""
@@ -84,10 +86,55 @@ class Group:
         return path in self.read()
 
 
-OURS = "g_h-1416335000123-z1a2b3c4"
+OURS, OLD = "g_h-1416335000123-z1a2b3c4", "g_old-1416335000123-1a2b3c4d"
 MEMBER = (
     b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1416335000123","coordination":"zkcoord/1"}'
 )
+
+
+class Adopted(Group):
+    """An adopted group. c is dead, and has announced a range of p0. Our member claims p0."""
+
+    STATUS = LEGACY.channel("g", OURS)
+
+    def __init__(self) -> None:
+        super().__init__(LEGACY)
+        adoption = Adoption(offsets="zookeeper", strategy="range", kafka="0.8.2.2")
+        self.set(LEGACY.record("g"), data=encode_record(replace(DEFAULT_RECORD, adoption=adoption)))
+        self.set(LEGACY.owners("g"), LEGACY.marks("g"))
+
+    def begin(self, *others: str) -> None:
+        """Our member and these others are registered."""
+        self.set(LEGACY.ids("g"), LEGACY.registration("g", OURS), data=MEMBER)
+        for other in others:
+            self.set(LEGACY.registration("g", other), data=MEMBER.replace(b"coordination", b"other"))
+        self.set(LEGACY.mark("g", "t"), data=MARK)
+        self.set(LEGACY.topic_owners("g", "t"), LEGACY.owner("g", P0), data=f"{OURS}-0".encode())
+        self.set(LEGACY.offset("g", P0), data=b"5")
+        self.set(LEGACY.channels_of("g"), LEGACY.channel("g", "c"), data=b'{"version":1,"batch":{"t-0":["5","9",7]}}')
+        self.set(self.STATUS)
+        self.read()
+
+
+def test_a_claimers_status_is_watched_until_it_tells_that_it_has_taken_the_announced_range_over() -> None:
+    group = Adopted()
+    group.begin()
+    assert group.tracker.watches(group.STATUS)
+    assert not group.tracker.watches(LEGACY.offset("g", P0))  # nobody commits it before
+    group.set(group.STATUS, data=b'{"version":1,"held":{"7":{"t":"0"}}}')
+    for _ in range(2):  # the second answer sets no watch any more
+        group.tracker.touch(group.STATUS)
+        group.read()
+    assert not group.tracker.watches(group.STATUS)
+    assert group.watch.nodes.view.committed == {}
+
+
+def test_beside_old_members_the_offset_of_an_announced_range_is_watched_while_its_partition_is_claimed() -> None:
+    group = Adopted()
+    group.begin(OLD)
+    assert not group.watch.nodes.view.mode.coordinated
+    assert group.tracker.watches(LEGACY.offset("g", P0))
+    assert not group.tracker.watches(group.STATUS)
 
 
 def test_a_topic_that_left_the_list_is_followed_until_its_mark_was_seen_to_be_gone() -> None:
@@ -164,13 +211,13 @@ def test_a_channel_that_is_made_again_under_its_name_is_read_anew() -> None:
     assert set(group.watch.nodes.view.channels) == {"c"}
 
 
-@pytest.mark.parametrize("first", ["list", "list of channels"])
-def test_of_a_channel_that_is_gone_nothing_is_kept(first: str) -> None:
+@pytest.mark.parametrize("order", [(0, 1), (1, 0), (1,)])
+def test_of_a_channel_that_is_gone_nothing_is_kept(order: tuple[int, ...]) -> None:
     group, channel = Group(DRAFT), DRAFT.channel("g", "c")
     group.set(DRAFT.channels_of("g"), channel)
     group.read()
     gone = [Node(channel, Kind.CHILDREN, None), Node(DRAFT.channels_of("g"), Kind.CHILDREN, Stat(0, 1, 0))]
-    group.take_in(*(gone if first == "list" else gone[::-1]))
+    group.take_in(*(gone[at] for at in order))
     assert group.watch.channels._lists == {}
     assert not group.follows(channel)
     assert not group.follows(channel, Kind.CHILDREN)
@@ -192,10 +239,7 @@ def test_an_own_command_is_not_followed_once_its_channels_list_lacks_it() -> Non
 
 def test_claims_are_followed_though_nobody_wants_their_topic_any_more() -> None:
     """They stay when a topic is dropped, and go with their sessions."""
-    group, above = Group(LEGACY), LEGACY.topic_owners("g", "t")
-    adoption = Adoption(offsets="zookeeper", strategy="range", kafka="0.8.2.2")
-    group.set(LEGACY.record("g"), data=encode_record(replace(DEFAULT_RECORD, adoption=adoption)))
-    group.set(LEGACY.owners("g"), LEGACY.marks("g"))
+    group, above = Adopted(), LEGACY.topic_owners("g", "t")
     group.read()
     member = LEGACY.registration("g", OURS)
     group.set(member, data=MEMBER)

@@ -7,13 +7,16 @@ from dataclasses import replace
 
 import pytest
 
+from zkcoord.core.mode import GroupMode, Mode
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.state import Announced
 from zkcoord.core.view import (
     START,
     Channel,
     GroupView,
     Instance,
     Member,
+    OffsetSeen,
     Owner,
     QueuedCommand,
     TopicChange,
@@ -145,3 +148,20 @@ def test_each_thing_that_a_view_is_made_of_has_its_part_made_again(what: str) ->
     assert now == anew
     assert now != nodes.view
     assert what not in ("a start in a channel", "a receiver's registration") or now.owners != view.owners
+
+
+def test_committed_offsets_and_claims_to_delete_are_those_of_the_present_owners_and_mode() -> None:
+    partitions = (p0, p1) = (TopicPartition("t", 0), TopicPartition("t", 1))
+    a = Channel(consumer_id="a", version=1, held=frozenset({p0}))
+    dead = Channel(consumer_id="dead", version=1, announced=dict.fromkeys(partitions, Announced(5, 9, 7)))
+    evicted = Channel(consumer_id="evicted", version=1, evicted_ms=6_000)
+    channels = {each.consumer_id: each for each in (a, dead, evicted)}
+    before = GroupView(group="g", claims=True, members={"a": Member(consumer_id="a", czxid=1)}, channels=channels)
+    claims = {p0: Owner("a-0", 0), p1: Owner("evicted-0", 0)}
+    offsets = {p0: OffsetSeen("5", 2), p1: OffsetSeen("7", 3)}
+    nodes = GroupNodes(view=before, claims=claims, offsets=offsets)
+    view, made = view_of(nodes, Needs(), around(topics()))
+    assert (view.committed, view.claim_offsets) == ({p1: 7}, {p1: 3})
+    mixed = GroupMode(mode=Mode.MIXED)
+    beside, _ = view_of(replace(nodes, view=view), Needs(), replace(around(topics()), mode=mixed), made)
+    assert beside.committed == {p0: 5, p1: 7}

@@ -106,8 +106,8 @@ class GroupListing:
                 self._want(below, Kind.CHILDREN)
 
     def _want(self, path: str, kind: Kind) -> None:
-        """Want the node, also if another part follows it now: this listing must see it go. Read it again if this listing
-        does not know it yet."""
+        """Want the node, also if another part follows it now: this listing must see it go. Read it again if this
+        listing does not know it yet."""
         self.wants.also("listing", [Want(path, kind)])
         known = path in self.versions if kind is Kind.DATA else path in self._children
         if not known:
