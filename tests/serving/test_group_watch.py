@@ -75,6 +75,11 @@ class Group:
             for now_ms in (1_000, 2_000):  # beside old members reads may wait
                 self.tracker.resume(now_ms)
 
+    def topic(self, data: bytes) -> None:
+        """The topic t has these data from now on."""
+        self.table.take(Node(self.layout.topic("t"), Kind.DATA, Stat(0, 7, 0), data))
+        self.table.changes += 1
+
     def take_in(self, *nodes: Node) -> None:
         """These nodes were read together."""
         parsed = [(self.layout.parse(node.path), node) for node in nodes]
@@ -185,6 +190,29 @@ def test_an_owner_that_was_made_together_with_its_topics_mark_is_read() -> None:
     group.read()
     assert group.watch.nodes.view.marked == frozenset()
     assert group.follows(DRAFT.mark("g", "t"))  # a member subscribes to the topic
+
+
+def test_the_owner_of_a_partition_that_a_topic_has_grown_by_is_followed_and_own_multis_tell_it() -> None:
+    group = Group(DRAFT)
+    group.set(DRAFT.ids("g"), DRAFT.owners("g"), DRAFT.registration("g", "c"), data=MEMBER)
+    group.set(DRAFT.mark("g", "t"), data=MARK)
+    group.topic(b'{"version":1,"partitions":{"0":[1]}}')
+    group.read()
+    assert [group.follows(DRAFT.owner("g", p)) for p in (P0, P1)] == [True, False]
+    group.topic(b'{"version":1,"partitions":{"0":[1],"1":[1]}}')
+    group.read()
+    owners = [DRAFT.owner("g", p) for p in (P0, P1)]
+    assert all(map(group.follows, owners))
+    assert group.tracker.written(1_000, owners) == (owners, True)
+
+
+def test_a_claim_that_was_stolen_between_two_looks_at_its_list_is_read_again() -> None:
+    group = Adopted()
+    group.begin()
+    group.set(LEGACY.owner("g", P0), data=f"{OLD}-0".encode())
+    group.take_in(Node(LEGACY.topic_owners("g", "t"), Kind.CHILDREN, Stat(0, 1, 0, 0, 2), children=("0",)))
+    assert LEGACY.owner("g", P0) in group.read()
+    assert group.watch.nodes.view.owners[P0].thread == f"{OLD}-0"
 
 
 def test_a_member_that_registers_again_under_its_name_is_read_anew() -> None:
