@@ -25,7 +25,7 @@ from zkcoord.legacy.clients import Client, Library
 from zkcoord.member import role as membership
 from zkcoord.member.joining import Joining
 from zkcoord.serving import election
-from zkcoord.serving.group_watch import GroupWatch, roots
+from zkcoord.serving.group_watch import ROOTS, GroupWatch, roots
 from zkcoord.tree.paths import Layout
 
 
@@ -35,7 +35,7 @@ def serves_what_is_not_adopted(patch: Patch) -> None:
     def read(self: GroupWatch) -> None:
         if not self.whole:
             self.whole = True
-            self.tracker.want_all(roots(self.group, self.layout), self.group)
+            self.wants.follow(ROOTS, roots(self.group, self.layout))
 
     patch.setattr(GroupWatch, "read_when_adopted", read)
     patch.setattr(GroupView, "observed", property(lambda self: False))
