@@ -14,6 +14,8 @@ from tests.sim.test_claims import claiming
 from tests.sim.test_failures_tools import Tree
 from tests.sim.test_mixed_storms import mixed_storm
 from tests.sim.world import World
+from zkcoord.core.ownership import claims_of_evicted
+from zkcoord.core.replay import OpenRanges
 from zkcoord.core.view import Channel, GroupView
 from zkcoord.group_report import read_group
 from zkcoord.serving.group_watch import GroupWatch
@@ -41,8 +43,8 @@ def groups(world: World) -> Iterator[GroupWatch]:
 
 
 def named(world: World, watch: GroupWatch) -> set[Key]:
-    """All nodes that the tree names, from the group's roots and its members' topics down, and the owners of existing
-    partitions."""
+    """All nodes that the tree names, from the group's roots and its members' topics down, the owners of existing
+    partitions, and the offsets that tell whether an announced range counts or a claim may be deleted."""
     group, layout, view = watch.group, watch.layout, watch.nodes.view
     wants = [*roots(group, layout), *(want for topic in watch.needs.topics for want in of_topic(group, topic, layout))]
     found: set[Key] = set()
@@ -55,7 +57,8 @@ def named(world: World, watch: GroupWatch) -> set[Key]:
     if layout.owners_below_marks:
         marked = [(topic, numbers) for topic, numbers in view.topics.items() if topic in view.marked]
         found |= {f"{layout.mark(group, topic)}/{number}" for topic, numbers in marked for number in numbers}
-    return found
+    asked = [OpenRanges().seen(view).found, *claims_of_evicted(view).values()]
+    return found | {layout.offset(group, partition) for partitions in asked for partition in partitions}
 
 
 def of_earlier_topics(wanted: set[Key], watch: GroupWatch) -> set[Key]:
@@ -67,12 +70,13 @@ def of_earlier_topics(wanted: set[Key], watch: GroupWatch) -> set[Key]:
 
 
 def without_statuses(view: GroupView) -> GroupView:
-    """The view without what only statuses tell, since nobody watches these."""
+    """The view without what only statuses tell, since nobody watches these, and without offsets, which a tool does not
+    keep there."""
     channels = {
         consumer_id: Channel(consumer_id=consumer_id, version=0, czxid=each.czxid, commands=each.commands)
         for consumer_id, each in view.channels.items()
     }
-    return replace(view, channels=channels)
+    return replace(view, channels=channels, committed={}, claim_offsets={})
 
 
 @pytest.mark.parametrize("seed", seeds(SEEDS))
