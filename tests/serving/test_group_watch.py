@@ -158,6 +158,15 @@ def test_a_topic_that_left_the_list_is_followed_until_its_mark_was_seen_to_be_go
     assert not group.follows(DRAFT.owner("g", P0))
 
 
+def test_a_mark_that_went_before_it_was_read_is_not_followed() -> None:
+    group = Group(DRAFT)
+    group.set(DRAFT.owners("g"))
+    group.read()
+    group.take_in(Node(DRAFT.owners("g"), Kind.CHILDREN, Stat(0, 1, 0), children=("t",)))
+    assert DRAFT.mark("g", "t") in group.read()
+    assert not group.follows(DRAFT.mark("g", "t"))
+
+
 def test_a_topic_that_is_marked_again_has_its_owners_read() -> None:
     group = Group(DRAFT)
     group.set(DRAFT.owners("g"), DRAFT.owner("g", P0))
@@ -336,9 +345,9 @@ def test_offsets_that_are_followed_are_not_forgotten_with_a_topic_that_was_looke
     group.read()
     assert set(group.watch.nodes.view.leftovers["t"].offsets) == {P0, P1}
     group.watch.sending([])
+    assert (group.watch.nodes.lists, group.watch.nodes.view.leftovers) == ({}, {})
     group.read()
     assert (set(group.watch.nodes.offsets), group.watch.nodes.view.committed) == ({P0}, {P0: 5})
-    assert (group.watch.nodes.lists, group.watch.nodes.view.leftovers) == ({}, {})
     assert [group.follows(DRAFT.offset("g", p)) for p in (P0, P1)] == [True, False]
 
 
@@ -358,6 +367,18 @@ def test_nodes_that_went_while_only_offsets_were_listed_are_not_removed_with_the
     group.watch.list_everything()
     group.read()
     assert DRAFT.owner("g", P0) not in (group.watch.nodes.leftover_versions or {})
+
+
+def test_offsets_below_a_topic_that_left_the_list_do_not_count() -> None:
+    group = Group(DRAFT)
+    group.set(DRAFT.offsets("g"), DRAFT.topic_offsets("g", "t"), DRAFT.offset("g", P0))
+    group.watch.list_offsets()
+    group.read()
+    assert group.watch.nodes.view.offsets == 1
+    group.remove(DRAFT.topic_offsets("g", "t"))
+    group.tracker.touch(DRAFT.offsets("g"), Kind.CHILDREN)
+    group.read()
+    assert group.watch.nodes.view.offsets == 0
 
 
 def test_a_topic_that_is_looked_up_is_read_though_it_was_read_before_and_is_kept_until_it_is_not_asked_for() -> None:
