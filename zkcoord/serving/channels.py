@@ -128,7 +128,8 @@ class Channels:
             self._touch_status(address.name)
             self._touch_owners_of(address.name, after)
             return
-        self.wants.also(LIST + self.layout.channel(self.group, address.name), [Want(node.path)])
+        above = self.layout.channel(self.group, address.name)
+        self.wants.listed(LIST + above, (address.item,), lambda _: (Want(node.path),), all_of_it=False)
         last_read = node.path == self._last_read.get(address.name)
         if last_read or node.path == self._last[address.name]:  # only once in a batch, which may hold thousands
             results = self._read_beside(after, address.name)

@@ -6,10 +6,13 @@ neither are the nodes that it named.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from zkcoord.shell.tracker import Tracker
-from zkcoord.tree.snapshot import Key, Want, key_of, path_and_kind
+from zkcoord.tree.snapshot import LIST, Key, Kind, Want, key_of, path_and_kind
+
+Below = Callable[[Sequence[str]], Iterable[Want]]
+"""The nodes that these names in a list stand for."""
 
 NOTHING: Mapping[Key, None] = {}
 
@@ -20,23 +23,51 @@ class GroupWants:
     def __init__(self, group: str, tracker: Tracker) -> None:
         self._group, self._tracker = group, tracker
         self._named: dict[str, dict[Key, None]] = {}  # reason -> the nodes that it names, in order
+        self._names: dict[Key, set[str]] = {}  # list -> the names in it whose nodes are followed
         self._reasons: dict[Key, int] = {}
 
     def follow(self, reason: str, wants: Iterable[Want]) -> None:
         """These are the nodes that this reason names now. Those that are new are read; those that only an earlier call
         named are no longer followed."""
-        before = self._named.get(reason, NOTHING)
-        now = {key_of(want.path, want.kind): want for want in wants}
-        self._add(reason, now)
-        self._remove(reason, [key for key in before if key not in now])
+        before, now = self._named.get(reason, NOTHING), list(wants)
+        keys = {key_of(want.path, want.kind) for want in now}
+        gone = [key for key in before if key not in keys]
+        self.also(reason, now)
+        self._remove(reason, gone)
 
     def also(self, reason: str, wants: Iterable[Want]) -> None:
         """Follow these nodes for this reason, besides those that it has named so far."""
-        self._add(reason, {key_of(want.path, want.kind): want for want in wants})
+        named, reasons, fresh = self._named.setdefault(reason, {}), self._reasons, []
+        for want in wants:  # there may be very many
+            key = want.path if want.kind is Kind.DATA else LIST + want.path
+            if key in named:
+                continue
+            named[key] = None
+            count = reasons.get(key, 0)
+            reasons[key] = count + 1
+            if not count:
+                fresh.append(want)
+        self._tracker.want_all(fresh, self._group)
 
     def not_any_more(self, reason: str, wants: Iterable[Want]) -> None:
         """Stop following these nodes for this reason."""
         self._remove(reason, [key_of(want.path, want.kind) for want in wants])
+
+    def listed(self, key: Key, names: Collection[str], below: Below, *, all_of_it: bool = True) -> None:
+        """This list names these nodes now; with `all_of_it`, no others. Costs what has changed."""
+        known, now = self._names.setdefault(key, set()), set(names)
+        if fresh := now - known:
+            known |= fresh
+            self.also(key, below(sorted(fresh)))
+        if all_of_it and len(known) > len(now):
+            gone = known - now
+            known -= gone
+            self.not_any_more(key, below(sorted(gone)))
+
+    def unlisted(self, key: Key, name: str, below: Below) -> None:
+        """The node that this list named does not exist. It is followed again once the list is read and names it."""
+        self._names.get(key, set()).discard(name)
+        self.not_any_more(key, below([name]))
 
     def named(self, reason: str) -> Iterable[Key]:
         """The nodes that this reason names."""
@@ -44,15 +75,6 @@ class GroupWants:
 
     def __contains__(self, key: Key) -> bool:
         return key in self._reasons
-
-    def _add(self, reason: str, wants: Mapping[Key, Want]) -> None:
-        named = self._named.setdefault(reason, {})
-        fresh = [key for key in wants if key not in named]
-        reasons = self._reasons
-        self._tracker.want_all([wants[key] for key in fresh if key not in reasons], self._group)
-        for key in fresh:
-            named[key] = None
-            reasons[key] = reasons.get(key, 0) + 1
 
     def _remove(self, reason: str, keys: Iterable[Key]) -> None:
         named = self._named.get(reason)
@@ -66,6 +88,7 @@ class GroupWants:
             if not self._reasons[key]:
                 del self._reasons[key]
                 self._tracker.unwant(*path_and_kind(key))
+                self._names.pop(key, None)
                 self._remove(key, list(self._named.get(key, ())))
         if not named:
             self._named.pop(reason, None)

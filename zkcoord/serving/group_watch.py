@@ -31,7 +31,7 @@ from zkcoord.core.view import GroupView, Instance, Member, Wildcard
 from zkcoord.legacy.mode_watch import ModeWatch
 from zkcoord.serving.channels import Channels
 from zkcoord.serving.group_listing import USUAL, GroupListing
-from zkcoord.serving.group_wants import GroupWants
+from zkcoord.serving.group_wants import Below, GroupWants
 from zkcoord.serving.owners import OwnerWatch, owner_watch
 from zkcoord.serving.topics import TopicTable
 from zkcoord.shell.tracker import Tracker
@@ -153,8 +153,8 @@ class GroupWatch:
         """Follow the nodes that this one names, and those that changed with it without a watch."""
         key = key_of(*node[:2])
         if node.kind is Kind.CHILDREN and key in self.wants and self._names(address):
-            follow = self.wants.also if address.place is Place.OWNERS else self.wants.follow
-            follow(key, below(address, node.path, node.children, self.layout))
+            all_of_it = address.place is not Place.OWNERS
+            self.wants.listed(key, node.children, self._below(address, node.path), all_of_it=all_of_it)
         match address.place, node.kind:
             case Place.IDS, _:
                 self.channels.follow_end(self.nodes, before.view.members.keys() - set(node.children))
@@ -184,10 +184,12 @@ class GroupWatch:
         return address.place in NAMING or (address.place is Place.OFFSETS and address.name in self._looked_up)
 
     def _gone(self, listed: Place, node: Node) -> None:
-        """Stop following a node that does not exist, though its list named it. It is followed again once the list is
-        read and names it."""
+        """Stop following a node that does not exist, though its list named it."""
         above, _, name = node.path.rpartition("/")
-        self.wants.not_any_more(LIST + above, below(Address(listed, self.group), above, [name], self.layout))
+        self.wants.unlisted(LIST + above, name, self._below(Address(listed, self.group), above))
+
+    def _below(self, address: Address, path: str) -> Below:
+        return lambda names: below(address, path, names, self.layout)
 
     def _follow_mark(self, before: GroupNodes, topic: str, node: Node) -> None:
         if node.exists:

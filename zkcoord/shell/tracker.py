@@ -50,18 +50,23 @@ class Tracker:
         tells the nodes that an own multi created in it with a sequence, and the list itself if nobody else has changed
         it.
         """
-        key = key_of(path, kind)
-        if key in self._wants:
-            return
-        self._wants[key] = Wanted(scope, by_writes, watch)
-        self._dirty.add(key)
-        self._queue.add(key, scope)
-        self._count(scope, 1)
+        self.want_all((Want(path, kind, watch, by_writes),), scope)
 
     def want_all(self, wants: Iterable[Want], scope: str) -> None:
         """Want these nodes, as `want` does."""
-        for path, kind, watch, by_writes in wants:
-            self.want(path, kind, watch=watch, scope=scope, by_writes=by_writes)
+        shared = {by_writes: Wanted(scope, by_writes) for by_writes in (False, True)}
+        fresh, known, dirty, add = 0, self._wants, self._dirty, self._queue.add
+        for path, kind, watch, by_writes in wants:  # there may be very many
+            data = kind is Kind.DATA
+            key = path if data else LIST + path
+            if key in known:
+                continue
+            known[key] = shared[by_writes] if data and not watch else Wanted(scope, by_writes, watch)
+            dirty.add(key)
+            add(key, scope)
+            fresh += 1
+        if fresh:
+            self._count(scope, fresh)
 
     def want_later(self, paths: Iterable[str], scope: str, *, by_writes: bool = False) -> None:
         """Know the data of these nodes from their first change on, and read it no sooner. `by_writes`: as in `want`."""
