@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from zkcoord.member.member_watch import MemberWatch
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree import channel, evicted, whole_view
 from zkcoord.tree.ownership import ClaimedOwners
-from zkcoord.tree.snapshot import Kind
+from zkcoord.tree.snapshot import Kind, Want
 
 
 def commits_without_their_claim(patch: Patch) -> None:
@@ -61,13 +61,13 @@ def persistent_claims(patch: Patch) -> None:
 
 def lists_that_nobody_watches(patch: Patch) -> None:
     """A coordinator does not see claims come and go."""
-    original = Tracker.want
+    original = Tracker.want_all
 
-    def want(self: Tracker, path: str, kind: Kind = Kind.DATA, **how: Any) -> None:
-        listed = kind is Kind.CHILDREN and "/owners/" in path
-        original(self, path, kind, **{**how, "watch": how.get("watch", False) and not listed})
+    def want_all(self: Tracker, wants: Iterable[Want], scope: str) -> None:
+        lists = [(want, want.kind is Kind.CHILDREN and "/owners/" in want.path) for want in wants]
+        original(self, [want._replace(watch=want.watch and not listed) for want, listed in lists], scope)
 
-    patch.setattr(Tracker, "want", want)
+    patch.setattr(Tracker, "want_all", want_all)
 
 
 def marks_that_do_not_say_what_was_owned(patch: Patch) -> None:
