@@ -151,6 +151,14 @@ def test_a_channel_that_is_purged_and_made_again_while_the_list_is_read_is_read_
     assert group.read(channels("c")) == [Read(CHANNEL, Kind.CHILDREN, True), Read(CHANNEL)]
 
 
+def test_a_command_that_is_taken_in_with_the_end_of_its_channel_is_not_followed() -> None:
+    group = Group()
+    command = Node(f"{CHANNEL}/0000000000", Kind.DATA, Stat(0, 7, 0), STOP)
+    group.read(listed(1))
+    group.read(channels(), command)
+    assert command.path not in group.watch.wants
+
+
 def test_a_channel_that_is_made_again_behind_its_data_stands_and_its_data_is_read_again() -> None:
     group = Group()
     assert group.read(MADE_AGAIN, GONE) == [Read(CHANNEL)]

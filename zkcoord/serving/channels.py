@@ -128,8 +128,9 @@ class Channels:
             self._touch_status(address.name)
             self._touch_owners_of(address.name, after)
             return
-        above = self.layout.channel(self.group, address.name)
-        self.wants.listed(LIST + above, (address.item,), lambda _: (Want(node.path),), all_of_it=False)
+        listed = LIST + self.layout.channel(self.group, address.name)
+        if listed in self.wants:  # else the channel has gone meanwhile
+            self.wants.listed(listed, (address.item,), lambda _: (Want(node.path),), all_of_it=False)
         last_read = node.path == self._last_read.get(address.name)
         if last_read or node.path == self._last[address.name]:  # only once in a batch, which may hold thousands
             results = self._read_beside(after, address.name)
