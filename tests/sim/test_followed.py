@@ -70,13 +70,12 @@ def of_earlier_topics(wanted: set[Key], watch: GroupWatch) -> set[Key]:
 
 
 def without_statuses(view: GroupView) -> GroupView:
-    """The view without what only statuses tell, since nobody watches these, and without offsets, which a tool does not
-    keep there."""
+    """The view without what only statuses tell, since nobody watches these."""
     channels = {
         consumer_id: Channel(consumer_id=consumer_id, version=0, czxid=each.czxid, commands=each.commands)
         for consumer_id, each in view.channels.items()
     }
-    return replace(view, channels=channels, committed={}, claim_offsets={})
+    return replace(view, channels=channels)
 
 
 @pytest.mark.parametrize("seed", seeds(SEEDS))

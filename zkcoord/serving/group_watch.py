@@ -38,7 +38,7 @@ from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.known_topics import KnownTopics
 from zkcoord.tree.paths import Address, Layout, Place, partition_numbers
 from zkcoord.tree.reading import above_partitions, below, first, looked_up, of_topic, roots
-from zkcoord.tree.snapshot import LIST, Kind, Node, Want, key_of
+from zkcoord.tree.snapshot import LIST, Kind, Node, Want
 from zkcoord.tree.view import GroupNodes, fold_parsed, unread
 from zkcoord.tree.whole_view import NO_INPUTS, NO_NEEDS, Environment, Needs, ViewInputs, completed, needs_of, subscribed
 
@@ -151,10 +151,9 @@ class GroupWatch:
 
     def _follow(self, before: GroupNodes, address: Address, node: Node) -> None:
         """Follow the nodes that this one names, and those that changed with it without a watch."""
-        key = key_of(*node[:2])
-        if node.kind is Kind.CHILDREN and key in self.wants and self._names(address):
+        if node.kind is Kind.CHILDREN and (listed := LIST + node.path) in self.wants and self._names(address):
             all_of_it = address.place is not Place.OWNERS
-            self.wants.listed(key, node.children, self._below(address, node.path), all_of_it=all_of_it)
+            self.wants.listed(listed, node.children, self._below(address, node.path), all_of_it=all_of_it)
         match address.place, node.kind:
             case Place.IDS, _:
                 self.channels.follow_end(self.nodes, before.view.members.keys() - set(node.children))
@@ -244,8 +243,8 @@ class GroupWatch:
             if known and before.topics.get(topic) != partitions:
                 self.owners.want(_numbered(topic, partitions))
         for topic, what in view.leftovers.items():  # watch nodes that an operator is asked to remove
-            for path, *_ in above_partitions(self.group, topic, self.layout):
-                self.tracker.watch(path, Kind.CHILDREN, bool(what.strange))
+            for path, kind, *_ in looked_up(self.group, topic, self.layout):
+                self.tracker.watch(path, kind, bool(what.strange))
         self._follow_offsets(view)
 
     def _mode(self, topics: KnownTopics, now_ms: int) -> GroupMode:
