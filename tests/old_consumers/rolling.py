@@ -170,15 +170,20 @@ class Rolling:
         return resumed_ms
 
     def settle(self, members: int) -> None:
-        """Wait until so many are registered; then within the patience of an old one all is owned in equal shares, and
-        what was sent until then is processed."""
+        """Wait until so many are registered; then within the patience of an old one all is owned in equal shares, old
+        ones have told so, and what was sent until then is processed."""
         wait_until(lambda: len(self.lab.members()) == members, f"{members} members are registered", START_S)
         wait_until(lambda: self._shared(members), f"{members} equal shares", PATIENCE_S)
         self.catch_up(PATIENCE_S)
 
     def _shared(self, members: int) -> bool:
-        by = Counter(thread.rpartition("-")[0] for thread in self.lab.owners().values())
-        return by == dict.fromkeys(self.lab.members(), SIZE // members)
+        owners, registered = self.lab.owners(), self.lab.members()
+        by = Counter(thread.rpartition("-")[0] for thread in owners.values())
+        return by == dict.fromkeys(registered, SIZE // members) and all(
+            old.owned() == {owned for owned, thread in owners.items() if thread.rpartition("-")[0] == old.id}
+            for old in self.lab.consumers
+            if old.id in registered  # one that stood still in between would tell later what it had, with a later time
+        )
 
     def catch_up(self, patience_s: float = START_S) -> None:
         """Wait until everything that was sent until now is processed, each record at least once."""
