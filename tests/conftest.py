@@ -10,6 +10,7 @@ import gc
 import itertools
 import os
 import shutil
+import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -231,6 +232,17 @@ def _sessions_end() -> Iterator[None]:
     before = looking()
     yield
     wait_until(lambda: not looking() - before, "no session with ZooKeeper is left open")
+
+
+@pytest.fixture
+def foreground() -> Iterator[None]:
+    """Signals as in a terminal's foreground; the tests may be a background job, in which they are ignored."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGHUP)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")

@@ -32,7 +32,7 @@ class Program:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            preexec_fn=_foreground,
+            preexec_fn=foreground,
             env={**os.environ, "PYTHONFAULTHANDLER": "1"},
         )
         self._lines: dict[str, queue.SimpleQueue[str | None]] = {}
@@ -96,6 +96,6 @@ class Program:
         lines.put(None)
 
 
-def _foreground() -> None:
+def foreground() -> None:
     """The tests themselves may be a shell's background job, whose children ignore SIGINT unless told otherwise."""
     signal.signal(signal.SIGINT, signal.default_int_handler)

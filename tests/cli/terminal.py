@@ -16,7 +16,7 @@ from collections.abc import Callable
 import pyte
 import pytest
 
-from tests.cli.program import PATIENCE_SECONDS
+from tests.cli.program import PATIENCE_SECONDS, foreground
 
 UP, DOWN, ENTER, ESCAPE, TAB = "\x1b[A", "\x1b[B", "\r", "\x1b", "\t"
 
@@ -37,6 +37,7 @@ class Terminal:
             stderr=slave,
             env=_own_size() | {"TERM": "linux", "LC_ALL": "C.UTF-8"} | environment,
             start_new_session=True,
+            preexec_fn=foreground,
         )
         os.close(slave)
         self._thread = threading.Thread(target=self._copy, daemon=True)

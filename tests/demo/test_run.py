@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -88,17 +88,6 @@ def test_a_run_that_fails_later_leaves_its_logs_and_says_where(
     (folder,) = tmp_path.iterdir()
     assert capsys.readouterr().err.endswith(f"logs and output are in {folder}\n")
     assert [path.name for path in folder.rglob("*") if path.is_file()] == ["a.log"]
-
-
-@pytest.fixture
-def foreground() -> Iterator[None]:
-    """Signals as in a terminal's foreground; the tests may be a background job, in which they are ignored."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGHUP)}
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 @pytest.mark.usefixtures("foreground")

@@ -134,6 +134,7 @@ def test_sigterm_during_a_job_lets_it_finish(
     assert world.events[-1] == "leave"
 
 
+@pytest.mark.usefixtures("foreground")
 def test_a_second_ctrl_c_cancels_the_job_and_leaves_a_session_that_works(
     consume: Any,
     make_topic: Callable[[int], Topic],

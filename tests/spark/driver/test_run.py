@@ -131,6 +131,7 @@ def test_a_wildcard_is_warmed_up_with_a_record_of_what_it_takes(world: World) ->
     assert world.events[6:] == ["join", "leave"]
 
 
+@pytest.mark.usefixtures("foreground")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_like_stop_and_the_handlers_are_restored(world: World, number: signal.Signals) -> None:
     def process(frame: object, batch: Batch) -> None:
@@ -149,6 +150,7 @@ def levels(caplog: pytest.LogCaptureFixture, event: str) -> list[str]:
     return [each.levelname for each in caplog.records if getattr(each, "zkcoord_event", "") == event]
 
 
+@pytest.mark.usefixtures("foreground")
 def test_that_a_person_stops_a_run_is_no_warning(world: World, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "zkcoord"):
         world.consumer().run(lambda frame, batch: os.kill(os.getpid(), signal.SIGINT))
@@ -167,6 +169,7 @@ def interrupt(times: int) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
 
+@pytest.mark.usefixtures("foreground")
 def test_a_second_sigint_drops_the_batch_and_is_raised_when_the_group_is_left(world: World) -> None:
     job = Job(world)
 
@@ -181,6 +184,7 @@ def test_a_second_sigint_drops_the_batch_and_is_raised_when_the_group_is_left(wo
     assert signal.getsignal(signal.SIGINT) == before
 
 
+@pytest.mark.usefixtures("foreground")
 def test_a_third_sigint_does_not_wait_for_a_batch_that_cannot_be_cancelled(world: World) -> None:
     went_on: list[Batch] = []
 
