@@ -43,9 +43,11 @@ class Steps:
         return self.wake_at_ms
 
     def wait(self, condition: Callable[[], bool]) -> None:
-        """Wait until a step makes the condition true."""
+        """Wait until a step makes the condition true, and is over: until then, inputs are left to the own thread."""
         with self._changed:
             assert self._changed.wait_for(condition, DEADLINE_S)
+        with self.driver._stepping:
+            """No step is under way."""
 
     def end(self) -> None:
         """End the loop."""
