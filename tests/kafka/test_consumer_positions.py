@@ -17,7 +17,7 @@ from zkcoord.errors import FencedError, RefusedError, UnknownPartitionError, Usa
 from zkcoord.kafka.consumer import KafkaConsumer
 from zkcoord.kafka.resets import Log, Resets
 
-LOSS_SECONDS_MAX = 5.0
+LOSS_SECONDS_MAX = 60.0  # only a failure takes so long
 
 
 @pytest.mark.parametrize(("from_beginning", "goes_on_at"), [(False, 20), (True, 0)])

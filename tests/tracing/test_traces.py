@@ -123,7 +123,7 @@ class Hangs(SpanExporter):
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         self.asked.set()
-        self.free.wait(20)
+        self.free.wait(120)
         return SpanExportResult.FAILURE
 
 
