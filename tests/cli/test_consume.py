@@ -3,6 +3,7 @@
 import base64
 import json
 import logging
+import re
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -304,23 +305,30 @@ def test_it_goes_on_where_the_group_stopped_and_ends_when_nothing_comes(world: W
     first = world.consume("--output", "json", "--max-messages", "5")
     assert first.end() == 0
 
-    second = world.consume("--output", "json", "--timeout-ms", "1500")
+    read = first.rest()
 
-    assert second.end() == 0
-    assert sorted(where(line) for line in [*first.rest(), *second.rest()]) == ALL
+    def all_is_read() -> bool:
+        """On a busy machine the time may end before it has been given all: then another one goes on."""
+        next_one = world.consume("--output", "json", "--timeout-ms", "1500")
+        code = next_one.end()
+        read.extend(next_one.rest())
+        return code == 0 and len(read) >= len(ALL)
+
+    wait_until(all_is_read, "the rest is read, and it ends")
+    assert sorted(map(where, read)) == ALL
 
 
 @pytest.mark.zookeeper
 def test_a_topic_that_nobody_has_made_is_named_at_once_and_waited_for(world: World) -> None:
     world.topic = "clisk"
 
-    program = world.consume("--timeout-ms", "3000")
-
-    line = program.line("stderr", having="topic_missing")
+    line = world.consume().line("stderr", having="topic_missing")
     assert "WARNING: topic_missing group=g topic=clisk" in line
     assert "create the topic in Kafka, or correct its name, or the chroot" in line
+
+    program = world.consume("--timeout-ms", "1000")
     assert program.end() == 5
-    assert program.rest("stderr")[-1].startswith("error: waited 3")
+    assert re.match(r"error: waited \d{4,} ms in vain for a partition of clisk; ", program.rest("stderr")[-1])
 
 
 @pytest.mark.zookeeper
