@@ -71,7 +71,7 @@ def test_a_group_is_paused_and_resumed_from_the_page(world: World, open_page: Op
     assert requests(world) == set()
     done = confirm(page, "pause")
     assert (done.status_code, "The coordinator says: paused." in done.text) == (200, True)
-    assert member.held() == []
+    wait_until(lambda: member.held() == [], "the member has seen its release, too")
     wait_until(lambda: "Paused" in page.get("/").text, "all groups are read again at once")
     assert "paused by" in page.get("/groups/g").text
     assert "by the page, from testclient" in page.get("/groups/g/resume").text
@@ -141,7 +141,7 @@ def test_f179_a_plan_that_has_changed_is_shown_again_before_anything_is_done(wor
     assert requests(world) == set()
     again = page.post("/groups/g/pause", data={**hidden(answer.text), "token": TOKEN})
     assert again.status_code == 200
-    assert first.held() == second.held() == []
+    wait_until(lambda: first.held() == second.held() == [], "the members have seen their releases, too")
 
 
 def test_without_a_token_the_page_offers_no_actions(world: World, open_page: Open) -> None:

@@ -56,7 +56,7 @@ def said(result: Result) -> str:
 def test_a_group_is_paused_and_resumed(world: World, member: Member, run: Run) -> None:
     at = ("--zookeeper", world.zookeeper)
     assert text(run, "group", "pause", "g", *at) == "group g: paused\n"
-    assert member.held() == []
+    wait_until(lambda: member.held() == [], "the member has seen its release, too")
     assert "paused by" in text(run, "group", "describe", "g", *at)
     assert text(run, "group", "pause", "g", *at) == "group g: paused\n"  # it stands: nothing new
     refused = run("group", "rebalance", "g", *at)

@@ -63,7 +63,7 @@ def round_trip(run: Run, source: World, target: World, layouts: tuple[Layout, La
     code, rows, text = moving(run, source, target, "--layout", layouts[1].name)
     assert (code, rows[0]["offsets"], rows[0]["state"]) == (0, 2, "moved"), text
     assert ("group g: adopt it there" in text) is (layouts == (DRAFT, LEGACY))
-    assert old.held() == []
+    wait_until(lambda: old.held() == [], "the member has seen its release, too")
     record = decode_record(source.data(layouts[0].record("g")))
     assert record.moved is not None
     assert (record.moved.state, record.moved.address) == (MoveState.GONE, target.zookeeper)
@@ -85,7 +85,7 @@ def round_trip(run: Run, source: World, target: World, layouts: tuple[Layout, La
 
     code, rows, text = moving(run, target, source, "--layout", layouts[0].name, "--group", "g")
     assert (code, rows[0]["offsets"]) == (0, 2), text
-    assert new.held() == []
+    wait_until(lambda: new.held() == [], "the member has seen its release, too")
     again = source.join("g", "clicks")
     wait_until(lambda: again.begun == {P0: 151, P1: 7}, "it goes on here again")
     wait_until(lambda: again.held() == named("clicks", 0, 1), "it reads")
