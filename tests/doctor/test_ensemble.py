@@ -177,8 +177,10 @@ def listening(answers: bytes | None) -> Iterator[int]:
 def test_a_real_socket_shows_how_a_server_is_silent() -> None:
     with listening(b"") as closing, listening(None) as hanging, socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
-        ports = [closing, hanging, nobody.getsockname()[1]]
-        found = ask_servers([("127.0.0.1", port) for port in ports] + [("absent.invalid", 2181)], seconds=0.2)
+        hangs = ask_server("127.0.0.1", hanging, seconds=0.2)
+        addresses = [("127.0.0.1", closing), ("127.0.0.1", nobody.getsockname()[1]), ("absent.invalid", 2181)]
+        closes, *others = ask_servers(addresses, seconds=60.0)
+    found = [closes, hangs, *others]
 
     assert [each.silence for each in found] == [Silence.CLOSES, Silence.HANGS, Silence.REFUSED, Silence.NO_NAME]
     assert [each.unreachable for each in found] == [

@@ -61,7 +61,7 @@ def test_data_and_port_survive_a_stop_and_a_kill(tmp_path: Path) -> None:
             server.start()
             assert server.hosts == hosts
             version = KazooClient(hosts)
-            version.start()
+            version.start(timeout=DEADLINE_S)
             assert version.get("/node")[0] == b"kept"
             version.stop()
             version.close()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.spark.fakes import InThread, Job, World
+from tests.spark.fakes import DEADLINE_S, InThread, Job, World
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError
 from zkcoord.spark.driver.pace import Pace
@@ -146,11 +146,11 @@ def test_a_batch_that_is_not_full_waits_and_one_that_is_full_does_not(world: Wor
     world.given = {A: 20}
     consumer = world.consumer(max_offsets_per_batch=10, min_batch_ms=100_000)
     running = InThread(lambda: consumer.run(lambda frame, batch: seen.append(batch)))
-    assert world.idle_told.wait(20)  # the five were read at once, since nothing was before them
+    assert world.idle_told.wait(DEADLINE_S)  # the five were read at once, since nothing was before them
     world.idle_told.clear()
     world.ends = {A: 26}
     world.asked.clear()
-    assert world.asked.wait(20)
+    assert world.asked.wait(DEADLINE_S)
     assert not world.idle_told.is_set()
     consumer.stop()
     assert running.result() == 1

@@ -38,7 +38,7 @@ def world() -> World:
     return World()
 
 
-def read(topic: Topic, *slices: tuple[int, int, int], timeout_ms: int = 20_000, **settings: str) -> list[Any]:
+def read(topic: Topic, *slices: tuple[int, int, int], timeout_ms: int = 120_000, **settings: str) -> list[Any]:
     """Read these slices (partition, start, end) as a task does; return partition, offset and time of each record."""
     chosen = {"bootstrap.servers": topic.bootstrap_servers, "group.id": "kept", **settings}
     wanted = [Slice(topic.name, *each) for each in slices]

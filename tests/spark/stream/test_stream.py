@@ -18,7 +18,7 @@ from zkcoord.spark.stream.offsets import EMPTY, Offset, offset_of, ranges_in, to
 from zkcoord.spark.stream.options import stream_options
 from zkcoord.spark.stream.source import Source
 
-DEADLINE_MS = 20_000
+DEADLINE_MS = 120_000  # only what fails takes so long
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 OPTIONS = {"zookeeper": "zk", "kafka.bootstrap.servers": "k:1", "group": "g", "subscribe": "t"}
 
