@@ -11,7 +11,8 @@ import fcntl
 import json
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -135,6 +136,8 @@ class Lab:
         self.hosts, self.folder, self.group = hosts, folder, group
         self.consumers: list[OldConsumer] = []
         self.history: list[tuple[int, Owners]] = []  # when somebody came to own, or lost, something
+        self._claims: dict[str, dict[int, tuple[int, str]]] = defaultdict(dict)
+        """`topic-partition` -> the zxid of a claim -> its time, and its thread."""
         self.zk = KazooClient(hosts, timeout=20)
         self._over = threading.Event()
         self._looking = threading.Thread(target=self._look, name="lab-owners", daemon=True)
@@ -228,8 +231,19 @@ class Lab:
         for topic in self._children(self.path("owners")):
             for number in self._children(self.path("owners", topic)):
                 with contextlib.suppress(NoNodeError):
-                    found[f"{topic}-{number}"] = self.zk.get(self.path("owners", topic, number))[0].decode()
+                    data, stat = self.zk.get(self.path("owners", topic, number))
+                    found[f"{topic}-{number}"] = data.decode()
+                    self._claims[f"{topic}-{number}"][stat.czxid] = (stat.ctime, data.decode())
         return dict(sorted(found.items()))
+
+    def held_until(self, partition: str, ids: Collection[str], begin_ms: int, end_ms: int) -> int:
+        """When somebody else claimed what a member (with these ids) says it held within these times, as ZooKeeper says;
+        `end_ms` if nobody did. A claim needs a node that is gone, so the member had released it, or had lost its
+        session. A member that stood still has told later what it had, and what it has no more."""
+        claims = [(at_ms, thread.rpartition("-")[0] in ids) for at_ms, thread in list(self._claims[partition].values())]
+        own_ms = max((at_ms for at_ms, own in claims if own and at_ms <= begin_ms), default=begin_ms)
+        others = (at_ms for at_ms, own in claims if not own and own_ms < at_ms < end_ms)
+        return max(begin_ms, min(others, default=end_ms))
 
     def await_owners(self, expected: Owners, patience_s: float = PATIENCE_SECONDS) -> None:
         """Wait until the tree says this."""

@@ -73,6 +73,10 @@ class Ours:
         self.process = Child(OURS.replace("SERVERS", servers).replace("COMMIT_MS", str(COMMIT_MS)), hosts, SESSION_MS)
         self._offset_ms = wall_ms() - now_ms()  # from the clock of the logs to the wall clock
 
+    def ids(self) -> set[str]:
+        """The ids under which it was registered."""
+        return {event["consumer"] for event in self.process.of("registered")}
+
     def rows(self) -> list[Row]:
         """What it processed."""
         read = self.process.of("record")

@@ -35,7 +35,6 @@ from zkcoord.shell.zk.blocking import Tree
 TOPIC, SIZE = "t", 12  # two, three and four members have equal shares
 SEND_EVERY_S = 0.1
 BACKOFF_MS = 2_000  # the old default
-PATIENCE_S = RETRIES * BACKOFF_MS / 1000  # what an old member needs until it gives up: no change may take longer
 LATE_MS = 250
 """An old member forgets what it released at its next look, and its program is in the middle of a record meanwhile."""
 TOLD_MS = 50  # ours tells its stop behind the release, which the next owner sees as soon; and both clocks are rounded
@@ -102,9 +101,11 @@ class Rolling:
         """The tree is set up, and a coordinator serves."""
         with Tree(self.hosts) as tree:
             upgrade(tree, run_id="test", layout="legacy")
-        coordinator = Coordinator(self.hosts, layout="legacy")
+        serving = threading.Event()
+        coordinator = Coordinator(self.hosts, layout="legacy", on_serving=lambda *_: serving.set())
         coordinator.start()
         self._stack.callback(coordinator.stop)
+        wait_until(serving.is_set, "it serves")
 
     def adopt(self) -> None:
         """The operator says what its old members are, as soon as their offsets show where they are kept."""
@@ -170,11 +171,12 @@ class Rolling:
         return resumed_ms
 
     def settle(self, members: int) -> None:
-        """Wait until so many are registered; then within the patience of an old one all is owned in equal shares, old
-        ones have told so, and what was sent until then is processed."""
-        wait_until(lambda: len(self.lab.members()) == members, f"{members} members are registered", START_S)
-        wait_until(lambda: self._shared(members), f"{members} equal shares", PATIENCE_S)
-        self.catch_up(PATIENCE_S)
+        """Wait until so many are registered; then, before an old one gives up, all is owned in equal shares, old ones
+        have told so, and what was sent until then is processed."""
+        wait_until(lambda: len(self.lab.members()) == members, f"{members} members are registered")
+        wait_until(lambda: self.gave_up() or self._shared(members), f"{members} equal shares")
+        assert self.gave_up() == []
+        self.catch_up()
 
     def _shared(self, members: int) -> bool:
         owners, registered = self.lab.owners(), self.lab.members()
@@ -185,10 +187,10 @@ class Rolling:
             if old.id in registered  # one that stood still in between would tell later what it had, with a later time
         )
 
-    def catch_up(self, patience_s: float = START_S) -> None:
+    def catch_up(self) -> None:
         """Wait until everything that was sent until now is processed, each record at least once."""
         sent = list(self._sent)
-        wait_until(lambda: not self.missing(sent), f"all of {sent} is processed", patience_s)
+        wait_until(lambda: not self.missing(sent), f"all of {sent} is processed")
 
     def missing(self, sent: list[int]) -> list[tuple[int, int]]:
         """What nobody processed."""
@@ -217,7 +219,10 @@ class Rolling:
         return [replace(hold, end_ms=self._end_ms(hold)) for hold in found]
 
     def _end_ms(self, hold: Hold) -> int:
-        ends = [self.died.get(hold.reader, hold.end_ms), *self._gone(hold.reader)]
+        ids = {each.id for each in self.lab.consumers if each.name == hold.reader}
+        ids |= {each for ours in self.ours if ours.name == hold.reader for each in ours.ids()}
+        until_ms = self.lab.held_until(f"{TOPIC}-{hold.partition}", ids, hold.begin_ms, hold.end_ms)
+        ends = [self.died.get(hold.reader, hold.end_ms), *self._gone(hold.reader), until_ms]
         return min((at_ms for at_ms in ends if hold.begin_ms <= at_ms < hold.end_ms), default=hold.end_ms)
 
     def _gone(self, name: str) -> Sequence[int]:

@@ -52,7 +52,7 @@ def test_a_killed_member_s_share_is_taken_over_when_its_session_ends_not_before(
     lab.topic("t", 4)
     a, b = lab.join("a", version), lab.join("b", version)
     lab.await_owners(shares("t", *"aabb"))
-    before, begun_ms = a.rebalances(), time.time_ns() // 1_000_000
+    before, begun_ms = a.tries(), time.time_ns() // 1_000_000
     b.child.kill()
     lab.await_owners(shares("t", *"aaaa"))
     (taken,) = [event for event in a.events("rebalance") if event["phase"] == "begin"][before:]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -63,9 +64,11 @@ class Mixed:
 
     def coordinate(self) -> None:
         """A coordinator serves from now on."""
-        coordinator = Coordinator(self.lab.hosts, layout="legacy")
+        serving = threading.Event()
+        coordinator = Coordinator(self.lab.hosts, layout="legacy", on_serving=lambda *_: serving.set())
         coordinator.start()
         self._stack.callback(coordinator.stop)
+        wait_until(serving.is_set, "it serves")
 
     def join(self, name: str, version: str) -> OldConsumer:
         """One more old member; returns when its first rebalance has succeeded."""
@@ -113,13 +116,14 @@ class Mixed:
             ends = [event["at_ms"] for event in owns[1:]]
             if member.child.running:
                 ends.append(time.time_ns() // 1_000_000)
-            for event, end_ms in zip(owns, ends, strict=False):
-                held = {f"{topic}-{n}" for topic, numbers in event["partitions"].items() for n in numbers}
+            for event, told_ms in zip(owns, ends, strict=False):
+                held = [f"{topic}-{n}" for topic, numbers in event["partitions"].items() for n in numbers]
+                until = {p: self.lab.held_until(p, {member.id}, event["at_ms"], told_ms - LATE_MS) for p in held}
                 for child in self.ours:
                     for read in child.of("fetched"):
                         at_ms = read["mono_ms"] + offset_ms
-                        if read["partition"] in held and event["at_ms"] < at_ms < end_ms - LATE_MS:
-                            found.append(f"{read['partition']} read at {at_ms}, {member.name}'s until {end_ms}")
+                        if event["at_ms"] < at_ms < until.get(read["partition"], 0):
+                            found.append(f"{read['partition']} read at {at_ms}, {member.name}'s until {told_ms}")
         return found
 
     def _overlaps_of_ours(self) -> list[str]:
@@ -332,5 +336,9 @@ def test_f95_the_tools_tell_given_up_partitions_and_a_poke_has_them_claimed(mixe
     assert "zkcoord group poke g" in told["problem"]
     assert zkcoord(lab.hosts, "group", "poke", "g")["state"] == "done"
     mixed.await_shares(SIZE)
-    wait_until(lambda: zkcoord(lab.hosts, "group", "describe", "g")["problem"] is None, "it is over")
-    assert zkcoord(lab.hosts, "group", "describe", "g")["settled"]
+
+    def over() -> bool:
+        told = zkcoord(lab.hosts, "group", "describe", "g")
+        return told["problem"] is None and told["settled"]
+
+    wait_until(over, "it is over")

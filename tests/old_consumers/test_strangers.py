@@ -6,6 +6,8 @@ registrations of all members are read in each try, so one that cannot be read st
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from tests.old_consumers.lab import EACH_AT_LENGTH, RETRIES, V011, V08, V11, Lab, shares
@@ -52,9 +54,10 @@ def test_a_poke_that_is_made_and_removed_in_one_transaction_makes_each_member_re
     poke.delete(path)
     assert [type(result) for result in poke.commit()] == [str, bool]
     lab.await_owners(shares("t", *"aabb"))
+    wait_until(lambda: (a.rebalances(), b.rebalances()) == (before[0] + 1, before[1] + 1), "for the poke")
     lab.join("c", version)
     lab.await_owners(shares("t", *"aabc"))
-    assert (a.rebalances(), b.rebalances()) == (before[0] + 2, before[1] + 2)  # for the poke, and for c
+    wait_until(lambda: (a.rebalances(), b.rebalances()) == (before[0] + 2, before[1] + 2), "for c")
 
 
 @pytest.mark.parametrize("version", EACH_AT_LENGTH)
@@ -72,13 +75,18 @@ def test_one_owner_node_of_a_stranger_costs_its_claimer_the_whole_share(lab: Lab
 @pytest.mark.parametrize("version", EACH_AT_LENGTH)
 def test_an_owner_node_that_goes_before_the_last_try_is_in_time(lab: Lab, version: str) -> None:
     lab.topic("t", 2)
-    stranger = lab.claim("t", 0, "g_x-0")
-    a = lab.start("a", version)
-    wait_until(lambda: a.tries(RETRIES - 2) == 1, "the last try but one")
-    lab.zk.delete(stranger)
-    a.await_event("started")
-    lab.await_owners(shares("t", *"aa"))
-    assert a.tries() in (RETRIES - 1, RETRIES)
+    for name in "abcdefgh":  # where the node went too late, on a busy machine, another member comes
+        stranger = lab.claim("t", 0, "g_x-0")
+        member = lab.start(name, version)
+        wait_until(partial(member.tries, RETRIES - 2), "the last try but one")
+        lab.zk.delete(stranger)
+        if not member.tries(RETRIES - 1):
+            break
+        member.child.kill()
+        wait_until(lambda: lab.members() == set(), "its session is over")
+    member.await_event("started")
+    lab.await_owners(shares("t", name, name))
+    assert member.tries() in (RETRIES - 1, RETRIES)
 
 
 @pytest.mark.parametrize("version", EACH_AT_LENGTH)
