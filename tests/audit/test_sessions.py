@@ -34,7 +34,7 @@ def world(chroot: str) -> Iterator[World]:
 def expire(tree: Tree, address: str) -> None:
     """End the tree's session at the server, as when it has expired."""
     other = KazooClient(address, client_id=tree._store.session.client_id)
-    other.start()
+    other.start(timeout=PATIENCE_SECONDS)
     other.stop()
     other.close()
 

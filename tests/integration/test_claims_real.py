@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from kazoo.client import KazooClient
 
-from tests.integration.world import World, named
+from tests.integration.world import PATIENCE_SECONDS, World, named
 from tests.waiting import wait_until
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.member.decisions import (
@@ -54,7 +54,7 @@ def world(chroot: str) -> Iterator[World]:
 def stranger(chroot: str) -> Iterator[KazooClient]:
     """Another program's session."""
     client = KazooClient(hosts=chroot, timeout=30)
-    client.start()
+    client.start(timeout=PATIENCE_SECONDS)
     yield client
     client.stop()
     client.close()

@@ -17,7 +17,7 @@ from kazoo.exceptions import NoAuthError
 
 from tests.certificate import CERTIFICATE, KEY
 from tests.obedient import obedient
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_SECONDS, wait_until
 from zkcoord import Coordinator
 from zkcoord.cli.main import cli
 from zkcoord.cli.options import Limits, Settings
@@ -115,7 +115,7 @@ def coordinating(address: str, config: ZooKeeperConfig, layout: str = "draft") -
 def connected(address: str, **settings: Any) -> Iterator[KazooClient]:
     """A client of somebody's own; there is a topic."""
     client = KazooClient(address, **settings)
-    client.start()
+    client.start(timeout=PATIENCE_SECONDS)
     client.ensure_path("/brokers/ids")
     client.create("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1],"1":[1]}}', makepath=True)
     yield client

@@ -8,7 +8,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
-from tests.integration.world import World, named
+from tests.integration.world import PATIENCE_SECONDS, World, named
 from tests.waiting import wait_until
 from zkcoord import UsageError
 from zkcoord.shell import loop
@@ -35,7 +35,7 @@ def world(chroot: str) -> Iterator[World]:
 def keeper(chroot: str) -> Iterator[KazooClient]:
     """Who keeps the ACLs."""
     client = KazooClient(hosts=chroot, auth_data=[("digest", "alice:secret")])
-    client.start()
+    client.start(timeout=PATIENCE_SECONDS)
     yield client
     client.stop()
     client.close()

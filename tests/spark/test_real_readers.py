@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark.conftest import Topic
+from tests.spark.conftest import TIMEOUT_S, Topic
 from tests.spark.fakes import World
 from tests.spark.played import consumer_of
 from tests.spark.together import DEADLINE_S, ON_REAL_SERVERS
@@ -64,13 +64,13 @@ def transactions(topic: Topic) -> None:
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": topic.bootstrap_servers, "transactional.id": topic.name, "linger.ms": 0})
-    producer.init_transactions(30)
+    producer.init_transactions(TIMEOUT_S)
     for committed in (True, False, True):
         producer.begin_transaction()
         for number in range(5):
             producer.produce(topic.name, value=f"{committed}-{number}".encode(), partition=0)
-        assert producer.flush(30) == 0
-        (producer.commit_transaction if committed else producer.abort_transaction)(30)
+        assert producer.flush(TIMEOUT_S) == 0
+        (producer.commit_transaction if committed else producer.abort_transaction)(TIMEOUT_S)
 
 
 @pytest.mark.parametrize("reader", READERS)

@@ -53,7 +53,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 def test_f318_the_upload_of_a_killed_writer_goes_when_its_range_comes_again(place: Place, s3: S3) -> None:
     with FaultyStore(s3.port).running() as faulty:
-        slow = faulty.add("slow", "PUT", f"{PART}=2", wait_s=2.0)
+        slow = faulty.add("slow", "PUT", f"{PART}=2", wait_s=60.0)
         where = [repr(dict(arrow_options(faulty.endpoint))), f"{BUCKET}/{place.folder.name}/{FILES[0]}"]
         with subprocess.Popen([sys.executable, "-c", WRITER, *where], env={**os.environ}) as writer:
             until = time.monotonic() + DEADLINE_S
