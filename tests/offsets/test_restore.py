@@ -193,6 +193,27 @@ def test_f107_an_offset_of_any_other_incarnation_of_its_topic_is_left_out(presen
     assert (there.data()[DRAFT.offset("g", P0)], work.done["g"].other_topic.count) == (b"4", 2)
 
 
+@pytest.mark.parametrize("dual_commit", [True, False])
+@pytest.mark.parametrize("rewind", [True, False])
+def test_f319_an_offset_of_a_group_whose_old_members_commit_to_kafka_counts_only_where_it_is_asked_for(
+    rewind: bool, dual_commit: bool
+) -> None:
+    """Kafka has further commits of zkcoord's. The node that held the backup's offset was not written, so those counted
+    on; and without `--rewind` the other node was, which set the group back."""
+    adoption = Adoption(offsets="kafka", dual_commit=dual_commit, strategy="range", kafka="1.1")
+    record = {LEGACY.record("g"): encode_record(GroupRecord(store_name="kafka", adoption=adoption))}
+    old, there = tree(LEGACY), tree(LEGACY)
+    put(old, record)
+    backup = list(saved(old.read, LEGACY))
+    put(there, record | {LEGACY.offset("g", P1): b"50"})
+    before = [there.nodes[LEGACY.offset("g", p)] for p in (P0, P1)]
+    work = Restore(there, LEGACY, groups=("g",), rewind=rewind)
+    whole(there, backup, work)
+    after = [there.nodes[LEGACY.offset("g", p)] for p in (P0, P1)]
+    assert after == ([(data, version + 1) for data, version in ((b"100", 0), (b"100", 1))] if rewind else before)
+    assert work.done["g"].kept.named == ([] if rewind else [P1])
+
+
 def test_only_the_groups_that_are_named_are_restored_also_where_offsets_are_set_back() -> None:
     backup, there = list(saved(tree().read, DRAFT)), tree()
     put(there, {DRAFT.offset(group, P0): b"150" for group in ("g", "h")})

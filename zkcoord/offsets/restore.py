@@ -224,7 +224,7 @@ class Restore:
             why = "a restore"
             todo = write_offsets(self.tree, self.layout, group, offsets, guard=guard, why=why, due=due)
         written = {change.partition for change in todo}
-        report.kept.add([change.partition for change in found if change.partition not in written])
+        report.kept.add([c.partition for c in found if c.partition not in written and c.before != c.after])
         for change in todo:
             report.created += change.before is None
             report.lowered += change.before is not None and change.after < change.before

@@ -136,7 +136,7 @@ def effect(seen: GroupSeen, commits: Commits, wanted: Mapping[TopicPartition, in
 def by_tenure(read: Reading, layout: Layout, group: str) -> bool:
     """True when a commit in Kafka may count until the offset's node is written, even with the same value."""
     (node,) = data(read, [layout.record(group)])
-    return node.exists and rule_of(layout, decode_record(node.data)) is Rule.TENURE
+    return node.exists and rule_of(layout, decode_record(node.data)) in (Rule.TENURE, Rule.OLD_IN_KAFKA)
 
 
 def _before(node: Node) -> int | None:
