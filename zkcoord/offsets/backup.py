@@ -15,9 +15,15 @@ LEAVES = (Place.OFFSET, Place.OWNER, Place.COMMAND, Place.INSTANCE)
 def saved(read: Reading, layout: Layout) -> Iterator[Saved]:
     """Return all persistent nodes below /zkcoord and below the groups' parent. A parent comes before its children.
 
-    Ephemeral nodes (registrations, candidates, claims) are left out: they end with their sessions.
+    Ephemeral nodes (registrations, candidates, claims) are left out: they end with their sessions. A topic's mark comes
+    before its offsets: if the topic is created again meanwhile, no offset of the earlier topic has the later mark.
     """
-    stack = [layout.groups, ROOT]
+    for root in (ROOT, layout.groups):
+        yield from _below(read, layout, root)
+
+
+def _below(read: Reading, layout: Layout, root: str) -> Iterator[Saved]:
+    stack = [root]
     while stack:
         part = [stack.pop() for _ in range(min(len(stack), NODES_AT_ONCE))]
         found = [node for node in data(read, part) if node.stat is not None and not node.stat.ephemeral_owner]
