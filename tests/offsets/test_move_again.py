@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 
 import pytest
 
-from tests.offsets.two_trees import ADOPTED, OURS, P2, Pair, put, whole
+from tests.migrate.memory_tree import MemoryTree
+from tests.offsets.two_trees import ADOPTED, OURS, P0, P1, P2, Pair, put, whole
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.moved import Moved, MoveState
 from zkcoord.core.record import DEFAULT_RECORD, GroupRecord, Request, Response
 from zkcoord.core.state import GroupState
-from zkcoord.errors import FencedError, UsageError
+from zkcoord.errors import FencedError, UnavailableError, UsageError
 from zkcoord.offsets.move import GroupMove
 from zkcoord.tree.paths import DRAFT, LEGACY
 from zkcoord.tree.record import decode_record, encode_record
 from zkcoord.tree.registration import TOMBSTONE
+from zkcoord.tree.snapshot import Read
 from zkcoord.tree.state import decode_state, encode_state
 from zkcoord.tree.topic import Mark, decode_mark, encode_mark
 
@@ -179,3 +183,66 @@ def test_facts_told_of_old_members_meanwhile_come_back_with_the_group() -> None:
     put(pair.memory(1), {LEGACY.record("g"): encode_record(replace(there, adoption=told))})
     whole(pair.back().move("r2"))
     assert decode_record(pair.memory(0).data()[LEGACY.record("g")]).adoption == told
+
+
+def test_f333_a_move_whose_pause_a_restore_has_left_out_is_paused_again() -> None:
+    """Each run waited for the pause of a group with members until its time was over. The group was read nowhere."""
+    pair = Pair.of()
+    leaving = Moved(state=MoveState.LEAVING, tree="bb", address="zk-bb:2181", run="r0")
+    pair.memory(0).set(DRAFT.record("g"), encode_record(replace(DEFAULT_RECORD, moved=leaving)))
+    pair.move("r1").begin()
+    record = pair.records()[0]
+    assert record is not None
+    assert (record.requests.keys(), record.moved) == ({"pause"}, replace(leaving, run="r1"))
+    put(pair.memory(0), {DRAFT.registration("g", "c"): OURS})
+    assert not pair.move("r1").stopped()
+    answered = replace(record, responses={"pause": Response(run="r1", state="paused")})
+    pair.memory(0).set(DRAFT.record("g"), encode_record(answered))
+    assert pair.move("r1").stopped()
+
+
+@pytest.mark.parametrize("store", ["zookeeper", "dual"])
+def test_f327_an_offset_that_is_dropped_with_its_topic_while_the_group_is_moved_is_in_neither_tree(store: str) -> None:
+    """The coordinator drops what an earlier topic left, also while its group is being moved. The move wrote the offset
+    again, and so the later topic was read from there."""
+    at, reads = 0, 1
+    while at < reads:
+        at, reads, pair = at + 1, 0, Pair.of()
+        source = pair.memory(0)
+        put(source, {DRAFT.record("g"): encode_record(replace(DEFAULT_RECORD, store_name=store))})
+
+        def drops(_: Sequence[Read], source: MemoryTree = source, at: int = at) -> None:
+            nonlocal reads
+            reads += 1
+            if reads == at:
+                for partition in (P0, P1):
+                    source.nodes.pop(DRAFT.offset("g", partition), None)
+                later = encode_mark(Mark(incarnation=4, topic_id=None, czxid=1, root_czxid=1))
+                put(source, {DRAFT.mark("g", "clicks"): later})
+
+        source.before_read = drops
+        for run in ("r1", "r2"):
+            with suppress(UnavailableError):  # "somebody wrote meanwhile: run it again"
+                whole(pair.move(run))
+        assert pair.readable() == [False, True]
+        copied = decode_mark(pair.memory(1).data()[DRAFT.mark("g", "clicks")])
+        assert copied is not None
+        assert copied.incarnation == 3 or not pair.offsets(1), at
+
+
+@pytest.mark.parametrize(
+    ("marked", "present", "refused"), [(None, None, True), (None, "new", True), ("old", "new", False)]
+)
+def test_f327_a_group_with_offsets_of_an_earlier_topic_is_not_moved_if_a_copy_does_not_show_that(
+    marked: str | None, present: str | None, refused: bool
+) -> None:
+    """A mark in a copy names no zxids. So without ids the copy's coordinator took the offsets for the later topic's."""
+    pair = Pair.of()
+    document = json.dumps({"version": 3, "partitions": {"0": [1], "1": [1]}, "topic_id": present}).encode()
+    for number in (0, 1):
+        put(pair.memory(number), {"/brokers/topics/clicks": document})
+    mark = encode_mark(Mark(incarnation=3, topic_id=marked, czxid=7, root_czxid=1))
+    put(pair.memory(0), {DRAFT.mark("g", "clicks"): mark})
+    with pytest.raises(UsageError, match="clicks was deleted and created again") if refused else nullcontext():
+        whole(pair.move())
+    assert pair.readable() == ([True, False] if refused else [False, True])

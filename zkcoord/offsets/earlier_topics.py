@@ -16,10 +16,13 @@ from zkcoord.tree.snapshot import Node
 from zkcoord.tree.topic import Mark, decode_mark, same_incarnation, topic_of
 
 
-def created_again(read: Reading, layout: Layout, group: str, topics: Iterable[str]) -> list[str]:
+def created_again(
+    read: Reading, layout: Layout, group: str, topics: Iterable[str], *, without_ids: bool = False
+) -> list[str]:
     """Return those of the topics that were deleted and created again since the group marked them, in order.
 
-    A deleted topic is not among them. Raises CorruptError, with the path, for a mark that cannot be parsed.
+    A deleted topic is not among them. `without_ids`: only those that a copy of the tree cannot tell from the earlier
+    one, since the mark or the topic has no id. Raises CorruptError, with the path, for a mark that cannot be parsed.
     """
     names = sorted(topics)
     (root,) = data(read, [ROOT])
@@ -28,14 +31,18 @@ def created_again(read: Reading, layout: Layout, group: str, topics: Iterable[st
     return [
         name
         for name, node, topic in zip(names, marks, nodes, strict=True)
-        if (mark := _mark_in(node)) is not None and not _same(mark, name, topic, root)
+        if (mark := _mark_in(node)) is not None
+        and not _same(mark, name, topic, root)
+        and not (without_ids and mark.topic_id is not None and topic_of(name, topic.data).topic_id is not None)
     ]
 
 
-def refuse_earlier(read: Reading, layout: Layout, group: str, topics: Iterable[str]) -> None:
+def refuse_earlier(
+    read: Reading, layout: Layout, group: str, topics: Iterable[str], *, without_ids: bool = False
+) -> None:
     """Raises UsageError if the tree has an earlier topic's offsets for one of these: offsets set now would be dropped,
-    too."""
-    if names := created_again(read, layout, group, topics):
+    too. `without_ids` is as for `created_again`: a copy would take the earlier topic's offsets for the later one's."""
+    if names := created_again(read, layout, group, topics, without_ids=without_ids):
         how = f"`zkcoord group pause {group}`, start a consumer that reads it, wait a moment, and run it again"
         raise UsageError(
             f"topic {names[0]} was deleted and created again since group {group} read it, and its coordinator drops"

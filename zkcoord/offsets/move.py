@@ -18,6 +18,7 @@ from zkcoord.core.requests import PAUSED
 from zkcoord.core.tenure import Rule
 from zkcoord.core.words import some
 from zkcoord.errors import CorruptError, FencedError, UnavailableError, UsageError, invariant
+from zkcoord.offsets.earlier_topics import refuse_earlier
 from zkcoord.offsets.ports import Commits
 from zkcoord.offsets.reading import GroupSeen, read_group_offsets
 from zkcoord.offsets.side import Side
@@ -153,8 +154,10 @@ class GroupMove:
             known = record or DEFAULT_RECORD
             self._refuse_source(known)
             if known.moved is not None:
-                going = known.moved.state is MoveState.LEAVING
-                return replace(known, moved=replace(known.moved, run=self.run)) if going else known
+                if known.moved.state is not MoveState.LEAVING:
+                    return known
+                going = replace(known, moved=replace(known.moved, run=self.run))
+                return going if PAUSE in known.requests else requested(going, PAUSE, self.asked)
             paused = PAUSE in known.requests
             moved = Moved(
                 state=MoveState.LEAVING,
@@ -206,7 +209,10 @@ class GroupMove:
         self._keep_old_members_out()
         seen, wanted = self._counted()
         found.offsets, found.from_kafka = len(wanted), _differing(seen, wanted)
-        self.source.put_offsets(self.group, wanted, self._leaving)
+        # an offset that is gone since was of an earlier topic: `_compare` finds it missing
+        self.source.put_offsets(
+            self.group, wanted, self._leaving, lambda c: c.version is not None or c.partition not in seen.offsets
+        )
         self._arrive()
         found.nodes = self._copy_nodes()
         self._copy_offsets(wanted)
@@ -287,6 +293,8 @@ class GroupMove:
             value = seen.counts(partition, commits.get(partition), self.source.tree_id)
             if value is not None:
                 found[partition] = value
+        topics = {partition.topic for partition in found}
+        refuse_earlier(self.source.tree.read, self.source.layout, self.group, topics, without_ids=True)
         return seen, found
 
     def _arrive(self) -> None:

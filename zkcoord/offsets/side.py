@@ -9,7 +9,7 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import GroupRecord
 from zkcoord.errors import CorruptError, UnavailableError, UsageError
 from zkcoord.offsets.ports import OffsetTree
-from zkcoord.offsets.writing import ATTEMPTS_MAX, RecordChangedError, write_offsets
+from zkcoord.offsets.writing import ATTEMPTS_MAX, Change, RecordChangedError, write_offsets
 from zkcoord.shell.ports import Outcome
 from zkcoord.tree.bulk import data
 from zkcoord.tree.paths import Layout
@@ -90,12 +90,19 @@ class Side:
             self.tree.sync()
         raise UnavailableError(f"{self.address}: others write the same nodes meanwhile: try again")
 
-    def put_offsets(self, group: str, wanted: Mapping[TopicPartition, int], guard: Guard) -> None:
-        """Make the group's offsets count here. The coordinator's answer to the pause changes the record, too, and for a
-        group without members nobody waits for that answer: then the `guard` is called again."""
+    def put_offsets(
+        self,
+        group: str,
+        wanted: Mapping[TopicPartition, int],
+        guard: Guard,
+        due: Callable[[Change], bool] = lambda change: True,
+    ) -> None:
+        """Make the group's offsets count here; `due` is as for `write_offsets`. The coordinator's answer to the pause
+        changes the record, too, and for a group without members nobody waits for that answer: then the `guard` is
+        called again."""
         for _ in range(ATTEMPTS_MAX):
             try:
-                write_offsets(self.tree, self.layout, group, wanted, guard=[guard()], why=WHY)
+                write_offsets(self.tree, self.layout, group, wanted, guard=[guard()], why=WHY, due=due)
                 return
             except RecordChangedError:
                 self.tree.sync()
