@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 
+from tests.migrate.memory_tree import CrashError, MemoryTree
 from tests.offsets.test_in_kafka import Store
 from tests.offsets.test_writing import Recorder
+from tests.offsets.two_trees import put
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.moved import Moved, MoveState
 from zkcoord.core.record import PAUSE, RESET, GroupRecord, Request, Response
@@ -16,14 +19,15 @@ from zkcoord.core.resetting import EXPIRED
 from zkcoord.core.tenure import KafkaCommit, Stamp, Tenure
 from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.offsets.in_kafka import set_in_kafka
+from zkcoord.offsets.ports import ReadCommits
 from zkcoord.offsets.reading import kept_by
 from zkcoord.offsets.targets import Goal, Move, Targets, Where, targets
 from zkcoord.offsets.verdict import Log
-from zkcoord.offsets.writing import Change
+from zkcoord.offsets.writing import Change, RecordChangedError, readers_of
 from zkcoord.operating.importing import Import
-from zkcoord.operating.resetting import Reset
+from zkcoord.operating.resetting import How, Reset, _stops_first
 from zkcoord.tree.paths import DRAFT
-from zkcoord.tree.record import encode_record
+from zkcoord.tree.record import decode_record, encode_record
 
 P0 = TopicPartition("t", 0)
 NODE = DRAFT.offset("g", P0)
@@ -117,3 +121,162 @@ def test_f276_of_a_group_that_is_in_another_tree_or_on_its_way_no_offset_is_impo
         with pytest.raises(UsageError, match=f"group g {moved.where()}: nothing is changed here"):
             ask()
     assert (tree.sent, store.made) == ([], {})
+
+
+def unread(store_name: str) -> MemoryTree:
+    """A tree with the group g, which nobody reads."""
+    tree = MemoryTree()
+    record = encode_record(GroupRecord(store_name=store_name))
+    put(tree, {NODE: b"4", DRAFT.record("g"): record, DRAFT.group("g"): b""})
+    return tree
+
+
+class Asked(Store):
+    """Calls a function when it is asked for commits."""
+
+    def __init__(self, meanwhile: Callable[[], None]) -> None:
+        super().__init__()
+        self._meanwhile = meanwhile
+
+    def read(self, groups: Collection[str]) -> ReadCommits:
+        self._meanwhile()
+        return super().read(groups)
+
+
+def test_f329_a_tool_that_was_overtaken_commits_nothing_to_kafka() -> None:
+    """The record's version kept it from the nodes. But it had committed to Kafka before, and consumers, which went on
+    since, followed that."""
+    tree = unread("kafka")
+
+    def overtaken() -> None:
+        tree.set(DRAFT.record("g"), encode_record(GroupRecord(store_name="kafka", requests={RESET: Request(run="r2")})))
+
+    store = Asked(overtaken)
+    with pytest.raises(RecordChangedError, match="somebody changed its record"):
+        Import(tree=tree, layout=DRAFT, tree_id="aa").write("g", {TopicPartition("t", 1): 7}, store)
+    assert (store.made, tree.commits) == ({}, [])
+
+    made: dict[TopicPartition, int] = {}
+
+    def compute() -> Targets:
+        overtaken()
+        return Targets({P0: 4}, [])
+
+    work = Reset(tree=tree, layout=DRAFT, group="g", compute=compute, to_kafka=made.update, goal=Where.OFFSET)
+    with pytest.raises(RecordChangedError, match="somebody changed its record"):
+        work.write(readers_of(tree.read, DRAFT, "g").guard)
+    assert (made, tree.commits) == ({}, [])
+
+
+def test_f331_a_shift_of_a_group_that_nobody_reads_is_not_carried_out_twice_wherever_it_breaks_off() -> None:
+    """Some offsets were shifted when the tool died, in Kafka or in the first multis. Run again, it shifted them again,
+    and so perhaps over records that nobody had processed."""
+    for crash in ("crash-before", "crash-after"):
+        for at in range(3):
+            tree, kafka = unread("kafka"), {P0: 100}
+
+            def compute(kafka: dict[TopicPartition, int] = kafka) -> Targets:
+                return Targets({P0: kafka[P0] + 10}, [])
+
+            work = Reset(tree=tree, layout=DRAFT, group="g", compute=compute, to_kafka=kafka.update, goal=Where.SHIFT)
+            tree.fault = lambda n, at=at, crash=crash: crash if n == at else ""  # type: ignore[misc]
+            with pytest.raises(CrashError):
+                shift(tree, work)
+            begun = (at, crash) not in {(0, "crash-before"), (2, "crash-after")}
+            with pytest.raises(UsageError, match="may have written some offsets") if begun else nullcontext():
+                shift(tree, work)
+            assert kafka[P0] == (100 if at == 0 and begun else 120 if at == 2 and not begun else 110)
+
+
+def shift(tree: MemoryTree, work: Reset) -> None:
+    """Do what the command does for a group that nobody reads."""
+    readers = readers_of(tree.read, DRAFT, "g")
+    assert not _stops_first(work, readers, How(dry_run=False, stop_first=False))
+    work.unread(readers.guard)
+
+
+def test_f331_a_shift_goes_on_when_a_coordinator_answers_its_request_and_computes_nothing_again() -> None:
+    tree, computed = unread("zookeeper"), list[int]()
+
+    def compute() -> Targets:
+        computed.append(1)
+        return Targets({P0: 14}, [])
+
+    def answers(n: int) -> None:
+        if n == 1:
+            record = decode_record(tree.nodes[DRAFT.record("g")][0])
+            response = Response(run=record.requests[RESET].run, state="stopped")
+            tree.set(DRAFT.record("g"), encode_record(replace(record, responses={RESET: response})))
+
+    tree.meanwhile = answers
+    work = Reset(tree=tree, layout=DRAFT, group="g", compute=compute, to_kafka=lambda _: None, goal=Where.SHIFT)
+    shift(tree, work)
+    assert (computed, tree.nodes[NODE][0]) == ([1], b"14")
+    assert decode_record(tree.nodes[DRAFT.record("g")][0]).requests == {}
+
+
+def test_f331_a_shift_that_cannot_be_computed_leaves_no_request() -> None:
+    def compute() -> Targets:
+        raise UnavailableError("no broker answers")
+
+    tree = unread("zookeeper")
+    work = Reset(tree=tree, layout=DRAFT, group="g", compute=compute, to_kafka=lambda _: None, goal=Where.SHIFT)
+    with pytest.raises(UnavailableError, match="no broker answers"):
+        shift(tree, work)
+    assert decode_record(tree.nodes[DRAFT.record("g")][0]).requests == {}
+
+
+def test_f331_two_shifts_that_begin_at_the_same_time_are_not_both_carried_out() -> None:
+    tree = unread("zookeeper")
+    work = Reset(
+        tree=tree,
+        layout=DRAFT,
+        group="g",
+        compute=lambda: Targets({P0: 14}, []),
+        to_kafka=lambda _: None,
+        goal=Where.SHIFT,
+    )
+
+    def other(n: int) -> None:
+        if n == 0:
+            tree.set(DRAFT.record("g"), encode_record(GroupRecord(requests={RESET: Request(run="r2")})))
+
+    tree.meanwhile = other
+    with pytest.raises(UsageError, match="may have written some offsets"):
+        shift(tree, work)
+    assert (tree.nodes[NODE][0], decode_record(tree.nodes[DRAFT.record("g")][0]).requests[RESET].run) == (b"4", "r2")
+
+
+@pytest.mark.parametrize("stop_first", [True, False])
+def test_f331_a_reset_that_broke_off_is_ended_and_not_passed_over(stop_first: bool) -> None:
+    """Without --stop-first the offsets were set beside the earlier run's request. When that expired, the group was
+    paused."""
+    tree = unread("zookeeper")
+    tree.set(DRAFT.record("g"), encode_record(GroupRecord(requests={RESET: Request(run="r1")})))
+    work = Reset(
+        tree=tree,
+        layout=DRAFT,
+        group="g",
+        compute=lambda: Targets({}, []),
+        to_kafka=lambda _: None,
+        goal=Where.OFFSET,
+    )
+    with nullcontext() if stop_first else pytest.raises(UsageError, match="run it again, with --stop-first"):
+        assert _stops_first(work, readers_of(tree.read, DRAFT, "g"), How(dry_run=False, stop_first=stop_first))
+
+
+def test_f191_a_reset_that_begins_while_its_group_is_handed_over_is_refused() -> None:
+    tree = unread("kafka")
+    work = Reset(
+        tree=tree,
+        layout=DRAFT,
+        group="g",
+        compute=lambda: Targets({P0: 14}, []),
+        to_kafka=lambda _: None,
+        goal=Where.SHIFT,
+    )
+    handed_over = GroupRecord(store_name="kafka", requests={PAUSE: Request(run="r2", handed_over="begun")})
+    tree.meanwhile = lambda n: tree.set(DRAFT.record("g"), encode_record(handed_over)) if n == 0 else None
+    with pytest.raises(UsageError, match="group take-back g"):
+        shift(tree, work)
+    assert decode_record(tree.nodes[DRAFT.record("g")][0]) == handed_over

@@ -7,7 +7,7 @@ goes on exactly there.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -207,14 +207,14 @@ class ResetTool:
         reset = self._reset
         if self._guard is not None:
             self._slow_turns -= 1
-            return self._slow_turns < 1 and self._write(self._guard)
+            return self._slow_turns < 1 and self._write(self._reset.write, self._guard)
         if not self._asked:
             reset.check_shift()
             readers = readers_of(self._tree.read, self._scene.world.layout, GROUP)
             self.took_over = reset.begun()
             if not self.took_over and (not readers.ours or readers.paused):
                 readers.refuse(GROUP)
-                return self._write(readers.guard)
+                return self._write(self._reset.unread, readers.guard)
             self._ask()
             return False
         answer = reset._answer(self._run)
@@ -239,8 +239,8 @@ class ResetTool:
         edit_record(self._tree, self._scene.world.layout, GROUP, edit)
         self._asked = True
 
-    def _write(self, guard: Collection[CheckNode]) -> bool:
-        _, self.found = self._reset.write(tuple(guard))
+    def _write(self, write: Callable[[Sequence[CheckNode]], tuple[Any, Targets]], guard: Sequence[CheckNode]) -> bool:
+        _, self.found = write(guard)
         self._rewinds.done(self.found.offsets)
         if self._asked:
             self._reset._take_back(self._run)

@@ -203,6 +203,20 @@ def _writes(layout: Layout, group: str, part: Collection[Change]) -> Iterator[Wr
         yield CreateNode(path, text, shared=shared) if change.version is None else SetNode(path, text, change.version)
 
 
+def refuse_changed(tree: OffsetTree, group: str, guard: Sequence[CheckNode]) -> None:
+    """Raises RecordChangedError if one of these checks would be refused now. For writes to Kafka, which cannot check
+    it."""
+    tree.sync()
+    for check, node in zip(guard, data(tree.read, [check.path for check in guard]), strict=True):
+        if node.stat is None or node.stat.version != check.version:
+            raise _changed(group, check.path)
+
+
+def _changed(group: str, path: str) -> RecordChangedError:
+    what = f"group {group}: somebody changed its record ({path}) meanwhile"
+    return RecordChangedError(f"{what}: look there, then run it again")
+
+
 def commit_part(tree: OffsetTree, writes: tuple[Write, ...], guards: int, group: str, why: str) -> CommitDone:
     """Send one multi whose first writes are `guards`. Raises UsageError if another attempt would be useless."""
     done = tree.commit(Transaction(writes=writes, why=why))
@@ -210,8 +224,7 @@ def commit_part(tree: OffsetTree, writes: tuple[Write, ...], guards: int, group:
         path = writes[max(done.failed_at, 0)].path
         refuse_without_right(done, path)
         if 0 <= done.failed_at < guards:
-            what = f"group {group}: somebody changed its record ({path}) meanwhile"
-            raise RecordChangedError(f"{what}: look there, then run it again")
+            raise _changed(group, path)
     return done
 
 

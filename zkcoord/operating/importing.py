@@ -11,7 +11,7 @@ from zkcoord.offsets.earlier_topics import refuse_earlier
 from zkcoord.offsets.in_kafka import set_in_kafka
 from zkcoord.offsets.ports import CommitStore, OffsetTree
 from zkcoord.offsets.reading import Kept, kept_by, read_group_offsets
-from zkcoord.offsets.writing import Change, Readers, changes, effect, readers_of, write_offsets
+from zkcoord.offsets.writing import Change, Readers, changes, effect, readers_of, refuse_changed, write_offsets
 from zkcoord.tree.bulk import data
 from zkcoord.tree.paths import Layout
 from zkcoord.tree.record import record_in
@@ -54,6 +54,7 @@ class Import:
         seen = read_group_offsets(self.tree.read, self.layout, group)
         found = effect(seen, store.read([group]).of(group), offsets, self.tree_id)
         if not self.dry_run:
+            refuse_changed(self.tree, group, readers.guard)
             set_in_kafka(store, group, kept, offsets)
             self._write(group, offsets, readers)
         return found

@@ -127,10 +127,20 @@ def by_version(tree: BlockingTree, path: str, why: str, attempt: Callable[[], tu
     raise UnavailableError(f"{path}: others changed it {ATTEMPTS_MAX} times meanwhile: try again")
 
 
-def ask(tree: BlockingTree, layout: Layout, group: str, name: str, *, take_over: bool = False, **fields: Any) -> str:
+def ask(
+    tree: BlockingTree,
+    layout: Layout,
+    group: str,
+    name: str,
+    *,
+    take_over: bool = False,
+    check: Callable[[GroupRecord], None] = lambda record: None,
+    **fields: Any,
+) -> str:
     """Write a request. Return the run to wait for: that of a standing request if there is one.
 
-    `take_over`: the request replaces a standing one. The tool of the standing one can then no longer write.
+    `take_over`: the request replaces a standing one. The tool of the standing one can then no longer write. `check`
+    raises an error if the request must not be written into this record.
     """
     mine = Request(**{**who_and_when(), **fields})
 
@@ -140,7 +150,10 @@ def ask(tree: BlockingTree, layout: Layout, group: str, name: str, *, take_over:
                 f"group {group} is not adopted: nothing is done with it before `zkcoord group adopt {group}`"
             )
         standing = record.requests.get(name)
-        return record if standing is not None and not take_over else requested(record, name, mine)
+        if standing == mine or (standing is not None and not take_over):
+            return record
+        check(record)
+        return requested(record, name, mine)
 
     standing = edit_record(tree, layout, group, edit).requests.get(name, mine)
     if standing.run != mine.run:

@@ -23,7 +23,14 @@ from zkcoord.offsets.kafka_store import KafkaCommits
 from zkcoord.offsets.ports import Commits, OffsetTree
 from zkcoord.offsets.reading import GroupSeen, kept_by, read_group_offsets
 from zkcoord.offsets.targets import Goal, Move, Targets, Where, chosen, targets
-from zkcoord.offsets.writing import Readers, readers_of, write_offsets
+from zkcoord.offsets.writing import (
+    ATTEMPTS_MAX,
+    Readers,
+    RecordChangedError,
+    readers_of,
+    refuse_changed,
+    write_offsets,
+)
 from zkcoord.operating.moments import moment
 from zkcoord.operating.one_cluster import refuse_another_cluster
 from zkcoord.operating.requesting import Answer, ask, edit_record, wait, who_serves
@@ -39,7 +46,7 @@ EXPIRY_MS = 600_000
 """How long a coordinator keeps the group stopped for a tool that does not end its run: 10 minutes."""
 
 TAKEN_BACK = "the request is taken back, and nothing is written"
-STANDS = "the request of an earlier run stands: run it again, or end it with `zkcoord group resume`"
+STANDS = "the request of an earlier run stands: end it with `zkcoord group resume`, or run it again"
 
 Compute = Callable[[], Targets]
 
@@ -58,7 +65,9 @@ class Reset:
     def check_shift(self) -> None:
         """Raise UsageError for a shift after a run that broke off: offsets that this run has shifted would be shifted
         again."""
-        record, _ = self._record()
+        self._check_shift(self._record()[0])
+
+    def _check_shift(self, record: GroupRecord) -> None:
         response, pause = record.responses.get(RESET), record.requests.get(PAUSE)
         expired = pause is not None and response is not None and response.says(pause.run, EXPIRED)
         if self.goal is Where.SHIFT and (expired or RESET in record.requests):
@@ -70,8 +79,15 @@ class Reset:
 
     def write(self, guard: Sequence[CheckNode]) -> tuple[list[Move], Targets]:
         """Compute the offsets and write them. Return the changes for the group's consumers, and all new offsets."""
+        return self._put(self._computed(), guard)
+
+    def _computed(self) -> Targets:
         found = self.compute()
         refuse_earlier(self.tree.read, self.layout, self.group, {partition.topic for partition in found.offsets})
+        return found
+
+    def _put(self, found: Targets, guard: Sequence[CheckNode]) -> tuple[list[Move], Targets]:
+        refuse_changed(self.tree, self.group, guard)
         self.to_kafka(found.offsets)
         write_offsets(self.tree, self.layout, self.group, found.offsets, guard=guard, why="a reset of offsets")
         return found.moves(), found
@@ -83,9 +99,7 @@ class Reset:
         because the record names another run.
         """
         begun = self.begun()  # by an earlier run, which may have written some offsets
-        run = ask(
-            self.tree, self.layout, self.group, RESET, take_over=True, expiry_ms=EXPIRY_MS, goal=f"--{self.goal.value}"
-        )
+        run = self._ask()
         what = f"reset of group {self.group}: stopping its consumers"
         try:
             answer = wait(what, timeout_ms, lambda: self._answer(run), doing, STANDS if begun else TAKEN_BACK)
@@ -98,6 +112,45 @@ class Reset:
         done = self.write(self._guard(run))
         self._take_back(run)
         return done
+
+    def unread(self, guard: Sequence[CheckNode]) -> tuple[list[Move], Targets]:
+        """Write the offsets of a group that nobody reads. `guard` was read before that was known."""
+        return self._shifted() if self.goal is Where.SHIFT and self._may_ask() else self.write(guard)
+
+    def _shifted(self) -> tuple[list[Move], Targets]:
+        """Shift the offsets. Until all are written, the record says so: if this run breaks off, another shift is
+        refused."""
+        run = self._ask()
+        try:
+            found = self._computed()
+        except BaseException:  # nothing is written yet
+            self._take_back(run)
+            raise
+        for _ in range(ATTEMPTS_MAX):
+            try:
+                done = self._put(found, self._own(run))
+            except RecordChangedError:  # a coordinator has answered the request
+                continue
+            self._take_back(run)
+            return done
+        raise UnavailableError(f"{self.layout.record(self.group)}: others changed it meanwhile: {STANDS}")
+
+    def _ask(self) -> str:
+        """Write the request of this run into the record. Return the run."""
+
+        def check(record: GroupRecord) -> None:
+            if left_to := record.left_to(self.group):  # since the last look
+                raise UsageError(f"group {self.group} {left_to}")
+            self._check_shift(record)
+
+        goal = f"--{self.goal.value}"
+        return ask(
+            self.tree, self.layout, self.group, RESET, take_over=True, check=check, expiry_ms=EXPIRY_MS, goal=goal
+        )
+
+    def _may_ask(self) -> bool:
+        """Return False for a group of old members alone, which no coordinator serves."""
+        return not self.layout.adopts or self._record()[0].adoption is not None
 
     def begun(self) -> bool:
         """Return True if an earlier run has not ended."""
@@ -115,9 +168,17 @@ class Reset:
     def _guard(self, run: str) -> list[CheckNode]:
         """Return a check of the record, for every write. The record says that the coordinator has stopped everything
         for this run."""
-        record, guard = self._record()
+        record, _ = self._record()
         response = record.responses.get(RESET)
-        if response is None or not response.says(run, STOPPED) or RESET not in record.requests:
+        if response is None or not response.says(run, STOPPED):
+            raise UsageError(f"reset of group {self.group}: somebody ended it meanwhile: run it again")
+        return self._own(run)
+
+    def _own(self, run: str) -> list[CheckNode]:
+        """Return a check of the record, which has this run's request."""
+        record, guard = self._record()
+        request = record.requests.get(RESET)
+        if request is None or request.run != run:
             raise UsageError(f"reset of group {self.group}: somebody ended it meanwhile: run it again")
         return guard
 
@@ -193,14 +254,18 @@ def reset_group(
         return found.moves(), found
     if _stops_first(reset, readers, how):
         return reset.stopped_first(how.timeout_ms, lambda: who_serves(tree, address))
-    return reset.write(readers.guard)
+    return reset.unread(readers.guard)
 
 
 def _stops_first(reset: Reset, readers: Readers, how: How) -> bool:
     """Return True if the group's consumers must be stopped first. Raise UsageError while the offsets may not be set."""
     reset.check_shift()
     readers.refuse_elsewhere(reset.group)
-    if how.stop_first and (reset.begun() or (readers.ours and not readers.paused)):
+    if reset.begun():
+        if not how.stop_first:
+            raise UsageError(f"group {reset.group}: {STANDS}, with --stop-first")
+        return True
+    if how.stop_first and readers.ours and not readers.paused:
         return True
     readers.refuse(reset.group, ours="" if how.stop_first else ", or give --stop-first")
     return False
