@@ -51,8 +51,8 @@ class Followed:
         before, self._nodes = self._nodes, fold(self._nodes, nodes, DRAFT)
         addresses = [(address, node) for node in nodes if (address := DRAFT.parse(node.path)) is not None]
         self._channels.begin(addresses)
-        for address, node in addresses:
-            self._channels.passed(node)
+        for place, (address, node) in enumerate(addresses):
+            self._channels.at(place)
             if node.kind is Kind.CHILDREN:
                 self._channels.follow_channel(before, self._nodes, "c", node)
             elif address.place is Place.COMMAND:
@@ -200,7 +200,7 @@ class Ending:
     def __init__(self) -> None:
         self.tracker = Tracker()
         self._watch = GroupWatch.begin("g", DRAFT, self.tracker)
-        self._watch.owners.want([P0, self.P1])
+        self._watch.owners.want("t", [0, 1])
         self.read(
             Node(self.IDS, Kind.CHILDREN, Stat(0, 1, 0), b"", ("c",)),
             Node(DRAFT.registration("g", "c"), Kind.DATA, Stat(0, 4, 0), b"{}"),

@@ -49,8 +49,9 @@ class Channels:
     # already
     _controls: set[tuple[str, str]] = field(default_factory=set)
     # (consumer, option) of own commands without partitions, likewise
-    _behind: set[str] = field(default_factory=set)
-    # paths of data that the server read after the list that is being followed
+    _read_at: dict[str, int] = field(default_factory=dict)
+    # path -> place of its data in this batch, if the batch has a channel's list
+    _place: int = 0  # the place of the node that is being followed
     _last: dict[str, str] = field(default_factory=dict)  # consumer -> path of its last command in this batch
     _last_read: dict[str, str] = field(default_factory=dict)  # the same, only of commands that were read
     _lists: dict[str, Node] = field(default_factory=dict)  # consumer -> its channel's list as last read
@@ -59,22 +60,22 @@ class Channels:
 
     def begin(self, nodes: Sequence[tuple[Address, Node]]) -> None:
         """Begin a batch: these nodes are followed next, in this order."""
-        if any(address.place is Place.CHANNEL and node.kind is Kind.CHILDREN for address, node in nodes):
-            self._behind = {node.path for _, node in nodes if node.kind is Kind.DATA}
-        for address, node in nodes:
+        others = [(address, node) for address, node in nodes if address.place is not Place.OWNER]  # usually few
+        if any(address.place is Place.CHANNEL and node.kind is Kind.CHILDREN for address, node in others):
+            self._read_at = {node.path: place for place, (_, node) in enumerate(nodes) if node.kind is Kind.DATA}
+        for address, node in others:
             if address.place is Place.COMMAND and node.stat is not None:
                 self._last[address.name] = node.path
                 if node.stat.czxid:  # it was read, and not taken from the reply to an own write
                     self._last_read[address.name] = node.path
 
-    def passed(self, node: Node) -> None:
-        """Note that this node is being followed: the later nodes of the batch were read after it."""
-        if self._behind and node.kind is Kind.DATA:
-            self._behind.discard(node.path)
+    def at(self, place: int) -> None:
+        """Note the place of the node that is followed next: the nodes at later places were read after it."""
+        self._place = place
 
     def end(self) -> None:
         """End the batch."""
-        for known in (self._behind, self._last, self._last_read):
+        for known in (self._read_at, self._last, self._last_read):
             known.clear()
 
     def follow_list(self, before: GroupNodes, node: Node) -> None:
@@ -209,7 +210,7 @@ class Channels:
 
     def _touch_all(self, paths: Iterable[str]) -> None:
         for path in paths:
-            if path not in self._behind:
+            if self._read_at.get(path, -1) <= self._place:
                 self.tracker.touch(path)
 
     def _touch_owners_of(self, consumer_id: str, nodes: GroupNodes) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from zkcoord.shell.tracker import Tracker
-from zkcoord.tree.snapshot import LIST, Key, Kind, Want, key_of, path_and_kind
+from zkcoord.tree.snapshot import Key, Want, key_of, path_and_kind
 
 Below = Callable[[Sequence[str]], Iterable[Want]]
 """The nodes that these names in a list stand for."""
@@ -37,17 +37,24 @@ class GroupWants:
 
     def also(self, reason: str, wants: Iterable[Want]) -> None:
         """Follow these nodes for this reason, besides those that it has named so far."""
-        named, reasons, fresh = self._named.setdefault(reason, {}), self._reasons, []
-        for want in wants:  # there may be very many
-            key = want.path if want.kind is Kind.DATA else LIST + want.path
-            if key in named:
-                continue
-            named[key] = None
-            count = reasons.get(key, 0)
-            reasons[key] = count + 1
-            if not count:
-                fresh.append(want)
-        self._tracker.want_all(fresh, self._group)
+        by_key = {key_of(want.path, want.kind): want for want in wants}
+        self._tracker.want_all([by_key[key] for key in self._fresh(reason, by_key)], self._group)
+
+    def also_data(self, reason: str, paths: Iterable[str]) -> None:
+        """Follow the data of these nodes, as `also` does. Replies to own multis may answer it (`by_writes`). There may
+        be very many."""
+        self._tracker.want_data(self._fresh(reason, paths), self._group, by_writes=True)
+
+    def _fresh(self, reason: str, keys: Iterable[Key]) -> list[Key]:
+        """Note this reason for these different nodes. Returns those that had none."""
+        named, reasons = self._named.setdefault(reason, {}), self._reasons
+        added = [key for key in keys if key not in named]
+        named.update(dict.fromkeys(added))
+        fresh = [key for key in added if key not in reasons]
+        reasons.update(dict.fromkeys(fresh, 0))
+        for key in added:
+            reasons[key] += 1
+        return fresh
 
     def not_any_more(self, reason: str, wants: Iterable[Want]) -> None:
         """Stop following these nodes for this reason."""

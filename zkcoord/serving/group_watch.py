@@ -8,9 +8,9 @@ are read again. `tree.whole_view` makes the view of all that was read.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from itertools import repeat
 
 from zkcoord.core.decisions import (
     ControlMember,
@@ -23,7 +23,7 @@ from zkcoord.core.decisions import (
 )
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.mode import COORDINATED, GroupMode
-from zkcoord.core.model import TopicPartition, as_partitions
+from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import REBALANCE
 from zkcoord.core.replay import takers
 from zkcoord.core.state import Announced
@@ -38,7 +38,7 @@ from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.known_topics import KnownTopics
 from zkcoord.tree.paths import Address, Layout, Place, partition_numbers
 from zkcoord.tree.reading import above_partitions, below, first, looked_up, of_topic, roots
-from zkcoord.tree.snapshot import LIST, Kind, Node, Want
+from zkcoord.tree.snapshot import LIST, Key, Kind, Node, Want, key_of
 from zkcoord.tree.view import GroupNodes, fold_parsed, unread
 from zkcoord.tree.whole_view import NO_INPUTS, NO_NEEDS, Environment, Needs, ViewInputs, completed, needs_of, subscribed
 
@@ -68,8 +68,7 @@ class GroupWatch:
     _looked_up: frozenset[str] = frozenset()  # topics of which the remaining nodes are read
     _changes: int = 0  # the table's count of changes when wildcards were last resolved
     _made_of: ViewInputs = NO_INPUTS  # inputs from which the view was made
-    _unread: dict[tuple[str, Kind], tuple[Address, Node]] = field(default_factory=dict)
-    # answers that wait, one for each node
+    _unread: dict[Key, tuple[Address, Node]] = field(default_factory=dict)  # answers that wait, one for each node
     _announced: Mapping[TopicPartition, tuple[int, Sequence[Announced]]] = field(default_factory=dict)
     # partition -> (version of its owner, -1 without a node; its announced ranges) when its offset was read last
     _takers: frozenset[str] = frozenset()
@@ -109,7 +108,7 @@ class GroupWatch:
         Answers are taken in together because each taking-in copies the map of all owners, and each multi of a large
         group's start has an answer of its own.
         """
-        key = (node.path, node.kind)
+        key = key_of(node.path, node.kind)
         if key in self._unread:
             self.read_added()
         self._unread[key] = (address, node)
@@ -130,15 +129,16 @@ class GroupWatch:
         self.nodes = fold_parsed(before, nodes)
         channels, after = self.channels, self.nodes
         channels.begin(nodes)
-        for address, node in nodes:
-            channels.passed(node)
-            wrong = node.path in after.problems
-            if wrong or node.path in before.problems:
-                self._watch_until_mended(address, node, wrong)
-            if address.place is Place.OWNER:  # there are many of these
-                if node.path in channels.ended:
+        problems, ended, owner = {*before.problems, *after.problems}, channels.ended, Place.OWNER
+        for place, (address, node) in enumerate(nodes):
+            if node.path in problems:
+                self._watch_until_mended(address, node, node.path in after.problems)
+            if address.place is owner:  # there are many of these
+                if node.path in ended:
+                    channels.at(place)
                     channels.follow_owner(before, after, address, node)
             else:
+                channels.at(place)
                 if self.modes is not None:
                     self.modes.take(address, node)
                 self._follow(before, address, node)
@@ -173,7 +173,7 @@ class GroupWatch:
             case Place.MARK, Kind.DATA:
                 self._follow_mark(before, address.name, node)
             case Place.MARK, Kind.CHILDREN:
-                self.owners.want(_numbered(address.name, partition_numbers(node.children)))
+                self.owners.want(address.name, partition_numbers(node.children))
             case Place.CLAIMS, Kind.CHILDREN:
                 self.owners.follow_list(node)
 
@@ -192,7 +192,7 @@ class GroupWatch:
 
     def _follow_mark(self, before: GroupNodes, topic: str, node: Node) -> None:
         if node.exists:
-            self.owners.want(_numbered(topic, self.nodes.view.topics.get(topic, ())))
+            self.owners.want(topic, self.nodes.view.topics.get(topic, ()))
             if topic not in before.marks:  # missing owners may have been created together with the mark
                 self.owners.touch_missing(topic, self.nodes.view.owners)
             return
@@ -241,7 +241,7 @@ class GroupWatch:
         for topic, partitions in view.topics.items() if view.topics is not before.topics else ():
             known = topic in view.marked or not self.layout.owners_below_marks
             if known and before.topics.get(topic) != partitions:
-                self.owners.want(_numbered(topic, partitions))
+                self.owners.want(topic, partitions)
         for topic, what in view.leftovers.items():  # watch nodes that an operator is asked to remove
             for path, kind, *_ in looked_up(self.group, topic, self.layout):
                 self.tracker.watch(path, kind, bool(what.strange))
@@ -360,9 +360,12 @@ class GroupWatch:
     def sending(self, decisions: Sequence[Decision]) -> None:
         """Follow the nodes that these decisions are about to change, and read the nodes that they ask for."""
         self.look_up({decision.topic for decision in decisions if isinstance(decision, (LookUpTopic, DropTopic))})
+        granted: defaultdict[str, list[int]] = defaultdict(list)  # topic -> its partitions
         for decision in decisions:
-            if isinstance(decision, GrantPartitions):
-                self.owners.want(decision.partitions)
+            for topic, number in decision.partitions if isinstance(decision, GrantPartitions) else ():
+                granted[topic].append(number)
+        for topic, numbers in granted.items():
+            self.owners.want(topic, numbers)
 
     def sent(self, decision: Decision) -> None:
         """Note that the decision was sent, so that the nodes that it changes are read."""
@@ -377,7 +380,3 @@ class GroupWatch:
 def _of_topic(topic: str) -> str:
     """The reason for the parents of a topic's nodes: a member subscribes to it."""
     return f"topic {topic}"
-
-
-def _numbered(topic: str, numbers: Iterable[int]) -> list[TopicPartition]:
-    return as_partitions(zip(repeat(topic), numbers, strict=False))

@@ -12,7 +12,6 @@ concerns it comes after that event.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -23,13 +22,13 @@ from zkcoord.serving.changes import more_than_shown
 from zkcoord.serving.group_wants import GroupWants
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.paths import Layout, partition_numbers
-from zkcoord.tree.snapshot import Node, Want
+from zkcoord.tree.snapshot import Node
 
 
 class OwnerWatch(Protocol):
     """The owners of one group under watch."""
 
-    def want(self, partitions: Iterable[TopicPartition]) -> None:
+    def want(self, topic: str, numbers: Iterable[int]) -> None:
         """Follow the owners of these partitions: they exist, or a grant of them is about to be sent."""
 
     def touch_missing(self, topic: str, owners: Mapping[TopicPartition, Owner]) -> None:
@@ -62,23 +61,23 @@ class PersistentWatch:
     layout: Layout
     tracker: Tracker
     wants: GroupWants
-    _followed: defaultdict[str, set[TopicPartition]] = field(default_factory=lambda: defaultdict(set))  # by topic
+    _followed: dict[str, set[int]] = field(default_factory=dict)  # topic -> its partitions
 
-    def want(self, partitions: Iterable[TopicPartition]) -> None:
+    def want(self, topic: str, numbers: Iterable[int]) -> None:
         """Read the owners that are new."""
-        fresh: defaultdict[str, list[Want]] = defaultdict(list)
-        for partition in partitions:
-            followed = self._followed[partition.topic]
-            if partition not in followed:
-                followed.add(partition)
-                fresh[partition.topic].append(Want(self.layout.owner(self.group, partition), by_writes=True))
-        for topic, wants in fresh.items():
-            self.wants.also(_of_owners(topic), wants)
+        followed = self._followed.setdefault(topic, set())
+        fresh = sorted(set(numbers) - followed)  # there may be very many
+        if fresh:
+            followed.update(fresh)
+            above = self.layout.topic_owners(self.group, topic)
+            self.wants.also_data(_of_owners(topic), [f"{above}/{number}" for number in fresh])
 
     def touch_missing(self, topic: str, owners: Mapping[TopicPartition, Owner]) -> None:
         """Read the missing owners again."""
-        for partition in sorted(p for p in self._followed.get(topic, ()) if p not in owners):
-            self.tracker.touch(self.layout.owner(self.group, partition))
+        for number in sorted(self._followed.get(topic, ())):
+            partition = TopicPartition(topic, number)
+            if partition not in owners:
+                self.tracker.touch(self.layout.owner(self.group, partition))
 
     def forget(self, topic: str) -> None:
         """Forget the owners, which were removed with the mark."""
@@ -106,7 +105,7 @@ class ClaimWatch:
     tracker: Tracker
     _lists: dict[str, Node] = field(default_factory=dict)  # by path, as last read
 
-    def want(self, partitions: Iterable[TopicPartition]) -> None:
+    def want(self, topic: str, numbers: Iterable[int]) -> None:
         """Does nothing: claims in a list are read."""
 
     def touch_missing(self, topic: str, owners: Mapping[TopicPartition, Owner]) -> None:

@@ -120,8 +120,8 @@ class CoordinatorRole:
             address = self._layout.parse(node.path)
             if address is None:
                 self._read_other(node)
-            elif address.group in self._groups:
-                self._groups[address.group].add(address, node)
+            elif (group := self._groups.get(address.group)) is not None:
+                group.add(address, node)
                 self._pending.add(address.group)
 
     def _read_other(self, node: Node) -> None:

@@ -7,6 +7,7 @@ keys go with the next request of another lane.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import islice
 from operator import itemgetter
 
@@ -31,15 +32,25 @@ class FairQueue:
 
     def add(self, key: Key, scope: str) -> None:
         """Add a key, unless it is in the queue already."""
+        keys = self._keys(scope)
+        if key not in keys:
+            self._added += 1
+            keys[key] = self._added
+
+    def add_all(self, added: Collection[Key], scope: str) -> None:
+        """Add these keys, of which none is in the queue. There may be very many, but there is one."""
+        first, self._added = self._added + 1, self._added + len(added)
+        self._keys(scope).update(zip(added, range(first, first + len(added)), strict=True))
+
+    def _keys(self, scope: str) -> dict[Key, int]:
+        """The keys in the lane of a scope, to which a key is about to be added."""
         lane = _lane(scope)
         keys = self._lanes.get(lane)
         if keys is None:
             keys = self._lanes[lane] = {}
             if lane in self._patient:
                 self._patient[lane] = None
-        if key not in keys:
-            self._added += 1
-            keys[key] = self._added
+        return keys
 
     def discard(self, key: Key, scope: str) -> None:
         """Remove a key, if it is in the queue."""

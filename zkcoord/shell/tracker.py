@@ -12,7 +12,7 @@ read stays dirty, and its scope is not decided on. It is read again after a whil
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
 from zkcoord.shell.fair_queue import FairQueue
@@ -55,18 +55,13 @@ class Tracker:
     def want_all(self, wants: Iterable[Want], scope: str) -> None:
         """Want these nodes, as `want` does."""
         shared = {by_writes: Wanted(scope, by_writes) for by_writes in (False, True)}
-        fresh, known, dirty, add = 0, self._wants, self._dirty, self._queue.add
-        for path, kind, watch, by_writes in wants:  # there may be very many
-            data = kind is Kind.DATA
-            key = path if data else LIST + path
-            if key in known:
-                continue
-            known[key] = shared[by_writes] if data and not watch else Wanted(scope, by_writes, watch)
-            dirty.add(key)
-            add(key, scope)
-            fresh += 1
-        if fresh:
-            self._count(scope, fresh)
+        fresh: dict[Key, Wanted] = {}
+        for path, kind, watch, by_writes in wants:
+            key = key_of(path, kind)
+            if key not in self._wants:
+                plain = kind is Kind.DATA and not watch
+                fresh.setdefault(key, shared[by_writes] if plain else Wanted(scope, by_writes, watch))
+        self._want(fresh, scope)
 
     def want_later(self, paths: Iterable[str], scope: str, *, by_writes: bool = False) -> None:
         """Know the data of these nodes from their first change on, and read it no sooner. `by_writes`: as in `want`."""
@@ -76,17 +71,19 @@ class Tracker:
 
     def want_data(self, paths: Iterable[str], scope: str, *, by_writes: bool = False) -> None:
         """Want the data of these nodes. If it was wanted before, read it again. `by_writes` is as in `want`."""
-        fresh, want = 0, Wanted(scope, by_writes)
-        for path in paths:
-            if path in self._wants:
-                self._soil(path)
-                continue
-            self._wants[path] = want
-            self._dirty.add(path)
-            self._queue.add(path, scope)
-            fresh += 1
+        fresh = dict.fromkeys(paths, Wanted(scope, by_writes))
+        for path in [path for path in fresh if path in self._wants]:
+            del fresh[path]
+            self._soil(path)
+        self._want(fresh, scope)
+
+    def _want(self, fresh: Mapping[Key, Wanted], scope: str) -> None:
+        """Begin to want these. There may be very many."""
         if fresh:
-            self._count(scope, fresh)
+            self._wants.update(fresh)
+            self._dirty.update(fresh)
+            self._queue.add_all(fresh, scope)
+            self._count(scope, len(fresh))
 
     def watch(self, path: str, kind: Kind, watch: bool) -> None:
         """Watch a wanted node from now on, or stop watching it. To begin, it is read again."""
@@ -280,15 +277,16 @@ class Tracker:
         """Return the reads to send as request `token` (not 0), at most READS_PER_REQUEST_MAX: the oldest wants of every
         scope, oldest first. Empty while more than that are under way, so that a new want waits for at most two requests
         (F10)."""
-        reads: list[Read] = []
-        for key in self._queue.take(READS_PER_REQUEST_MAX) if self.asks else ():
-            self._dirty.discard(key)
-            self._reading[key] = token
-            path, kind = (key, Kind.DATA) if key[0] == "/" else path_and_kind(key)  # there are many
-            reads.append(Read(path, kind, self._wants[key].watch))
-        if reads:
-            self._under_way[token] = len(reads)
-        return reads
+        keys = self._queue.take(READS_PER_REQUEST_MAX) if self.asks else []
+        if keys:
+            self._under_way[token] = len(keys)
+            self._dirty.difference_update(keys)
+            self._reading.update(dict.fromkeys(keys, token))
+        wants, data = self._wants, Kind.DATA
+        return [
+            Read(key, data, wants[key].watch) if key[0] == "/" else Read(*path_and_kind(key), wants[key].watch)
+            for key in keys
+        ]
 
     def _full(self) -> bool:
         """True when an answer must come before the next request. While the loop takes an answer in, the server has

@@ -70,8 +70,8 @@ class PersistentFold:
             return
         if partition.topic in self._dropped:
             self._drop()
-        known = self._owners.get(partition)
-        if is_draft_stop(node.data) is not (partition in self._draft_stops):
+        known, stopped = self._owners.get(partition), is_draft_stop(node.data)
+        if (stopped or self._draft_stops) and stopped is not (partition in self._draft_stops):  # usually there are none
             stops = self._own_stops()
             (stops.discard if partition in stops else stops.add)(partition)
         owner = None if node.stat is None else owner_of(node.data, node.stat.version)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 
-from zkcoord.tree.copied import now, own
+from zkcoord.tree.copied import own
 from zkcoord.tree.snapshot import parents
 
 
@@ -20,19 +20,14 @@ class Problems:
     """
 
     def __init__(self, before: Mapping[str, str]) -> None:
-        self._before = before
-        self._changed: dict[str, str] | None = None
-
-    @property
-    def known(self) -> Mapping[str, str]:
-        """Path -> what is wrong with the node. It is the earlier mapping while nothing has changed."""
-        return now(self._changed, self._before)
+        self.known = before  # path -> what is wrong with the node; the earlier mapping while nothing has changed
+        self._changed: dict[str, str] | None = None  # the copy
 
     def note(self, path: str, what: str | None) -> None:
         """Note what is wrong with a node. None: nothing is wrong."""
         if what is None and path not in self.known:
             return
-        changed = self._changed = own(self._changed, self._before)
+        changed = self.known = self._changed = own(self._changed, self.known)
         if what is None:
             del changed[path]
         else:
