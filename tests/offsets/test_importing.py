@@ -26,7 +26,7 @@ from zkcoord.offsets.verdict import Log
 from zkcoord.offsets.writing import Change, RecordChangedError, readers_of
 from zkcoord.operating.importing import Import
 from zkcoord.operating.resetting import How, Reset, _stops_first
-from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.paths import DRAFT, LEGACY
 from zkcoord.tree.record import decode_record, encode_record
 
 P0 = TopicPartition("t", 0)
@@ -280,3 +280,20 @@ def test_f191_a_reset_that_begins_while_its_group_is_handed_over_is_refused() ->
     with pytest.raises(UsageError, match="group take-back g"):
         shift(tree, work)
     assert decode_record(tree.nodes[DRAFT.record("g")][0]) == handed_over
+
+
+def test_a_group_that_is_not_adopted_is_shifted_without_a_request() -> None:
+    """No coordinator serves it, and nobody would read its record."""
+    tree = MemoryTree()
+    put(tree, {LEGACY.offset("g", P0): b"4"})
+    work = Reset(
+        tree=tree,
+        layout=LEGACY,
+        group="g",
+        compute=lambda: Targets({P0: 14}, []),
+        to_kafka=lambda _: None,
+        goal=Where.SHIFT,
+    )
+    work.unread(readers_of(tree.read, LEGACY, "g").guard)
+    assert tree.nodes[LEGACY.offset("g", P0)][0] == b"14"
+    assert LEGACY.record("g") not in tree.nodes

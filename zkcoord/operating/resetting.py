@@ -128,7 +128,7 @@ class Reset:
             raise
         for _ in range(ATTEMPTS_MAX):
             try:
-                done = self._put(found, self._own(run))
+                done = self._put(found, self._guard(run))
             except RecordChangedError:  # a coordinator has answered the request
                 continue
             self._take_back(run)
@@ -166,16 +166,8 @@ class Reset:
         return None
 
     def _guard(self, run: str) -> list[CheckNode]:
-        """Return a check of the record, for every write. The record says that the coordinator has stopped everything
-        for this run."""
-        record, _ = self._record()
-        response = record.responses.get(RESET)
-        if response is None or not response.says(run, STOPPED):
-            raise UsageError(f"reset of group {self.group}: somebody ended it meanwhile: run it again")
-        return self._own(run)
-
-    def _own(self, run: str) -> list[CheckNode]:
-        """Return a check of the record, which has this run's request."""
+        """Return a check of the record, for every write. The record has the request of this run: while it stands,
+        nobody starts what the coordinator has stopped."""
         record, guard = self._record()
         request = record.requests.get(RESET)
         if request is None or request.run != run:
