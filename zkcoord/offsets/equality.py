@@ -21,6 +21,7 @@ from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.offset_store import offset_store
 from zkcoord.core.tenure import KafkaCommit, Rule, Stamp, Tenure, in_tenure
 from zkcoord.errors import ZkcoordError
+from zkcoord.offsets.earlier_topics import created_again
 from zkcoord.offsets.ports import Commits, CommitStore, OffsetTree
 from zkcoord.offsets.reading import GroupSeen, OffsetSeen, read_group_offsets
 from zkcoord.offsets.writing import commit_part, make_parents
@@ -42,7 +43,8 @@ class Difference(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Equality:
-    """The offsets of one group, on its way from `dual` to the store `goal`."""
+    """The offsets of one group, on its way from `dual` to the store `goal`. Those of an earlier topic of the same name
+    are left alone, as their coordinator drops them."""
 
     tree: OffsetTree
     commits: CommitStore
@@ -50,7 +52,7 @@ class Equality:
     tree_id: str
     group: str
     goal: str
-    existing: Collection[TopicPartition]  # offsets of missing topics are left as they are
+    existing: Collection[TopicPartition]  # offsets of missing topics are left as they are, too
     rule: Rule = Rule.TENURE
     equal: set[TopicPartition] = field(default_factory=set)  # seen equal at least once
     _why: dict[TopicPartition, str] = field(default_factory=dict)  # the last error about a partition
@@ -60,8 +62,12 @@ class Equality:
         `members` holds are made equal. Raises UsageError if the `guard` refuses that, and any error of Kafka or
         ZooKeeper about the whole group."""
         before = self._read()
-        commits, after = self.commits.read([self.group]).of(self.group), self._read()
-        wanted = {p for p in {*before.offsets, *after.offsets, *commits} if p in self.existing}
+        commits = self.commits.read([self.group]).of(self.group)
+        topics = {partition.topic for partition in (*before.offsets, *commits)}
+        earlier = set(created_again(self.tree.read, self.layout, self.group, topics))
+        after = self._read()
+        known = {*before.offsets, *after.offsets, *commits}
+        wanted = {p for p in known if p in self.existing and p.topic not in earlier}
         left = sorted(p for p in wanted - self.equal if not self._is_equal(p, before, after, commits))
         self.equal |= wanted - set(left)
         free = [p for p in left if not _holders(p, before, after).intersection(members)]

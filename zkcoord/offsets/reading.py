@@ -136,8 +136,8 @@ def _together(read: Reading, layout: Layout, groups: Sequence[str]) -> list[Grou
     records = data(read, [layout.record(group) for group in groups])
     folders = children(read, [path for g in groups for path in (layout.offsets(g), layout.owners(g), layout.marks(g))])
     kept, owned, marked = folders[::3], folders[1::3], folders[2::3]
-    marks = data_below(read, marked)
     offsets, owners = two_levels(read, kept), two_levels(read, owned)
+    marks = data_below(read, marked)  # behind the offsets: if these were just dropped, it shows the later topic
     return [
         _group(
             layout,

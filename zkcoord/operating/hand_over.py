@@ -164,7 +164,6 @@ class HandOver:
             return None
 
     def _look(self, guard: Sequence[CheckNode], now_ms: int) -> Answer | None:
-        earlier = self._earlier()
         equality = Equality(
             tree=self.tree,
             commits=self.kafka,
@@ -172,7 +171,7 @@ class HandOver:
             tree_id=self.tree_id,
             group=self.group,
             goal=KAFKA,
-            existing={partition for partition in self.existing if partition.topic not in earlier},
+            existing=self.existing,
             rule=self.rule,
         )
         self.left = equality.look((), guard, now_ms)
