@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.groups import T0, T1, altered, channel, decided, group, member, states
@@ -183,6 +183,7 @@ PARTS = st.fixed_dictionaries(
 )
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from([True, True, True, False]),
     st.lists(st.tuples(st.sampled_from("mmssoohar"), PARTS), min_size=4, max_size=8),

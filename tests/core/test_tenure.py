@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zkcoord.core.tenure import (
@@ -133,6 +133,7 @@ class History:
 STEPS = ("start", "commit", "dual", "half", "checkpoint", "late", "expire", "rewind", "foreign", "fail")
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 50)), max_size=60))
 def test_no_sequence_of_events_moves_the_offset_but_the_owners_commits_and_rewinds(
     events: list[tuple[str, int]],

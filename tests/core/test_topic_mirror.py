@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.core.mirror_play import ABSENT, B1, NOTHING, STEP_MS, Play, T, U, grown
@@ -361,6 +361,7 @@ STEPS = st.one_of(
 
 
 @example([("agreed", Topic(topic_id=f"id{number}", partitions={0: (1,)})) for number in (1, 2, 3, 1)])
+@settings(deadline=None)
 @given(st.lists(STEPS, min_size=4, max_size=12))
 def test_no_replaced_topic_id_comes_back_whatever_is_answered(
     steps: list[tuple[str, Topic | Told | int]],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zkcoord.core.model import TopicPartition
@@ -18,6 +18,7 @@ def test_a_line_is_that_of_the_old_tools_and_a_json_line_names_all() -> None:
     assert written(ONE, JSON) == '{"group":"g","topic":"clicks.raw","partition":12,"offset":1234}'
 
 
+@settings(deadline=None)
 @given(
     st.text(st.characters(exclude_categories=["Cs", "Cc", "Z"], exclude_characters="/"), min_size=1, max_size=30),
     st.from_regex(r"[a-zA-Z0-9_-][a-zA-Z0-9._-]{0,30}", fullmatch=True),

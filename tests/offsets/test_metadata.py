@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zkcoord.core.tenure import KafkaCommit, Stamp, Tenure
@@ -63,6 +63,7 @@ def test_a_limit_without_room_for_the_tenure_is_refused_with_what_to_change() ->
         encode_metadata(OURS, max_bytes=50)
 
 
+@settings(deadline=None)
 @given(
     st.builds(
         Stamp,

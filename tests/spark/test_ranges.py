@@ -1,6 +1,6 @@
 """Planning is fair, bounded and complete; a batch's id depends on its ranges alone."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zkcoord.core.model import TopicPartition
@@ -34,6 +34,7 @@ def test_with_fewer_offsets_than_partitions_each_has_its_turn() -> None:
     assert read == {0, 1, 2}
 
 
+@settings(deadline=None)
 @given(LOGS, st.integers(1, 10**6), st.integers(0, 1000))
 def test_a_plan_is_sorted_bounded_and_as_large_as_it_may_be(
     logs: dict[TopicPartition, tuple[int, int]], max_offsets: int, turn: int
@@ -48,6 +49,7 @@ def test_a_plan_is_sorted_bounded_and_as_large_as_it_may_be(
     assert offsets_in(planned) == min(max_offsets, sum(max(0, lag) for _, lag in logs.values()))
 
 
+@settings(deadline=None)
 @given(LOGS, st.integers(1, 10**6))
 def test_no_partition_has_much_more_than_one_that_wants_more(
     logs: dict[TopicPartition, tuple[int, int]], max_offsets: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zkcoord.core.assignors.legacy.java_order import children_order, immutable_order, java_hash, mutable_order
@@ -10,6 +10,7 @@ from zkcoord.core.assignors.legacy.java_order import children_order, immutable_o
 names = st.lists(st.text(alphabet="aAbB.-_019", max_size=6) | st.sampled_from(["Aa", "BB", "AaAa", "BBBB", "AaBB"]))
 
 
+@settings(deadline=None)
 @given(names)
 def test_an_order_holds_each_key_once(keys: list[str]) -> None:
     for order in (immutable_order, mutable_order, children_order):
@@ -17,6 +18,7 @@ def test_an_order_holds_each_key_once(keys: list[str]) -> None:
         assert sorted(found) == sorted(set(keys))
 
 
+@settings(deadline=None)
 @given(names)
 def test_equal_hashes_turn_around_in_a_small_mutable_map_and_not_in_the_others(keys: list[str]) -> None:
     once = list(dict.fromkeys(keys))[:12]

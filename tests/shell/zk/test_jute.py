@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zkcoord.shell.zk import jute
@@ -12,6 +12,7 @@ NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=
 LONG = st.sampled_from(["x" * size for size in (127, 128, 255, 256, 257, 65_536)])
 
 
+@settings(deadline=None)
 @given(
     names=st.lists(NAMES | LONG, max_size=30),
     before=st.binary(max_size=5),
