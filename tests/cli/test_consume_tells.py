@@ -9,6 +9,7 @@ from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 
+from tests.cli.program import PATIENCE_SECONDS
 from tests.cli.servers import Servers
 from tests.cli.terminal import Terminal
 from tests.integration import brokers
@@ -58,7 +59,7 @@ def consuming(servers: Servers, name: str) -> Iterator[Callable[[str], None]]:
 
         yield shows
         terminal.process.send_signal(signal.SIGINT)
-        assert terminal.process.wait(60) == 0
+        assert terminal.process.wait(PATIENCE_SECONDS) == 0
 
 
 def test_without_a_coordinator_it_says_that_one_must_serve(servers: Servers) -> None:

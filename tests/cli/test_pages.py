@@ -15,7 +15,7 @@ from tests.cli.terminal import Terminal
 from tests.integration.brokers import BOTH
 from tests.metrics.test_endpoint import free_address, get
 from tests.pages import shell_block
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_SECONDS, wait_until
 from zkcoord.cli.main import cli
 
 pytestmark = pytest.mark.kafka
@@ -85,7 +85,7 @@ def test_commands_of_readme_and_reference_work_on_a_running_group(
     with closing(Terminal(*servers.words(top))) as terminal:
         terminal.until(lambda lines: any("etl" in line for line in lines))
         terminal.press("q")
-        assert terminal.process.wait(60) == 0
+        assert terminal.process.wait(PATIENCE_SECONDS) == 0
 
     once, always = shell_block("monitoring.md", "`zkcoord audit`")
     servers.play(once)

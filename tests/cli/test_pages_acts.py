@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from confluent_kafka import Producer
 from kazoo.client import KazooClient
 
-from tests.cli.program import Program
+from tests.cli.program import PATIENCE_SECONDS, Program
 from tests.cli.servers import Servers, running
 from tests.cli.terminal import Terminal
 from tests.pages import ROOT, shell_block
@@ -163,7 +163,7 @@ def test_a_record_is_changed_and_a_group_mended_as_the_page_prints_it(servers: S
     with closing(Terminal(*servers.words(mend))) as terminal:
         terminal.until(lambda lines: any("[y/N]" in line for line in lines))
         terminal.press("y\r")
-        assert terminal.process.wait(60) == 0
+        assert terminal.process.wait(PATIENCE_SECONDS) == 0
     assert offsets(tree)[0] == 100
 
 

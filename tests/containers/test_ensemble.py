@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -40,6 +41,11 @@ def server_of(scene: Scene, process: Process) -> ServerBox:
 
     wait_until(look, f"{process.name} is connected")
     return found[0]
+
+
+def passed(moment_ms: int) -> bool:
+    """Whether it is later than that."""
+    return now_ms() > moment_ms
 
 
 def test_f33_when_the_leader_is_killed_everybody_goes_on_in_the_same_session(scene: Scene) -> None:
@@ -83,22 +89,26 @@ def test_f33_the_clients_of_a_follower_that_hangs_go_to_another_in_the_same_sess
 
 def test_f33_a_loss_of_quorum_shorter_than_the_leases_is_not_noticed(scene: Scene) -> None:
     first, second, a, b = scene.begin()
-    begin_ms = now_ms()
+    for _ in range(TRIES):
+        begin_ms = now_ms()
+        followers = scene.ensemble.followers()
+        for server in followers:
+            server.engine.pause()
+        paused_ms = now_ms()
+        wait_until(partial(passed, paused_ms + LEASE_MS // 2), "half a lease long")
+        silent = [c.of("offsets_committed", since_ms=paused_ms + 200) for c in (a, b)]
+        for server in followers:
+            server.engine.unpause()
+        took_ms = now_ms() - begin_ms
 
-    followers = scene.ensemble.followers()
-    for server in followers:
-        server.engine.pause()
-    paused_ms = now_ms()
-    wait_until(lambda: now_ms() > paused_ms + LEASE_MS // 2, "half a lease long")
-    silent = [c.of("offsets_committed", since_ms=paused_ms + 200) for c in (a, b)]
-    for server in followers:
-        server.engine.unpause()
-
+        scene.wait_committed(since=[a, b])
+        scene.wait_shared()
+        if took_ms < LEASE_MS * 3 // 4:
+            break  # on a busy machine it may last longer than it should
     assert silent == [[], []]
-    scene.wait_committed(since=[a, b])
     assert [c.of("fetch_lost", "fetch_started", "session_lost", since_ms=begin_ms) for c in (a, b)] == [[], []]
     assert first.of("session_lost", "deposed", "elected", since_ms=begin_ms) == []
-    assert second.of("elected") == []
+    assert second.of("elected", since_ms=begin_ms) == []
     scene.prove()
 
 

@@ -84,7 +84,7 @@ def java() -> Iterator[Any]:
     yield gateway.jvm.java.util.regex.Pattern
     gateway.shutdown()
     gateway.proc.stdin.close()  # this ends its Java
-    assert gateway.proc.wait(30) is not None
+    assert gateway.proc.wait(120) is not None
 
 
 def in_java(pattern: Any, regex: str) -> list[bool] | None:
