@@ -246,3 +246,16 @@ def test_f327_a_group_with_offsets_of_an_earlier_topic_is_not_moved_if_a_copy_do
     with pytest.raises(UsageError, match="clicks was deleted and created again") if refused else nullcontext():
         whole(pair.move())
     assert pair.readable() == ([True, False] if refused else [False, True])
+
+
+def test_a_run_that_takes_over_keeps_the_pause_that_stands() -> None:
+    """The coordinator has answered it, and it names the person who asked for it."""
+    pair = Pair.of()
+    paused = {"pause": Request(who="bob", run="b1")}
+    pair.memory(0).set(DRAFT.record("g"), encode_record(replace(DEFAULT_RECORD, requests=paused)))
+    for run in ("r1", "r2"):
+        pair.move(run).begin()
+    record = pair.records()[0]
+    assert record is not None
+    assert record.moved is not None
+    assert (record.requests, record.moved.run, record.moved.paused) == (paused, "r2", True)
