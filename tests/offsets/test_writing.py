@@ -124,3 +124,18 @@ def test_f278_a_record_made_during_the_writing_is_told_unless_it_is_empty() -> N
     tree.meanwhile = lambda _: tree.set(path, encode_record(GroupRecord(moved=leaving)))
     with pytest.raises(RecordChangedError, match=r"group g: somebody made its record \(.*/g\) meanwhile: look there"):
         write_offsets(tree, DRAFT, "g", {P0: 7}, guard=(), why="a test")
+
+
+def test_a_change_whose_answer_was_lost_is_told_though_it_is_written_once_more() -> None:
+    tree = MemoryTree()
+    record = encode_record(GroupRecord(store_name="dual"))
+    for path in ("/consumers/groups/g/offsets/t", DRAFT.record("g")):
+        for end in range(1, path.count("/") + 1):
+            tree.nodes.setdefault("/".join(path.split("/")[: end + 1]), (b"", 0))
+    tree.set(DRAFT.record("g"), record)
+    tree.set(DRAFT.offset("g", P0), b"4")
+    tree.fault = lambda n: "after" if n == 0 else ""
+    guard = [CheckNode(DRAFT.record("g"), tree.nodes[DRAFT.record("g")][1])]
+    done = write_offsets(tree, DRAFT, "g", {P0: 7}, guard=guard, why="a test")
+    assert [(change.partition, change.before, change.after) for change in done] == [(P0, 4, 7)]
+    assert len(tree.commits) == 2
