@@ -157,6 +157,7 @@ def test_f113_a_stranger_is_not_followed_while_kafka_refuses_commits() -> None:
     member.kafka_answers(CommitOutcome(refused={T0: UsageError("in use")}))
     assert member.decides() == [failed("in use", T0)]
     assert member.decides() == [CommitOffsets(held={T0: HELD}, offsets={T0: 8})]
+    assert not member.memory.mirror.unfollowed
 
 
 def test_f113_a_partition_started_while_kafka_refuses_commits_goes_to_its_node_without_a_look() -> None:
