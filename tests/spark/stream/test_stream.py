@@ -37,6 +37,7 @@ def test_an_offset_holds_its_ranges_whole() -> None:
     assert made == {
         "version": 1,
         "run": "5f",
+        "batch": 0,
         "group": "g",
         "generation": 7,
         "replayed": True,

@@ -79,3 +79,18 @@ def test_f312_a_repeated_batchs_tasks_are_told_their_cluster_like_later_ones() -
         tasks = reader.partitions(EMPTY, planned if again else source.latest(None))
         source.stop()
         assert [task.cluster for task in tasks] == ["mine"]  # type: ignore[attr-defined]
+
+
+def test_f322_a_range_whose_offset_was_set_back_is_another_batch_for_spark() -> None:
+    world = World()
+    world.given, world.ends = {P0: 0}, {P0: 10}
+    source = source_of(world)
+    first = source.latest(None)
+    assert source.latest(first) is first
+    assert world.member is not None
+    world.member.lose(P0)
+    world.member.give({P0: 0})
+    again = source.latest(first)
+    assert again != first
+    assert read(source, first, again) == ["0 0 10"]
+    source.stop()

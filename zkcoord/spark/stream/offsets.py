@@ -4,11 +4,13 @@ Spark stores each batch's offset as JSON before it runs the batch, and passes it
 contains whole ranges, not only their ends: a batch that is run again reads exactly the same ranges, whoever owns its
 partitions by then.
 
-    {"version": 1, "run": "5f0c…", "group": "etl", "generation": 7, "replayed": false,
+    {"version": 1, "run": "5f0c…", "batch": 12, "group": "etl", "generation": 7, "replayed": false,
      "ranges": {"clicks": {"0": {"lo": 100, "hi": 600, "end": 950, "incarnation": 1}}}}
 
 `end` is the log's end when the batch was planned; it is for people, since `query.lastProgress` shows what is left. An
 offset says nothing about another group's offsets, so it is refused under another `group` (absent: not known).
+`batch` counts the batches of a `run`: Spark runs no batch whose offset equals the one before it, and a range may come
+again, for example when its offset was set back (F322).
 `incarnation` is that of the topic (`OffsetRange`; absent: not known).
 """
 
@@ -39,7 +41,7 @@ def offset_of(run: str, group: str, batch: Batch, ends: Mapping[TopicPartition, 
         number = {"incarnation": each.incarnation} if each.incarnation else {}
         found = {"lo": each.start, "hi": each.end, "end": end, **number}
         by_topic.setdefault(each.topic, {})[str(each.partition)] = found
-    said = {"group": group, "generation": batch.generation, "replayed": batch.replayed}
+    said = {"batch": batch.seq, "group": group, "generation": batch.generation, "replayed": batch.replayed}
     return {"version": VERSION, "run": run, **said, "ranges": by_topic}
 
 
