@@ -110,7 +110,7 @@ class SparkConsumer:
         self._group, self._isolation = group, options.kafka().isolation
         self._dependencies: Dependencies = dependencies
         self._reports = Reports(options.on_report)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal's handler may call `stop` while `run` has it
         self._guard: BatchGuard | None = None  # of the run under way
         self._stopping = False  # `stop` was called for the run under way, or for the next one
 
@@ -216,6 +216,7 @@ class SparkConsumer:
             stack.enter_context(batch_metrics(self._options.metrics, self._group, lambda: self.metrics))
             stack.callback(self._reports.close)
             stack.push(_leave(membership))
+            stack.callback(run.guard.leave_off)  # otherwise leaving would wait for a batch that is over
             membership.start()
             return loop.run(process, max_batches, idle_timeout_ms)
 

@@ -246,14 +246,21 @@ class BatchGuard:
         """
         with self._changed:
             batch = self._batch()
-            self._running = None
             for each in self._still_held(batch):
                 if end is End.COMMITTED:
                     self._holds[each] = Hold(offsets[each], batch.starts[each])
                 elif end is not End.UNTRIED:
                     self._holds[each] = self._holds[each]._replace(sure=False)
+            self._running = None  # last: an exception before this line leaves the batch to `leave_off`
             self._notify()
             return batch.fenced
+
+    def leave_off(self) -> None:
+        """End a batch that the batch thread has left by an exception between two lines, as a signal's handler may raise
+        it. It is unknown whether the batch was committed."""
+        with self._changed:
+            if self._running is not None:
+                self.finish(End.UNKNOWN, {})
 
     # any thread
 

@@ -294,6 +294,7 @@ class DriverLoop:
         try:
             self._process(process, batch, tag)
             processed_ns = time.monotonic_ns()
+            end = End.UNKNOWN  # if an exception ends the wait for the commit's answer
             end = self._commit(batch, offsets)
         finally:
             why = self._guard.finish(end, offsets)
