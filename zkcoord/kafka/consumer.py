@@ -92,7 +92,8 @@ class KafkaConsumer:
         self._commits = threading.Lock()  # one commit at a time, so that a later one is not overtaken
         self._positions = FetchPositions()  # guarded by _changed, like everything below
         self._poller: int | None = None  # the thread that polled last
-        self._polling = False
+        self._polling: object = None  # of the poll under way
+        self._committer: int | None = None  # the thread that commits
         self._started = self._joined = False
         self._membership = (membership or _membership())(
             zookeeper,
@@ -164,10 +165,16 @@ class KafkaConsumer:
         with self._changed:
             if self._positions.closed:
                 return
-            own = self._poller == threading.get_ident()
-            if own and self._polling:
-                raise UsageError("close was called inside of poll (by a signal handler?); close when poll has returned")
+            me = threading.get_ident()
+            own = self._poller == me
+            inside = "poll" if own and self._polling else "commit" if self._committer == me else None
+            if inside is not None:
+                raise UsageError(
+                    f"close was called inside of {inside} (by a signal handler?); close when {inside} has returned"
+                )
             if own:
+                if self._committer is None:  # a commit that an exception ended is not under way
+                    self._positions.end_commit(False)
                 self._positions.finish()
             else:
                 self._positions.take_back()
@@ -204,13 +211,14 @@ class KafkaConsumer:
         UnavailableError if it is unknown whether the offsets were written; the call may be repeated.
         """
         with self._commits:
-            with self._changed:
-                self._check_open()
-                wanted = self._positions.begin_commit(offsets)
-                starts = self._positions.starts_of(wanted)
-                self._changed.notify_all()
-            written, told = False, set()
+            self._committer = threading.get_ident()
+            written, wanted, told = False, dict[TopicPartition, int](), set[TopicPartition]()
             try:
+                with self._changed:
+                    self._check_open()
+                    wanted = self._positions.begin_commit(offsets)
+                    starts = self._positions.starts_of(wanted)
+                    self._changed.notify_all()
                 if wanted:
                     self._membership.commit(wanted, starts)
                 written = True
@@ -218,6 +226,7 @@ class KafkaConsumer:
                 told = {partition for partition in wanted if not self._membership.allowed(partition)}
                 raise
             finally:
+                self._committer = None
                 with self._changed:
                     self._positions.end_commit(written, told)
                     self._changed.notify_all()
@@ -285,8 +294,9 @@ class KafkaConsumer:
         if not isinstance(timeout, int | float) or not timeout >= 0:
             raise UsageError(f"a poll cannot wait {timeout!r} seconds: pass a number of 0 or more")
         self.start()
-        self._enter()
-        try:
+        this = object()
+        try:  # an exception may come anywhere, as at Ctrl-C
+            self._enter(this)
             deadline = time.monotonic() + timeout
             while True:
                 left = max(0.0, deadline - time.monotonic())
@@ -297,22 +307,24 @@ class KafkaConsumer:
                     raise self._membership.error
                 if left == 0:
                     return []
-        except BaseException:  # also KeyboardInterrupt: the messages taken from librdkafka did not reach the user
+        except BaseException:  # the messages taken from librdkafka did not reach the user
             with self._changed:
-                self._positions.take_back()
+                if self._polling is this:
+                    self._positions.take_back()
             raise
         finally:
+            if self._polling is this:
+                self._polling = None
             with self._changed:
-                self._polling = False
                 self._changed.notify_all()
 
-    def _enter(self) -> None:
+    def _enter(self, this: object) -> None:
         with self._changed:
             self._check_open()
             if self._polling:
                 raise UsageError("two threads poll one consumer; give each its own")
-            self._polling = True
             self._poller = threading.get_ident()
+            self._polling = this
             self._positions.finish()
             self._membership.report(self._delivery.handed, 0)
             self._changed.notify_all()
