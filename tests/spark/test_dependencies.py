@@ -20,6 +20,7 @@ from zkcoord.spark.ranges import Batch, OffsetRange
 from zkcoord.spark.readers.kafka import KafkaReader, assignment, connector_options, reader_options
 from zkcoord.spark.settings import split_settings
 from zkcoord.spark.sinks.files import name_files, write_parquet_ranges
+from zkcoord.spark.sinks.range_names import range_of
 from zkcoord.spark.sinks.spark_writer import footers_of
 from zkcoord.tree.registration import decode_registration
 
@@ -330,3 +331,14 @@ def test_the_sink_needs_topic_and_partition_a_batch_and_a_path(tmp_path: Path) -
 def test_a_wrong_setting_is_told_when_the_consumer_is_made(settings: dict[str, Any], text: str) -> None:
     with pytest.raises(UsageError, match=text):
         World().consumer(**settings)
+
+
+@pytest.mark.parametrize("topic", ["_clicks", ".clicks"])
+def test_f332_files_of_a_topic_with_a_hidden_name_are_seen_by_readers(tmp_path: Path, topic: str) -> None:
+    dataset = pytest.importorskip("pyarrow.dataset")
+    each, folder = OffsetRange(topic, 0, 5, 8, incarnation=1), tmp_path / "folder"
+    folder.mkdir()
+    draft(tmp_path / "drafts", "part-0.parquet", *((topic, 0, offset) for offset in (5, 6, 7)))
+    (written,) = name_files(footers_of(tmp_path / "drafts"), [each], folder)
+    assert dataset.dataset(folder).count_rows() == 3
+    assert (written.file, range_of(written.file)) == (f"~{topic}-0-5-8.parquet", each)

@@ -21,6 +21,8 @@ SHARED = (
 SPREAD = "a range was written by several tasks; no repartition, no max_offsets_per_task before this sink"
 
 
+HIDDEN = ("_", ".")  # readers of a folder (Spark, Arrow) leave out files whose names begin so
+SHOWN = "~"  # comes before such a name; no topic's name has it
 NAMED = re.compile(r"(.+)-(\d+)-(\d+)-(\d+)(?:\.(\d+))?\.parquet")
 
 
@@ -45,8 +47,10 @@ def file_name(each: OffsetRange) -> str:
 
     >>> file_name(OffsetRange("clicks", 0, 100, 600))
     'clicks-0-100-600.parquet'
+    >>> file_name(OffsetRange("_clicks", 0, 100, 600))
+    '~_clicks-0-100-600.parquet'
     """
-    return f"{range_name(each)}.parquet"
+    return f"{SHOWN if each.topic.startswith(HIDDEN) else ''}{range_name(each)}.parquet"
 
 
 def range_of(file: str) -> OffsetRange | None:
@@ -59,7 +63,7 @@ def range_of(file: str) -> OffsetRange | None:
     if found is None:
         return None
     topic, *numbers = found.groups(default="1")
-    return OffsetRange(topic, *map(int, numbers))
+    return OffsetRange(topic.removeprefix(SHOWN), *map(int, numbers))
 
 
 def tell_replaced(files: Collection[str], folder: object) -> None:
