@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
+import pytest
+
 from tests.interrupted import at_call
-from tests.spark.fakes import World
+from tests.spark.fakes import FakeMembership, Positions, World
 from zkcoord.core.model import TopicPartition
 from zkcoord.spark.consumer import SparkConsumer
 from zkcoord.spark.ports import Limits
@@ -65,3 +67,21 @@ def test_f328_a_signals_handler_may_stop_a_run_anywhere() -> None:
             break
         assert world.events.count("join") == world.events.count("leave"), found
     assert number > 100
+
+
+def test_f328_a_commit_whose_answer_was_not_waited_for_is_not_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    def commit(self: FakeMembership, offsets: Positions, starts: Positions | None = None) -> None:
+        self.world.commits.append(offsets)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(FakeMembership, "commit", commit)
+    _, world, _ = interrupted(0, lambda consumer: None)
+    assert (world.commits, world.final) == ([{A: 10, B: 5}], {})
+
+
+def test_f328_a_signals_handler_may_stop_a_run_that_was_stopped_before() -> None:
+    consumer = World().consumer()
+    consumer.stop()
+    with at_call(2, FILES, consumer.stop) as found:
+        assert consumer.run(lambda frame, batch: None) == 0
+    assert found[0].startswith("leave ")
