@@ -102,6 +102,7 @@ class DriverLoop:
         self._run_id = uuid.uuid4().hex[:12]  # so that two consumers of one session never cancel each other's batches
         self._pulse = ProgressHeartbeat(self._meter, membership, limits.look_ms)
         self._seq = 0
+        self._end = End.UNTRIED  # how far the commit of the batch under way has come
         self._away_ms = 0
         self._untold: frozenset[TopicPartition] = frozenset()
         self._given = False  # True once a partition was given
@@ -289,16 +290,15 @@ class DriverLoop:
         Returns its result, why it was fenced, and when it was planned, processed and committed.
         """
         offsets = {each.topic_partition: each.end for each in batch.ranges}
-        end = End.UNTRIED
+        self._end = End.UNTRIED
         planned_ns = time.monotonic_ns()
         try:
             self._process(process, batch, tag)
             processed_ns = time.monotonic_ns()
-            end = End.UNKNOWN  # if an exception ends the wait for the commit's answer
-            end = self._commit(batch, offsets)
+            self._commit(batch, offsets)
         finally:
-            why = self._guard.finish(end, offsets)
-        return end, why, (planned_ns, processed_ns, time.monotonic_ns())
+            why = self._guard.finish(self._end, offsets)
+        return self._end, why, (planned_ns, processed_ns, time.monotonic_ns())
 
     def _process(self, process: Process, batch: Batch, tag: str) -> None:
         """Run the user's function. If the batch was fenced meanwhile, what it raises is not raised: such a batch is not
@@ -325,30 +325,30 @@ class DriverLoop:
             self._guard.fence(tag, "the lease ended before it was begun")
         return not self._guard.fenced  # a cancellation that came before the tag was known found nothing to cancel
 
-    def _commit(self, batch: Batch, offsets: Mapping[TopicPartition, int]) -> End:
+    def _commit(self, batch: Batch, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit the batch. A broken connection to ZooKeeper is waited for until the lease ends. A Kafka that does not
         tell whose records these were is waited for as well, but not while leaving."""
-        end = End.UNTRIED
         while self._guard.claim():
             known = False
             try:
                 self._cluster.confirm(batch.ranges)
                 known = True
+                self._end = End.UNKNOWN  # also if an exception ends the wait for the answer
                 self._membership.commit(offsets)
             except FencedError as error:
                 self._tell(logging.WARNING, "commit_refused", f"the batch is not committed: {error}")
-                return End.REFUSED
+                self._end = End.REFUSED
+                return
             except UnavailableError as error:
-                end = End.UNKNOWN if known else end
                 self._guard.commit_failed()
                 if not known and self._guard.view().leaving:
                     self._tell(logging.WARNING, "commit_refused", f"the batch is read again: {error}")
-                    return end
+                    return
                 self._tell(logging.WARNING, "commit_delayed", f"the batch is not committed yet: {error}")
                 self._guard.await_change(self._guard.view().change, COMMIT_RETRY_MS)
             else:
-                return End.COMMITTED
-        return end
+                self._end = End.COMMITTED
+                return
 
     def _lost(self, seen: View, batch: Batch, end: End, why: str) -> Turn:
         """Log that a batch was dropped. After a refused commit, wait for the command that explains it."""
