@@ -13,8 +13,8 @@ from tests.integration.test_old_brokers import VERSIONS
 from zkcoord.embedded.artifacts import OLD_KAFKA_VERSIONS
 
 PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
-ABOUT_OTHERS = {"test_page", "test_script", "test_stale_starts", "test_offset_tools"}
-"""This page; the simulated old member; what explains a start; zkcoord's tools."""
+ABOUT_OTHERS = {"test_page", "test_held_until", "test_script", "test_stale_starts", "test_offset_tools"}
+"""This page; what ends a hold; the simulated old member; what explains a start; zkcoord's tools."""
 NEVER, ALWAYS, AT_LENGTH = "\u2013", "✓", "✓ long"
 
 
