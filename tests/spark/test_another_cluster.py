@@ -43,7 +43,7 @@ def test_f312_a_batch_that_may_be_another_clusters_is_not_committed(world: World
     assert world.final == {A: 0, B: 100}
 
 
-def test_f312_a_commit_without_an_answer_stays_unknown_when_kafka_turns_out_to_be_another_cluster(world: World) -> None:
+def test_f328_a_commit_without_an_answer_stays_unknown_when_kafka_turns_out_to_be_another_cluster(world: World) -> None:
     world.before_commit = [raising(UnavailableError("no answer"))]
     world.while_confirming = [lambda: None, raising(OTHER)]
     with pytest.raises(UsageError, match="is another cluster now"):
