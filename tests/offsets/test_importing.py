@@ -188,6 +188,11 @@ def test_f331_a_shift_of_a_group_that_nobody_reads_is_not_carried_out_twice_wher
             assert kafka[P0] == (100 if at == 0 and begun else 120 if at == 2 and not begun else 110)
 
 
+def shifting(tree: MemoryTree, compute: Callable[[], Targets] = lambda: Targets({P0: 14}, [])) -> Reset:
+    """A shift, to 14 by default, in a group that commits nothing to Kafka."""
+    return Reset(tree=tree, layout=DRAFT, group="g", compute=compute, to_kafka=lambda _: None, goal=Where.SHIFT)
+
+
 def shift(tree: MemoryTree, work: Reset) -> None:
     """Do what the command does for a group that nobody reads."""
     readers = readers_of(tree.read, DRAFT, "g")
@@ -209,7 +214,7 @@ def test_f331_a_shift_goes_on_when_a_coordinator_answers_its_request_and_compute
             tree.set(DRAFT.record("g"), encode_record(replace(record, responses={RESET: response})))
 
     tree.meanwhile = answers
-    work = Reset(tree=tree, layout=DRAFT, group="g", compute=compute, to_kafka=lambda _: None, goal=Where.SHIFT)
+    work = shifting(tree, compute)
     shift(tree, work)
     assert (computed, tree.nodes[NODE][0]) == ([1], b"14")
     assert decode_record(tree.nodes[DRAFT.record("g")][0]).requests == {}
@@ -220,7 +225,7 @@ def test_f331_a_shift_that_cannot_be_computed_leaves_no_request() -> None:
         raise UnavailableError("no broker answers")
 
     tree = unread("zookeeper")
-    work = Reset(tree=tree, layout=DRAFT, group="g", compute=compute, to_kafka=lambda _: None, goal=Where.SHIFT)
+    work = shifting(tree, compute)
     with pytest.raises(UnavailableError, match="no broker answers"):
         shift(tree, work)
     assert decode_record(tree.nodes[DRAFT.record("g")][0]).requests == {}
@@ -228,14 +233,7 @@ def test_f331_a_shift_that_cannot_be_computed_leaves_no_request() -> None:
 
 def test_f331_two_shifts_that_begin_at_the_same_time_are_not_both_carried_out() -> None:
     tree = unread("zookeeper")
-    work = Reset(
-        tree=tree,
-        layout=DRAFT,
-        group="g",
-        compute=lambda: Targets({P0: 14}, []),
-        to_kafka=lambda _: None,
-        goal=Where.SHIFT,
-    )
+    work = shifting(tree)
 
     def other(n: int) -> None:
         if n == 0:
@@ -253,28 +251,14 @@ def test_f331_a_reset_that_broke_off_is_ended_and_not_passed_over(stop_first: bo
     paused."""
     tree = unread("zookeeper")
     tree.set(DRAFT.record("g"), encode_record(GroupRecord(requests={RESET: Request(run="r1")})))
-    work = Reset(
-        tree=tree,
-        layout=DRAFT,
-        group="g",
-        compute=lambda: Targets({}, []),
-        to_kafka=lambda _: None,
-        goal=Where.OFFSET,
-    )
+    work = replace(shifting(tree, lambda: Targets({}, [])), goal=Where.OFFSET)
     with nullcontext() if stop_first else pytest.raises(UsageError, match="run it again, with --stop-first"):
         assert _stops_first(work, readers_of(tree.read, DRAFT, "g"), How(dry_run=False, stop_first=stop_first))
 
 
 def test_f191_a_reset_that_begins_while_its_group_is_handed_over_is_refused() -> None:
     tree = unread("kafka")
-    work = Reset(
-        tree=tree,
-        layout=DRAFT,
-        group="g",
-        compute=lambda: Targets({P0: 14}, []),
-        to_kafka=lambda _: None,
-        goal=Where.SHIFT,
-    )
+    work = shifting(tree)
     handed_over = GroupRecord(store_name="kafka", requests={PAUSE: Request(run="r2", handed_over="begun")})
     tree.meanwhile = lambda n: tree.set(DRAFT.record("g"), encode_record(handed_over)) if n == 0 else None
     with pytest.raises(UsageError, match="group take-back g"):
@@ -286,14 +270,7 @@ def test_a_group_that_is_not_adopted_is_shifted_without_a_request() -> None:
     """No coordinator serves it, and nobody would read its record."""
     tree = MemoryTree()
     put(tree, {LEGACY.offset("g", P0): b"4"})
-    work = Reset(
-        tree=tree,
-        layout=LEGACY,
-        group="g",
-        compute=lambda: Targets({P0: 14}, []),
-        to_kafka=lambda _: None,
-        goal=Where.SHIFT,
-    )
+    work = replace(shifting(tree), layout=LEGACY)
     work.unread(readers_of(tree.read, LEGACY, "g").guard)
     assert tree.nodes[LEGACY.offset("g", P0)][0] == b"14"
     assert LEGACY.record("g") not in tree.nodes
