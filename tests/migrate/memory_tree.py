@@ -30,6 +30,19 @@ class MemoryTree:
         self.before_read(reads)
         return tuple(self._read(read) for read in reads)
 
+    def act_at_read(self, number: int, act: Callable[[], None]) -> Callable[[], int]:
+        """Call `act` right before the read of this number, from 1 on. Returns what tells how many reads there were."""
+        count = 0
+
+        def look(_: Sequence[Read]) -> None:
+            nonlocal count
+            count += 1
+            if count == number:
+                act()
+
+        self.before_read = look
+        return lambda: count
+
     def sync(self) -> None:
         pass
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from functools import partial
 
 import pytest
 
@@ -14,27 +15,21 @@ from zkcoord.offsets.backup import saved
 from zkcoord.offsets.restore import Restore
 from zkcoord.tree.paths import DRAFT, LEGACY, Layout
 from zkcoord.tree.record import decode_record, encode_record
-from zkcoord.tree.snapshot import Read
 
 
 @pytest.mark.parametrize("layout", [DRAFT, LEGACY])
 def test_f321_no_offset_is_saved_beside_the_mark_of_a_later_topic(layout: Layout) -> None:
     """A restore would have set the later topic's offset forward to that of the earlier one."""
-    at, reads = 0, 1
-    while at < reads:
-        at, reads, old = at + 1, 0, tree(layout)
+    later = {layout.mark("g", "clicks"): mark(4), layout.offset("g", P0): b"5"}
+    for at in itertools.count(1):
+        old = tree(layout)
         put(old, {layout.mark("g", "clicks"): mark(3)})
-
-        def creates_again(_: Sequence[Read], old: MemoryTree = old, at: int = at) -> None:
-            nonlocal reads
-            reads += 1
-            if reads == at:
-                put(old, {layout.mark("g", "clicks"): mark(4), layout.offset("g", P0): b"5"})
-
-        old.before_read = creates_again
+        reads = old.act_at_read(at, partial(put, old, later))
         found = {each.path: each.data for each in saved(old.read, layout)}
         pair = found[layout.mark("g", "clicks")], found[layout.offset("g", P0)]
         assert pair != (mark(4), b"100"), at
+        if at >= reads():
+            break
 
 
 def test_f191_a_restored_group_stays_handed_over_and_loses_other_requests() -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
-from tests.migrate.memory_tree import MemoryTree
-from tests.offsets.two_trees import ADOPTED, OURS, P0, P1, P2, Pair, put, whole
+from tests.offsets.two_trees import ADOPTED, OURS, P2, Pair, drop_offsets, put, whole
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.moved import Moved, MoveState
 from zkcoord.core.record import DEFAULT_RECORD, GroupRecord, Request, Response
@@ -20,7 +21,6 @@ from zkcoord.offsets.move import GroupMove
 from zkcoord.tree.paths import DRAFT, LEGACY
 from zkcoord.tree.record import decode_record, encode_record
 from zkcoord.tree.registration import TOMBSTONE
-from zkcoord.tree.snapshot import Read
 from zkcoord.tree.state import decode_state, encode_state
 from zkcoord.tree.topic import Mark, decode_mark, encode_mark
 
@@ -205,22 +205,11 @@ def test_f333_a_move_whose_pause_a_restore_has_left_out_is_paused_again() -> Non
 def test_f327_an_offset_that_is_dropped_with_its_topic_while_the_group_is_moved_is_in_neither_tree(store: str) -> None:
     """The coordinator drops what an earlier topic left, also while its group is being moved. The move wrote the offset
     again, and so the later topic was read from there."""
-    at, reads = 0, 1
-    while at < reads:
-        at, reads, pair = at + 1, 0, Pair.of()
+    for at in itertools.count(1):
+        pair = Pair.of()
         source = pair.memory(0)
         put(source, {DRAFT.record("g"): encode_record(replace(DEFAULT_RECORD, store_name=store))})
-
-        def drops(_: Sequence[Read], source: MemoryTree = source, at: int = at) -> None:
-            nonlocal reads
-            reads += 1
-            if reads == at:
-                for partition in (P0, P1):
-                    source.nodes.pop(DRAFT.offset("g", partition), None)
-                later = encode_mark(Mark(incarnation=4, topic_id=None, czxid=1, root_czxid=1))
-                put(source, {DRAFT.mark("g", "clicks"): later})
-
-        source.before_read = drops
+        reads = source.act_at_read(at, partial(drop_offsets, source))
         for run in ("r1", "r2"):
             with suppress(UnavailableError):  # "somebody wrote meanwhile: run it again"
                 whole(pair.move(run))
@@ -228,6 +217,8 @@ def test_f327_an_offset_that_is_dropped_with_its_topic_while_the_group_is_moved_
         copied = decode_mark(pair.memory(1).data()[DRAFT.mark("g", "clicks")])
         assert copied is not None
         assert copied.incarnation == 3 or not pair.offsets(1), at
+        if at >= reads():
+            break
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ OURS = encode_registration(
 )
 OLD = b'{"version":1,"subscription":{"clicks":1},"pattern":"static","timestamp":"1"}'
 MARK = encode_mark(Mark(incarnation=3, topic_id=None, czxid=7, root_czxid=2))
+LATER = encode_mark(Mark(incarnation=4, topic_id=None, czxid=1, root_czxid=1))
 COPIED = encode_mark(Mark(incarnation=3, topic_id=None, czxid=0, root_czxid=0))
 
 
@@ -46,6 +47,13 @@ def put(tree: MemoryTree, nodes: Mapping[str, bytes]) -> None:
         for above in parents(path):
             tree.nodes.setdefault(above, (b"", 0))
         tree.set(path, data)
+
+
+def drop_offsets(tree: MemoryTree) -> None:
+    """The topic was created again: the coordinator drops what the group has of the earlier one."""
+    for partition in (P0, P1):
+        tree.nodes.pop(DRAFT.offset("g", partition), None)
+    put(tree, {DRAFT.mark("g", "clicks"): LATER})
 
 
 @dataclass
