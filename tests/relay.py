@@ -71,7 +71,12 @@ class Relay(ABC):
             self.connections += 1
             server = socket.create_connection(("127.0.0.1", self.target_port()))
             with self._lock:
-                self._open += [client, server]
+                down = self.is_down  # set meanwhile: the cut behind it did not see this connection
+                self._open += [] if down else [client, server]
+            if down:
+                client.close()
+                server.close()
+                continue
             self._start(self._pump, client, server, True)
             self._start(self._pump, server, client, False)
 

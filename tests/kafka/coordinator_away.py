@@ -41,13 +41,20 @@ class CoordinatorAway:
         for each in (self._broker, self._coordinator):
             each.bind((LOOPBACK, 0))
         self._open: list[socket.socket] = []
+        self._accepting: list[threading.Thread] = []
 
     def __enter__(self) -> Self:
         self._listen(self._broker)
         return self
 
     def __exit__(self, *_: object) -> None:
-        for each in (self._broker, self._coordinator, *self._open):
+        self._end([self._broker, self._coordinator])
+        for thread in self._accepting:
+            thread.join()
+        self._end(self._open)
+
+    def _end(self, sockets: list[socket.socket]) -> None:
+        for each in sockets:
             with suppress(OSError):  # it was never connected, or is not any more
                 each.shutdown(socket.SHUT_RDWR)  # a thread that waits for it wakes up
             each.close()
@@ -64,7 +71,8 @@ class CoordinatorAway:
 
     def _listen(self, listener: socket.socket) -> None:
         listener.listen()
-        threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
+        self._accepting.append(threading.Thread(target=self._accept, args=(listener,), daemon=True))
+        self._accepting[-1].start()
 
     def _accept(self, listener: socket.socket) -> None:
         while True:
