@@ -39,6 +39,11 @@ TUNED = {  # settings that make a native query faster with big batches
 }
 SHARED = 5_000  # ranges with fewer offsets share a task of the Python reader
 SHARED_LARGE = 50_000  # the same for runners named `_shared`; the connector reads so many offsets in some 30 ms
+FORGET = {  # the connector keeps clients, and records that they have fetched: for 5 minutes, those of ended runs, too
+    f"spark.kafka.consumer.{cache}.{setting}": value
+    for cache in ("cache", "fetchedData.cache")
+    for setting, value in (("timeout", "20s"), ("evictorThreadRunInterval", "5s"))
+}
 NATIVE = ("foreach", "noop", "foreach_tuned", "noop_tuned")
 MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 QUICK_FILES = "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"  # in Spark 4.0
@@ -227,7 +232,7 @@ def start(stack: ExitStack, name: str, prepare: Callable[[str], None], heap: str
             jars=connector_jars(),
             environment=spark_environment(),
             log_level="OFF",
-            config={"spark.driver.memory": heap, "spark.local.dir": str(scratch)},
+            config={"spark.driver.memory": heap, "spark.local.dir": str(scratch), **FORGET},
         )
     stack.callback(spark.stop)
     register_source(spark)

@@ -19,7 +19,8 @@ Ends with one line a measure: `measure value goal ok|short`; exit code 0 when al
 over the loop's at N rows a batch (at least the goal), `fixed_cost` the loop's over native's for 10 rows a partition (at
 most); the same for the others, after their names: `ranges` has goals, and so have both as `_shared`, the rest none
 (`-`). Goals are for the first shape, and those of the loop's rows for 64 partitions. There as many rounds are made, at
-least one, as fit into ten minutes with everything else; `minutes` is what the run took. `empty_fixed_cost` is that of a
+least one, as fit into ten minutes with everything else, without two of the runners, and with two batches a round of
+those that read by Python; `minutes` is what the run took. `empty_fixed_cost` is that of a
 query over one row that does nothing: no stream's can be less. Sizes are rounded up to as many rows of each partition.
 `--quick` has two sizes and fewer batches of each, after a warm-up.
 """
@@ -76,6 +77,7 @@ EMPTY_S = 20  # seconds for these triggers and for the end of all programs
 READ_BY_PYTHON = ("loop_python", "loop_python_shared", "source", "source_noop")
 BY_CONNECTOR = ("loop", "loop_shared", "loop_unannounced", "ranges", "ranges_shared", "ranges_shared_files")
 OURS = (*BY_CONNECTOR, *READ_BY_PYTHON)
+LEFT_OUT_64 = ("loop_unannounced", "source_noop")  # with 64 partitions, as are all of FILES
 FILES = ("ranges_shared_files", "foreach_files", "noop_tuned_files")  # with another writer of the checkpoint's files
 QUICK_NAMES = ("loop", "loop_shared", *READ_BY_PYTHON[:3], "ranges", "ranges_shared", "foreach", "noop_tuned")
 Times = dict[str, dict[int, list[float]]]  # runner -> rows a batch -> milliseconds of each batch
@@ -83,16 +85,17 @@ Times = dict[str, dict[int, list[float]]]  # runner -> rows a batch -> milliseco
 
 @dataclass(frozen=True)
 class Size:
-    """Rows a batch; batches that count in a round; rounds."""
+    """Rows a batch; batches that count in a round; rounds; at most so many batches of a runner that reads by Python."""
 
     rows: int
     batches: int
     rounds: int
+    by_python: int = sys.maxsize
 
 
 FULL = (Size(10_000, 10, 2), Size(100_000, 10, 2), Size(1_000_000, 10, 2), Size(TINY, 10, 2))
 FULL_LARGE = (*FULL[:2], Size(1_000_000, 2, 10), FULL[3])  # records of 1 KB: a log of 5 GB
-FULL_64 = tuple(replace(size, batches=min(6, size.batches), rounds=5) for size in FULL)
+FULL_64 = tuple(replace(size, batches=min(6, size.batches), rounds=5, by_python=2) for size in FULL)
 FULL_LARGE_64 = (*FULL_64[:2], Size(1_000_000, 2, 5), FULL_64[3])
 QUICK = (Size(10_000, 6, 1), Size(TINY, 6, 1))
 WARM = (Size(TINY, 4, 1), Size(10_000, 8, 1))  # before anything counts: the JVM compiles what all runners use
@@ -165,6 +168,8 @@ def between_ms(began: list[float]) -> list[float]:
 
 def run(bench: Bench, size: Size, name: str) -> list[float]:
     """Return the milliseconds of each batch of this runner."""
+    if name in READ_BY_PYTHON:
+        size = replace(size, batches=min(size.batches, size.by_python))
     if name.startswith("loop"):
         return run_loop(bench, size, name)
     work = None if "noop" in name else to_nowhere
@@ -251,7 +256,7 @@ def main() -> int:
     rows = max(evenly(int(size.rows * (size.batches + 3 + MARGIN)), partitions) for size in (*sizes, *warm))
     names: list[str] = [*OURS, *NATIVE, *(each for each in FILES if each not in OURS)]
     if many:
-        names = [each for each in names if each not in FILES]
+        names = [each for each in names if each not in (*FILES, *LEFT_OUT_64)]
     if chosen.quick:
         names = [*QUICK_NAMES]
     with ExitStack() as stack:
