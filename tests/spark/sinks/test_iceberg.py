@@ -216,6 +216,16 @@ def test_ends_whose_snapshots_have_expired_are_missed(house: Warehouse) -> None:
         house.write(A)
 
 
+def test_f339_snapshots_that_expired_do_not_fail_a_batch_whose_commit_met_another(house: Warehouse) -> None:
+    """It looks for its own commit among the snapshots, and does not find all of the last ones."""
+    for end in (14, 15):
+        house.write(A._replace(end=end))
+    first = house.load().snapshots()[0].snapshot_id
+    house.load().maintenance.expire_snapshots().by_id(first).commit()
+    assert house.write(frame=Frame.of(B, on_write=once(house.others)), to=batch(B)) == 3
+    assert [row for row in house.rows() if row[0] == "clicks"] == records(A._replace(end=15), B)
+
+
 def refused(house: Warehouse, frame: Any, match: str, **settings: Any) -> None:
     with pytest.raises(UsageError, match=match):
         house.write(frame=frame, to=batch(A), **settings)
@@ -231,6 +241,8 @@ def test_rows_that_do_not_fit_an_iceberg_table_are_refused(house: Warehouse) -> 
     schema = house.load().schema()
     spec = PartitionSpec(PartitionField(schema.find_field("n").field_id, 1000, BucketTransform(4), "b"))
     house.catalog().create_table("db.buckets", schema, partition_spec=spec)
+    with pytest.raises(UsageError, match="catalog is None; give a catalog of pyiceberg, or the name of one"):
+        write_iceberg(Frame(rows), batch(A), NAME, catalog=None)  # type: ignore[arg-type]
     refused(house, Frame(rows), r"partitioned by bucket\[4\]\(n\)", table="db.buckets")
 
 

@@ -185,8 +185,12 @@ def as_text(value: Any) -> str | None:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, datetime):
-        return (value.astimezone(UTC) if value.tzinfo else value).strftime("%Y-%m-%d %H:%M:%S.%f")
+        return _in_utc(value).isoformat(" ", "microseconds")
     return str(value)
+
+
+def _in_utc(at: datetime) -> datetime:
+    return at.astimezone(UTC).replace(tzinfo=None) if at.tzinfo else at
 
 
 def statistics(footer: parquet.FileMetaData) -> dict[str, Any]:
@@ -204,9 +208,13 @@ def statistics(footer: parquet.FileMetaData) -> dict[str, Any]:
         if all(each.has_null_count for each in found):
             nulls[name] = sum(each.null_count for each in found)
         bounds = [each for each in found if each.has_min_max]
-        empty = [each for each in found if not each.has_min_max and each.num_values]
-        low = spelled(min((each.min for each in bounds), default=None), up=False) if not empty else None
-        high = spelled(max((each.max for each in bounds), default=None), up=True) if not empty else None
+        if any(not each.has_min_max and each.num_values for each in found):
+            continue
+        try:
+            low = spelled(min((each.min for each in bounds), default=None), up=False)
+            high = spelled(max((each.max for each in bounds), default=None), up=True)
+        except OverflowError:  # a time or a day has a year that Python does not have
+            continue
         if low is not None and high is not None:
             least[name], greatest[name] = low, high
     return {"numRecords": footer.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
@@ -215,10 +223,10 @@ def statistics(footer: parquet.FileMetaData) -> dict[str, Any]:
 def spelled(value: Any, *, up: bool) -> Any:
     """Return a smallest or largest value as JSON; None if it is left out. Times have whole milliseconds."""
     if isinstance(value, datetime):
-        at = value.astimezone(UTC) if value.tzinfo else value
-        rest = at.microsecond % 1000
-        at = at - timedelta(microseconds=rest) + timedelta(milliseconds=1 if up and rest else 0)
-        return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03d}" + ("Z" if value.tzinfo else "")
+        at = _in_utc(value)
+        rest = timedelta(microseconds=at.microsecond % 1000)
+        at += timedelta(milliseconds=1) - rest if up and rest else -rest
+        return at.isoformat(timespec="milliseconds") + ("Z" if value.tzinfo else "")
     if isinstance(value, date):
         return value.isoformat()
     if (

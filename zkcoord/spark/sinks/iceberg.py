@@ -94,7 +94,10 @@ def _catalog(given: Any) -> Any:
         from pyiceberg.catalog import load_catalog
     except ImportError as error:
         raise UsageError("an Iceberg table needs an extra package: pip install 'zkcoord[iceberg]'") from error
-    return load_catalog(given) if isinstance(given, str) else given
+    found = load_catalog(given) if isinstance(given, str) else given
+    if not hasattr(found, "load_table"):
+        raise UsageError(f"catalog is {given!r}; give a catalog of pyiceberg, or the name of one")
+    return found
 
 
 def _loaded(catalog: Any, name: str) -> Any:
@@ -115,10 +118,19 @@ def _loaded(catalog: Any, name: str) -> Any:
             f"the table {name} has format version 1, in which nobody sees that snapshots with its ends have expired: "
             f"upgrade it (ALTER TABLE {name} SET TBLPROPERTIES ('format-version'='{FORMAT_MIN}'))"
         )
-    measured = {f"{MEASURED}.{table.schema().find_column_name(each.source_id)}": "full" for each in table.spec().fields}
-    properties = {**table.metadata.properties, **NO_RETRIES, **measured}
-    table.metadata = table.metadata.model_copy(update={"properties": properties})
+    _set(table, {**NO_RETRIES, **{f"{MEASURED}.{name}": "full" for name in _split(table)}})
     return table
+
+
+def _set(table: Any, properties: Mapping[str, str]) -> None:
+    """Let pyiceberg take the table for one with these properties, of which the catalog is told nothing."""
+    told = {**table.metadata.properties, **properties}
+    table.metadata = table.metadata.model_copy(update={"properties": told})
+
+
+def _split(table: Any) -> list[str]:
+    """Return the columns by which the table is partitioned."""
+    return [table.schema().find_column_name(each.source_id) for each in table.spec().fields]
 
 
 class _State:
@@ -135,28 +147,28 @@ class _State:
         return self._ends.get(name)
 
     def _read_ends(self) -> dict[str, int]:
-        for summary in self._summaries():
+        oldest = 0
+        for number, summary in self._summaries():
             if ENDS in summary:
                 return dict(json.loads(summary[ENDS]))
+            oldest = number
+        if oldest > 1 and ENDS in self._table.metadata.properties:  # the oldest was not the table's first
+            raise UsageError(
+                f"the snapshots of {self._name} that tell how far it is have expired: keep the newest that has "
+                f"{ENDS!r} in its summary (history.expire.max-snapshot-age-ms), or write to another table"
+            )
         return {}
 
-    def _summaries(self) -> Iterator[Mapping[str, str]]:
-        """Yield the summaries of the branch's snapshots, newest first."""
+    def _summaries(self) -> Iterator[tuple[int, Mapping[str, str]]]:
+        """Yield the numbers and summaries of the branch's snapshots, newest first. Expired ones are missing."""
         metadata = self._table.metadata
         reference = metadata.refs.get(self._branch)
         if reference is None and self._branch != "main":
             raise UsageError(f"the table {self._name} has no branch {self._branch!r}; create it first")
-        snapshot = None if reference is None else metadata.snapshot_by_id(reference.snapshot_id)
-        while snapshot is not None:
-            yield snapshot.summary.additional_properties if snapshot.summary else {}
-            before = snapshot.parent_snapshot_id
-            earlier = None if before is None else metadata.snapshot_by_id(before)
-            if earlier is None and (snapshot.sequence_number or 0) > 1 and ENDS in metadata.properties:
-                raise UsageError(  # it was not the table's first
-                    f"the snapshots of {self._name} that tell how far it is have expired: keep the newest that has "
-                    f"{ENDS!r} in its summary (history.expire.max-snapshot-age-ms), or write to another table"
-                )
-            snapshot = earlier
+        at = None if reference is None else reference.snapshot_id
+        while at is not None and (snapshot := metadata.snapshot_by_id(at)) is not None:
+            yield snapshot.sequence_number or 0, snapshot.summary.additional_properties if snapshot.summary else {}
+            at = snapshot.parent_snapshot_id
 
     @property
     def _name(self) -> str:
@@ -164,11 +176,12 @@ class _State:
 
     def has(self, token: str) -> bool:
         """Look for the token in the last summaries."""
-        return any(each.get(TOKEN) == token for each in islice(self._summaries(), RECENT))
+        return any(summary.get(TOKEN) == token for _, summary in islice(self._summaries(), RECENT))
 
     def rules(self) -> object:
-        """Return the table's identity, its columns, partitions, and folder."""
-        return self._table.metadata.table_uuid, self._table.schema(), self._table.spec(), self._location
+        """Return the table's identity and branch, its columns, partitions, and folder."""
+        table = self._table
+        return table.metadata.table_uuid, self._branch, table.schema(), table.spec(), self._location
 
     def write(self, rows: DataFrame) -> Collection[DataFile]:
         """Write files with the table's columns."""
@@ -213,6 +226,16 @@ class _State:
     def commit(self, files: Collection[DataFile], ends: Mapping[str, int], token: str) -> None:
         """Commit one snapshot of the branch."""
         summary = {ENDS: json.dumps({**(self._ends or {}), **ends}, sort_keys=True), TOKEN: token}
+        try:
+            change = self._change(files, summary)
+        except OverflowError:  # a time or a day has a year that Python does not have: no bounds are told
+            others = set(self._table.schema().column_names) - set(_split(self._table))
+            _set(self._table, {f"{MEASURED}.{name}": "counts" for name in others})
+            change = self._change(files, summary)
+        change.commit_transaction()
+
+    def _change(self, files: Collection[DataFile], summary: Mapping[str, str]) -> Any:
+        """Return a transaction that adds the files."""
         change = self._table.transaction()
         if ENDS not in self._table.metadata.properties:
             change.set_properties(**{ENDS: "in the snapshots' summaries"})
@@ -222,7 +245,7 @@ class _State:
             check_duplicate_files=False,
             branch=self._branch,
         )
-        change.commit_transaction()
+        return change
 
     def unsure(self, error: Exception) -> bool:
         """True for every answer of a catalog or of the connection to it. (The libraries underneath have errors of their
