@@ -99,6 +99,8 @@ def _break_and_go_on(stream: Stream, tmp_path: Path) -> None:
     stream.wait_for(lambda: len(stream.records) == 15, second)
     second.stop()
     assert stream.batches[0] == ("second", 0, [(0, offset) for offset in range(7)])
+    assert stream.ranges[0][1].replayed is stream.of_ranges  # `stream_batch` cannot know it
+    assert not stream.ranges[1][1].replayed
     assert set(stream.records.values()) == {1}
 
 

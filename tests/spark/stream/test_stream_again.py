@@ -8,6 +8,7 @@ from tests.spark.fakes import World
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError
 from zkcoord.spark.ranges import Batch, OffsetRange
+from zkcoord.spark.stream.batches import batch_of
 from zkcoord.spark.stream.data_source import StreamReader
 from zkcoord.spark.stream.offsets import EMPTY, Offset, offset_of
 from zkcoord.spark.stream.options import plan_of, stream_options
@@ -79,6 +80,20 @@ def test_f312_a_repeated_batchs_tasks_are_told_their_cluster_like_later_ones() -
         tasks = reader.partitions(EMPTY, planned if again else source.latest(None))
         source.stop()
         assert [task.cluster for task in tasks] == ["mine"]  # type: ignore[attr-defined]
+
+
+def test_f345_a_batch_of_ranges_that_is_run_again_says_so() -> None:
+    """It may have been processed before, by the process that planned it."""
+    planned = offset_of("before", "g", Batch(id="", seq=0, generation=7, ranges=(OffsetRange("t", 0, 0, 4),)), {})
+    world, options = World(), {**OPTIONS, "rows": "ranges"}
+    world.given, world.ends = {P0: 4}, {P0: 10}
+    reader, source = StreamReader(options, plan_of(options)), source_of(world, rows="ranges")
+    reader._source = source
+    (again,) = reader.partitions(EMPTY, planned)
+    (fresh,) = reader.partitions(planned, source.latest(None))
+    source.stop()
+    found = [batch_of(each.value["rows"], 0) for each in (again, fresh)]
+    assert [(str(each.ranges[0]), each.replayed) for each in found] == [("t-0-0-4", True), ("t-0-4-10", False)]
 
 
 def test_f322_a_range_whose_offset_was_set_back_is_another_batch_for_spark() -> None:

@@ -41,6 +41,9 @@ def planned(ranges: tuple[OffsetRange, ...] = RANGES, **options: str) -> tuple[A
         def tasks(self, start: object, end: object) -> list[tuple[OffsetRange, ...]]:
             return [ranges[:1], ranges[1:]] if ranges else []
 
+        def runs_again(self, end: object) -> bool:
+            return False
+
     reader._source = Planning()
     return reader, list(reader.partitions(None, OFFSET))
 

@@ -19,7 +19,8 @@ def stream_batch(spark: SparkSession, checkpoint: str | Path, number: int) -> Ba
     """Return the batch with which `foreachBatch` was called, for sinks that key by ranges.
 
     `checkpoint` is the query's `checkpointLocation`, any path that Spark can read (in `foreachBatch`, use
-    `df.sparkSession`). `seq` is `number`. Raises UsageError if the query does not have exactly one source of this kind,
+    `df.sparkSession`). `seq` is `number`. `replayed` is as it was planned: the checkpoint does not tell whether the
+    batch runs again. Raises UsageError if the query does not have exactly one source of this kind,
     or if Spark has forgotten the batch (`spark.sql.streaming.minBatchesToRetain`, 100).
     """
     end = _offset(spark, checkpoint, number)

@@ -100,7 +100,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         tasks = self._planning().tasks(start, end)
         if "secrets" not in self._plan:
             return [as_task(each, self._planning().cluster_id) for each in tasks]
-        batch = end.get("group", ""), int(end.get("generation", 0)), bool(end.get("replayed", False))
+        replayed = bool(end.get("replayed", False)) or self._planning().runs_again(end)
+        batch = end.get("group", ""), int(end.get("generation", 0)), replayed
         said = *batch, self._plan["reader"]
         rows = [(*each, *said) for task in tasks for each in task]
         return [InputPartition({"rows": rows, "secrets": self._plan["secrets"]})] if rows else []

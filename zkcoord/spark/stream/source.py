@@ -163,12 +163,16 @@ class Source:
         elif not {(start or EMPTY)["run"], end["run"]} <= self._runs:
             raise UsageError(TOO_EARLY)
         planned = ranges = to_read(start or EMPTY, end)
-        if end["run"] != self._run_id:
+        if self.runs_again(end):
             ranges = self._patiently(lambda: self._still_there(planned))
         if self._chosen.ranges:  # Spark's connector splits them for its tasks
             return [ranges] if ranges else []
         options = self._chosen.options
         return tasks_of(ranges, options.max_offsets_per_task, options.min_offsets_per_task)
+
+    def runs_again(self, end: Offset) -> bool:
+        """True for a batch that an earlier run of the query may have processed."""
+        return bool(end["run"] != self._run_id)
 
     @property
     def cluster_id(self) -> str | None:
