@@ -109,6 +109,18 @@ def test_f199_names_of_folders_are_taken_as_they_are(spark: SparkSession, tmp_pa
     assert [*written] == [("clicks-0-10-14.parquet", 4), ("clicks-1-5-8.parquet", 3)]
 
 
+def test_a_range_is_one_file_however_large_the_sessions_files_are(spark: SparkSession, tmp_path: Path) -> None:
+    rows, limit = frame(spark, A, B).repartitionByRange(2, "partition"), "spark.sql.files.maxRecordsPerFile"
+    spark.conf.set(limit, 1)
+    try:
+        written = write_parquet_ranges(rows, batch(A, B), tmp_path / "ranges")
+        assert write_delta(rows, batch(A, B), tmp_path / "table") == 7
+    finally:
+        spark.conf.unset(limit)
+    assert [*written] == [("clicks-0-10-14.parquet", 4), ("clicks-1-5-8.parquet", 3)]
+    assert len(DeltaLog(tmp_path / "table").files) == 7
+
+
 PARTITIONS = {  # a column by which a table is partitioned: its values in Spark's SQL, and as Delta spells them
     "word": (["'a b/ü=%:#'", "'__x__'", "''", "null"], ["a b/ü=%:#", "__x__", None, None]),
     "day": (["date'2026-01-02'", "null", "date'1999-12-31'", "null"], ["2026-01-02", None, "1999-12-31", None]),

@@ -27,6 +27,7 @@ WRITER_OPTIONS = {
     "mapreduce.fileoutputcommitter.algorithm.version": "1",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
+ONE_FILE = {"maxRecordsPerFile": "0"}  # of a task, whatever the session's own setting is
 TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 # Spark's default is INT96, which has no statistics, and which Iceberg does not support
 MICROSECONDS = "TIMESTAMP_MICROS"
@@ -39,19 +40,19 @@ _lock = threading.Lock()
 _holders: WeakKeyDictionary[SparkSession, tuple[int, str]] = WeakKeyDictionary()
 
 
-def write_drafts(rows: DataFrame, drafts: Path, split: Sequence[str] = ()) -> dict[Path, FileMetaData]:
+def write_drafts(rows: DataFrame, drafts: Path, split: Sequence[str] | None = None) -> dict[Path, FileMetaData]:
     """Write the rows as Parquet files below `drafts`, to which nobody else writes. Return the files, sorted, with their
     footers.
 
-    `split`: columns that are not written; each of their values has a folder (`NAME=VALUE`). Raises UsageError if the
-    driver does not see all rows that the executors wrote.
+    `split`: columns that are not written; each of their values has a folder (`NAME=VALUE`). None: a task writes one
+    file. Raises UsageError if the driver does not see all rows that the executors wrote.
     """
     with counted(rows) as (rows, count):
-        writer = rows.write.mode("overwrite").options(**WRITER_OPTIONS)
+        writer = rows.write.mode("overwrite").options(**WRITER_OPTIONS, **(ONE_FILE if split is None else {}))
         if split:
             writer = writer.partitionBy(*split)
         writer.parquet(f"file://{drafts}")  # Hadoop takes a path as it is, without escapes
-    found = footers_of(drafts, "".join(f"{name}=*/" for name in split))
+    found = footers_of(drafts, "".join(f"{name}=*/" for name in split or ()))
     written, seen = count(), sum(each.num_rows for each in found.values())
     if seen != written if written is not None else not found and not rows.isEmpty():
         raise UsageError(
