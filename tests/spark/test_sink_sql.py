@@ -203,12 +203,34 @@ def test_two_groups_at_one_table_are_told(plain: Database) -> None:
     assert plain.rows(CLICKS) == records(A)
 
 
+def test_f347_records_that_a_restored_database_lacks_are_told(
+    plain: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    in_one(plain, A, B)
+    in_one(plain, A._replace(start=14, end=20))
+    assert caplog.records == []
+    plain.create(
+        'DELETE FROM clicks WHERE offset > 13; UPDATE clicks_offsets SET next_offset = 14 WHERE "partition" = 0'
+    )
+    in_one(plain, A._replace(start=20, end=24), B._replace(start=8, end=9))
+    assert [each.__dict__["zkcoord_event"] for each in caplog.records] == ["rows_missing"]
+    assert "offsets of t-0 from 14 to 20 are not in the table, and were not read" in caplog.text
+
+
 # ---- what is refused
 
 
 def test_the_sink_needs_the_key_of_a_record(keyed: Database) -> None:
     with pytest.raises(UsageError, match="no column 'offset'"):
         write(keyed, A, frame=Frame(A, columns=["topic", "partition", "n"]))
+
+
+def test_a_connection_in_place_of_its_function_is_refused(keyed: Database) -> None:
+    connection = keyed.connect()
+    connection.close()
+    for given in (connection, "postgresql://me:hidden@host/db"):
+        with pytest.raises(UsageError, match=r"connect is a (Watched|str); give a function that opens a connection"):
+            write_sql(Frame(A), batch(A), given, "clicks")  # type: ignore[arg-type]
 
 
 def test_a_connection_that_commits_by_itself_is_refused(keyed: Database) -> None:
@@ -223,3 +245,54 @@ def test_a_connection_that_commits_by_itself_is_refused(keyed: Database) -> None
             "clicks",
         )
     assert keyed.rows(CLICKS) == []
+
+
+class Asked(sqlite3.Connection):
+    """A connection with the methods of PyMySQL and mysqlclient."""
+
+    by_itself = False
+
+    def autocommit(self, value: bool) -> None:
+        self.by_itself = value
+
+    def get_autocommit(self) -> bool:
+        return self.by_itself
+
+
+@pytest.mark.parametrize("kind", [sqlite3.Connection, Asked], ids=["sqlite3", "PyMySQL"])
+def test_f343_a_connection_that_commits_by_itself_in_its_drivers_own_way_is_refused(
+    plain: Database, kind: type[sqlite3.Connection]
+) -> None:
+    """Before, the offsets of a batch that fails were committed, and its rows were never written."""
+
+    def write_to(frame: Frame, *, by_itself: bool) -> int:
+        connection = sqlite3.connect(plain.path, factory=kind)
+        if by_itself and isinstance(connection, Asked):
+            connection.autocommit(True)
+        elif by_itself:
+            connection.isolation_level = None
+        return write_sql(frame, batch(A), lambda: connection, "clicks", offsets_table="clicks_offsets")  # type: ignore[arg-type]
+
+    with pytest.raises(UsageError, match="commits by itself"):
+        write_to(Frame(A, failing=2), by_itself=True)
+    assert (plain.rows(CLICKS), plain.rows(OFFSETS)) == ([], [])
+    assert write_to(Frame(A), by_itself=False) == 4
+
+
+def test_a_key_that_exists_in_a_drivers_own_words_is_tried_again(keyed: Database) -> None:
+    """MySQL's own driver says 23000 where PostgreSQL's says 23505."""
+
+    class Overtaken(sqlite3.IntegrityError):
+        sqlstate = "23000"
+
+    left = [Overtaken("Duplicate entry")]
+
+    class Connection(sqlite3.Connection):
+        def commit(self) -> None:
+            if left:
+                raise left.pop()
+            super().commit()
+
+    made = sqlite3.connect(keyed.path, factory=Connection)
+    assert write_sql(Frame(A), batch(A), lambda: made, "clicks") == 4  # type: ignore[arg-type]
+    assert (left, keyed.rows(CLICKS)) == ([], records(A))

@@ -99,6 +99,16 @@ def test_a_task_that_spark_repeats_does_not_call_its_own_rows_somebody_elses(
     assert told == ["", "offsets of t-0 from 10 to 14", ""]
 
 
+def test_f347_a_task_tells_of_records_that_a_restored_database_lacks(tmp_path: Path) -> None:
+    path = tmp_path / "plain.db"
+    sqlite3.connect(path).executescript(TABLES.partition(";")[2].format(key="")).close()
+    target, found = replace(TARGET, words=Words("?", '"')), []
+    for each in (A, A._replace(start=20, end=22)):
+        (told,) = write_ranges(target, batch(each), partial(sqlite3.connect, path), COLUMNS, iter([arrow(each)]))
+        found += [row["skipped"] for row in told.to_pylist()]
+    assert found == ["", "offsets of t-0 from 14 to 20"]
+
+
 @pytest.fixture
 def database(postgres: str) -> Database:
     made = Database(postgres)

@@ -38,7 +38,7 @@ class OffsetRange(NamedTuple):
         return f"{self.topic}-{self.partition}-{self.start}-{self.end}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class Batch:
     """One batch, which `process` gets together with its DataFrame.
 

@@ -122,6 +122,9 @@ class Frame:
     def count(self) -> int:
         return int(self.rows.num_rows)
 
+    def sameSemantics(self, other: Frame) -> bool:  # noqa: N802
+        return bool(self.rows.equals(other.rows))
+
     def _queried(self, question: str) -> Frame:
         rows = self.rows
         with duckdb.connect() as own:  # threads do not share one

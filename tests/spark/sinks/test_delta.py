@@ -371,6 +371,16 @@ def test_a_table_is_a_path_or_a_uri_with_both_its_slashes(table: Path) -> None:
             write_delta(frame, batch(A), lost)
         with pytest.raises(UsageError, match="is neither a path nor a URI"):
             delta_ends(lost)
+    for nothing in (None, "", 7):  # a setting that is not there
+        with pytest.raises(UsageError, match=f"the place to write to is {nothing!r}; give a path, or a URI"):
+            write_delta(frame, batch(A), nothing)  # type: ignore[arg-type]
+
+
+def test_a_transform_that_returns_no_rows_or_is_none_is_refused(table: Path) -> None:
+    for wrong, text in (("clicks", "transform is 'clicks'"), (lambda rows: None, "transform returned None")):
+        with pytest.raises(UsageError, match=text):
+            write(table, A, transform=wrong)
+    assert not table.exists()
 
 
 def test_a_batch_that_does_not_name_its_group_is_refused(table: Path) -> None:

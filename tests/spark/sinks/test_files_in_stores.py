@@ -314,6 +314,7 @@ def test_f173_a_large_file_of_which_a_part_is_never_taken_is_not_there(
     [
         ("ftp://host/clicks", {}, "of no file system that this sink knows; those are abfs, abfss, file, gcs, gs, hdfs"),
         ("s3://lake/clicks", {"key": "x"}, "storage_options do not fit: .*'key'.*arguments of pyarrow.fs.S3FileSystem"),
+        ("", {}, "the place to write to is ''; give a path, or a URI"),
         ("/data/clicks", {"region": "x"}, "storage_options are for a URI, and folder '/data/clicks' is a path"),
     ],
 )

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.spark.ranges import Batch, check_batch
+from zkcoord.spark.sinks.calls import transformed
 from zkcoord.spark.sinks.columns import check_columns, check_split, fields_of
 from zkcoord.spark.sinks.data_files import DataFile, write_data_files
 from zkcoord.spark.sinks.delta_restores import (
@@ -32,7 +33,7 @@ from zkcoord.spark.sinks.delta_restores import (
     since,
 )
 from zkcoord.spark.sinks.once import append_once
-from zkcoord.spark.sinks.places import is_uri
+from zkcoord.spark.sinks.places import is_uri, text_of
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -87,9 +88,7 @@ def write_delta(
         raise UsageError(f"partition_by is {partition_by!r}; give a list of column names")
     uri = _uri(table)
     place = _Place(uri, dict(storage_options or {}), tuple(partition_by))
-    return append_once(
-        df, batch, uri, lambda: place.open(lambda: df if transform is None else transform(df)), transform
-    )
+    return append_once(df, batch, uri, lambda: place.open(lambda: transformed(df, transform)), transform)
 
 
 def delta_ends(
@@ -127,7 +126,7 @@ def delta_ends(
 
 def _uri(table: str | Path) -> str:
     """Return a path without a scheme, or a URI. Raises UsageError for neither."""
-    text = str(table).removeprefix("file://")
+    text = text_of(table).removeprefix("file://")
     return text.rstrip("/") if is_uri(text) else str(Path(text).absolute())
 
 

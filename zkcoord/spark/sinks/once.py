@@ -17,9 +17,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.errors import InvariantError, UsageError
+from zkcoord.errors import UsageError
 from zkcoord.spark.progress import log_event
 from zkcoord.spark.ranges import Batch, OffsetRange, check_batch, is_later
+from zkcoord.spark.sinks.calls import Call, note_call, refuse_other_rows, transformed
 from zkcoord.spark.sinks.data_files import DataFile
 
 if TYPE_CHECKING:
@@ -91,48 +92,50 @@ def append_once(
             "the batch does not name its group, under which the table keeps its ends: the query's checkpoint is of an "
             "earlier release; give dataclasses.replace(batch, group=...)"
         )
+    if transform is not None and not callable(transform):
+        raise UsageError(f"transform is {transform!r}; it must be a function of a DataFrame that returns one")
     lacking = sorted(set(KEY) - set(df.columns))
     if lacking:
         raise UsageError(
             f"the DataFrame has no column {lacking[0]!r}, by which the rows of a range are known; give the batch's own "
             "DataFrame, and what is to be written of it as transform"
         )
-    return _append(
-        batch, table, open_table, lambda snapshot, firsts: snapshot.write(_wanted(df, batch.ranges, firsts, transform))
-    )
+    rows, missing, rules = _append(df, batch, open_table, transform)
+    call = Call(table, (table, rules), df, transform)
+    if not missing.firsts:
+        refuse_other_rows(batch, call)
+    note_call(batch, call)
+    _tell(batch, table, missing)
+    return rows
 
 
 def _append(
-    batch: Batch,
-    table: str,
-    open_table: Callable[[], Snapshot],
-    write: Callable[[Snapshot, Mapping[TopicPartition, int]], Collection[DataFile]],
-) -> int:
-    """Append with `write`, which writes the rows from the given offsets on."""
+    df: DataFrame, batch: Batch, open_table: Callable[[], Snapshot], transform: Any
+) -> tuple[int, Missing, object]:
+    """Append the rows that the table lacks. Return their number, what was missing, and the table's rules."""
     token = uuid.uuid4().hex
     files: Collection[DataFile] = ()
+    missing = Missing({}, (), ())
     written: Mapping[TopicPartition, int] = {}
     rules: object = None
     for left in reversed(range(TRIES_MAX)):
         snapshot = open_table()
-        if written and snapshot.has(token):  # the answer was lost
-            return sum(each.rows for each in files)
+        if missing.firsts and snapshot.has(token):  # the answer was lost
+            break
         missing = missing_of(batch.group, batch.ranges, snapshot)
-        if missing.firsts and (missing.firsts, snapshot.rules()) != (written, rules):
-            files, written, rules = write(snapshot, missing.firsts), missing.firsts, snapshot.rules()
-        if missing.firsts:
-            ends = {
-                partition_name(batch.group, each): each.end for each in batch.ranges if each.topic_partition in written
-            }
-            try:
-                snapshot.commit(files, ends, token)
-            except Exception as error:
-                if not left or not snapshot.unsure(error):
-                    raise
-                continue
-        _tell(batch, table, missing)
-        return sum(each.rows for each in files) if missing.firsts else 0
-    raise InvariantError("every try returns or raises")
+        if not missing.firsts:
+            return 0, missing, snapshot.rules()
+        if (missing.firsts, snapshot.rules()) != (written, rules):
+            files = snapshot.write(_wanted(df, batch.ranges, missing.firsts, transform))
+            written, rules = missing.firsts, snapshot.rules()
+        ends = {partition_name(batch.group, each): each.end for each in batch.ranges if each.topic_partition in written}
+        try:
+            snapshot.commit(files, ends, token)
+            break
+        except Exception as error:
+            if not left or not snapshot.unsure(error):
+                raise
+    return sum(each.rows for each in files), missing, rules
 
 
 def missing_of(group: str, ranges: Iterable[OffsetRange], snapshot: Snapshot) -> Missing:
@@ -162,7 +165,7 @@ def _wanted(
             for each, first in sorted(firsts.items())
         ]
         df = df.where(" OR ".join(lines))
-    return df if transform is None else transform(df)
+    return transformed(df, transform)
 
 
 def _tell(batch: Batch, table: str, missing: Missing) -> None:
@@ -170,9 +173,14 @@ def _tell(batch: Batch, table: str, missing: Missing) -> None:
         text = f"{'; '.join(missing.passed_over)}: they are in the table. {AGAIN}"
         log_event(logging.WARNING, "rows_passed_over", text, table=table, batch=batch.id)
     if missing.skipped:
-        text = (
-            f"{'; '.join(missing.skipped)} are not in the table, and were not read: it was restored to an earlier "
-            "version, or the group's offsets were set forward, or these records have left the log. To read them, set "
-            "the group's offsets to where the table ends"
-        )
-        log_event(logging.WARNING, "rows_missing", text, table=table, batch=batch.id)
+        tell_missing(batch, table, "; ".join(missing.skipped))
+
+
+def tell_missing(batch: Batch, table: str, skipped: str) -> None:
+    """Warn of offsets before a batch that its table lacks."""
+    text = (
+        f"{skipped} are not in the table, and were not read: it was restored to an earlier version, or the group's "
+        "offsets were set forward, or these records have left the log, or nobody wrote their batches. To read them, "
+        "set the group's offsets to where the table ends"
+    )
+    log_event(logging.WARNING, "rows_missing", text, table=table, batch=batch.id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from os import PathLike
 from pathlib import Path
 
 from zkcoord.errors import UsageError
@@ -17,8 +18,16 @@ def is_uri(place: str | Path) -> bool:
     >>> is_uri("s3://lake/clicks"), is_uri("/data/clicks")
     (True, False)
     """
-    if URI.match(str(place)):
+    text = text_of(place)
+    if URI.match(text):
         return True
-    if SCHEME.match(str(place)):
-        raise UsageError(f"{str(place)!r} is neither a path nor a URI, which has two slashes behind the colon")
+    if SCHEME.match(text):
+        raise UsageError(f"{text!r} is neither a path nor a URI, which has two slashes behind the colon")
     return False
+
+
+def text_of(place: object) -> str:
+    """Return a path or a URI as text. Raises UsageError for anything else, for example a setting that is empty."""
+    if not isinstance(place, str | PathLike) or not str(place):
+        raise UsageError(f"the place to write to is {place!r}; give a path, or a URI")
+    return str(place)

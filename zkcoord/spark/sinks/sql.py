@@ -22,7 +22,9 @@ from zkcoord.core.given import given_number
 from zkcoord.errors import UsageError
 from zkcoord.spark.progress import log_event
 from zkcoord.spark.ranges import Batch, check_batch, is_later
-from zkcoord.spark.sinks.sql_target import INCARNATION, KEY, Target, Words
+from zkcoord.spark.sinks.calls import Call, note_call, refuse_other_rows
+from zkcoord.spark.sinks.once import tell_missing
+from zkcoord.spark.sinks.sql_target import INCARNATION, KEY, Target, Words, Wrote
 from zkcoord.spark.sinks.sql_tasks import write_in_tasks
 
 if TYPE_CHECKING:
@@ -66,17 +68,17 @@ def write_sql(
 
     With `tasks`, that many tasks write at once, each over a connection of its own, and each range is a transaction.
     `connect` is passed to the workers, which need the database's driver. There a time has its zone, and bytes are
-    `bytes`. If a worker dies after it has committed a range, its task runs again, and the number does not include that
-    range.
+    `bytes`. If a worker dies after it has committed a range, its task runs again, and the number lacks that range.
 
     If another writer of the same rows is faster (IntegrityError, a serialization failure, a deadlock), this writer
     tries again, and finds them written. Raises UsageError for missing columns, and for an earlier incarnation of a
     topic than the table has. Raises UnavailableError if others keep writing the same partitions. An error of the driver
     is raised, with nothing written of its transaction. `rows_passed_over` warns of rows that exist although the batch
-    brings them for the first time.
+    brings them for the first time, and `rows_missing` of one that begins after its offsets there.
     """
     check_batch(batch)
     given_number("tasks", tasks)
+    _check_connect(connect)
     missing = sorted(set(KEY) - set(df.columns))
     if missing:
         raise UsageError(f"the DataFrame has no column {missing[0]!r}; keep topic, partition and offset for this sink")
@@ -88,17 +90,39 @@ def write_sql(
         words = Words(placeholder, quote)
         target = Target(words=words, table=table, offsets_table=offsets_table, statement=statement, numbered=numbered)
         if tasks:
-            sent, passed_over = write_in_tasks(target, connection, df, batch, connect=connect, tasks=tasks)
+            wrote = write_in_tasks(target, connection, df, batch, connect=connect, tasks=tasks)
         else:
-            sent, passed_over = target.write_at_once(connection, df, batch)
-        if passed_over and not batch.replayed:
-            text = f"{passed_over}: they were written before. {AGAIN}"
-            log_event(logging.WARNING, "rows_passed_over", text, table=table, batch=batch.id)
-        return sent
+            wrote = target.write_at_once(connection, df, batch)
+        if offsets_table is not None:
+            _check_call(batch, Call(table, (offsets_table, connect), df), wrote)
+        _tell(batch, table, wrote)
+        return wrote.sent
+
+
+def _check_call(batch: Batch, call: Call, wrote: Wrote) -> None:
+    if wrote.passed_over and not wrote.sent:
+        refuse_other_rows(batch, call)
+    note_call(batch, call)
+
+
+def _tell(batch: Batch, table: str, wrote: Wrote) -> None:
+    if wrote.passed_over and not batch.replayed:
+        text = f"{wrote.passed_over}: they were written before. {AGAIN}"
+        log_event(logging.WARNING, "rows_passed_over", text, table=table, batch=batch.id)
+    if wrote.skipped:
+        tell_missing(batch, table, wrote.skipped)
+
+
+def _check_connect(connect: object) -> None:
+    if not callable(connect) or hasattr(connect, "cursor"):  # a text may contain a password
+        raise UsageError(f"connect is a {type(connect).__name__}; give a function that opens a connection (DB-API 2.0)")
 
 
 def _refuse_autocommit(connection: Any) -> None:
-    if getattr(connection, "autocommit", False) is True:
+    sqlite = getattr(connection, "isolation_level", "") is None and hasattr(connection, "in_transaction")
+    asked = getattr(connection, "get_autocommit", bool)  # PyMySQL, mysqlclient: there `autocommit` is a function
+    told = getattr(connection, "autocommit", sqlite)
+    if told is True or (sqlite and told is not False) or asked() is True:
         raise UsageError("connect() makes a connection that commits by itself (autocommit): a batch is one transaction")
 
 

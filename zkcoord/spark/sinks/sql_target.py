@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import InvariantError, UnavailableError, UsageError
@@ -17,7 +17,8 @@ INCARNATION = "incarnation"
 CHUNK_ROWS = 1_000  # rows in one `executemany`
 RACES_MAX = 10  # attempts of a transaction: a straggler is faster once or twice, not so often
 TRIES_MAX = 5  # attempts of a transaction whose rows a straggler writes at the same time; each reads the rows again
-CONFLICTS = ("23505", "40001", "40P01")  # SQLSTATE: an existing key, a serialization failure, a deadlock
+# SQLSTATE: an existing key (MySQL: any broken constraint), a serialization failure, a deadlock
+CONFLICTS = ("23505", "23000", "40001", "40P01")
 
 
 class RowSource(Protocol):
@@ -33,6 +34,15 @@ class RowSource(Protocol):
         ...
 
 
+class Wrote(NamedTuple):
+    """The number of rows that were sent; and for people, which existed already, if known, and which the table of
+    offsets lacks before them."""
+
+    sent: int
+    passed_over: str
+    skipped: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """The table to write to. `numbered`: the keyed table, or the table of offsets, has the column `incarnation`."""
@@ -43,7 +53,7 @@ class Target:
     statement: str | None
     numbered: bool
 
-    def write_at_once(self, connection: Any, df: RowSource, batch: Batch) -> tuple[int, str]:
+    def write_at_once(self, connection: Any, df: RowSource, batch: Batch) -> Wrote:
         """Write in one transaction, and repeat it if another writer of the same rows comes in between. Returns the
         result of `write`.
 
@@ -61,13 +71,13 @@ class Target:
                 return found
         raise InvariantError("every try returns or raises")
 
-    def write(self, connection: Any, df: RowSource, batch: Batch) -> tuple[int, str]:
-        """Send the rows, and move the offsets. Return how many rows were sent, and which existed already, if known."""
+    def write(self, connection: Any, df: RowSource, batch: Batch) -> Wrote:
+        """Send the rows, and move the offsets."""
         if self.offsets_table is not None:
             taken = _taken(connection, self.words, self.offsets_table, batch.ranges, numbered=self.numbered)
             insertion = self.statement or self.words.insert(self.table, df.columns)
             sent, _ = _send(connection, insertion, _rows(df, taken.firsts, {}, ())) if taken.firsts else (0, 0)
-            return sent, "; ".join(taken.passed_over)
+            return Wrote(sent, "; ".join(taken.passed_over), "; ".join(taken.skipped))
         firsts = {each.topic_partition: each.start for each in batch.ranges}
         fills = self.numbered and INCARNATION not in df.columns
         numbers = {each.topic_partition: each.incarnation or 1 for each in batch.ranges} if fills else {}
@@ -77,7 +87,7 @@ class Target:
         repeated = () if self.statement else [columns.index(name) for name in key]
         sent, changed = _send(connection, insertion, _rows(df, firsts, numbers, repeated))
         there = 0 if self.statement or changed is None else sent - changed
-        return sent, f"{there} of {sent} rows for {self.table}" if there > 0 else ""
+        return Wrote(sent, f"{there} of {sent} rows for {self.table}" if there > 0 else "")
 
 
 def _overtaken(error: BaseException) -> bool:
@@ -140,10 +150,12 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """The partitions to write, with the first offset of each; and, for people, what is not written and why."""
+    """The partitions to write, with the first offset of each; and, for people, what was written before, and what is
+    missing before them."""
 
     firsts: dict[TopicPartition, int]
     passed_over: tuple[str, ...]
+    skipped: tuple[str, ...]
 
 
 def _taken(connection: Any, words: Words, table: str, ranges: Sequence[OffsetRange], *, numbered: bool) -> _Taken:
@@ -170,7 +182,7 @@ def _move_all(cursor: Any, words: Words, table: str, ranges: Sequence[OffsetRang
     """Try once. None: another writer came in between."""
     columns = (NEXT, INCARNATION) if numbered else (NEXT,)
     firsts: dict[TopicPartition, int] = {}
-    passed_over = []
+    passed_over, skipped = [], []
     for each in ranges:
         place = each.topic, each.partition
         cursor.execute(words.read(table, columns), place)
@@ -183,12 +195,14 @@ def _move_all(cursor: Any, words: Words, table: str, ranges: Sequence[OffsetRang
         first, new = _continued(table, each, *found)
         if first > each.start:
             passed_over.append(f"offsets of {each.topic_partition} from {each.start} to {min(first, each.end)}")
+        if first < each.start:
+            skipped.append(f"offsets of {each.topic_partition} from {first} to {each.start}")
         if first < each.end:
             cursor.execute(words.move(table, columns), (*new[: len(columns)], *place, *found))
             if cursor.rowcount != 1:
                 return None
             firsts[each.topic_partition] = first
-    return _Taken(firsts, tuple(passed_over))
+    return _Taken(firsts, tuple(passed_over), tuple(skipped))
 
 
 def _continued(table: str, each: OffsetRange, next_offset: int, incarnation: int = 0) -> tuple[int, tuple[int, int]]:

@@ -27,12 +27,12 @@ from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.spark.ranges import Batch
 from zkcoord.spark.sinks import sql_target
 from zkcoord.spark.sinks.by_value import by_value
-from zkcoord.spark.sinks.sql_target import Target
+from zkcoord.spark.sinks.sql_target import Target, Wrote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-OUTCOME = "topic string, partition int, sent bigint, passed_over string, refused string, why string"
+OUTCOME = "topic string, partition int, sent bigint, passed_over string, skipped string, refused string, why string"
 # returned instead of raised, since Spark would only repeat the task
 REFUSALS = {"UsageError": UsageError, "UnavailableError": UnavailableError}
 TRIED = 40  # numbers tried for each task, to find one whose hash leads to the task
@@ -40,21 +40,22 @@ TRIED = 40  # numbers tried for each task, to find one whose hash leads to the t
 
 def write_in_tasks(
     target: Target, connection: Any, df: DataFrame, batch: Batch, *, connect: Callable[[], Any], tasks: int
-) -> tuple[int, str]:
+) -> Wrote:
     """Write like `Target.write`, in `tasks` tasks. `connection` is the driver's own, for ranges without a row."""
     write = by_value(partial(write_ranges, target, batch, connect, tuple(df.columns)), *ours())
     together = _together(df, batch, tasks).sortWithinPartitions(*sql_target.KEY)
-    found = together.mapInArrow(write, OUTCOME).collect()
+    found: list[Any] = together.mapInArrow(write, OUTCOME).collect()
     for row in found:
         if row.refused is not None:
             raise REFUSALS[row.refused](row.why)
     written = {TopicPartition(row.topic, row.partition) for row in found}
     left = tuple(each for each in batch.ranges if each.topic_partition not in written)
-    said = [row.passed_over for row in found if row.passed_over]
     if left:
-        _, passed_over = target.write_at_once(connection, Rows(df.columns, ()), replace(batch, ranges=left))
-        said += [passed_over] if passed_over else []
-    return sum(row.sent for row in found), "; ".join(said)
+        found.append(target.write_at_once(connection, Rows(df.columns, ()), replace(batch, ranges=left)))
+    passed_over, skipped = (
+        "; ".join(filter(None, told)) for told in ([row.passed_over for row in found], [row.skipped for row in found])
+    )
+    return Wrote(sum(row.sent for row in found), passed_over, skipped)
 
 
 def ours() -> tuple[ModuleType, ...]:
@@ -80,15 +81,14 @@ def write_ranges(
             outcome: dict[str, Any] = {"topic": at.topic, "partition": at.partition}
             try:
                 one = replace(batch, ranges=(ranges[at],))
-                sent, passed_over = target.write_at_once(connection, Rows(columns, rows), one)
+                wrote = target.write_at_once(connection, Rows(columns, rows), one)
             except (UsageError, UnavailableError) as error:
                 outcome |= {"refused": type(error).__name__, "why": str(error)}
             else:
-                outcome |= {"sent": sent, "passed_over": "" if again else passed_over}
+                outcome |= wrote._asdict() | ({"passed_over": ""} if again else {})
             outcomes.append(outcome)
-    texts = dict.fromkeys(("topic", "passed_over", "refused", "why"), pa.string())
-    kinds = {**texts, "partition": pa.int32(), "sent": pa.int64()}
-    order = ("topic", "partition", "sent", "passed_over", "refused", "why")
+    order = ("topic", "partition", "sent", "passed_over", "skipped", "refused", "why")
+    kinds = {**dict.fromkeys(order, pa.string()), "partition": pa.int32(), "sent": pa.int64()}
     yield pa.RecordBatch.from_pydict(
         {name: pa.array([each.get(name) for each in outcomes], kinds[name]) for name in order}
     )
