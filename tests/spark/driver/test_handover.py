@@ -34,6 +34,20 @@ def test_f60_a_batch_that_was_withdrawn_cannot_be_taken_before_the_loop_has_noti
         running.result()
 
 
+def test_the_batch_after_one_that_was_withdrawn_is_given_to_spark() -> None:
+    handover = Handover()
+    withdrawn = offering(handover)
+    handover.cancel("tag")
+    with pytest.raises(WithdrawnError):
+        withdrawn.result()
+    running = offering(handover)
+    assert handover.next(0) is BATCH
+    handover.close()
+    handover.cancel("tag")
+    with pytest.raises(WithdrawnError):
+        running.result()
+
+
 def test_a_batch_that_spark_runs_is_not_withdrawn_and_is_over_when_spark_says_so() -> None:
     handover = Handover()
     running = offering(handover)

@@ -70,6 +70,21 @@ def test_f224_a_batch_that_is_run_again_is_not_read_from_another_cluster_than_th
     assert world.requests == []
 
 
+def test_f224_kafka_is_asked_for_its_cluster_before_a_batch_is_run_again() -> None:
+    """A client that has asked nothing knows no cluster."""
+
+    class Asked(World):
+        def partitions(self) -> tuple[TopicPartition, ...]:
+            self.cluster_id = "other"
+            return super().partitions()
+
+    broken = offset_of("before", "g", Batch(id="", seq=0, generation=7, ranges=(OffsetRange("t", 0, 0, 4),)), {})
+    world = Asked()
+    world.starts, world.ends, world.named = {P0: 0}, {P0: 10}, "mine"
+    with pytest.raises(UsageError, match="are of the cluster 'other', the tree's topics of 'mine'"):
+        read(source_of(world), EMPTY, broken)
+
+
 def test_f312_a_repeated_batchs_tasks_are_told_their_cluster_like_later_ones() -> None:
     planned = offset_of("before", "g", Batch(id="", seq=0, generation=7, ranges=(OffsetRange("t", 0, 0, 4),)), {})
     world = World()

@@ -31,12 +31,10 @@ _calls: dict[int, list[Call]] = {}  # of each `Batch` that this program has
 
 
 def note_call(batch: Batch, call: Call) -> None:
-    """Note that the table has the batch, with the rows of this call or of an earlier one."""
+    """Note that the table has the batch, with the rows of this call."""
     if id(batch) not in _calls:
         finalize(batch, _calls.pop, id(batch), None)
-    calls = _calls.setdefault(id(batch), [])
-    if all(each.ends != call.ends for each in calls):
-        calls.append(call)
+    _calls.setdefault(id(batch), []).append(call)
 
 
 def refuse_other_rows(batch: Batch, call: Call) -> None:
