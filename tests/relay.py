@@ -22,6 +22,7 @@ class Relay(ABC):
         self.hosts = f"127.0.0.1:{self.port}"
         self._lock = threading.Lock()
         self._open: list[socket.socket] = []
+        self._cuts = 0
         self.is_down = False
         self.connections = 0
         self._threads: list[threading.Thread] = []
@@ -40,6 +41,7 @@ class Relay(ABC):
         """Break all connections."""
         with self._lock:
             gone, self._open = self._open, []
+            self._cuts += 1
         for each in gone:
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
@@ -69,11 +71,16 @@ class Relay(ABC):
                 client.close()
                 continue
             self.connections += 1
-            server = socket.create_connection(("127.0.0.1", self.target_port()))
+            cuts = self._cuts
+            try:
+                server = socket.create_connection(("127.0.0.1", self.target_port()))
+            except OSError:  # nobody listens there
+                client.close()
+                continue
             with self._lock:
-                down = self.is_down  # set meanwhile: the cut behind it did not see this connection
-                self._open += [] if down else [client, server]
-            if down:
+                gone = self.is_down or self._cuts > cuts  # meanwhile: the cut did not see this connection
+                self._open += [] if gone else [client, server]
+            if gone:
                 client.close()
                 server.close()
                 continue
@@ -84,7 +91,10 @@ class Relay(ABC):
         first = True
         with suppress(OSError, ValueError), one.makefile("rb") as stream:
             while len(head := stream.read(4)) == 4:
-                frame = self.through(stream.read(struct.unpack("!i", head)[0]), one, up=up, first=first)
+                (size,) = struct.unpack("!i", head)
+                if len(whole := stream.read(size)) < size:
+                    break  # the sender ended in the middle of it
+                frame = self.through(whole, one, up=up, first=first)
                 first = False
                 if frame is not None:
                     other.sendall(head + frame)

@@ -8,7 +8,6 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
 
 import pytest
 
@@ -93,17 +92,12 @@ class HoldingProxy(Proxy):
         self.let_go()
         super().close()
 
-    def _pump(self, one: socket.socket, other: socket.socket, up: bool) -> None:
-        with suppress(OSError), one.makefile("rb") as stream:
-            while len(head := stream.read(4)) == 4:
-                frame = stream.read(struct.unpack("!i", head)[0])
-                if up and self._holding.is_set() and len(frame) > 8 and struct.unpack_from("!i", frame, 4)[0] == MULTI:
-                    self.held.set()
-                    self._go_on.wait(PATIENCE_SECONDS)
-                other.sendall(head + frame)
-        for sock in (one, other):
-            with suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
+    def through(self, frame: bytes, sender: socket.socket, *, up: bool, first: bool) -> bytes | None:
+        """Wait with a multi while it is held back."""
+        if up and self._holding.is_set() and len(frame) > 8 and struct.unpack_from("!i", frame, 4)[0] == MULTI:
+            self.held.set()
+            self._go_on.wait(PATIENCE_SECONDS)
+        return super().through(frame, sender, up=up, first=first)
 
 
 class Reports(logging.Handler):

@@ -86,7 +86,10 @@ class CoordinatorAway:
     def _serve(self, connection: socket.socket) -> None:
         with connection.makefile("rb") as requests, suppress(OSError):  # the client has closed the connection
             while len(head := requests.read(4)) == 4:
-                answer = self._answer(requests.read(struct.unpack(">i", head)[0]))
+                (size,) = struct.unpack(">i", head)
+                if len(request := requests.read(size)) < size:
+                    return  # the same, in the middle of a request
+                answer = self._answer(request)
                 if answer is None:
                     connection.shutdown(socket.SHUT_RDWR)
                     return
