@@ -1,8 +1,10 @@
 """The handler: one queue, one thread, poll."""
 
+import gc
 import logging
 import socket
 import threading
+import warnings
 
 import pytest
 from kazoo.protocol.states import Callback
@@ -66,3 +68,17 @@ def test_select_says_which_sockets_can_be_read_and_which_written() -> None:
         assert handler.select([one], [], [], None) == ([one], [], [])
     with pytest.raises(OSError, match="closed"):
         handler.select([one], [], [], 0)
+
+
+@pytest.mark.parametrize("listens", [False, True], ids=["refused", "silent"])
+def test_a_tls_connection_that_does_not_come_about_leaves_no_open_socket(listens: bool) -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        if listens:
+            server.listen()
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            with pytest.raises(OSError):
+                OrderedHandler().create_connection(server.getsockname(), timeout=0.5, use_ssl=True, verify_certs=False)
+            gc.collect()
+    assert [str(each.message) for each in told if "SSLSocket" in str(each.message)] == []

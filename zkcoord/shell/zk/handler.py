@@ -16,9 +16,12 @@ import errno
 import logging
 import math
 import select
+import socket
 import threading
+import traceback
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
+from types import TracebackType
 from typing import Any
 
 from kazoo.handlers.threading import SequentialThreadingHandler
@@ -46,7 +49,11 @@ class OrderedHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo 
         """Return a connected socket within `timeout` or `reach_wait_s` seconds, whichever is shorter. Else raise
         OSError."""
         wait_s = timeout if self.reach_wait_s is None else min(timeout, self.reach_wait_s)
-        return super().create_connection(*args, timeout=wait_s, **kwargs)
+        try:
+            return super().create_connection(*args, timeout=wait_s, **kwargs)
+        except Exception as error:
+            _close_left(error.__traceback__)
+            raise
 
     def spawn(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> threading.Thread:
         """Start a daemon thread."""
@@ -115,6 +122,13 @@ class OrderedHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo 
             except Exception:
                 _LOG.exception("a callback of the ZooKeeper client failed")
             del work  # so that it is not kept alive while idle
+
+
+def _close_left(trace: TracebackType | None) -> None:
+    """Close the socket that kazoo leaves open where a connection with TLS does not come about."""
+    for frame, _ in traceback.walk_tb(trace):
+        if isinstance(left := frame.f_locals.get("conn"), socket.socket):
+            left.close()
 
 
 def _those(sockets: Sequence[Any], ready: dict[int, int], mask: int) -> list[Any]:
