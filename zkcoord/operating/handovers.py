@@ -8,6 +8,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping, Sequence
+from http.client import HTTPException
 from typing import Any
 
 from zkcoord.core.handovers import MOMENTS, PARTS, STAGES
@@ -55,7 +56,7 @@ def fetch_handovers(
             ours = error.headers.get("Server", "").startswith(SERVER)
             answered = answered or (ours and error.code == NOT_THERE)
             why = f"{address}: HTTP {error.code}" if ours else f"{address} is no program's address for metrics"
-        except OSError as error:
+        except (OSError, HTTPException) as error:  # also one that ends in the middle of its answer
             why = f"{address}: {_reason(error)}"
         except ValueError as error:
             raise UsageError(f"{address} is no coordinator's address for metrics: {error}") from error
@@ -64,10 +65,10 @@ def fetch_handovers(
     raise UnavailableError(f"no coordinator answers ({why}): start it with --metrics, or give its address")
 
 
-def _reason(error: OSError) -> str:
+def _reason(error: Exception) -> str:
     """Return why there is no answer, without the name of Python's class and without the error's number."""
     cause = error.reason if isinstance(error, urllib.error.URLError) else error
-    return cause.strerror or str(cause) if isinstance(cause, OSError) else str(cause)
+    return cause.strerror or str(cause) if isinstance(cause, OSError) else str(cause).strip()
 
 
 def begun_ms_of(handover: Mapping[str, Any]) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import sys
 import threading
 import xml.etree.ElementTree as ET
@@ -11,12 +10,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from socketserver import BaseRequestHandler
 from typing import Any
 
 import pytest
 from matplotlib.image import imread
 
 from tests.cli.program import Run
+from tests.metrics.test_endpoint import free_address
 from tests.timeline.journal_scene import journal_of_moves
 from zkcoord.cli.output import drawn
 from zkcoord.core.handovers import MOMENTS
@@ -54,13 +55,11 @@ WHY = "its stop took 700 ms: send 5, see 15, finish 630, commit 40, release 10"
 @pytest.fixture
 def address() -> Iterator[str]:
     """A coordinator's endpoint that knows group g."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{found.getsockname()[1]}"
 
     def handovers(group: str, last: int | None) -> Iterable[Mapping[str, Any]] | None:
         return HANDOVERS[-(last or 0) :] if group == "g" else None
 
+    address = free_address()
     endpoint, part = Endpoint.at(address), Part("coordinator", lambda: None, lambda: None, handovers)
     endpoint.add(part)
     yield address
@@ -208,6 +207,26 @@ def test_a_server_that_is_no_endpoint_of_ours_is_not_taken_for_a_coordinator_wit
 
     assert asked.exit_code == 5
     assert f"no coordinator answers ({there} is no program's address for metrics): start it with" in asked.stderr
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{", b"SSH-2.0-OpenSSH_9.2\r\n"],
+    ids=["ends in the middle", "speaks no HTTP"],
+)
+def test_a_coordinator_whose_answer_is_none_does_not_answer(run: Run, answer: bytes) -> None:
+    class Ends(BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(9_999)
+            self.request.sendall(answer)
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Ends) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        there = f"127.0.0.1:{other.server_port}"
+        asked = run("group", "timeline", "g", "--from", there)
+        other.shutdown()
+
+    assert (asked.exit_code, f"error: no coordinator answers ({there}: " in asked.stderr) == (5, True), asked.stderr
 
 
 def test_of_a_coordinator_that_answers_with_all_hand_overs_the_last_ones_are_taken() -> None:
