@@ -8,6 +8,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from http.client import HTTPException
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from tests.obedient import obedient
 from tests.waiting import wait_until
 from zkcoord import Coordinator, UsageError
 from zkcoord.core.handovers import MOMENTS
+from zkcoord.embedded.server import free_ports
 from zkcoord.metrics import names
 from zkcoord.metrics.address import parse_address
 from zkcoord.metrics.endpoint import Endpoint, Part
@@ -30,23 +32,26 @@ from zkcoord.tree.paths import CANDIDATES
 from zkcoord.tree.writes import CreateNode, DeleteNode, Transaction, Write
 
 Samples = Mapping[tuple[str, frozenset[tuple[str, str]]], float]
+_given: set[int] = set()
 
 
 def free_address() -> str:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{found.getsockname()[1]}"
+    """Nobody listens there, and no other process of the tests takes the port. None is given twice."""
+    while (port := free_ports(1)[0]) in _given:
+        pass
+    _given.add(port)
+    return f"127.0.0.1:{port}"
 
 
 def get(address: str, path: str) -> tuple[int, str]:
-    """Status and body; 0 when nobody listens."""
+    """Status and body; 0 when nobody answers."""
     try:
         with urllib.request.urlopen(f"http://{address}{path}", timeout=30) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.read().decode()
-    except OSError:
+    except (OSError, HTTPException):  # or it ended in the middle of its answer
         return 0, ""
 
 
