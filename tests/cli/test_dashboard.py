@@ -102,7 +102,8 @@ def test_the_tutorials_dashboard_has_data_in_each_panel(monkeypatch: pytest.Monk
         composed.up()
         assert sum("clicks" in line for line in composed.exec(*of_compose(describe, "exec"))) == partitions
         wait_until(lambda: len(servers.owners()) == 2, "both consumers have a share")
-        assert [get(address, "/readyz")[0] for address in composed.metrics.values()] == [200] * 4
+        told = composed.metrics.values()
+        wait_until(lambda: [get(address, "/readyz")[0] for address in told] == [200] * 4, "all four are ready")
         wait_until(lambda: "etl" in get(composed.page, "/")[1], "the page shows the group")
         with scraping(tmp_path / "prometheus", composed.metrics) as prometheus:
             wait_until(lambda: {*prometheus.health().values()} == {"up"}, "all targets are scraped")

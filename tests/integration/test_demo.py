@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.installed import Installed, build_wheel
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.kafka, pytest.mark.spark, pytest.mark.wheel]
 
@@ -91,7 +92,7 @@ def test_each_record_is_there_once_through_joins_and_kills(demo: subprocess.Pope
     # what a lease's end took away and gave back counts too: on a loaded machine that happens
     assert result["unowned_ms"]["count"] >= joins + dies + leaves
     assert list(tmp_path.iterdir()) == []
-    assert left_behind(tmp_path) == []
+    wait_until(lambda: not left_behind(tmp_path), "all that it started has ended")
 
 
 @BOTH
@@ -104,4 +105,4 @@ def test_sigterm_ends_everything_that_it_started(demo: subprocess.Popen[str], tm
     demo.communicate(timeout=60)
     assert demo.returncode == 130
     assert list(tmp_path.iterdir()) == []
-    assert left_behind(tmp_path) == []
+    wait_until(lambda: not left_behind(tmp_path), "all that it started has ended")

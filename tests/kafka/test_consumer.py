@@ -379,7 +379,7 @@ def test_iteration_ends_with_close(open_consumer: Open, coordinator: Coordinator
     seen: list[int] = []
     reader = threading.Thread(target=lambda: seen.extend(message.offset() for message in consumer))
     reader.start()
-    wait_until(lambda: len(seen) == 5, "five messages")
+    wait_until(lambda: len(seen) == 5 and consumer._polling, "five messages, and it polls for the next one")
     consumer.close()
     reader.join(PATIENCE_SECONDS)
     assert (reader.is_alive(), coordinator.store) == (False, {a: 5})

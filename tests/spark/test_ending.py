@@ -27,6 +27,12 @@ def ranges(batches: list[Batch]) -> list[list[str]]:
     return [[str(each) for each in batch.ranges] for batch in batches]
 
 
+def await_ask(world: World) -> None:
+    """Return when the consumer has asked for the ends once more."""
+    world.asked.clear()
+    assert world.asked.wait(DEADLINE_S)
+
+
 # ---- stop
 
 
@@ -147,10 +153,11 @@ def test_a_batch_that_is_not_full_waits_and_one_that_is_full_does_not(world: Wor
     consumer = world.consumer(max_offsets_per_batch=10, min_batch_ms=100_000)
     running = InThread(lambda: consumer.run(lambda frame, batch: seen.append(batch)))
     assert world.idle_told.wait(DEADLINE_S)  # the five were read at once, since nothing was before them
-    world.idle_told.clear()
     world.ends = {A: 26}
-    world.asked.clear()
-    assert world.asked.wait(DEADLINE_S)
+    await_ask(world)  # by then, whoever asked for the ends before has told what follows from them
+    world.idle_told.clear()
+    await_ask(world)
+    await_ask(world)
     assert not world.idle_told.is_set()
     consumer.stop()
     assert running.result() == 1

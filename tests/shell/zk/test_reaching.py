@@ -99,6 +99,7 @@ def test_a_first_connection_that_was_not_waited_for_is_not_told(
 
 def test_a_tree_does_not_wait_out_its_deadline_when_nobody_listens_at_any_address() -> None:
     with Tree(f"{NOWHERE},127.0.0.1:2", deadline_ms=60_000, refused_wait_ms=REFUSED_WAIT_MS) as tree:
+        wait_until(lambda: tree._store.session.refused, "both refused the first connection")
         for call in (lambda: tree.read([Read("/")]), tree.sync, lambda: tree.session_id):
             with pytest.raises(UnavailableError, match=f"did not answer within {REFUSED_WAIT_MS} ms .*refused"):
                 call()

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.shell.zk_world import DEADLINE_S, Proxy, Recorder, session
+from tests.waiting import wait_until
 from zkcoord.embedded import EmbeddedZooKeeper
 from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.shell.ports import CommitDone, Link, Outcome, ReadDone, SyncDone, WatchFired
@@ -227,7 +228,7 @@ def test_closing_executes_what_is_in_flight_and_reports_nothing_more(chroot: str
     with Tree(chroot) as tree:
         (node,) = tree.read([Read("/", Kind.CHILDREN)])
     assert set(node.children) == {f"n{n}" for n in range(1, 200, 2)}
-    assert set(threading.enumerate()) <= threads
+    wait_until(lambda: set(threading.enumerate()) <= threads, "all its threads have ended")
 
 
 def test_the_interpreters_end_closes_what_was_left_open(chroot: str) -> None:
