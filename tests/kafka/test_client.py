@@ -6,6 +6,7 @@ import logging
 import subprocess
 import sys
 import threading
+import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +26,7 @@ from zkcoord.kafka.client import KafkaClient, check_servers
 from zkcoord.kafka.lag import lag, log_ends
 
 NOBODY = "127.0.0.1:1"
-REFUSED_SECONDS_MAX = 4  # all waits for an answer take 5; it takes 0.2
+REFUSED_SECONDS_MAX = 4  # all waits for an answer take 5; it takes 0.2, unless the machine stands still
 
 
 def test_log_ends_and_starts_of_many_partitions(broker: Broker) -> None:
@@ -119,16 +120,21 @@ def test_refused_credentials_are_the_callers(broker: Broker) -> None:
 
 def test_refused_credentials_are_told_long_before_the_timeout(broker: Broker) -> None:
     config = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN", "sasl.username": "alice"}
-    client = KafkaClient(broker.bootstrap_servers, {**config, "sasl.password": "secret"}, timeout_ms=90_000)
-    asking = ThreadPoolExecutor(1).submit(client.partitions)
-    with pytest.raises(RefusedError, match=r"list its topics.*credentials"):
-        asking.result(PATIENCE_SECONDS)
+    config |= {"sasl.password": "secret"}
+    with KafkaClient(broker.bootstrap_servers, config, timeout_ms=90_000) as client, ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(client.partitions)
+        with pytest.raises(RefusedError, match=r"list its topics.*credentials"):
+            asking.result(PATIENCE_SECONDS)
 
 
 def test_a_refused_connection_is_told_long_before_the_timeout() -> None:
-    with KafkaClient(NOBODY, timeout_ms=90_000) as client, ThreadPoolExecutor(1) as pool:
-        why = pool.submit(client.check_credentials).result(REFUSED_SECONDS_MAX)
-    assert "refused" in str(why).lower()
+    def is_told_soon() -> bool:
+        with KafkaClient(NOBODY, timeout_ms=90_000) as client:
+            began = time.monotonic()
+            why = client.check_credentials()
+            return time.monotonic() - began < REFUSED_SECONDS_MAX and "refused" in str(why).lower()
+
+    wait_until(is_told_soon, "the refusal is told soon")
 
 
 @pytest.mark.parametrize(
@@ -206,7 +212,7 @@ def test_log_ends_gives_what_answers_and_says_why_the_rest_does_not(broker: Brok
     topic = broker.topic([3])
     here, missing = TopicPartition(topic, 0), TopicPartition(topic, 99)
     with KafkaClient(broker.bootstrap_servers) as client:
-        found = log_ends(client, [missing, here], timeout_ms=5000)
+        found = log_ends(client, [missing, here], timeout_ms=60_000)
     assert (found.ends, set(found.unknown)) == ({here: 3}, {missing})
     with KafkaClient(NOBODY) as client:
         away = log_ends(client, [here], timeout_ms=300)

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from tests.kafka.coordinator_away import NOT_COORDINATOR, CoordinatorAway
 from tests.kafka.helpers import QUIET
 from tests.offsets.test_kafka_store import NOWHERE, new_group, new_topic
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_SECONDS, wait_until
 from zkcoord.embedded.kafka import KafkaBroker
 from zkcoord.errors import UnavailableError
 from zkcoord.kafka.client import TIMEOUT_MS, KafkaClient
@@ -45,7 +45,7 @@ class Program:
             assert process.stdin is not None
             process.stdin.close()
             try:
-                ended = process.wait(30)
+                ended = process.wait(PATIENCE_SECONDS)
             finally:
                 process.kill()
                 self._reads.join()

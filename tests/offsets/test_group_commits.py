@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 import pytest
 
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_SECONDS, wait_until
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.tenure import CommitOutcome, KafkaCommit, Stamp, Tenure
 from zkcoord.errors import UnavailableError, UsageError, ZkcoordError
@@ -82,8 +82,8 @@ def test_commits_have_a_thread_of_their_own_and_wait_for_no_callback() -> None:
     goes_on, asked = threading.Event(), threading.Event()
 
     def stop(_: object) -> None:
-        asked.wait(10)
-        goes_on.wait(10)
+        asked.wait(PATIENCE_SECONDS)
+        goes_on.wait(PATIENCE_SECONDS)
 
     def answer(done: CallDone) -> None:
         answers.append((threading.current_thread().name, done))
@@ -102,6 +102,6 @@ def test_commits_have_a_thread_of_their_own_and_wait_for_no_callback() -> None:
         ("zkcoord-offsets", CallDone(4, STAMPED)),
     ]
     goes_on.set()
-    worker.stop(10)
+    worker.stop(PATIENCE_SECONDS)
     assert len(answers) == 4
     assert not worker._log[0]._thread.is_alive()

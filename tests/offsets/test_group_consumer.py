@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from tests.kafka.helpers import QUIET, Broker
 from tests.kafka.mock_cluster import MockCluster
 from tests.offsets.test_kafka_store import NOWHERE, PARTITIONS, admin, new_group, new_topic, ours
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_SECONDS, wait_until
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.tenure import CommitOutcome, KafkaCommit
 from zkcoord.embedded import EmbeddedKafka
@@ -29,7 +29,7 @@ from zkcoord.offsets.kafka_store import KafkaCommits
 
 __all__ = ["admin"]
 
-TIMEOUT_MS = 5_000
+TIMEOUT_MS = 30_000  # a busy machine may stand still for seconds
 DELAY_MS = 400  # of a slow broker's answers
 
 
@@ -124,7 +124,7 @@ def test_a_closed_one_ends_a_commit_that_is_under_way_and_takes_no_other() -> No
     thread.start()
     wait_until(lambda: store._renewed._held is not None, "the commit is under way")
     store.close()
-    thread.join(20)
+    thread.join(PATIENCE_SECONDS)
     assert [set(outcome.unknown) for outcome in found] == [{p}]
     with pytest.raises(UsageError, match="is closed"):
         store.commit({p: ours(1)})

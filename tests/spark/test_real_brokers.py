@@ -76,13 +76,19 @@ def test_spark_reads_every_record_once_commits_and_goes_on_there(
         for ends, new in PHASES:
             for partition, count in new.items():
                 topic.fill(partition, count)
-            consumer = SparkConsumer(
-                *(spark, zookeeper, kafka.bootstrap_servers, group, [topic.name]),
-                starting_offsets="earliest",
-                session_timeout_ms=6_000,
-                reader=reader,
-            )
-            consumer.run(seen.process_as("a"), idle_timeout_ms=3_000)
+
+            def has_read(total: int = sum(ends.values())) -> bool:
+                """On a busy machine the time may end before it has been given all: then another one goes on."""
+                consumer = SparkConsumer(
+                    *(spark, zookeeper, kafka.bootstrap_servers, group, [topic.name]),
+                    starting_offsets="earliest",
+                    session_timeout_ms=6_000,
+                    reader=reader,
+                )
+                consumer.run(seen.process_as("a"), idle_timeout_ms=3_000)
+                return len(seen.records) >= total
+
+            wait_until(has_read, f"{ends} is read")
             assert seen.records == dict.fromkeys(((p, n) for p, end in ends.items() for n in range(end)), 1)
             wait_until(partial(committed, *shown, ends), f"{store} has {ends}")
 

@@ -89,7 +89,7 @@ def test_f62_every_sink_takes_the_records_of_a_topic_that_was_created_again(
             starting_offsets="earliest",
             max_offsets_per_batch=1_000,
         )
-        consumer.run(process, idle_timeout_ms=8_000, max_batches=count // 1_000)
+        consumer.run(process, idle_timeout_ms=60_000, max_batches=count // 1_000)
 
     with coordinating(chroot, **topic.source):
         run("before", 3_000)

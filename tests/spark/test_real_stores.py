@@ -57,12 +57,18 @@ def test_a_spark_consumer_commits_its_batches_to_kafka_and_goes_on_there(
     with coordinating(chroot, **topic.source):
         keep_in(chroot, "g", store)
         for total in (30, 37):
-            consumer = SparkConsumer(
-                *(spark, chroot, topic.bootstrap_servers, "g", [topic.name]),
-                starting_offsets="earliest",
-                session_timeout_ms=6_000,
-            )
-            consumer.run(seen.process_as("a"), idle_timeout_ms=3_000)
+
+            def has_read(total: int = total) -> bool:
+                """On a busy machine the time may end before it has been given all: then another one goes on."""
+                consumer = SparkConsumer(
+                    *(spark, chroot, topic.bootstrap_servers, "g", [topic.name]),
+                    starting_offsets="earliest",
+                    session_timeout_ms=6_000,
+                )
+                consumer.run(seen.process_as("a"), idle_timeout_ms=3_000)
+                return len(seen.records) >= total
+
+            wait_until(has_read, f"{total} records are read")
             assert len(seen.records) == total
             topic.fill(0, 7)
         wait_until(lambda: in_kafka(commits, "g") == {0: 27, 1: 10}, "Kafka has all")

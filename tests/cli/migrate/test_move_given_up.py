@@ -11,7 +11,6 @@ from tests.cli.migrate.test_move import P0, moving, set_up
 from tests.cli.program import Run
 from tests.integration.world import World
 from tests.waiting import wait_until
-from zkcoord.cli.options import Limits
 from zkcoord.core.moved import Moved, MoveState
 from zkcoord.core.record import GroupRecord, Request
 from zkcoord.errors import UnavailableError
@@ -29,8 +28,7 @@ def test_an_unfinished_move_is_given_up_though_the_other_tree_is_gone(run: Run, 
     set_up(here, DRAFT)
     record = decode_record(here.data(DRAFT.record("g")))
     give_up = ("migrate", "move", "--to", AWAY, "--give-up", "--zookeeper", here.zookeeper)
-    limits = Limits(tree_wait_ms=2_000)
-    nothing = run(*give_up, limits=limits)
+    nothing = run(*give_up)
     assert (nothing.exit_code, nothing.stdout, "nothing was given up: no move to there" in nothing.stderr) == (
         0,
         "",
@@ -39,7 +37,7 @@ def test_an_unfinished_move_is_given_up_though_the_other_tree_is_gone(run: Run, 
     moved = Moved(state=MoveState.LEAVING, tree="bb", address=AWAY, run="r1")
     here.put(DRAFT.record("g"), encode_record(requested(replace(record, moved=moved), "pause", Request(run="r1"))))
 
-    result = run(*give_up, limits=limits)
+    result = run(*give_up)
 
     assert (result.exit_code, result.stdout) == (0, "group g: goes on here\n")
     assert f"what was copied to {AWAY} stays there, since it cannot be removed now" in result.stderr
