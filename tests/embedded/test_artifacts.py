@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -187,7 +188,7 @@ def test_a_jars_name_is_told_from_its_version(file: str, name: str) -> None:
 
 def test_progress_is_a_line_now_and_then_and_one_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 100.0
-    monkeypatch.setattr("zkcoord.embedded.ivy.time.monotonic", lambda: now_s)
+    monkeypatch.setattr(ivy, "time", SimpleNamespace(monotonic=lambda: now_s))  # not for other threads
     out = io.StringIO()
     progress = Progress("kafka 3.9.1", 47_662_313, out)
     for second, done in ((0, 0), (3, 5_000_000), (9, 9_000_000), (10, 12_400_000), (12, 30_000_000), (21, 40_000_000)):

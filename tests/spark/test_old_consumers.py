@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from tests.spark.fakes import FakeMembership, InThread, Job, World
@@ -82,7 +84,8 @@ def test_f108_batches_become_smaller_once_the_adoption_tells_that_old_consumers_
 ) -> None:
     world.given, world.ends = {A: 0}, {A: 40_000}
     now_ms = [0]
-    monkeypatch.setattr("zkcoord.spark.driver.loop.time.monotonic_ns", lambda: now_ms[0] * 1_000_000)
+    clock = SimpleNamespace(monotonic_ns=lambda: now_ms[0] * 1_000_000)
+    monkeypatch.setattr("zkcoord.spark.driver.loop.time", clock)  # not for other threads
     sizes: list[int] = []
 
     def process(frame: object, batch: Batch) -> None:

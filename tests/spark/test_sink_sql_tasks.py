@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -75,20 +76,23 @@ def test_a_worker_that_writes_needs_no_zkcoord(tmp_path: Path) -> None:
     from pyspark import cloudpickle
 
     path = tmp_path / "plain.db"
-    sqlite3.connect(path).executescript(TABLES.partition(";")[2].format(key="")).close()
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(TABLES.partition(";")[2].format(key=""))
     target = replace(TARGET, words=Words("?", '"'))
     run = by_value(partial(write_ranges, target, batch(A), partial(sqlite3.connect, path), COLUMNS), *ours())
     sent = cloudpickle.dumps((run, arrow(A).to_pylist()))
     told = subprocess.run([sys.executable, "-c", ALONE], input=sent, capture_output=True, check=True).stdout
     assert b"'sent': 4" in told
-    assert [*sqlite3.connect(path).execute(OFFSETS)] == [("t", 0, 14)]
+    with closing(sqlite3.connect(path)) as database:
+        assert [*database.execute(OFFSETS)] == [("t", 0, 14)]
 
 
 def test_a_task_that_spark_repeats_does_not_call_its_own_rows_somebody_elses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "plain.db"
-    sqlite3.connect(path).executescript(TABLES.partition(";")[2].format(key="")).close()
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(TABLES.partition(";")[2].format(key=""))
     target = replace(TARGET, words=Words("?", '"'))
     told = []
     for attempt in (0, 0, 1):
