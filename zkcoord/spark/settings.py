@@ -22,13 +22,13 @@ OWN = {  # setting -> the option to use instead
     "group.id": "the argument group",
 }
 
-# By themselves Spark gives up only after 120 s, and Java's admin client after 60 s; a consumer that hangs so long in a
-# batch delays its group. request.timeout.ms must not exceed default.api.timeout.ms, or Java refuses to start. Spark
+# By themselves Spark gives up only after 120 s, and Java's admin client after 60 s; a consumer that hangs so long in
+# a batch delays its group. request.timeout.ms must not exceed default.api.timeout.ms, or Java refuses to start. Spark
 # keeps one Java client for each partition. Kafka's limits are made for a client with many partitions, so they are low
-# here: with these values the rows of a big batch take a quarter less time. A client holds at most about 2 MiB, and Spark
-# the decoded records of its last poll (600 bytes each, with 100-byte values). At the log's end the client requests more
-# than the range, and Kafka lets it wait, by default 500 ms; Spark's next request waits behind that. So a batch of 8 short
-# ranges took 2.1 s on two cores; it takes 0.1 s if Kafka answers at once.
+# here: with these values the rows of a big batch take a quarter less time. A client holds at most about 2 MiB, and
+# Spark the decoded records of its last poll (600 bytes each, with 100-byte values). At the log's end the client
+# requests more than the range, and Kafka lets it wait, by default 500 ms; Spark's next request waits behind that. So
+# a batch of 8 short ranges took 2.1 s on two cores; it takes 0.1 s if Kafka answers at once.
 READER_DEFAULTS = {
     "request.timeout.ms": "10000",
     "default.api.timeout.ms": "15000",
