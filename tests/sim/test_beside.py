@@ -165,6 +165,27 @@ def test_f100_a_command_that_a_slow_program_has_not_answered_does_not_hold_up_an
 
 
 @on_seeds()
+@with_or_without_coordinator
+def test_f336_a_program_that_starts_slowly_costs_no_old_joiner_its_share(seed: int, coordinators: int) -> None:
+    scene = scene_of(seed, coordinators, partitions=8)
+    scene.enter("consumer0")
+    for name in ("oldy", "oldz"):
+        scene.start_old(name)
+    scene.settle()
+    application = scene.world.processes["consumer0"].application
+    assert isinstance(application, Application)
+    go_on = hold_calls(application)
+    scene.ask_to_leave("oldy")
+    scene.world.run_until(lambda: "t-3" in scene.of_ours(), what="a claim of ours")
+    joiner = scene.start_old("olda")
+    scene.world.run_until(lambda: len(joiner.registry) == 3, what="the old joiner has its share")
+    assert gave_up(scene) == []
+    go_on()
+    scene.settle()
+    calm(scene)
+
+
+@on_seeds()
 def test_f101_a_group_is_upgraded_member_by_member_and_rolled_back_while_everybody_reads(seed: int) -> None:
     scene = scene_of(seed, coordinators=1)
     for name in ("olda", "oldb", "oldc"):

@@ -226,8 +226,8 @@ class Registered:
                 self._start(decision)
             case AskStop(partitions=partitions):
                 self._call(Call("stop", partitions), partitions)
-            case LosePartitions(partitions=partitions, resuming=resuming, stopping=stopping):
-                self._lose(partitions, resuming=resuming, stopping=stopping)
+            case LosePartitions(partitions=partitions, resuming=resuming, stopping=stopping, starting=starting):
+                self._lose(partitions, resuming=resuming, stopping=stopping, starting=starting)
             case ClaimPartitions():
                 self.watch.claiming(decision)
                 self._write(decision, now_ms)
@@ -259,8 +259,11 @@ class Registered:
         starting = Starting(decision.positions, self._calls.next_start(), decision.incarnations)
         self._call(Call("start", tuple(starting), starting.number, decision.resumes), starting)
 
-    def _lose(self, partitions: Sequence[TopicPartition], *, resuming: bool, stopping: bool = False) -> None:
-        self.application = self.application.lost(partitions, resuming=resuming, stopping=stopping)
+    def _lose(
+        self, partitions: Sequence[TopicPartition], *, resuming: bool, stopping: bool = False, starting: bool = False
+    ) -> None:
+        lost = self.application.lost(partitions, resuming=resuming, stopping=stopping, starting=starting)
+        self.application = lost
         self._calls.ask("lost", tuple(partitions))
 
     def _write(self, decision: Write, now_ms: int) -> None:

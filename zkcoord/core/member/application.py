@@ -66,12 +66,17 @@ class Application:
         answers = (*self.answers, Answer(call, value, error, part))
         return fast_replace(self, running=running, calls=calls, answers=answers)
 
-    def lost(self, partitions: Iterable[TopicPartition], *, resuming: bool, stopping: bool = False) -> Application:
+    def lost(
+        self, partitions: Iterable[TopicPartition], *, resuming: bool, stopping: bool = False, starting: bool = False
+    ) -> Application:
         """Return a copy in which these partitions do not run. `resuming`: ignore the answer to a start of held
-        partitions, too. `stopping`: ignore the answer to a stop, too."""
+        partitions, too. `stopping`: ignore the answer to a stop, too. `starting`: ignore the answers to other starts
+        and to resets, too."""
         calls = {t: call for t, call in self.calls.items() if not call.resumes} if resuming else self.calls
         if stopping:
             calls = {t: call for t, call in calls.items() if call.name != "stop"}
+        if starting:
+            calls = {t: call for t, call in calls.items() if call.resumes or call.name not in ("start", "reset")}
         return fast_replace(self, running=_without(self.running, partitions), calls=calls)
 
     def heard(self) -> Application:

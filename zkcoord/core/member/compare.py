@@ -148,13 +148,15 @@ def lose(
     *,
     resuming: bool = False,
     stopping: bool = False,
+    starting: bool = False,
 ) -> list[Decision]:
     """The application must not read these any more. Its earlier requests for them do not count, even if they are
     started again, from the committed offset, while a request waits."""
     if not partitions:
         return []
+    named = tuple(sorted(partitions))
     decisions: list[Decision] = [
-        LosePartitions(partitions=tuple(sorted(partitions)), resuming=resuming, stopping=stopping)
+        LosePartitions(partitions=named, resuming=resuming, stopping=stopping, starting=starting)
     ]
     sent = memory.commit.requests if memory.commit is not None else ()
     for number, request in view.requests:

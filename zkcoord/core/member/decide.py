@@ -84,6 +84,9 @@ def _act(view: MemberView, memory: Memory, now_ms: int, sizes: Sizes) -> tuple[l
         decisions, memory = commits.restore(view, memory)
     if not decisions and memory.cleaning:
         decisions, memory = starts.cleaned(view, memory)
+    late = not decisions and view.neighbours.planned and sharing.late(view, memory, now_ms)
+    if late:
+        decisions, memory = sharing.give_up_starting(view, memory)
     if not decisions and memory.start is not None:
         decisions, memory = starts.advance(view, memory, now_ms)
     if not decisions and memory.stop is not None:
@@ -96,11 +99,13 @@ def _act(view: MemberView, memory: Memory, now_ms: int, sizes: Sizes) -> tuple[l
         decisions, memory = switching.advance(view, memory, sizes)
     if not decisions and view.neighbours.planned:
         decisions, memory = sharing.follow_plan(view, memory, sizes, now_ms)
+        if not decisions and memory.stop is not None:
+            decisions, memory = stops.advance(view, memory, now_ms)
     if not decisions and view.log is not None:
         decisions, memory = mirroring.follow(memory)
     if not decisions and view.log is not None:
         decisions, memory = mirroring.renew(view, memory, now_ms)
-    if not decisions and memory.idle:
+    if not decisions and memory.idle and not late:
         decisions, memory = resume.resume(view, memory)
     if not decisions and memory.switch is None and (view.requests or memory.commit is not None):
         decisions, memory = commits.commits(view, memory, now_ms)

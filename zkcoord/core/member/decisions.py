@@ -103,11 +103,12 @@ class AskStop:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LosePartitions:
     """The application must not read these any more. `resuming`: this includes partitions that it is starting again.
-    `stopping`: its answer to a stop does not count any more."""
+    `stopping`: its answer to a stop does not count any more. `starting`: its answer to a start or a reset does not."""
 
     partitions: Partitions
     resuming: bool = False
     stopping: bool = False
+    starting: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

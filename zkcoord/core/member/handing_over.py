@@ -47,8 +47,15 @@ def over(view: MemberView, memory: Memory, now_ms: int) -> bool:
 
 
 def wake_at_ms(view: MemberView, memory: Memory) -> int | None:
-    """When the release of partitions that the plan gives to others stops waiting for Kafka."""
-    stop, neighbours = memory.stop, view.neighbours
-    if stop is None or not neighbours.planned or stop.left <= (neighbours.share or {}).keys():
+    """When a release stops waiting for Kafka, since old members wait for it, or for another one behind it."""
+    free_by_ms = None if memory.stop is None else awaited_by_ms(view, memory)
+    return None if free_by_ms is None else free_by_ms + AFTER_STOP_MS
+
+
+def awaited_by_ms(view: MemberView, memory: Memory) -> int | None:
+    """When the application must have stopped what old members wait for, whatever it is doing. None: the plan gives to
+    others nothing that is held, or being started."""
+    if not view.neighbours.planned:
         return None
-    return neighbours.stopped_by_ms(stop.left) + AFTER_STOP_MS
+    starting = memory.start.grants if memory.start is not None else {}
+    return view.neighbours.stopped_by_ms([*memory.held, *starting])

@@ -85,11 +85,11 @@ class Neighbours:
             "rebalance.backoff.ms, and adopts the group again with these"
         )
 
-    def stopped_by_ms(self, partitions: Iterable[TopicPartition]) -> int:
-        """When those of the partitions that the plan gives to others must be free, whatever the application is
-        doing."""
+    def stopped_by_ms(self, partitions: Iterable[TopicPartition]) -> int | None:
+        """When those of the partitions that the plan gives to others must be free, whatever the application is doing.
+        None: the plan gives none of them to others."""
         share = self.share or {}
-        return min((self._stopped_by_ms(p) for p in partitions if p not in share), default=self.since_ms)
+        return min((self._stopped_by_ms(p) for p in partitions if p not in share), default=None)
 
     def _stopped_by_ms(self, partition: TopicPartition) -> int:
         """Counts from the event that gave the partition to others. If the old member that receives it is still in its

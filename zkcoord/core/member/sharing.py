@@ -11,11 +11,15 @@ from __future__ import annotations
 from zkcoord.core.command import Command, Option
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member import handing_over, starts, stops
+from zkcoord.core.member.compare import lose
 from zkcoord.core.member.decisions import Decision
 from zkcoord.core.member.memory import PLANNED, Memory
 from zkcoord.core.member.status import Sizes, Store
 from zkcoord.core.member.view import MemberView
 from zkcoord.core.offset_store import STORES
+from zkcoord.core.view import TAKEN
+
+NOT_STARTED = f"{TAKEN}: the application did not start in time, and old members wait for partitions of this consumer"
 
 Step = tuple[list[Decision], Memory]
 
@@ -54,13 +58,33 @@ def follow_plan(view: MemberView, memory: Memory, sizes: Sizes, now_ms: int) -> 
     return decisions, memory if start is None else fast_replace(memory, start=fast_replace(start, begun_ms=now_ms))
 
 
+def late(view: MemberView, memory: Memory, now_ms: int) -> bool:
+    """True when old members that wait for partitions would give up: nothing is waited for any more."""
+    ends_ms = handing_over.awaited_by_ms(view, memory)
+    return ends_ms is not None and now_ms >= ends_ms
+
+
+def give_up_starting(view: MemberView, memory: Memory) -> Step:
+    """Stop waiting for what the application is starting. What a start has claimed is given back, and what belongs to
+    the own share is claimed again. Held partitions are started again later."""
+    start, application = memory.start, view.application
+    decisions = lose(view, memory, application.resuming, resuming=True)
+    if start is None or start.acknowledged or start.refused.keys() == start.grants.keys():
+        return decisions, memory  # there is none, its outcome is read, or it gives everything back
+    asked = application.waits_for("start") or application.waits_for("reset")
+    told = [p for p in start.grants if asked or p in application.running]
+    refused = {**dict.fromkeys(start.grants, NOT_STARTED), **start.refused}
+    memory = fast_replace(memory, start=fast_replace(start, refused=refused, asking=0))
+    return [*decisions, *lose(view, memory, told, starting=True)], memory
+
+
 def wake_at_ms(view: MemberView, memory: Memory, now_ms: int) -> int | None:
     """When something is due that waits only for the time."""
     if not view.neighbours.planned:
         return None
     times = list(memory.put_off.values())
-    if memory.stop is not None and not memory.stop.answered:
-        times.append(view.neighbours.stopped_by_ms(memory.stop.left))
+    if memory.start is not None or view.application.resuming or (memory.stop is not None and not memory.stop.answered):
+        times.append(handing_over.awaited_by_ms(view, memory) or 0)
     if (ends_ms := handing_over.wake_at_ms(view, memory)) is not None:
         times.append(ends_ms)
     return min((at_ms for at_ms in times if at_ms > now_ms), default=None)

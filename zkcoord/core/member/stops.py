@@ -12,7 +12,7 @@ from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member.application import Answer
 from zkcoord.core.member.compare import at_rest, let_go, lose
 from zkcoord.core.member.decisions import AskStop, CommitOffsets, Decision, Leave, ReleasePartitions, Report
-from zkcoord.core.member.handing_over import hand_over, over
+from zkcoord.core.member.handing_over import awaited_by_ms, hand_over, over
 from zkcoord.core.member.memory import PLANNED, Memory, Stop
 from zkcoord.core.member.mirroring import awaited, follow_unanswered
 from zkcoord.core.member.ownership import freed_by_session
@@ -57,11 +57,13 @@ def answered(memory: Memory, answer: Answer, now_ms: int) -> tuple[list[Decision
 
 def overdue(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decision], Memory]:
     """Stop waiting for the application when old members would give up. Partitions that it stops later are released
-    without a commit, and its later answer does not count."""
-    stop, neighbours = memory.stop, view.neighbours
-    if stop is None or stop.answered or not neighbours.planned or now_ms < neighbours.stopped_by_ms(stop.left):
+    without a commit, and its later answer does not count. Old members may also wait for others than those of the stop:
+    these are stopped next."""
+    stop = memory.stop
+    if stop is None or stop.answered:
         return [], memory
-    if stop.left <= (neighbours.share or {}).keys():
+    ends_ms = awaited_by_ms(view, memory)
+    if ends_ms is None or now_ms < ends_ms:
         return [], memory
     late = sorted(stop.left - stop.early)
     why = "the application did not stop in time: old members would give up what is theirs now"

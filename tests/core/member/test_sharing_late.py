@@ -1,0 +1,186 @@
+"""A member in a mixed group whose application is slow with something else while old members wait for partitions."""
+
+from __future__ import annotations
+
+from tests.core.member.members import ME, NOW, T0, T1, Member, start, stop
+from tests.core.member.test_sharing import PATIENCE_MS, STOPPED_BY_MS, beside, kinds, member
+from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.member.decisions import (
+    AcknowledgeStarts,
+    AskCommits,
+    AskReset,
+    AskStart,
+    AskStop,
+    LetGo,
+    LookUp,
+    LosePartitions,
+    ReleasePartitions,
+    Report,
+    Versions,
+)
+from zkcoord.core.member.log import CommitLog
+from zkcoord.core.member.neighbours import ALONE, Neighbours
+from zkcoord.core.member.view import NOBODY, Position
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.view import Owner, Refusal
+
+NOWHERE = Position(None, None)
+AT = Position(7, 2)
+
+
+def claimed(*partitions: TopicPartition, at: Position = AT, held: tuple[TopicPartition, ...] = ()) -> Member:
+    """A member that has claimed these partitions by the plan, and is asking for what it needs to start them."""
+    found = member(*held, neighbours=beside(*held, *partitions, free=partitions))
+    return claims(found, partitions, at)
+
+
+def claims(found: Member, partitions: tuple[TopicPartition, ...], at: Position = AT) -> Member:
+    """It claims them."""
+    assert kinds(found.decides())[:1] == [LookUp]
+    found.reads(dict.fromkeys(partitions, at), dict.fromkeys(partitions, NOBODY))
+    found.decides()
+    found.decides()
+    found.reads(dict.fromkeys(partitions, at), dict.fromkeys(partitions, Owner(ME, 1)))
+    return found
+
+
+def loses(found: Member, *partitions: TopicPartition, resuming: bool = False) -> None:
+    """It stops waiting for the application at the last moment, and not earlier."""
+    assert found.decides(STOPPED_BY_MS - 1) == []
+    assert found.wake_at_ms == STOPPED_BY_MS
+    lost = LosePartitions(partitions=partitions, resuming=resuming, starting=not resuming)
+    assert found.decides(STOPPED_BY_MS) == [lost]
+    found.has(application=found.view.application.lost(partitions, resuming=resuming, starting=not resuming))
+
+
+def gives_back(found: Member, *partitions: TopicPartition, offset: int | None = 2) -> None:
+    """It gives these claims back, and acknowledges none of them."""
+    (sent,) = found.decides(STOPPED_BY_MS)
+    assert isinstance(sent, AcknowledgeStarts)
+    assert (sent.refused, sent.first) == (dict.fromkeys(partitions, Versions(1, offset)), {})
+    assert sent.status.held.keys().isdisjoint(partitions)
+    found.has(status=sent.status)
+    found.reads(owners=dict.fromkeys(partitions, NOBODY))
+    told = found.decides(STOPPED_BY_MS)
+    assert LetGo(partitions=partitions, parents=True) in told
+    (refused,) = [report for report in told if isinstance(report, Report)]
+    assert refused.event == "start_refused"
+    assert "did not start in time" in refused.fields["why"]
+
+
+def test_f336_what_the_application_does_not_start_in_time_is_given_back_and_the_own_share_is_claimed_again() -> None:
+    found = claimed(T0, T1)
+    assert kinds(found.decides()) == [AskStart]
+    found.called("start", T0, T1, number=1)
+    found.has(neighbours=beside(T0))  # an old member has joined, and waits for T1
+    loses(found, T0, T1)
+    before = found.view.application
+    assert before.answered(1, None, None, part=False) is before  # its later answer does not count
+    gives_back(found, T0, T1)
+    found.has(neighbours=beside(T0, free=(T0,)))
+    (again,) = found.decides(STOPPED_BY_MS)
+    assert isinstance(again, LookUp)
+    assert again.partitions == (T0,)
+
+
+def test_f336_what_old_members_wait_for_is_stopped_though_a_start_of_others_hangs() -> None:
+    found = claimed(T0, held=(T1,))
+    assert kinds(found.decides()) == [AskStart]
+    found.called("start", T0, number=2)
+    found.has(neighbours=beside(T0))
+    loses(found, T0)
+    gives_back(found, T0)
+    assert found.decides(STOPPED_BY_MS) == [AskStop(partitions=(T1,))]
+    found.called("stop", T1)
+    assert LosePartitions(partitions=(T1,), stopping=True) in found.decides(STOPPED_BY_MS)
+    found.has(application=found.view.application.lost((T1,), resuming=False, stopping=True))
+    (released,) = found.decides(STOPPED_BY_MS)
+    assert isinstance(released, ReleasePartitions)
+    assert released.held.keys() == {T1}
+
+
+def test_f336_a_first_offset_that_nobody_tells_in_time_is_not_waited_for() -> None:
+    found = claimed(T0, at=NOWHERE)
+    assert found.decides() == [AskReset(partitions=(T0,))]
+    found.called("reset", T0)
+    found.has(neighbours=beside())
+    loses(found, T0)
+    before = found.view.application
+    assert before.answered(1, {T0: 99}, None, part=False) is before
+    gives_back(found, T0, offset=None)
+
+
+def test_f336_commits_that_kafka_does_not_tell_in_time_are_not_waited_for() -> None:
+    def in_kafka(neighbours: Neighbours) -> Neighbours:
+        return fast_replace(neighbours, store="kafka", old_store="kafka")
+
+    found = member(neighbours=in_kafka(beside(T0, free=(T0,))))
+    found.has(log=CommitLog(tree="5e0b", patience_ms=10 * PATIENCE_MS, checkpoint_ms=NOW))
+    claims(found, (T0,))
+    assert found.decides() == [AskCommits(partitions=(T0,), starting=1)]
+    found.has(neighbours=in_kafka(beside()))
+    assert found.decides(STOPPED_BY_MS - 1) == []
+    gives_back(found, T0)
+
+
+def test_f336_a_slow_start_of_the_own_share_is_waited_for() -> None:
+    found = claimed(T0)
+    found.decides()
+    found.called("start", T0, number=1)
+    assert found.decides(NOW + 10 * PATIENCE_MS) == []
+    found.has(neighbours=ALONE)
+    assert found.decides(NOW + 10 * PATIENCE_MS) == []
+
+
+def test_f336_a_begun_start_of_a_command_is_refused_and_that_counts_against_nobody() -> None:
+    found = member(neighbours=ALONE)
+    found.finds(start(T0, versions=None))
+    found.decides()
+    found.reads({T0: AT}, {T0: NOBODY})
+    found.decides()
+    found.reads({T0: AT}, {T0: Owner(ME, 1)})
+    assert kinds(found.decides()) == [AskStart]
+    found.called("start", T0, number=1)
+    found.has(neighbours=beside())
+    loses(found, T0)
+    (sent,) = found.decides(STOPPED_BY_MS)
+    assert isinstance(sent, AcknowledgeStarts)
+    assert (sent.commands, sent.refused.keys()) == ({"0000000000": 0}, {T0})
+    refusal = sent.status.refused[T0]
+    assert isinstance(refusal, Refusal)
+    assert refusal.taken
+
+
+def test_f336_partitions_that_are_started_again_too_slowly_are_released() -> None:
+    found = member(T0, T1, neighbours=beside(T0))
+    found.runs()
+    found.called("start", T0, T1, number=2, resumes=True)
+    loses(found, T0, T1, resuming=True)
+    (released,) = found.decides(STOPPED_BY_MS)
+    assert isinstance(released, ReleasePartitions)
+    assert released.held.keys() == {T1}
+    found.reads(owners={T1: NOBODY})
+    found.decides(STOPPED_BY_MS)
+    (resumed,) = found.decides(STOPPED_BY_MS)
+    assert isinstance(resumed, AskStart)
+    assert (resumed.positions, resumed.resumes) == ({T0: 5}, True)
+
+
+def test_f338_what_old_members_wait_for_is_stopped_though_a_commanded_stop_of_others_hangs() -> None:
+    found = member(T0, T1, neighbours=ALONE)
+    found.finds(stop(T0))
+    assert found.decides() == [AskStop(partitions=(T0,))]
+    found.called("stop", T0)
+    found.has(neighbours=beside(T0))  # the plan gives T0 to this member, and T1 to an old one
+    assert found.decides(STOPPED_BY_MS - 1) == []
+    assert found.wake_at_ms == STOPPED_BY_MS
+    late = found.decides(STOPPED_BY_MS)
+    assert late[0] == LosePartitions(partitions=(T0,), stopping=True)
+    found.has(application=found.view.application.lost((T0,), resuming=False, stopping=True))
+    (released,) = found.decides(STOPPED_BY_MS)
+    assert isinstance(released, ReleasePartitions)
+    assert (released.held.keys(), released.commands) == ({T0}, {"0000000000": 0})
+    found.finds()
+    found.reads(owners={T0: NOBODY})
+    found.decides(STOPPED_BY_MS)
+    assert found.decides(STOPPED_BY_MS) == [AskStop(partitions=(T1,))]
