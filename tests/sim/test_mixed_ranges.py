@@ -12,7 +12,7 @@ from tests.sim.batches import BatchApplication, Sink
 from tests.sim.mixed_scene import ADOPTION, MixedScene
 from tests.sim.moments import Entry
 from tests.sim.old_rules import is_old
-from tests.sim.script import SESSION_MS, on_seeds
+from tests.sim.script import SESSION_MS, hold_calls, on_seeds
 from zkcoord.core.mode import Mode
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.offset_store import STORES
@@ -21,7 +21,7 @@ from zkcoord.tree.status import decode_status
 from zkcoord.tree.topic import decode_mark
 from zkcoord.tree.writes import ANY_VERSION, CreateNode, DeleteNode, Transaction
 
-T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 
 
 class OfOurs(Sink):
@@ -160,6 +160,33 @@ def test_the_next_claimer_does_a_cut_off_living_consumers_range_as_announced(
     seed: int, store: str, loses: bool
 ) -> None:
     cut_off_in_a_batch(seed, store, loses)
+
+
+@on_seeds(4)
+@pytest.mark.parametrize("store", STORES)
+def test_f340_a_left_range_is_done_as_announced_though_its_next_claimer_never_starts(seed: int, store: str) -> None:
+    """consumer1 leaves a range of t-2 unfinished, and consumer2 claims the partition. Then consumer1 starts t-1, which
+    consumer0 has given back. Before the fix, its status had lost the range by then."""
+    scene, sink = announcing(seed, store, seed % 2, partitions=3)
+    scene.start("old0", topics={"u": 1})
+    scene.start_ours("consumer0", "consumer1")
+    scene.await_shared("old0", "consumer0", "consumer1")
+    await_batch(scene, "consumer1", [2])
+    let_go = hold_calls(scene.application("consumer0"))
+    working = scene.application("consumer1")
+    working.hang()
+    scene.start_ours("consumer2")
+    hold_calls(scene.application("consumer2"))
+    scene.world.run_until(lambda: len(scene.rules.registered) == 4, what="it has joined")
+    scene.world.ensemble.operate(DeleteNode(LEGACY.owner(GROUP, T2), ANY_VERSION))
+    scene.world.run_until(lambda: claimed_by(scene, T2) == "consumer2", what="the next one has claimed it")
+    let_go()
+    working.go_on()
+    scene.world.run_until(lambda: scene.readers().get(T1) == "consumer1", what="another partition is started")
+    scene.end("consumer2")
+    scene.await_shared("old0", "consumer0", "consumer1")
+    scene.world.run_until(lambda: sink.again > 0, what="the range is processed again, as it was announced")
+    scene.calm()
 
 
 def created_again_after_a_death(seed: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.core.member.members import ME, NOW, T0, T1, Member, start, stop
+from tests.core.member.members import ME, NOW, T0, T1, T3, Member, start, stop
 from tests.core.member.test_sharing import PATIENCE_MS, STOPPED_BY_MS, beside, kinds, member
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member.decisions import (
@@ -22,6 +22,7 @@ from zkcoord.core.member.log import CommitLog
 from zkcoord.core.member.neighbours import ALONE, Neighbours
 from zkcoord.core.member.view import NOBODY, Position
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.state import Announced
 from zkcoord.core.view import Owner, Refusal
 
 NOWHERE = Position(None, None)
@@ -184,3 +185,15 @@ def test_f338_what_old_members_wait_for_is_stopped_though_a_commanded_stop_of_ot
     found.reads(owners={T0: NOBODY})
     found.decides(STOPPED_BY_MS)
     assert found.decides(STOPPED_BY_MS) == [AskStop(partitions=(T1,))]
+
+
+def test_f340_a_claim_of_another_consumer_does_not_end_a_range_that_was_left_unfinished() -> None:
+    """That consumer has the range only from its acknowledgement on, and may fail to start before."""
+    left = Announced(7, 9, 4, 3)
+    for position, batch in ((AT, {T3: left}), (Position(9, 3), {})):
+        found = member(neighbours=beside(T0, free=(T0,)))
+        found.memory = fast_replace(found.memory, batch={T3: left})
+        assert kinds(found.decides()) == [LookUp, LookUp]
+        found.reads({T0: AT, T3: position}, {T0: NOBODY, T3: Owner("g_other-1-00000000-0", 1)})
+        assert found.decides() == [LetGo(partitions=(T3,))]
+        assert found.memory.batch == batch

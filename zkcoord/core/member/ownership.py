@@ -59,6 +59,13 @@ def sets_offset(view: MemberView, memory: Memory, at: Position) -> bool:
     return at.offset is None or memory.store.tenured or view.claims
 
 
+def granted_with_ranges(view: MemberView, memory: Memory) -> bool:
+    """True when an owner was handed what others had announced of its partition. A claim may be made without a grant,
+    beside old members: its consumer has read the ranges of others, and has them in its own status only from its
+    acknowledgement on. (Where the node counts, the offset tells more than the claim.)"""
+    return not view.claims or (view.neighbours.mode.coordinated and not memory.store.node_counts)
+
+
 def freed_by_session(view: MemberView, memory: Memory) -> bool:
     """True when a member that leaves gives nothing back: its claims go with the session, together with the
     registration. If they went earlier, it would look as if they were taken from a member that reads on. (In a store

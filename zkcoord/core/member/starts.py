@@ -107,16 +107,16 @@ def begin(view: MemberView, memory: Memory, starts: Mapping[str, Command]) -> tu
 
 
 def cleaned(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
-    """Forget leftover ranges that a commit has passed, or whose partition somebody else owns now. The next status shows
-    it."""
+    """Forget leftover ranges that a commit has passed, or whose partition somebody else was granted. The next status
+    shows it."""
     if ANNOUNCED in view.unread:
         return [], memory
     named = memory.start.grants.keys() if memory.start is not None else set[TopicPartition]()
     left = sorted(p for p in memory.left_over() - named if p in view.positions)
-    batch = dict(memory.batch)
+    batch, by_owner = dict(memory.batch), ownership.granted_with_ranges(view, memory)
     for partition in left:
         owner, at = view.owners.get(partition, NOBODY), view.positions[partition]
-        if owner.thread or (memory.store.node_counts and at.offset != batch[partition].start):
+        if (owner.thread and by_owner) or (memory.store.node_counts and at.offset != batch[partition].start):
             del batch[partition]
     return [LetGo(partitions=tuple(left))], fast_replace(memory, batch=batch, cleaning=False)
 
