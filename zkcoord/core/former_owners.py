@@ -39,7 +39,7 @@ class FormerOwners:
 
     def owning(self, owned: frozenset[TopicPartition], seen_ms: int, late_ms: int) -> FormerOwners:
         """Return a copy in which old members have exactly these partitions, as it was seen at `seen_ms`."""
-        until_ms = {p: at_ms for p, at_ms in self.until_ms.items() if at_ms > seen_ms and p not in owned}
+        until_ms = {p: at_ms for p, at_ms in self.until_ms.items() if at_ms > seen_ms}
         left = dict.fromkeys(self.owned - owned, seen_ms + late_ms) if late_ms else {}
         return replace(self, owned=owned, until_ms=until_ms | left)
 

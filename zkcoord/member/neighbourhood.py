@@ -241,11 +241,10 @@ class Neighbourhood:
 def _moved(
     before: Neighbours, share: Mapping[TopicPartition, str] | None, seen_ms: int
 ) -> Mapping[TopicPartition, int]:
-    """For each partition that the plan gave to this member and gives to others now: when that was seen."""
+    """For each partition that the plan gave to this member and to others later: when that was seen last."""
     if share is None:
         return {}
-    known = {partition: at_ms for partition, at_ms in before.moved_ms.items() if partition not in share}
-    return {**known, **dict.fromkeys((before.share or {}).keys() - share.keys(), seen_ms)}
+    return {**before.moved_ms, **dict.fromkeys((before.share or {}).keys() - share.keys(), seen_ms)}
 
 
 def _notes(node: Node) -> GroupState:

@@ -23,7 +23,7 @@ class Neighbours:
     share: Mapping[TopicPartition, str] | None = None  # the plan's partitions of this member -> thread
     since_ms: int = 0  # when the group was seen to be mixed
     moved_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
-    # partition that was in the share -> when the plan was seen to give it to others; until it is given back
+    # partition that was in the share -> when the plan was last seen to give it to others
     joined_ms: Mapping[str, int] = field(default_factory=dict)  # when each registration was seen first
     free: frozenset[TopicPartition] = frozenset()  # partitions of the share that nobody has claimed
     incarnations: Mapping[str, int] = field(default_factory=dict)  # topic -> the number in its mark

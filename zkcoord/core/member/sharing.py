@@ -28,7 +28,7 @@ def follow_plan(view: MemberView, memory: Memory, sizes: Sizes, now_ms: int) -> 
     """Release partitions that are held against the plan, or claim free partitions of the own share. It does nothing
     while a command is being obeyed."""
     neighbours = view.neighbours
-    if not neighbours.planned or view.leaving or memory.rejected is not None:
+    if not neighbours.planned or view.leaving:
         return [], memory
     if memory.start is not None or memory.stop is not None or memory.switch is not None or memory.cleaning:
         return [], memory
