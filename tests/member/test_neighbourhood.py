@@ -246,6 +246,22 @@ class Joiner:
         return Node(path, kind, Stat(0, 1, 0) if children else None, children=children)
 
 
+def test_by_a_record_that_nobody_can_read_the_last_adoption_still_counts() -> None:
+    joiner = Joiner()
+    joiner.members(OWN, OLD, changes=2)
+    joiner.late()
+    before = joiner.others.now(OWN, joiner.now_ms)
+    assert before is not None
+    assert before.mode.mode is Mode.MIXED
+    joiner.data[RECORD] = b"{"
+    joiner.tracker.fired(RECORD, data=True, children=False)
+    joiner.late()
+    assert RECORD in joiner.reads
+    known = joiner.others.now(OWN, joiner.now_ms)
+    assert known is not None
+    assert (known.mode, known.store, known.patience_ms) == (before.mode, before.store, before.patience_ms)
+
+
 def test_f326_among_its_like_a_member_reads_the_coordinator_s_notes_once() -> None:
     joiner = Joiner()
     joiner.notes(as_of=0, mode=Mode.COORDINATED)

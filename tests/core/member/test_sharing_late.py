@@ -197,3 +197,18 @@ def test_f340_a_claim_of_another_consumer_does_not_end_a_range_that_was_left_unf
         found.reads({T0: AT, T3: position}, {T0: NOBODY, T3: Owner("g_other-1-00000000-0", 1)})
         assert found.decides() == [LetGo(partitions=(T3,))]
         assert found.memory.batch == batch
+
+
+def test_what_is_held_is_not_put_off_any_more() -> None:
+    found = claimed(T0)
+    found.memory = fast_replace(found.memory, put_off={T0: NOW + 1})
+    assert kinds(found.decides()) == [AskStart]
+    found.called("start", T0, number=1)
+    found.answers()
+    (sent,) = found.decides()
+    assert isinstance(sent, AcknowledgeStarts)
+    found.has(status=sent.status)
+    found.reads({T0: Position(7, 3)})
+    found.decides()
+    assert found.memory.held.keys() == {T0}
+    assert found.memory.put_off == {}

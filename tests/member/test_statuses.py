@@ -1,0 +1,44 @@
+"""The announced ranges of other consumers, as a member reads them before a claim."""
+
+from __future__ import annotations
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.state import Announced
+from zkcoord.member.statuses import Statuses
+from zkcoord.shell.tracker import Tracker
+from zkcoord.tree.member import MemberPaths
+from zkcoord.tree.paths import LEGACY
+from zkcoord.tree.snapshot import Node, Stat
+from zkcoord.tree.status import Status, encode_status
+
+T0 = TopicPartition("t", 0)
+ABOVE = LEGACY.channels_of("g")
+RANGE = Announced(5, 7, 1, 1)
+
+
+def test_all_statuses_are_read_once_for_each_look_up_and_not_followed() -> None:
+    tracker = Tracker()
+    statuses = Statuses(MemberPaths(layout=LEGACY, group="g", consumer_id="g_me"), tracker)
+    told = {"g_me": {}, "g_a": {T0: RANGE}, "g_b": {}}
+    for token in (1, 11):
+        statuses.look_up()
+        assert not statuses.found
+        asked: list[str] = []
+        for number in (token, token + 1):
+            reads = tracker.take(number)
+            asked += [read.path for read in reads]
+            nodes = [
+                Node(
+                    read.path,
+                    read.kind,
+                    Stat(0, 1, 0),
+                    encode_status(Status(batch=told.get(read.path.rpartition("/")[2], {}))),
+                    children=tuple(told) if read.path == ABOVE else (),
+                )
+                for read in reads
+            ]
+            assert all(statuses.take(node) for node in tracker.answered(number, nodes))
+        assert sorted(asked) == [ABOVE, f"{ABOVE}/g_a", f"{ABOVE}/g_b"]
+        assert statuses.found == {T0: (RANGE,)}
+        tracker.touch_all()  # the link was broken
+        assert not tracker.asks
