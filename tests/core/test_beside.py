@@ -291,6 +291,13 @@ def test_f96_when_the_old_members_have_gone_marks_are_renewed_and_nothing_is_dro
     assert noted.state.mode is Mode.COORDINATED
 
 
+def test_when_an_old_member_joins_the_mode_is_noted_at_once_and_no_mark_is_renewed() -> None:
+    decisions = decided(shared({}, noted=Mode.COORDINATED, changed={"t": TopicChange.RECREATED}), Steps())
+    assert not [each for each in decisions if isinstance(each, RenewMark)]
+    (noted,) = states(decisions, StateEvent.MODE_CHANGED)
+    assert noted.mode is Mode.MIXED
+
+
 def test_f96_beside_old_members_no_topic_is_dropped() -> None:
     for change in (TopicChange.RECREATED, TopicChange.DELETED, TopicChange.RENEWED):
         steps, view = Steps(), shared({}, changed={"t": change})

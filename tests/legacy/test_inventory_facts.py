@@ -257,6 +257,10 @@ def test_a_store_that_is_told_must_be_one_in_which_offsets_may_be(
     assert bool(against) is bool(objected)
 
 
+def test_a_group_without_members_and_offsets_may_keep_them_in_zookeeper_though_kafka_was_not_asked() -> None:
+    assert objections(group({}, {}, {}, {"t": 1}, None), told(offsets="zookeeper")) == ()
+
+
 @pytest.mark.parametrize(
     ("broker", "offsets", "remark"),
     [

@@ -127,13 +127,13 @@ def test_a_free_own_share_is_claimed_and_acknowledged_without_a_command() -> Non
     }
 
 
-def test_the_store_of_a_claim_is_the_records_unless_something_is_held_in_another_one() -> None:
+def test_the_store_of_a_claim_is_the_records_unless_another_one_holds_something_or_kafka_is_not_known() -> None:
     """Beside old members no command names the store. Without a start there is only the record's store."""
     kafka = fast_replace(beside(T0, T1, free=(T1,)), store="kafka", old_store="kafka")
     log = CommitLog(tree="5e0b", patience_ms=PATIENCE_MS, checkpoint_ms=NOW)
-    for held, store in (((), "kafka"), ((T0,), "zookeeper")):
+    for held, brokers, store in (((), log, "kafka"), ((T0,), log, "zookeeper"), ((), None, "zookeeper")):
         found = member(*held, neighbours=kafka)
-        found.has(log=log)
+        found.has(log=brokers)
         assert kinds(found.decides()) == [LookUp]
         assert found.memory.store.name == store
 
