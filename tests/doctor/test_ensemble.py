@@ -145,8 +145,9 @@ def test_brokers_that_are_gone_are_those_of_replicas_that_the_cluster_does_not_l
 
 
 @contextmanager
-def listening(answers: bytes | None) -> Iterator[int]:
-    """A server that takes connections and answers so; None: it answers nothing, and keeps them open."""
+def listening(answers: bytes | None, unknown: bytes = b"") -> Iterator[int]:
+    """A server that takes connections and answers so; None: it answers nothing, and keeps them open. It ends the
+    connection at the word `unknown`."""
     kept = []
     with socket.create_server(("127.0.0.1", 0)) as waiting:
 
@@ -160,8 +161,8 @@ def listening(answers: bytes | None) -> Iterator[int]:
                     kept.append(taken)
                     continue
                 with taken, suppress(OSError):  # the client gave it up
-                    taken.recv(4)
-                    taken.sendall(answers)
+                    word = taken.recv(4)
+                    taken.sendall(answers if word != unknown else b"")
 
         thread = threading.Thread(target=serve)
         thread.start()
@@ -196,3 +197,10 @@ def test_a_server_that_says_that_it_does_not_serve_is_believed() -> None:
     with listening(b"This ZooKeeper instance is not currently serving requests\n") as port:
         found = ask_server("127.0.0.1", port, seconds=60.0)
     assert (found.unreachable, found.serves, found.refused) == (None, False, ())
+
+
+def test_a_server_before_3_5_which_does_not_know_a_word_is_not_silent() -> None:
+    """3.4 has no `dirs`, and ends the connection. Before, the doctor looked at nothing else then."""
+    with listening(b"Zookeeper version: 3.4.10-39d3a4f, built on 03/23/2017\nMode: standalone\n", b"dirs") as port:
+        found = ask_server("127.0.0.1", port, seconds=60.0)
+    assert (found.unreachable, found.serves, found.mode, found.dirs) == (None, True, "standalone", {})

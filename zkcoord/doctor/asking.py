@@ -60,11 +60,14 @@ def ask_server(host: str, port: int, tls: ssl.SSLContext | None = None, seconds:
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     answers: dict[str, Mapping[str, str]] = {}
     sessions: dict[int, int] = {}
-    refused, without_quorum = [], False
+    refused: list[str] = []
+    without_quorum = False
     for word, between in WORDS.items():
         try:
             text = _word(host, port, word, tls, seconds)
         except _SilenceError as silent:
+            if silent.silence is Silence.CLOSES and (answers or refused or without_quorum):
+                continue  # a server that does not know the word: 3.4 has no `dirs`
             return ServerFacts(address=address, unreachable=f"{word}: {silent}", silence=silent.silence)
         if NOT_SERVING in text:
             without_quorum = True
@@ -88,8 +91,8 @@ class _SilenceError(Exception):
 
 
 def _word(host: str, port: int, word: str, tls: ssl.SSLContext | None, seconds: float) -> str:
-    """Return a server's answer to a four-letter word, which is never empty: every server of 3.4 or newer answers each
-    word, if only with a refusal. _SilenceError if there is no answer."""
+    """Return a server's answer to a four-letter word, which is never empty: a server answers each word that it knows,
+    if only with a refusal. _SilenceError if there is no answer."""
     with ExitStack() as stack:
         try:
             connection = stack.enter_context(socket.create_connection((host, port), timeout=seconds))
