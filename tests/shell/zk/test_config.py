@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.certificate import CERTIFICATE, LOCKED_KEY
 from zkcoord.errors import UsageError
 from zkcoord.shell.zk.config import OPEN, Acl, Address, ZooKeeperConfig, load_config, parse_connect
 
@@ -38,6 +39,8 @@ def test_a_connect_string_is_hosts_and_a_chroot(text: str, address: Address) -> 
         ("a:1,::1:2181", "'::1:2181' has more than one colon; an IPv6 address stands in brackets, as in [::1]:2181"),
         (":1", "names no host"),
         ("a b:1", "names no host"),
+        ("zk1..prod:1", "'zk1..prod:1' names no host"),
+        (f"{'a' * 64}:1", "names no host"),
         ("[::1:7", "'[::1:7' is no IPv6 address; write it as in [::1]:2181"),
         ("a:1/x/", "must not end with /"),
         ("a:1//x", "an empty or relative name"),
@@ -64,7 +67,7 @@ def write(folder: Path, text: str) -> Path:
 
 
 def test_a_configuration_file_is_read(tmp_path: Path) -> None:
-    ca = write(tmp_path, "x").rename(tmp_path / "ca.pem")
+    ca = write(tmp_path, CERTIFICATE).rename(tmp_path / "ca.pem")
     path = write(
         tmp_path,
         f"# who we are\n! also a comment\n\ndigest = alice:s=cret\ntls=true\ntls.ca = {ca}\ntls.verify = false\n"
@@ -117,3 +120,21 @@ def test_a_client_certificate_needs_its_key(tmp_path: Path) -> None:
     pem = write(tmp_path, "x").rename(tmp_path / "cert.pem")
     with pytest.raises(UsageError, match="go together"):
         load_config(write(tmp_path, f"tls = true\ntls.certificate = {pem}"))
+
+
+@pytest.mark.parametrize("keys", ["tls.ca = {0}", "tls.certificate = {0}\ntls.key = {0}"])
+def test_a_file_that_is_no_certificate_is_the_callers_error(tmp_path: Path, keys: str) -> None:
+    """Before, each connection failed, and the error said that ZooKeeper does not answer."""
+    pem = write(tmp_path, "x").rename(tmp_path / "x.pem")
+    with pytest.raises(UsageError, match=r"TLS cannot use what it names \(.*\): correct tls.ca, tls.certificate"):
+        load_config(write(tmp_path, "tls = true\n" + keys.format(pem)))
+
+
+def test_a_key_that_is_locked_needs_its_password_and_nobody_is_asked(tmp_path: Path) -> None:
+    pem, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    pem.write_text(CERTIFICATE, encoding="utf-8")
+    key.write_text(LOCKED_KEY, encoding="utf-8")
+    named = f"tls = true\ntls.certificate = {pem}\ntls.key = {key}\n"
+    with pytest.raises(UsageError, match=r"correct tls.ca, tls.certificate, tls.key or tls.key.password"):
+        load_config(write(tmp_path, named))
+    assert load_config(write(tmp_path, named + "tls.key.password = secret\n")).tls_key_password == "secret"

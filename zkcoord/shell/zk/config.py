@@ -83,7 +83,7 @@ class ZooKeeperConfig:
         if not self.tls_verify:
             context.verify_mode = ssl.CERT_NONE
         if self.tls_certificate:
-            context.load_cert_chain(self.tls_certificate, self.tls_key, self.tls_key_password or None)
+            context.load_cert_chain(self.tls_certificate, self.tls_key, self.tls_key_password)  # "": it does not ask
         return context
 
     def acl_bytes(self) -> bytes:
@@ -130,7 +130,7 @@ def _host(part: str, connect: str) -> tuple[str, int]:
             f"ZooKeeper address {connect!r}: {part!r} has more than one colon; an IPv6 address stands in brackets,"
             " as in [::1]:2181"
         )
-    if not host or any(c.isspace() for c in host):
+    if not host or any(c.isspace() for c in host) or not _may_be_looked_up(host):
         raise UsageError(f"ZooKeeper address {connect!r}: {part!r} names no host")
     if not colon:
         return host, DEFAULT_PORT
@@ -139,6 +139,14 @@ def _host(part: str, connect: str) -> tuple[str, int]:
             f"ZooKeeper address {connect!r}: {port!r} is no port (1 to 65535); write HOST:PORT[,HOST:PORT…]"
         )
     return host, int(port)
+
+
+def _may_be_looked_up(host: str) -> bool:
+    """Return False for a name that Python cannot look up: a part of it is empty, or longer than 63 characters."""
+    try:
+        return bool(host.encode("idna"))
+    except UnicodeError:
+        return False
 
 
 def load_config(path: Path | str) -> ZooKeeperConfig:
@@ -182,7 +190,13 @@ def load_config(path: Path | str) -> ZooKeeperConfig:
         else:
             raise UsageError(f"{where}: there is no key {key!r}; known: {', '.join(_KEYS)}, sasl.…")
     _check(sasl, found, path)
-    return ZooKeeperConfig(sasl=sasl, **found)
+    config = ZooKeeperConfig(sasl=sasl, **found)
+    try:  # else each connection would fail, as if the server did not answer
+        config.tls_context()
+    except OSError as error:
+        files = "correct tls.ca, tls.certificate, tls.key or tls.key.password"
+        raise UsageError(f"{path}: TLS cannot use what it names ({error}): {files}") from error
+    return config
 
 
 def _check(sasl: Mapping[str, str], found: Mapping[str, Any], path: Path | str) -> None:
