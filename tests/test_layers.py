@@ -54,7 +54,7 @@ ALLOWED: dict[str, set[str]] = {
     "zkcoord.shell.journal": PURE
     | {"io", "json", "base64", "pickle", "zlib", "zkcoord.shell", *NODES, "zkcoord.errors", "zkcoord.logs"}
     | {"zkcoord.core.topic_answers", "zkcoord.settings"},
-    "zkcoord.shell.journal.files": PURE | {"fcntl", "json", "pathlib", "time", "zkcoord.errors"},
+    "zkcoord.shell.journal.files": PURE | {"contextlib", "fcntl", "json", "pathlib", "time", "zkcoord.errors"},
     "zkcoord.shell.zk": (STDLIB - {"time"})
     | {"kazoo", *NODES, "zkcoord.shell", "zkcoord.errors", "zkcoord.settings", "zkcoord.logs"},
     "zkcoord.kafka": STDLIB

@@ -4,6 +4,7 @@ the journal."""
 from __future__ import annotations
 
 import json
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -77,3 +78,19 @@ def test_a_folder_that_vanishes_ends_the_journal_with_one_line(tmp_path: Path) -
     assert [problem.partition(": ")[2] for problem in problems] == [
         "No such file or directory: make room and start anew"
     ]
+
+
+def test_a_full_disk_ends_the_journal_with_one_line_and_nothing_else(tmp_path: Path) -> None:
+    """Before, the coordinator could not end cleanly: closing the file tried to write the lost line once more."""
+    problems: list[str] = []
+    files = JournalFiles(tmp_path, "1.2", problems.append)
+    fill(files, range(1, 2))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, before[1]))
+    try:
+        fill(files, range(2, 9))
+        files.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [problem.partition(": ")[2] for problem in problems] == ["File too large: make room and start anew"]
+    JournalFiles(tmp_path, "1.2", pytest.fail).close()

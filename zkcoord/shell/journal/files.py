@@ -7,6 +7,7 @@ import fcntl
 import json
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -100,7 +101,8 @@ class JournalFiles:
         """Stop writing."""
         self._ended = True
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):  # the disk is still full: the line that found no room is lost
+                self._file.close()
         self._lock.close()
 
     def _end(self, error: OSError) -> None:
