@@ -98,6 +98,15 @@ def test_a_tree_that_is_not_there_is_told_when_the_terminal_is_as_before(chroot:
     assert code == 7
 
 
+def test_a_locale_that_this_machine_does_not_have_is_no_obstacle(top: Callable[..., Terminal], world: World) -> None:
+    """Shells of other machines hand their locale on, as ssh does."""
+    world.settle()
+    terminal = top(LC_ALL="xx_XX.UTF-8")
+    terminal.until(lambda lines: rows(lines) == [["g", "Stable", "1", "2", "0", "-", "-"]])
+    terminal.press("q")
+    assert terminal.process.wait(PATIENCE_SECONDS) == 0
+
+
 def test_without_a_terminal_it_names_what_to_use_instead(run: Run) -> None:
     result = run("top", "--zookeeper", "h:1")
 

@@ -48,7 +48,8 @@ def show(reading: Callable[[], Reading], over: Callable[[], bool]) -> None:
     """Draw each new reading and obey keys, until the user ends it or `over` is true. Raise UsageError if this terminal
     cannot show it."""
     os.environ.setdefault("ESCDELAY", str(ESCAPE_WAIT_MS))
-    locale.setlocale(locale.LC_ALL, "")  # curses writes in the encoding of this locale
+    with suppress(locale.Error):  # the variables name a locale that this machine does not have
+        locale.setlocale(locale.LC_ALL, "")  # curses writes in the encoding of this locale
     try:
         curses.wrapper(lambda window: _loop(window, reading, over))
     except curses.error as error:
