@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 from zkcoord.errors import UsageError
 
-DIGITS_MIN = 12
-"""A number of at least 12 digits is milliseconds: they have had so many digits since 1973. A shorter number is a date,
-or a mistake, for example 20261123."""
+DIGITS_MIN, DIGITS_MAX = 12, 15
+"""A number of 12 to 15 digits is milliseconds: they have had 12 since 1973. A shorter number is a date, or a mistake,
+for example 20261123. A longer one is in another unit: microseconds have 16."""
 
 
 def moment(option: str, text: str | None) -> int | None:
@@ -20,10 +20,11 @@ def moment(option: str, text: str | None) -> int | None:
     """
     if text is None:
         return None
-    if text.isascii() and text.isdigit() and len(text) >= DIGITS_MIN:
+    digits = len(text) if text.isascii() and text.isdigit() else 0
+    if DIGITS_MIN <= digits <= DIGITS_MAX:
         return int(text)
     try:
-        told = datetime.fromisoformat(text)
+        told = datetime.fromisoformat("" if digits > DIGITS_MAX else text)
     except ValueError as error:
         shapes = "2026-11-23T10:00 (UTC), 2026-11-23T10:00+01:00, or milliseconds since 1970"
         raise UsageError(f"{option} {text!r} is no time: write {shapes}") from error

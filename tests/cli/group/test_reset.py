@@ -156,6 +156,7 @@ def test_only_the_topics_and_partitions_that_are_named_are_moved(
         ((), "choose one of --to-earliest, --to-latest"),
         (("--to-earliest", "--to-latest"), "choose one of"),
         (("--to-datetime", "yesterday"), "--to-datetime 'yesterday' is no time: write 2026-"),
+        (("--to-datetime", "1795428000000000"), "--to-datetime '1795428000000000' is no time: write 2026-"),
         (("--to-earliest", "--topic", "nothing"), "--topic nothing: Kafka has no such topic"),
         (
             ("--to-earliest",),
