@@ -149,7 +149,8 @@ def test_an_unfit_request_beside_an_old_member_is_refused_and_all_is_read_on(see
     response = decode_record(ensemble.data(RECORD) or b"").responses[name]
     (old,) = scene.rules.members()
     assert response.says("r", "refused")
-    assert response.reason == f"the group is shared with old members (mixed): it has 1 old member: {old}"
+    shared = f"the group is shared with old members (mixed): it has 1 old member: {old}; replace these first"
+    assert response.reason == shared
     scene.world.run_for(5_000)
     assert scene.rules.claims == claims
     assert scene.commands() == 0

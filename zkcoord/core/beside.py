@@ -166,7 +166,9 @@ def responses_beside(view: GroupView, looker: OnLooker, now_ms: int) -> tuple[li
         if name == DELETE:
             decisions.append(begin_deletion(view, request))
         elif name != POKE or view.mode.mode is not Mode.MIXED:
-            reason = f"the group is shared with old members ({view.mode.mode.value}): {view.mode.why}"
+            reason = (
+                f"the group is shared with old members ({view.mode.mode.value}): {view.mode.why}; replace these first"
+            )
             decisions.append(_response(name, request.run, REFUSED, reason))
         elif looker.may_poke(request.run, now_ms):
             why = f"asked for (run {request.run}): old members claim again"
