@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TextIO
 
@@ -34,13 +35,24 @@ def new_file(name: str) -> Iterator[TextIO]:
     except OSError as error:
         raise UsageError(f"{name}: {error.strerror or error}; name a file that can be made") from None
     try:
-        with draft:
+        with naming(name), draft:
             yield draft  # type: ignore[misc]
             draft.flush()
             os.fsync(draft.fileno())
         Path(draft.name).rename(path)
     except BaseException:
         Path(draft.name).unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def naming(name: str) -> Iterator[None]:
+    """Put the file's name into an error of the block that has none. A full disk's error has none, and would look like
+    one of standard output."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or name
         raise
 
 
@@ -55,7 +67,11 @@ def opened(name: str, option: str = "") -> TextIO:
 
 def read_from(name: str) -> AbstractContextManager[TextIO]:
     """Open a text file that is read once, or standard input."""
-    return nullcontext(sys.stdin) if name == STANDARD else opened(name)
+    if name != STANDARD:
+        return opened(name)
+    if isinstance(sys.stdin, TextIOWrapper):  # read as a file is, whatever this machine's encoding
+        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
+    return nullcontext(sys.stdin)
 
 
 class Progress:

@@ -289,6 +289,11 @@ def _write(name: str, address: str, sections: Sequence[str]) -> None:
     )
     try:
         with Path(name).open("x", encoding="utf-8") as file:
-            file.write("\n".join([head, *sections]))
+            try:
+                file.write("\n".join([head, *sections]))
+                file.flush()
+            except OSError:  # half a file would be taken for one that somebody has filled in
+                Path(name).unlink()
+                raise
     except OSError as error:
         raise UsageError(f"--write {name}: {error.strerror or error}; name a file that can be made") from None

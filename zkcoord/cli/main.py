@@ -67,10 +67,10 @@ class _Root(Group):
 
 
 def _open_closed_streams() -> None:
-    """Replace standard output and standard error by /dev/null if the process was started without them."""
-    for name in ("stdout", "stderr"):
+    """Replace the standard streams by /dev/null if the process was started without them."""
+    for name, flags, mode in (("stdin", os.O_RDONLY, "r"), ("stdout", os.O_WRONLY, "w"), ("stderr", os.O_WRONLY, "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
+            setattr(sys, name, os.fdopen(os.open(os.devnull, flags), mode, encoding="utf-8"))
 
 
 def _say(text: str, code: int) -> int:
@@ -84,10 +84,12 @@ def _say(text: str, code: int) -> int:
 def _os_error(error: OSError) -> str:
     """Return the error in words. If a device is full and the error names no file, it is our own output, which is then
     dropped."""
-    if error.errno not in FULL or error.filename is not None:
+    if error.errno not in FULL:
         return str(error)
-    _forget(sys.stdout)
-    return f"standard output cannot be written ({error.strerror}): make room there, or send it elsewhere"
+    if error.filename is None:
+        _forget(sys.stdout)
+    where = error.filename or "standard output"
+    return f"{where} cannot be written ({error.strerror}): make room there, or send it elsewhere"
 
 
 def _say_usage(error: click.UsageError) -> int:

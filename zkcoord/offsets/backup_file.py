@@ -66,6 +66,8 @@ class BackupWriter:
 
 def check(file: TextIO, name: str) -> Header:
     """Read a complete backup, and return its header. Raises UsageError for any other file."""
+    if not file.seekable():
+        raise UsageError(f"{name} is a pipe, and a backup is read several times: unpack it into a file, and name that")
     file.seek(0)
     digest, nodes = hashlib.sha256(), -1  # the header does not count as a node
     first = last = ""

@@ -218,6 +218,13 @@ def test_standard_input_is_taken_too(world: World) -> None:
     assert (result.exit_code, offsets(world)[0]) == (0, b"1")
 
 
+def test_a_byte_of_standard_input_that_is_no_text_is_told_with_its_line(world: World) -> None:
+    words = ["offsets", "import", "-", "--zookeeper", world.address]
+    result = CliRunner().invoke(cli, words, input=b"/consumers/g/offsets/clicks/0:1\n\xff\n", prog_name="zkcoord")
+    assert (result.exit_code, "error: standard input, line 2: " in result.stderr) == (2, True), result.stderr
+    assert offsets(world)[0] == b"100"
+
+
 def test_the_file_of_an_import_is_read_once_so_that_it_may_be_a_pipe(world: World, run: Run, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

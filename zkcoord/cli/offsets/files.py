@@ -12,7 +12,7 @@ from typing import IO, TextIO
 
 import click
 
-from zkcoord.cli.files import STANDARD, Progress, new_file, read_from
+from zkcoord.cli.files import STANDARD, Progress, naming, new_file, read_from
 from zkcoord.cli.kafka_options import kafka_beside
 from zkcoord.cli.options import Command, Settings, pass_settings
 from zkcoord.cli.output import print_json, show, table
@@ -171,7 +171,9 @@ def _keep(offsets: Iterator[Exported], kept: IO[bytes]) -> set[str]:
         for found in part:
             groups.setdefault(found.group, {})[found.partition] = found.offset
         known |= groups.keys()
-        pickle.dump(groups, kept)
+        with naming(tempfile.gettempdir()):
+            pickle.dump(groups, kept)
+            kept.flush()
     return known
 
 
