@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +132,22 @@ def test_a_wrong_file_is_refused_with_what_is_allowed(
 
     assert (result.exit_code, probe, result.stderr.count("\n")) == (2, [], 1)
     assert result.stderr.startswith(f"error: --config {path}: ") and why in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "words"),
+    [
+        ("ZKCOORD_GROUP_DESCRIBE_TIMEOUT_MS", "120000", ["group", "describe", "g"]),
+        ("ZKCOORD_GROUP_DESCRIBE_SORT", "lag", ["group", "describe", "g", "--members"]),
+        ("ZKCOORD_GROUP_LIST_SORT", "lag", ["group", "list"]),
+        ("ZKCOORD_GROUP_RELEASE_TIMEOUT_MS", "120000", ["group", "release", "g"]),
+    ],
+)
+def test_a_variable_for_an_option_that_does_not_apply_to_a_call_does_not_refuse_it(
+    run: Run, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, words: Sequence[str]
+) -> None:
+    monkeypatch.setenv(variable, value)
+    assert "error: where is ZooKeeper?" in run(*words).stderr
 
 
 def test_a_file_that_is_not_there_and_a_wrong_variable_are_refused(

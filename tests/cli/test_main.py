@@ -205,6 +205,21 @@ def test_with_a_json_log_every_line_on_standard_error_is_an_object(
         (["group", "describe", "g", "--all-groups"], "name one group, or give --all-groups"),
         (["group", "describe", "g", "--members", "--state"], "choose one of --members and --state"),
         (["group", "list", "--sort", "lag"], "--sort lag sorts the table of --state: give that, too"),
+        (["group", "describe", "g", "--members", "--sort", "lag"], "--sort lag sorts partitions: leave out --members"),
+        (
+            ["group", "describe", "g", "--timeout-ms", "5"],
+            "--timeout-ms is how long --wait waits: give `--wait stable`",
+        ),
+        (["group", "release", "g", "--timeout-ms", "5"], "--timeout-ms is how long --wait waits: give --wait, too"),
+        (
+            ["group", "reset-offsets", "g", "--to-earliest", "--timeout-ms", "5"],
+            "--timeout-ms is how long --stop-first waits: give that, too, or leave it out",
+        ),
+        (["group", "delete", "gr\udcfc"], r"'gr\udcfc' has bytes that are not of this terminal's encoding"),
+        (["group", "list", "--zookeeper", "h:1/\udcfc"], r"'h:1/\udcfc' has bytes that are not of this terminal's"),
+        (["backup", "\udcfc"], "where is ZooKeeper? give --zookeeper"),
+        (["topic", "create", "t", "--partitions", "99999999999"], "'--partitions': 99999999999 is not in the range"),
+        (["migrate", "move", "--to", "h:1", "--give-up", "--dry-run"], "--give-up has no dry run (`zkcoord group"),
         (["group", "list"], "where is ZooKeeper? give --zookeeper"),
         (["coordinator"], "where is ZooKeeper? give --zookeeper"),
         (["consume", "--group", "g", "--topic", "t", "--zookeeper", "h:1"], "where is Kafka? give --bootstrap-servers"),
@@ -343,3 +358,12 @@ def test_an_error_that_cannot_be_printed_keeps_its_exit_code() -> None:
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=120)
 
     assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_closed_standard_input_is_empty() -> None:
+    """Before, it ended as a bug: `'NoneType' object has no attribute 'buffer'`."""
+    command = f'"{sys.executable}" -m zkcoord_command group plan --dump - <&-'
+
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=120)
+
+    assert (done.returncode, done.stderr.startswith("error: --dump -: it holds no JSON")) == (2, True), done.stderr

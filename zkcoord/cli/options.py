@@ -185,9 +185,20 @@ def member_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def on_command_line(name: str) -> bool:
+    """Return True if the running command's option stands on the command line.
+
+    A value of the environment or of a file is for every call, also for those to which it does not apply.
+    """
+    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
 COMMON = frozenset(each.name for each in fields(Settings)) - {"limits", "origins", "file"}
 ONLY_HERE = frozenset({"config", "verbose"})
 """Common options that a file cannot hold."""
+
+FILES = ("FILE", "FOLDER", "FILE|FOLDER")
+"""What stands for the name of a file in the help of options and arguments."""
 
 
 def common_options() -> list[click.Option]:
@@ -218,12 +229,26 @@ def _refuse_empty(option: click.Parameter, value: Any) -> None:
         raise UsageError(f"{option.opts[0]} is empty: give a value, or leave the option out")
 
 
+def _refuse_bytes(option: click.Parameter, value: Any) -> None:
+    """Refuse text with bytes that are not of this terminal's encoding: no name or address has any. Python stands for
+    them with code points that cannot be encoded. A file's name may have any bytes."""
+    for each in value if isinstance(value, tuple) else (value,):
+        if isinstance(each, str) and option.metavar not in FILES and not each.isprintable():
+            try:
+                each.encode("utf-8")
+            except UnicodeEncodeError:
+                raise UsageError(
+                    f"{each!r} has bytes that are not of this terminal's encoding: write it anew"
+                ) from None
+
+
 def _keep(context: click.Context, option: click.Parameter, value: Any) -> None:
     known = context.ensure_object(Settings)
     name = option.name or ""
     source = context.get_parameter_source(name)
     if source is ParameterSource.COMMANDLINE:
         _refuse_empty(option, value)
+        _refuse_bytes(option, value)
         more = known.verbose if name == "verbose" and known.origin(name) is Origin.COMMAND_LINE else 0
         known.keep(name, value + more if name == "verbose" else value, Origin.COMMAND_LINE)
     elif source is ParameterSource.ENVIRONMENT:
@@ -314,8 +339,10 @@ class Command(_Listed):
         ctx.ensure_object(Settings).configure_log(self._usual_log_level)
         warn_of_variables(ctx)
         for option in self.params:
+            value = ctx.params.get(option.name or "")
+            _refuse_bytes(option, value)
             if isinstance(option, click.Option):
-                _refuse_empty(option, ctx.params.get(option.name or ""))
+                _refuse_empty(option, value)
         return super().invoke(ctx)
 
 

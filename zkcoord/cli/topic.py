@@ -19,9 +19,11 @@ from zkcoord.operating.groups import present_groups
 from zkcoord.operating.partitions import partitions_of
 from zkcoord.operating.saying import warn
 from zkcoord.operating.words import cell
+from zkcoord.tree.codec import INT32_MAX
 from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.topic import decode_replicas, topic_of
 
+INT16_MAX = 32_767  # Kafka's own limit of a replication factor
 TOPIC_COLUMNS = ("TOPIC", "#PARTITIONS", "#GROUPS", "GROUPS")
 PARTITION_COLUMNS = ("PARTITION", "REPLICAS", "GROUP", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID")
 NUMBERS = ("#PARTITIONS", "#GROUPS", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG")
@@ -84,10 +86,10 @@ def describe(settings: Settings, name: str) -> None:
 
 @topic.command(example="zkcoord topic create clicks --partitions 4 --bootstrap-servers kafka1:9092")
 @click.argument("name", metavar="T")
-@click.option("--partitions", type=at_least(1), required=True, metavar="N", help="Number of its partitions.")
+@click.option("--partitions", type=at_least(1, INT32_MAX), required=True, metavar="N", help="Number of its partitions.")
 @click.option(
     "--replication-factor",
-    type=at_least(1),
+    type=at_least(1, INT16_MAX),
     metavar="N",
     help="Replicas of each partition (default: the brokers' setting).",
 )

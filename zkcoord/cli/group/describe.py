@@ -9,7 +9,7 @@ import click
 from zkcoord.cli.group.members import MEMBER_COLUMNS, member_row, member_tone
 from zkcoord.cli.kafka_options import with_kafka
 from zkcoord.cli.loading import OF_GROUP, Commands
-from zkcoord.cli.options import Group, Settings, at_least, pass_settings
+from zkcoord.cli.options import Group, Settings, at_least, on_command_line, pass_settings
 from zkcoord.cli.output import print_json, table, wrapped
 from zkcoord.errors import UsageError
 from zkcoord.group_report import GroupReport, TreeReport, group_names, read_group, read_tree
@@ -48,7 +48,7 @@ def list_(settings: Settings, state: bool, all_: bool, sort: str) -> None:
 
     LAG is the sum over all partitions whose lag is known; it needs --bootstrap-servers.
     """
-    if sort == "lag" and not state and not settings.json:
+    if sort == "lag" and not state and not settings.json and on_command_line("sort"):
         raise UsageError("--sort lag sorts the table of --state: give that, too")
     lags: dict[str, int | None] = {}
     reports: list[GroupReport] = []
@@ -110,7 +110,9 @@ def describe(
         raise UsageError("name one group, or give --all-groups")
     if members and state:
         raise UsageError("choose one of --members and --state")
-    if timeout_ms is not None and not wait:
+    if sort == "lag" and (members or state) and on_command_line("sort"):
+        raise UsageError("--sort lag sorts partitions: leave out --members and --state")
+    if not wait and on_command_line("timeout_ms"):
         raise UsageError("--timeout-ms is how long --wait waits: give `--wait stable` too, or leave it out")
     address, wait_ms = settings.zookeeper_address(), WAIT_TIMEOUT_MS if timeout_ms is None else timeout_ms
     with settings.tree() as tree:

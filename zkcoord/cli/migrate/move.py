@@ -78,8 +78,7 @@ def move(
     other direction moves a group back.
     """
     refuse_waves_alone(waves, file)
-    if names and file is not None:
-        raise UsageError("--from names the groups itself: give no --group with it")
+    _refuse_together(names, file, give_up=give_up, dry_run=dry_run)
     wanted = names if file is None else read_moves(file, waves)
     with ExitStack() as stack:
         tree = stack.enter_context(settings.tree())
@@ -114,6 +113,16 @@ def move(
         if work.target.layout.mirrored:
             say("notice", f"at {to} {AFTER[FROM_KAFKA]}")
         say("notice", f"start the consumers with --zookeeper {to}; those that still run here read nothing: stop them")
+
+
+def _refuse_together(names: Sequence[str], file: str | None, *, give_up: bool, dry_run: bool) -> None:
+    """Raise UsageError for options that exclude each other."""
+    if names and file is not None:
+        raise UsageError("--from names the groups itself: give no --group with it")
+    if give_up and dry_run:
+        raise UsageError(
+            "--give-up has no dry run (`zkcoord group describe G` shows the move that it ends): leave --dry-run out"
+        )
 
 
 def _row(settings: Settings, name: str, found: Moving, state: str) -> list[Any]:
