@@ -141,6 +141,9 @@ def test_a_token_comes_from_a_file_that_only_its_owner_reads(tmp_path: Path) -> 
     file.chmod(0o644)
     with pytest.raises(UsageError, match="chmod 600"):
         read(str(file))
+    tmp_path.chmod(0o755)
+    with pytest.raises(UsageError, match=r"Is a directory.*: name a file with one line"):
+        read(str(tmp_path))  # whose rights are no fault: to change them may lock others out
     file.chmod(0o600)
     assert read(str(file)) == TOKEN
     for text in ("", "short", f"{TOKEN} {TOKEN}", f"{TOKEN}ä", f"{TOKEN}\n{TOKEN}"):

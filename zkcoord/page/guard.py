@@ -105,9 +105,9 @@ def read_token(file: str) -> str:
     for a short or invalid token."""
     try:
         path = Path(file)
+        token = path.read_text(encoding="utf-8").strip()  # before the rights: those of a folder are no fault
         if path.stat().st_mode & OTHERS_BITS:
             raise UsageError(f"{file}: others than its owner may read it: chmod 600 {file}")
-        token = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise UsageError(f"{file}: the token cannot be read ({why}): name a file with one line") from error
