@@ -25,7 +25,10 @@ def moment(option: str, text: str | None) -> int | None:
         return int(text)
     try:
         told = datetime.fromisoformat("" if digits > DIGITS_MAX else text)
+        seconds = (told if told.tzinfo else told.replace(tzinfo=UTC)).timestamp()
+        if seconds < 0:  # Kafka takes some of these for the ends of the log
+            raise ValueError("before 1970")
     except ValueError as error:
         shapes = "2026-11-23T10:00 (UTC), 2026-11-23T10:00+01:00, or milliseconds since 1970"
         raise UsageError(f"{option} {text!r} is no time: write {shapes}") from error
-    return int((told if told.tzinfo else told.replace(tzinfo=UTC)).timestamp() * 1000)
+    return int(seconds * 1000)

@@ -109,7 +109,14 @@ class Reset:
             raise
         if answer.state != STOPPED:
             raise UsageError(f"reset of group {self.group}: {answer.state}: {answer.reason}")
-        done = self.write(self._guard(run))
+        try:
+            guard = self._guard(run)
+            found = self._computed()
+        except BaseException:  # this run has written nothing
+            if not begun:
+                self._take_back(run)
+            raise
+        done = self._put(found, guard)
         self._take_back(run)
         return done
 
@@ -245,6 +252,7 @@ def reset_group(
             found.notes.append(would_be_refused(str(error)))
         return found.moves(), found
     if _stops_first(reset, readers, how):
+        wanted.targets()  # a call that cannot succeed, as with a wrong topic, stops nobody
         return reset.stopped_first(how.timeout_ms, lambda: who_serves(tree, address))
     return reset.unread(readers.guard)
 

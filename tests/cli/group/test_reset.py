@@ -25,7 +25,7 @@ from zkcoord.core.moved import Moved, MoveState
 from zkcoord.core.record import DEFAULT_RECORD, GroupRecord
 from zkcoord.core.tenure import KafkaCommit, Stamp, Tenure
 from zkcoord.embedded import EmbeddedKafka
-from zkcoord.errors import UsageError
+from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.kafka.client import KafkaClient
 from zkcoord.migrate import current, upgrade
 from zkcoord.offsets.kafka_store import KafkaCommits
@@ -34,7 +34,7 @@ from zkcoord.operating import resetting
 from zkcoord.operating.resetting import Compute, Reset
 from zkcoord.shell.ports import CommitDone
 from zkcoord.tree.paths import DRAFT, LEGACY
-from zkcoord.tree.record import encode_record
+from zkcoord.tree.record import decode_record, encode_record
 from zkcoord.tree.snapshot import Read
 from zkcoord.tree.writes import Transaction
 
@@ -156,6 +156,10 @@ def test_only_the_topics_and_partitions_that_are_named_are_moved(
         ((), "choose one of --to-earliest, --to-latest"),
         (("--to-earliest", "--to-latest"), "choose one of"),
         (("--to-datetime", "yesterday"), "--to-datetime 'yesterday' is no time: write 2026-"),
+        (
+            ("--to-datetime", "1969-12-31T23:59:59.999"),
+            "--to-datetime '1969-12-31T23:59:59.999' is no time: write 2026-",
+        ),
         (("--to-datetime", "1795428000000000"), "--to-datetime '1795428000000000' is no time: write 2026-"),
         (("--to-earliest", "--topic", "nothing"), "--topic nothing: Kafka has no such topic"),
         (
@@ -243,6 +247,27 @@ def test_a_group_that_is_read_is_refused_and_moved_when_it_may_be_stopped(world:
     assert (code, changed) == (0, [(0, 8, 2), (1, 3, 2)]), text
     wait_until(lambda: begun(members) == {0: 2, 1: 2}, "they go on from there")
     assert [len(world.reports.of(name)) for name in ("registered", "elected")] == [2, 1]
+
+
+def test_a_call_with_a_wrong_topic_stops_nobody(world: World, reset: Any, topic: str) -> None:
+    """Before, the group was stopped, and stayed so until somebody resumed it."""
+    running(world, topic)
+    code, _, text = reset("--to-offset", "2", "--stop-first", "--topic", f"{topic}:9")
+    assert (code, "Kafka has no partition 9 of this topic" in text) == (2, True)
+    assert (decode_record(world.data(DRAFT.record("g"))).requests, world.reports.of("stop_sent")) == ({}, [])
+
+
+def test_offsets_that_cannot_be_computed_when_all_have_stopped_let_the_group_go_on(world: World, topic: str) -> None:
+    members = running(world, topic)
+
+    def away() -> Targets:
+        raise UnavailableError("Kafka is gone")
+
+    with pytest.raises(UnavailableError, match="Kafka is gone"):
+        tool(world, away).stopped_first(60_000, lambda: "")
+    assert decode_record(world.data(DRAFT.record("g"))).requests == {}
+    assert len(world.reports.of("stop_sent")) == 2
+    wait_until(lambda: begun(members) == {0: 8, 1: 3}, "they go on where they were")
 
 
 def test_without_a_coordinator_a_group_cannot_be_stopped_and_the_request_is_taken_back(
