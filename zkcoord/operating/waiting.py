@@ -109,6 +109,8 @@ def _nobody(above: TreeReport) -> str:
 def why_not_stable(above: TreeReport, report: GroupReport) -> str:
     """Say why the group is not stable, and what to do."""
     name, commands = report.view.group, count(report.commands(), "command")
+    if (moved := report.view.record.moved) is not None:
+        return f"group {name} {moved.where()}: nobody reads it here (`zkcoord group describe {name}` says what to do)"
     if report.phase is Phase.EMPTY:
         away = f", static members are away ({', '.join(report.awaited)})" if report.awaited else ""
         return f"group {name} has no members (Empty){away}: start its consumers, or wait longer"

@@ -8,9 +8,12 @@ import pytest
 from tests.cli.group_tree import P0, A, World
 from tests.cli.program import Run, Spawn
 from zkcoord.cli.options import Limits
+from zkcoord.core.moved import Moved, MoveState
+from zkcoord.core.record import GroupRecord, Request
 from zkcoord.core.state import Failure, GroupState
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.record import encode_record
 from zkcoord.tree.state import encode_state
 
 pytestmark = pytest.mark.zookeeper
@@ -79,6 +82,22 @@ def test_a_group_that_is_left_alone_is_not_stable(world: World, run: Run) -> Non
         "error: group g is left alone until an operator mends what cannot be read: record: bad group record '{'"
     )
     assert result.stderr.startswith(left_alone)
+
+
+@pytest.mark.parametrize("has_members", [True, False])
+def test_a_group_that_was_moved_is_told_with_its_place(chroot: str, run: Run, has_members: bool) -> None:
+    """Before, it named `group resume`, which is refused then, or had people start its consumers."""
+    with Tree(chroot) as tree:
+        world = World(tree, chroot)
+        if has_members:
+            world.settle()
+        moved = Moved(state=MoveState.GONE, tree="bb", address="zk2:2181/kafka", run="r")
+        world.put(DRAFT.record("g"), encode_record(GroupRecord(moved=moved, requests={"pause": Request(run="r")})))
+
+        result = run("group", "describe", "g", "--wait", "stable", "--timeout-ms", "150", "--zookeeper", chroot)
+
+    told = "error: group g was moved to zk2:2181/kafka: nobody reads it here"
+    assert (result.exit_code, result.stderr[: len(told)]) == (5, told)
 
 
 def test_waiting_for_a_group_that_was_given_up_fails_at_once(world: World, run: Run) -> None:
