@@ -39,3 +39,8 @@ def test_a_consumer_registers_only_where_it_can_use_the_store_and_no_old_member_
 ) -> None:
     told = neighbours.obstacle
     assert told is None if why is None else told is not None and why in told
+
+
+@pytest.mark.parametrize(("patience_ms", "within_ms"), [(6_000, 5_000), (2_000, 1_000), (1_000, 500), (0, 0)])
+def test_an_application_has_the_patience_less_a_second_to_stop_or_half_of_it(patience_ms: int, within_ms: int) -> None:
+    assert Neighbours(patience_ms=patience_ms).stop_within_ms == within_ms

@@ -385,7 +385,7 @@ def test_anothers_range_announced_at_the_found_offset_is_taken_over_first() -> N
     assert found.decides() == [ReadStatuses()]
     found.has(unread=frozenset({STATUSES}))
     assert found.decides() == []  # nothing is claimed before that is read: others may forget their ranges then
-    found.has(unread=frozenset(), announced={T0: (passed, here), T1: (passed,), T2: (other,)})
+    found.has(unread=frozenset(), announced={T0: (passed, Announced(7, 8, 3, 3), here), T1: (passed,), T2: (other,)})
     assert kinds(found.decides()) == [ClaimPartitions]
     found.reads(at, dict.fromkeys(at, Owner(ME, 1)))
     (asked,) = found.decides()

@@ -20,6 +20,7 @@ from zkcoord.core.member.decisions import (
 )
 from zkcoord.core.member.log import CommitLog
 from zkcoord.core.member.neighbours import ALONE, Neighbours
+from zkcoord.core.member.status import Store
 from zkcoord.core.member.view import NOBODY, Position
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.state import Announced
@@ -152,11 +153,46 @@ def test_f336_a_begun_start_of_a_command_is_refused_and_that_counts_against_nobo
     assert refusal.taken
 
 
+def test_f336_a_start_whose_acknowledgement_was_sent_is_not_given_back() -> None:
+    """If it has happened, nobody sends that start again."""
+    found = member(neighbours=ALONE)
+    found.finds(start(T0, versions=None))
+    claims(found, (T0,))
+    found.called("start", T0, number=1)
+    found.answers()
+    (sent,) = found.decides()
+    assert isinstance(sent, AcknowledgeStarts)
+    found.has(neighbours=beside(), channel_read=False)
+    assert found.decides(STOPPED_BY_MS) == []
+    found.finds()
+    found.has(channel_read=True, status=sent.status)
+    found.reads({T0: Position(7, 3)})
+    found.decides(STOPPED_BY_MS)
+    assert found.memory.held.keys() == {T0}
+    assert found.decides(STOPPED_BY_MS) == [AskStop(partitions=(T0,))]
+
+
+def test_f336_what_was_refused_before_keeps_its_reason() -> None:
+    found = claimed(T0, T1)
+    found.reads(owners={T0: Owner("g_old-0", 0)})
+    assert kinds(found.decides()) == [AskStart]
+    found.called("start", T1, number=1)
+    found.has(neighbours=beside())
+    loses(found, T0, T1)
+    assert found.memory.start is not None
+    reasons = found.memory.start.refused
+    assert "g_old-0 has claimed it" in reasons[T0]
+    assert "did not start in time" in reasons[T1]
+
+
 def test_f336_partitions_that_are_started_again_too_slowly_are_released() -> None:
     found = member(T0, T1, neighbours=beside(T0))
     found.runs()
     found.called("start", T0, T1, number=2, resumes=True)
     loses(found, T0, T1, resuming=True)
+    found.has(channel_read=False)
+    assert found.decides(STOPPED_BY_MS) == []
+    found.has(channel_read=True)
     (released,) = found.decides(STOPPED_BY_MS)
     assert isinstance(released, ReleasePartitions)
     assert released.held.keys() == {T1}
@@ -197,6 +233,18 @@ def test_f340_a_claim_of_another_consumer_does_not_end_a_range_that_was_left_unf
         found.reads({T0: AT, T3: position}, {T0: NOBODY, T3: Owner("g_other-1-00000000-0", 1)})
         assert found.decides() == [LetGo(partitions=(T3,))]
         assert found.memory.batch == batch
+
+
+def test_f340_in_the_store_kafka_a_granted_claim_ends_it() -> None:
+    """No offset tells it there. In a coordinated group the range goes along with the start."""
+    found = member(neighbours=ALONE)
+    found.has(log=CommitLog(tree="5e0b", patience_ms=PATIENCE_MS, checkpoint_ms=NOW))
+    found.memory = fast_replace(found.memory, batch={T3: Announced(7, 9, 4, 3)}, store=Store("kafka", 0))
+    found.finds(start(T0, versions=None, offsets="kafka"))
+    assert kinds(found.decides()) == [LookUp, LookUp]
+    found.reads({T0: AT, T3: AT}, {T0: NOBODY, T3: Owner("g_other-1-00000000-0", 1)})
+    assert found.decides() == [LetGo(partitions=(T3,))]
+    assert not found.memory.batch
 
 
 def test_what_is_held_is_not_put_off_any_more() -> None:

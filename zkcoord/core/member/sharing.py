@@ -69,8 +69,8 @@ def give_up_starting(view: MemberView, memory: Memory) -> Step:
     the own share is claimed again. Held partitions are started again later."""
     start, application = memory.start, view.application
     decisions = lose(view, memory, application.resuming, resuming=True)
-    if start is None or start.acknowledged or start.refused.keys() == start.grants.keys():
-        return decisions, memory  # there is none, its outcome is read, or it gives everything back
+    if start is None or start.acknowledged:  # what is acknowledged is held, and stopped next
+        return decisions, memory
     asked = application.waits_for("start") or application.waits_for("reset")
     told = [p for p in start.grants if asked or p in application.running]
     refused = {**dict.fromkeys(start.grants, NOT_STARTED), **start.refused}
