@@ -121,6 +121,8 @@ def test_the_environment_names_the_file_and_a_file_on_the_command_line_takes_its
         ("coordinator = 3", "coordinator is 3, but it is a command: write its settings below [coordinator]"),
         ("[group]\ndescribe = 'lag'", "group.describe is 'lag', but it is a command: write its settings below [group."),
         ("zookeeper = ", "it is no TOML: Invalid value"),
+        pytest.param(f"a = {'[' * 3_000}{']' * 3_000}", "it is no TOML: maximum recursion depth exceeded", id="deep"),
+        pytest.param(f"a = {'1' * 5_000}", "it is no TOML: Exceeds the limit", id="long"),
     ],
 )
 def test_a_wrong_file_is_refused_with_what_is_allowed(

@@ -46,7 +46,7 @@ def read_settings(path: str, root: click.Group, common: Collection[str], apart: 
         raise UsageError(f"--config {path}: {told}") from None
     except UnicodeDecodeError as error:
         raise UsageError(f"--config {path}: it is no TOML: byte {error.start} is no UTF-8") from None
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also a number that is too long, and lists in too many lists
         raise UsageError(f"--config {path}: it is no TOML: {error}") from None
     options = {flag: option for flag, option in settable(root).items() if option.name not in apart}
     shared: dict[str, Any] = {}

@@ -27,7 +27,7 @@ def read_tables(name: str, hint: str) -> tuple[str, dict[str, Table]]:
         raise UsageError(
             f"--from {name}: it cannot be read ({error.strerror or error}); name a file that can be read"
         ) from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also a number that is too long, and lists in too many lists
         raise UsageError(f"--from {name}: it is no TOML: {error}; whoever wrote the file must mend it") from None
     if not isinstance(tables, dict) or not tables or not all(isinstance(table, dict) for table in tables.values()):
         raise UsageError(f"--from {name}: there is no table [groups.NAME]; {hint}")

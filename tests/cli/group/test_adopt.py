@@ -243,6 +243,8 @@ def test_a_file_with_something_untold_adopts_nothing_and_names_line_and_key(
         ("", "there is no table [groups.NAME]"),
         ("groups = 1", "there is no table [groups.NAME]"),
         ("[groups.g", "Expected"),
+        pytest.param(f"a = {'[' * 3_000}{']' * 3_000}", "no TOML: maximum recursion", id="deep"),
+        pytest.param(f"a = {'1' * 5_000}", "no TOML: Exceeds the limit", id="long"),
         ("[groups.g]\nwave = 0", "line 2: group 'g': wave is 0, allowed is an integer from 1"),
         ("[groups.g]\n", "line 1: group 'g': offsets is missing"),
         ('[groups.g]\noffsets="kafka"\nstrategy="range"\nkafka="1.1"\nwave=3', "it has no group of wave 1"),
