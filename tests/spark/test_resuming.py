@@ -181,6 +181,18 @@ def test_a_delta_table_that_was_restored_is_filled_up_again(world: World, tmp_pa
     assert run(world, delta_ends(table)) == [OffsetRange("t", 0, 6, 10)]
 
 
+@pytest.mark.parametrize(("error", "raised"), [(TypeError("x"), TypeError), (OSError("x"), UnavailableError)])
+def test_a_mistake_is_not_taken_for_a_catalog_that_is_away(error: Exception, raised: type[Exception]) -> None:
+    """The consumer would ask again for ever."""
+
+    class Broken:
+        def load_table(self, name: str) -> None:
+            raise error
+
+    with pytest.raises(raised, match="x"):
+        iceberg_ends("db.t", catalog=Broken())()
+
+
 def test_an_iceberg_tables_ends_go_back_with_a_rollback(world: World, tmp_path: Path) -> None:
     where = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
     catalog = SqlCatalog("tests", **where)

@@ -225,6 +225,23 @@ def test_the_sink_needs_the_key_of_a_record(keyed: Database) -> None:
         write(keyed, A, frame=Frame(A, columns=["topic", "partition", "n"]))
 
 
+def test_the_look_at_a_tables_columns_leaves_no_transaction_open(keyed: Database) -> None:
+    """The driver's connection then waits for the batch's rows, and for all its tasks: a database may end it."""
+    done: list[str] = []
+
+    class Connection(sqlite3.Connection):
+        def rollback(self) -> None:
+            done.append("rollback")
+
+    class Read(Frame):
+        def toLocalIterator(self) -> Iterator[tuple[Any, ...]]:
+            done.append("rows")
+            return super().toLocalIterator()
+
+    write_sql(Read(A), batch(A), lambda: sqlite3.connect(keyed.path, factory=Connection), "clicks")  # type: ignore[arg-type]
+    assert done == ["rollback", "rows"]
+
+
 def test_a_connection_in_place_of_its_function_is_refused(keyed: Database) -> None:
     connection = keyed.connect()
     connection.close()

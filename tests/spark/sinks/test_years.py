@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,8 +18,10 @@ from tests.spark.sinks.test_iceberg import Warehouse
 from zkcoord.spark import write_delta
 from zkcoord.spark.ranges import OffsetRange
 from zkcoord.spark.sinks.files_in_tasks import as_text, spelled
+from zkcoord.spark.sinks.spark_writer import MICROSECONDS, TIMESTAMPS, times_in_microseconds
 
 pytestmark = pytest.mark.spark
+NO_ERROR = (None, None, None)
 DAY_US = 24 * 3600 * 1_000_000
 AT, DAY = pa.timestamp("us", "UTC"), pa.date32()
 STRANGE = {  # days since 1970, and microseconds of that day
@@ -74,3 +77,18 @@ def test_f337_a_time_before_the_year_1000_is_found_by_its_value(tmp_path: Path) 
     assert DeltaTable(tmp_path / "t").to_pyarrow_dataset().to_table(filter=earlier).num_rows == 4
     assert as_text(first) == "0001-01-01 00:00:00.000000"
     assert spelled(first.replace(tzinfo=None, microsecond=1001), up=True) == "0001-01-01T00:00:00.002"
+
+
+def test_two_writers_of_a_session_leave_its_setting_for_times_as_it_was() -> None:
+    frame: Any = Frame(rows_at(A, 0))
+    first, second = times_in_microseconds(frame), times_in_microseconds(frame)
+    seen = []
+    for step in (
+        first.__enter__,
+        second.__enter__,
+        lambda: first.__exit__(*NO_ERROR),
+        lambda: second.__exit__(*NO_ERROR),
+    ):
+        step()
+        seen.append(frame.sparkSession.get(TIMESTAMPS))
+    assert seen == [MICROSECONDS, MICROSECONDS, MICROSECONDS, "INT96"]
