@@ -217,6 +217,14 @@ def test_f347_records_that_a_restored_database_lacks_are_told(
     assert "offsets of t-0 from 14 to 20 are not in the table, and were not read" in caplog.text
 
 
+def test_a_row_that_the_database_never_takes_fails_with_the_databases_own_error(plain: Database) -> None:
+    """By its error it may have met another writer's row, so it is tried again, but not for ever."""
+    plain.create('DROP TABLE clicks; CREATE TABLE clicks (topic, "partition", "offset", n CHECK (n < 80))')
+    with pytest.raises(sqlite3.IntegrityError, match="CHECK constraint failed"):
+        in_one(plain, A)
+    assert (plain.rows(CLICKS), plain.rows(OFFSETS)) == ([], [])
+
+
 # ---- what is refused
 
 

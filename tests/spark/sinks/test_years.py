@@ -69,6 +69,20 @@ def test_f337_an_iceberg_table_takes_times_and_days_of_any_year(house: Warehouse
     assert sorted(bounds) == [6 if year.startswith("the last") else 0, 6], "an ordinary batch is measured again"
 
 
+def test_f337_a_row_with_a_strange_time_is_in_its_icebergs_partition(house: Warehouse) -> None:
+    """pyiceberg takes the partition from the bounds of the partition's column."""
+    rows = rows_at(A, *STRANGE["before the first year"])
+    catalog = house.catalog()
+    table = catalog.create_table("db.t", rows.schema)
+    with table.update_spec() as change:
+        change.add_identity("n")
+    assert house.write(frame=Frame(rows, tasks=9), to=batch(A), table="db.t") == 4
+    for n in rows["n"].to_pylist():
+        assert house.load("db.t").scan(f"n = {n}").to_arrow()["n"].to_pylist() == [n]
+    files = [each.file for each in house.load("db.t").scan().plan_files()]
+    assert sorted(each.partition[0] for each in files) == rows["n"].to_pylist()
+
+
 def test_f337_a_time_before_the_year_1000_is_found_by_its_value(tmp_path: Path) -> None:
     first = datetime(1, 1, 1, tzinfo=UTC)
     rows = Frame.of(A).rows.append_column("at", pa.array([first] * 4, AT))
