@@ -125,8 +125,8 @@ def test_the_tutorial_counts_the_steps_to_a_group_a_reset_and_a_dashboard() -> N
     (page,) = [number for number, line in enumerate(printed, 1) if line.startswith("zkcoord page ")]
     dashboard = printed.index(shlex.join([*COMPOSE, "up", "--build", "--detach"])) + 1
     said = re.search(
-        r"a group of your own runs at the (\d+)th, is reset by the (\d+)th,\s+the page is there at the (\d+)th, "
-        r"and\s+the dashboard at the (\d+)th",
+        r"The (\d+)th command shows a group of your own, the (\d+)th resets it, the (\d+)th starts the page, "
+        r"and the (\d+)th the dashboard",
         TUTORIAL.read_text("utf-8"),
     )
     assert said is not None
