@@ -46,7 +46,9 @@ def refuse_other_rows(batch: Batch, call: Call) -> None:
                 f"batch {batch.id} was written before, by a call with other rows (into {each.table}), and ends are "
                 f"kept for whole batches: the rows of this call (into {call.table}) would be lost. Write all rows of "
                 "a batch in one call, as with unionByName, or give these a table, and ends, of their own. What the "
-                "table has of this batch are the other call's rows alone: take them back before you go on"
+                "table has of this batch are the other call's rows alone: take them back before you go on. (If this "
+                "call was to repeat that one: repeat it with the same objects as DataFrame and transform, since rand, "
+                "uuid and your own functions make other rows each time that a DataFrame is built)"
             )
 
 
