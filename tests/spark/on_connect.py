@@ -37,6 +37,8 @@ from zkcoord.spark.ports import Report
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+OBSERVED_TRIES = 10
+
 
 def consumer_of(spark: SparkSession, place: tuple[str, str, str], group: str, **choices: Any) -> SparkConsumer:
     """Return a consumer of the whole topic, in a group of its own."""
@@ -45,7 +47,22 @@ def consumer_of(spark: SparkSession, place: tuple[str, str, str], group: str, **
 
 
 def read(spark: SparkSession, place: tuple[str, str, str], reader: Any, *, measure_bytes: bool) -> dict[str, Any]:
-    """Read one batch; return its records, and the consumer's counters."""
+    """Read one batch; return its records, and the consumer's counters.
+
+    Spark's server waits 100 ms for what it has observed, and else tells a remote session nothing. So if nothing was
+    told on a busy machine, another group reads the same.
+    """
+    for attempt in range(OBSERVED_TRIES):
+        found = read_once(spark, place, reader, f"read-{reader}-{attempt}", measure_bytes=measure_bytes)
+        if not measure_bytes or found["rows"] is not None:
+            break
+    return found
+
+
+def read_once(
+    spark: SparkSession, place: tuple[str, str, str], reader: Any, group: str, *, measure_bytes: bool
+) -> dict[str, Any]:
+    """Read one batch as this group."""
     records: list[Any] = []
     reports: list[Report] = []
 
@@ -53,7 +70,7 @@ def read(spark: SparkSession, place: tuple[str, str, str], reader: Any, *, measu
         records.extend(sorted((row.partition, row.offset) for row in df.select("partition", "offset").collect()))
 
     choices: dict[str, Any] = {"reader": reader, "measure_bytes": measure_bytes, "on_report": reports.append}
-    consumer_of(spark, place, f"read-{reader}", **choices).run(process, max_batches=1)
+    consumer_of(spark, place, group, **choices).run(process, max_batches=1)
     (report,) = reports
     return {"records": records, "rows": report.rows, "bytes": report.bytes, "offsets": report.offsets}
 
