@@ -95,7 +95,7 @@ class Size:
 
 FULL = (Size(10_000, 10, 2), Size(100_000, 10, 2), Size(1_000_000, 10, 2), Size(TINY, 10, 2))
 FULL_LARGE = (*FULL[:2], Size(1_000_000, 2, 10), FULL[3])  # records of 1 KB: a log of 5 GB
-FULL_64 = tuple(replace(size, batches=min(6, size.batches), rounds=5, by_python=2) for size in FULL)
+FULL_64 = tuple(replace(size, batches=min(5, size.batches), rounds=5, by_python=2) for size in FULL)
 FULL_LARGE_64 = (*FULL_64[:2], Size(1_000_000, 2, 5), FULL_64[3])
 QUICK = (Size(10_000, 6, 1), Size(TINY, 6, 1))
 WARM = (Size(TINY, 4, 1), Size(10_000, 8, 1))  # before anything counts: the JVM compiles what all runners use
