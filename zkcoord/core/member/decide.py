@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from zkcoord.core.fast_replace import fast_replace
-from zkcoord.core.member import commands, commits, mirroring, resume, sharing, starts, stops, switching
+from zkcoord.core.member import commands, commits, handing_over, mirroring, resume, sharing, starts, stops, switching
 from zkcoord.core.member.announcements import announced, announcements
 from zkcoord.core.member.compare import compare
 from zkcoord.core.member.decisions import Decision, Rejoin
@@ -84,7 +84,7 @@ def _act(view: MemberView, memory: Memory, now_ms: int, sizes: Sizes) -> tuple[l
         decisions, memory = commits.restore(view, memory)
     if not decisions and memory.cleaning:
         decisions, memory = starts.cleaned(view, memory)
-    late = not decisions and view.neighbours.planned and sharing.late(view, memory, now_ms)
+    late = not decisions and handing_over.late(view, memory, now_ms)
     if late:
         decisions, memory = sharing.give_up_starting(view, memory)
     if not decisions and memory.start is not None:

@@ -52,6 +52,12 @@ def wake_at_ms(view: MemberView, memory: Memory) -> int | None:
     return None if free_by_ms is None else free_by_ms + AFTER_STOP_MS
 
 
+def late(view: MemberView, memory: Memory, now_ms: int) -> bool:
+    """True when old members that wait for partitions would give up: the application is not waited for any more."""
+    ends_ms = awaited_by_ms(view, memory)
+    return ends_ms is not None and now_ms >= ends_ms
+
+
 def awaited_by_ms(view: MemberView, memory: Memory) -> int | None:
     """When the application must have stopped what old members wait for, whatever it is doing. None: the plan gives to
     others nothing that is held, or being started."""

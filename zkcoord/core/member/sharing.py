@@ -58,12 +58,6 @@ def follow_plan(view: MemberView, memory: Memory, sizes: Sizes, now_ms: int) -> 
     return decisions, memory if start is None else fast_replace(memory, start=fast_replace(start, begun_ms=now_ms))
 
 
-def late(view: MemberView, memory: Memory, now_ms: int) -> bool:
-    """True when old members that wait for partitions would give up: nothing is waited for any more."""
-    ends_ms = handing_over.awaited_by_ms(view, memory)
-    return ends_ms is not None and now_ms >= ends_ms
-
-
 def give_up_starting(view: MemberView, memory: Memory) -> Step:
     """Stop waiting for what the application is starting. What a start has claimed is given back, and what belongs to
     the own share is claimed again. Held partitions are started again later."""

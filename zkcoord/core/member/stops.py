@@ -12,7 +12,7 @@ from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member.application import Answer
 from zkcoord.core.member.compare import at_rest, let_go, lose
 from zkcoord.core.member.decisions import AskStop, CommitOffsets, Decision, Leave, ReleasePartitions, Report
-from zkcoord.core.member.handing_over import awaited_by_ms, hand_over, over
+from zkcoord.core.member.handing_over import hand_over, late, over
 from zkcoord.core.member.memory import PLANNED, Memory, Stop
 from zkcoord.core.member.mirroring import awaited, follow_unanswered
 from zkcoord.core.member.ownership import freed_by_session
@@ -60,25 +60,22 @@ def overdue(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decisio
     without a commit, and its later answer does not count. Old members may also wait for others than those of the stop:
     these are stopped next."""
     stop = memory.stop
-    if stop is None or stop.answered:
+    if stop is None or stop.answered or not late(view, memory, now_ms):
         return [], memory
-    ends_ms = awaited_by_ms(view, memory)
-    if ends_ms is None or now_ms < ends_ms:
-        return [], memory
-    late = sorted(stop.left - stop.early)
+    left = sorted(stop.left - stop.early)
     why = "the application did not stop in time: old members would give up what is theirs now"
-    told = Report(event="stop_failed", fields={"partitions": late, "why": why, "level": "warning"})
-    running = [p for p in late if p in view.application.running]
+    told = Report(event="stop_failed", fields={"partitions": left, "why": why, "level": "warning"})
+    running = [p for p in left if p in view.application.running]
     decisions = lose(view, memory, running, stopping=True)
     return [*decisions, told], fast_replace(memory, stop=fast_replace(stop, answered=True))
 
 
 def advance(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decision], Memory]:
     """Write what can be written now of the stop that is being obeyed, or end it."""
-    late, memory = overdue(view, memory, now_ms)
+    given_up, memory = overdue(view, memory, now_ms)
     stop = memory.stop
-    if late or stop is None or not view.may_write or not at_rest(view, memory):
-        return late, memory
+    if given_up or stop is None or not view.may_write or not at_rest(view, memory):
+        return given_up, memory
     # when leaving, the session's end releases everything
     early = stop.early if stop.sequence is not None else frozenset()
     if not (stop.answered or early):
