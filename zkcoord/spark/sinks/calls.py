@@ -30,16 +30,17 @@ class Call(NamedTuple):
 _calls: dict[int, list[Call]] = {}  # of each `Batch` that this program has
 
 
-def note_call(batch: Batch, call: Call) -> None:
-    """Note that the table has the batch, with the rows of this call."""
+def note_call(batch: Batch, call: Call, *, repeated: bool) -> None:
+    """Note that the table has the batch, with the rows of this call. `repeated`: it had the batch before. Raises
+    UsageError if that came from an earlier call with other rows."""
+    if repeated:
+        _refuse_other_rows(batch, call)
     if id(batch) not in _calls:
         finalize(batch, _calls.pop, id(batch), None)
     _calls.setdefault(id(batch), []).append(call)
 
 
-def refuse_other_rows(batch: Batch, call: Call) -> None:
-    """Raises UsageError if an earlier call for this batch, to the same ends, had other rows. Call it when the ends are
-    those of the batch already."""
+def _refuse_other_rows(batch: Batch, call: Call) -> None:
     for each in _calls.get(id(batch), ()):
         if each.ends == call.ends and not _same(each, call):
             raise UsageError(

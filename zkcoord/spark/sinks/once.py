@@ -20,7 +20,7 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError
 from zkcoord.spark.progress import log_event
 from zkcoord.spark.ranges import Batch, OffsetRange, check_batch, is_later
-from zkcoord.spark.sinks.calls import Call, note_call, refuse_other_rows, transformed
+from zkcoord.spark.sinks.calls import Call, note_call, transformed
 from zkcoord.spark.sinks.data_files import DataFile
 
 if TYPE_CHECKING:
@@ -101,10 +101,7 @@ def append_once(
             "DataFrame, and what is to be written of it as transform"
         )
     rows, missing, rules = _append(df, batch, open_table, transform)
-    call = Call(table, (table, rules), df, transform)
-    if not missing.firsts:
-        refuse_other_rows(batch, call)
-    note_call(batch, call)
+    note_call(batch, Call(table, (table, rules), df, transform), repeated=not missing.firsts)
     _tell(batch, table, missing)
     return rows
 

@@ -22,7 +22,7 @@ from zkcoord.core.given import given_number
 from zkcoord.errors import UsageError
 from zkcoord.spark.progress import log_event
 from zkcoord.spark.ranges import Batch, check_batch, is_later
-from zkcoord.spark.sinks.calls import Call, note_call, refuse_other_rows
+from zkcoord.spark.sinks.calls import Call, note_call
 from zkcoord.spark.sinks.once import tell_missing
 from zkcoord.spark.sinks.sql_target import INCARNATION, KEY, Target, Words, Wrote
 from zkcoord.spark.sinks.sql_tasks import write_in_tasks
@@ -94,15 +94,9 @@ def write_sql(
         else:
             wrote = target.write_at_once(connection, df, batch)
         if offsets_table is not None:
-            _check_call(batch, Call(table, (offsets_table, connect), df), wrote)
+            note_call(batch, Call(table, (offsets_table, connect), df), repeated=wrote.repeated)
         _tell(batch, table, wrote)
         return wrote.sent
-
-
-def _check_call(batch: Batch, call: Call, wrote: Wrote) -> None:
-    if wrote.passed_over and not wrote.sent:
-        refuse_other_rows(batch, call)
-    note_call(batch, call)
 
 
 def _tell(batch: Batch, table: str, wrote: Wrote) -> None:

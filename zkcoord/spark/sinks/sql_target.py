@@ -42,6 +42,11 @@ class Wrote(NamedTuple):
     passed_over: str
     skipped: str = ""
 
+    @property
+    def repeated(self) -> bool:
+        """True if rows existed already, and none was sent."""
+        return bool(self.passed_over and not self.sent)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
