@@ -20,9 +20,9 @@ over the loop's at N rows a batch (at least the goal), `fixed_cost` the loop's o
 most); the same for the others, after their names: `ranges` has goals, and so have both as `_shared`, the rest none
 (`-`). Goals are for the first shape, and those of the loop's rows for 64 partitions. There as many rounds are made, at
 least one, as fit into ten minutes with everything else, without two of the runners, and with two batches a round of
-those that read by Python; `minutes` is what the run took. `empty_fixed_cost` is that of a
-query over one row that does nothing: no stream's can be less. Sizes are rounded up to as many rows of each partition.
-`--quick` has two sizes and fewer batches of each, after a warm-up.
+those that read by Python; `minutes` is what the run took. `empty_fixed_cost` is that of a query over one row that does
+nothing: no stream's can be less. Sizes are rounded up to as many rows of each partition. `--quick` has two sizes and
+fewer batches of each, after a warm-up.
 """
 
 from __future__ import annotations

@@ -24,28 +24,35 @@ def offering(handover: Handover) -> InThread:
     return running
 
 
+def is_withdrawn(running: InThread) -> None:
+    with pytest.raises(WithdrawnError):
+        running.result()
+
+
+def is_withdrawn_at_the_end(handover: Handover, running: InThread) -> None:
+    """Spark has taken the batch, and never asks again."""
+    assert handover.next(0) is BATCH
+    handover.close()
+    handover.cancel("tag")
+    is_withdrawn(running)
+
+
 def test_f60_a_batch_that_was_withdrawn_cannot_be_taken_before_the_loop_has_noticed() -> None:
     handover = Handover()
     running = offering(handover)
     with handover._changed:  # the loop's thread cannot run in between
         handover.cancel("tag")
         assert handover.next(0) is None
-    with pytest.raises(WithdrawnError):
-        running.result()
+    is_withdrawn(running)
 
 
 def test_the_batch_after_one_that_was_withdrawn_is_given_to_spark() -> None:
     handover = Handover()
     withdrawn = offering(handover)
     handover.cancel("tag")
-    with pytest.raises(WithdrawnError):
-        withdrawn.result()
+    is_withdrawn(withdrawn)
     running = offering(handover)
-    assert handover.next(0) is BATCH
-    handover.close()
-    handover.cancel("tag")
-    with pytest.raises(WithdrawnError):
-        running.result()
+    is_withdrawn_at_the_end(handover, running)
 
 
 def test_a_batch_that_spark_runs_is_not_withdrawn_and_is_over_when_spark_says_so() -> None:
@@ -86,11 +93,7 @@ def test_a_complete_batch_is_committed_before_spark_goes_on() -> None:
 def test_a_batch_that_spark_has_taken_is_withdrawn_when_spark_never_asks_again() -> None:
     handover = Handover()
     running = offering(handover)
-    assert handover.next(0) is BATCH
-    handover.close()
-    handover.cancel("tag")
-    with pytest.raises(WithdrawnError):
-        running.result()
+    is_withdrawn_at_the_end(handover, running)
 
 
 def test_a_batch_that_was_cancelled_before_it_is_offered_is_never_offered() -> None:
@@ -109,11 +112,7 @@ def test_a_late_cancellation_of_an_earlier_batch_withdraws_nothing() -> None:
     handover = Handover()
     running = offering(handover)
     handover.cancel("the one before")
-    assert handover.next(0) is BATCH
-    handover.close()
-    handover.cancel("tag")
-    with pytest.raises(WithdrawnError):
-        running.result()
+    is_withdrawn_at_the_end(handover, running)
 
 
 def test_f71_spark_does_not_take_a_batch_after_its_lease_though_the_loss_is_not_heard_yet() -> None:
