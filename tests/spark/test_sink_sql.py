@@ -284,7 +284,24 @@ class Asked(sqlite3.Connection):
         return self.by_itself
 
 
-@pytest.mark.parametrize("kind", [sqlite3.Connection, Asked], ids=["sqlite3", "PyMySQL"])
+class Noted(sqlite3.Connection):
+    """A connection of Snowflake's connector before version 5: it keeps what the server says with each answer."""
+
+    by_itself = False
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._session_parameters: dict[str, bool] = {}
+
+    def autocommit(self, mode: bool) -> None:
+        self.by_itself = mode
+
+    def cursor(self, *given: Any) -> Any:
+        self._session_parameters["AUTOCOMMIT"] = self.by_itself
+        return super().cursor(*given)
+
+
+@pytest.mark.parametrize("kind", [sqlite3.Connection, Asked, Noted], ids=["sqlite3", "PyMySQL", "Snowflake"])
 def test_f343_a_connection_that_commits_by_itself_in_its_drivers_own_way_is_refused(
     plain: Database, kind: type[sqlite3.Connection]
 ) -> None:
@@ -292,7 +309,7 @@ def test_f343_a_connection_that_commits_by_itself_in_its_drivers_own_way_is_refu
 
     def write_to(frame: Frame, *, by_itself: bool) -> int:
         connection = sqlite3.connect(plain.path, factory=kind)
-        if by_itself and isinstance(connection, Asked):
+        if by_itself and isinstance(connection, (Asked, Noted)):
             connection.autocommit(True)
         elif by_itself:
             connection.isolation_level = None

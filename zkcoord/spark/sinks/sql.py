@@ -52,7 +52,7 @@ def write_sql(
     """Write the batch's rows into `table`, in one transaction or in `tasks`. Return the number of rows sent.
 
     `df` has the columns topic, partition and offset. All its columns are written, in their order. `connect` opens a
-    connection (DB-API 2.0) that does not commit by itself; it is closed afterwards.
+    connection (DB-API 2.0) that does not commit by itself (not every driver tells that); it is closed afterwards.
 
     Without `offsets_table` the table must have the key (topic, partition, offset), and existing rows stay as they are.
     With `offsets_table` no key is needed: that table has topic, partition (its key) and next_offset, is updated in the
@@ -83,8 +83,8 @@ def write_sql(
     if missing:
         raise UsageError(f"the DataFrame has no column {missing[0]!r}; keep topic, partition and offset for this sink")
     with closing(connect()) as connection:
-        _refuse_autocommit(connection)
         numbered = _has_incarnations(connection, offsets_table or table)
+        _refuse_autocommit(connection)
         if not numbered and (offsets_table is not None or INCARNATION not in df.columns):
             _refuse_later(batch, table, offsets_table)
         words = Words(placeholder, quote)
@@ -113,10 +113,18 @@ def _check_connect(connect: object) -> None:
 
 
 def _refuse_autocommit(connection: Any) -> None:
+    """Raise UsageError if the driver tells that each statement is a transaction. Call it after a statement.
+
+    DB-API 2.0 has no question for this, and no driver can be tried without leaving rows. So each is asked in its own
+    way, and one that has no such way is believed.
+    """
+    told = getattr(connection, "autocommit", None)
     sqlite = getattr(connection, "isolation_level", "") is None and hasattr(connection, "in_transaction")
     asked = getattr(connection, "get_autocommit", bool)  # PyMySQL, mysqlclient: there `autocommit` is a function
-    told = getattr(connection, "autocommit", sqlite)
-    if told is True or (sqlite and told is not False) or asked() is True:
+    # Snowflake before version 5 has no `get_autocommit`; it keeps what the server says with each answer
+    parameters = getattr(connection, "_session_parameters", {}) if callable(told) and asked is bool else {}
+    snowflake = str(parameters.get("AUTOCOMMIT")).lower() == "true"
+    if told is True or (sqlite and told is not False) or asked() is True or snowflake:
         raise UsageError("connect() makes a connection that commits by itself (autocommit): a batch is one transaction")
 
 
