@@ -13,7 +13,7 @@ from operator import is_
 from typing import Any, assert_never
 
 from zkcoord.core.fast_replace import fast_replace
-from zkcoord.core.member.application import Application, Call, FirstRecords
+from zkcoord.core.member.application import Application, Call, CallKind, FirstRecords
 from zkcoord.core.member.commands import sent_away
 from zkcoord.core.member.decide import decide
 from zkcoord.core.member.decisions import (
@@ -226,8 +226,8 @@ class Registered:
                 self._start(decision)
             case AskStop(partitions=partitions):
                 self._call(Call("stop", partitions), partitions)
-            case LosePartitions(partitions=partitions, resuming=resuming, stopping=stopping, starting=starting):
-                self._lose(partitions, resuming=resuming, stopping=stopping, starting=starting)
+            case LosePartitions(partitions=partitions, ignored=ignored):
+                self._lose(partitions, ignored)
             case ClaimPartitions():
                 self.watch.claiming(decision)
                 self._write(decision, now_ms)
@@ -259,11 +259,8 @@ class Registered:
         starting = Starting(decision.positions, self._calls.next_start(), decision.incarnations)
         self._call(Call("start", tuple(starting), starting.number, decision.resumes), starting)
 
-    def _lose(
-        self, partitions: Sequence[TopicPartition], *, resuming: bool, stopping: bool = False, starting: bool = False
-    ) -> None:
-        lost = self.application.lost(partitions, resuming=resuming, stopping=stopping, starting=starting)
-        self.application = lost
+    def _lose(self, partitions: Sequence[TopicPartition], ignored: CallKind | None) -> None:
+        self.application = self.application.lost(partitions, ignored)
         self._calls.ask("lost", tuple(partitions))
 
     def _write(self, decision: Write, now_ms: int) -> None:
@@ -290,7 +287,7 @@ class Registered:
         """The registration is over: tell the application, and complete the futures that wait for a write."""
         lost = sorted(started(self.application, self.memory))
         if lost:
-            self._lose(lost, resuming=True)
+            self._lose(lost, CallKind.RESUME)
         self.event("session_lost", {"why": why, "partitions": lost})
         self.fail(FencedError(f"{self.paths.consumer_id} lost its registration: {why}"))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.core.member.members import NOW, T0, T1, commit
 from tests.core.member.stores import HELD, Keeper, failed, reads
+from zkcoord.core.member.application import CallKind
 from zkcoord.core.member.decisions import AskStart, CommitOffsets, CommitToKafka, Decision, LosePartitions
 from zkcoord.core.member.mirror import RETRY_MS
 from zkcoord.core.tenure import CommitOutcome
@@ -28,7 +29,7 @@ def to_kafka(decisions: list[Decision]) -> list[CommitToKafka]:
 def test_a_partition_lost_since_the_look_is_not_committed() -> None:
     member = looking()
     member.has(leased=False)
-    assert member.decides()[0] == LosePartitions(partitions=(T0, T1), resuming=True)
+    assert member.decides()[0] == LosePartitions(partitions=(T0, T1), ignored=CallKind.RESUME)
     member.runs()
     assert to_kafka(member.decides()) == []
     member.kafka_answers({})
@@ -38,7 +39,7 @@ def test_a_partition_lost_since_the_look_is_not_committed() -> None:
 def test_an_offset_set_in_zookeeper_since_the_look_is_not_overwritten() -> None:
     member = looking()
     member.node(T0, 3, 4, 80)
-    assert LosePartitions(partitions=(T0,), resuming=False) in member.decides()
+    assert LosePartitions(partitions=(T0,)) in member.decides()
     member.runs(T1)
     assert member.decides() == [AskStart(positions={T0: 3}, incarnations={T0: 1}, resumes=True)]
     member.runs(T0, T1)

@@ -7,6 +7,7 @@ import pytest
 from tests.core.member.members import FIRST, ME, NOW, T0, T1, announce, commit, other, stop
 from tests.core.member.stores import CHECKPOINT_MS, HELD, PATIENCE_MS, Keeper, done, failed, reads, to_kafka
 from zkcoord.core.command import Option
+from zkcoord.core.member.application import CallKind
 from zkcoord.core.member.decisions import (
     Announce,
     AnswerRequest,
@@ -119,7 +120,7 @@ def test_f111_of_a_commit_taken_in_part_only_the_rest_goes_to_the_nodes() -> Non
 def test_f111_an_abandoned_commits_tenure_ends_before_the_partition_is_read_again() -> None:
     member = committing(T0)
     member.has(leased=False)
-    assert member.decides()[0] == LosePartitions(partitions=(T0,), resuming=True)
+    assert member.decides()[0] == LosePartitions(partitions=(T0,), ignored=CallKind.RESUME)
     member.runs()
     member.has(leased=True)
     assert member.decides() == [

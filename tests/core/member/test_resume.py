@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from tests.core.member.members import FIRST, ME, T0, T1, T2, Member, commit, start, stop
 from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.member.application import CallKind
 from zkcoord.core.member.decisions import (
     AnswerRequest,
     AskStart,
@@ -34,7 +35,7 @@ def test_when_the_lease_ends_all_that_runs_is_lost_and_what_was_asked_for_it() -
     member.asks(commit({T0: 8}))
     member.has(leased=False, settled=False)
     assert member.decides() == [
-        LosePartitions(partitions=(T0, T1), resuming=True),
+        LosePartitions(partitions=(T0, T1), ignored=CallKind.RESUME),
         fenced(1, "lost by this consumer before it was committed: t-0"),
         Report(event="fetch_lost", fields={"partitions": [T0, T1], "why": "the lease ended"}),
     ]
@@ -128,7 +129,7 @@ def test_a_foreign_offset_during_a_restart_loses_the_partitions() -> None:
     fields = {"partitions": [T0], "offset": 2, "own": None, "level": "warning"}
     assert member.decides() == [
         Report(event="foreign_offset", fields=fields),
-        LosePartitions(partitions=(T0, T1), resuming=True),
+        LosePartitions(partitions=(T0, T1), ignored=CallKind.RESUME),
     ]
 
 
@@ -136,6 +137,6 @@ def test_a_partition_taken_away_during_its_restart_is_lost() -> None:
     member = resuming()
     member.reads({}, {T0: Owner("", 1)})
     assert member.decides() == [
-        LosePartitions(partitions=(T0, T1), resuming=True),
+        LosePartitions(partitions=(T0, T1), ignored=CallKind.RESUME),
         LetGo(partitions=(T0,)),
     ]

@@ -9,6 +9,7 @@ import pytest
 from tests.core.member.members import ME, NOW, T0, T1, T2, T3, Member, Roomy, commit, start
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.former_owners import FormerOwners
+from zkcoord.core.member.application import CallKind
 from zkcoord.core.member.decisions import (
     AcknowledgeStarts,
     AnswerRequest,
@@ -233,8 +234,8 @@ def test_f97_a_partition_not_stopped_in_time_is_lost_and_released_without_a_comm
     assert found.decides(STOPPED_BY_MS - 1) == []
     late = found.decides(STOPPED_BY_MS)
     assert kinds(late) == [LosePartitions, Report]
-    assert late[0] == LosePartitions(partitions=(T1,), stopping=True)
-    found.has(application=found.view.application.lost((T1,), resuming=False, stopping=True))
+    assert late[0] == LosePartitions(partitions=(T1,), ignored=CallKind.STOP)
+    found.has(application=found.view.application.lost((T1,), CallKind.STOP))
     (released,) = found.decides(STOPPED_BY_MS)
     assert isinstance(released, ReleasePartitions)
     assert (released.held.keys(), released.offsets) == ({T1}, {})
@@ -251,7 +252,7 @@ def test_f108_a_commit_of_what_was_not_stopped_in_time_is_refused_and_one_of_the
     refused = [decision for decision in late if isinstance(decision, AnswerRequest)]
     assert [(each.number, each.error) for each in refused] == [(1, FencedError)]
     found.has(requests=found.view.requests[1:])
-    found.has(application=found.view.application.lost((T1,), resuming=False, stopping=True))
+    found.has(application=found.view.application.lost((T1,), CallKind.STOP))
     (released,) = found.decides(STOPPED_BY_MS)
     assert isinstance(released, ReleasePartitions)
     assert (released.held.keys(), released.offsets) == ({T1}, {})
@@ -284,7 +285,7 @@ def test_f97_partitions_stopped_early_in_the_call_are_released_with_their_offset
     found.reads({T0: Position(8, 4)}, {T0: NOBODY})
     found.decides()
     late = found.decides(STOPPED_BY_MS)
-    assert late[0] == LosePartitions(partitions=(T1,), stopping=True)
+    assert late[0] == LosePartitions(partitions=(T1,), ignored=CallKind.STOP)
 
 
 def test_a_begun_start_is_acknowledged_and_others_partitions_are_released_again() -> None:

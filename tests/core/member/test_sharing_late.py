@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.core.member.members import ME, NOW, T0, T1, T3, Member, start, stop
 from tests.core.member.test_sharing import PATIENCE_MS, STOPPED_BY_MS, beside, kinds, member
 from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.member.application import CallKind
 from zkcoord.core.member.decisions import (
     AcknowledgeStarts,
     AskCommits,
@@ -46,13 +47,12 @@ def claims(found: Member, partitions: tuple[TopicPartition, ...], at: Position =
     return found
 
 
-def loses(found: Member, *partitions: TopicPartition, resuming: bool = False) -> None:
+def loses(found: Member, *partitions: TopicPartition, ignored: CallKind = CallKind.START) -> None:
     """It stops waiting for the application at the last moment, and not earlier."""
     assert found.decides(STOPPED_BY_MS - 1) == []
     assert found.wake_at_ms == STOPPED_BY_MS
-    lost = LosePartitions(partitions=partitions, resuming=resuming, starting=not resuming)
-    assert found.decides(STOPPED_BY_MS) == [lost]
-    found.has(application=found.view.application.lost(partitions, resuming=resuming, starting=not resuming))
+    assert found.decides(STOPPED_BY_MS) == [LosePartitions(partitions=partitions, ignored=ignored)]
+    found.has(application=found.view.application.lost(partitions, ignored))
 
 
 def gives_back(found: Member, *partitions: TopicPartition, offset: int | None = 2) -> None:
@@ -94,8 +94,8 @@ def test_f336_what_old_members_wait_for_is_stopped_though_a_start_of_others_hang
     gives_back(found, T0)
     assert found.decides(STOPPED_BY_MS) == [AskStop(partitions=(T1,))]
     found.called("stop", T1)
-    assert LosePartitions(partitions=(T1,), stopping=True) in found.decides(STOPPED_BY_MS)
-    found.has(application=found.view.application.lost((T1,), resuming=False, stopping=True))
+    assert LosePartitions(partitions=(T1,), ignored=CallKind.STOP) in found.decides(STOPPED_BY_MS)
+    found.has(application=found.view.application.lost((T1,), CallKind.STOP))
     (released,) = found.decides(STOPPED_BY_MS)
     assert isinstance(released, ReleasePartitions)
     assert released.held.keys() == {T1}
@@ -189,7 +189,7 @@ def test_f336_partitions_that_are_started_again_too_slowly_are_released() -> Non
     found = member(T0, T1, neighbours=beside(T0))
     found.runs()
     found.called("start", T0, T1, number=2, resumes=True)
-    loses(found, T0, T1, resuming=True)
+    loses(found, T0, T1, ignored=CallKind.RESUME)
     found.has(channel_read=False)
     assert found.decides(STOPPED_BY_MS) == []
     found.has(channel_read=True)
@@ -212,8 +212,8 @@ def test_f338_what_old_members_wait_for_is_stopped_though_a_commanded_stop_of_ot
     assert found.decides(STOPPED_BY_MS - 1) == []
     assert found.wake_at_ms == STOPPED_BY_MS
     late = found.decides(STOPPED_BY_MS)
-    assert late[0] == LosePartitions(partitions=(T0,), stopping=True)
-    found.has(application=found.view.application.lost((T0,), resuming=False, stopping=True))
+    assert late[0] == LosePartitions(partitions=(T0,), ignored=CallKind.STOP)
+    found.has(application=found.view.application.lost((T0,), CallKind.STOP))
     (released,) = found.decides(STOPPED_BY_MS)
     assert isinstance(released, ReleasePartitions)
     assert (released.held.keys(), released.commands) == ({T0}, {"0000000000": 0})

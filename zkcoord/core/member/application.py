@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, NamedTuple
 
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.model import TopicPartition
 
 Partitions = tuple[TopicPartition, ...]
+
+
+class CallKind(Enum):
+    """What a call to the application is about."""
+
+    START = "start"  # of partitions that are not held yet; or a reset, which comes before it
+    RESUME = "resume"  # a start of partitions that are held already
+    STOP = "stop"
 
 
 class Call(NamedTuple):
@@ -19,6 +28,13 @@ class Call(NamedTuple):
     partitions: Partitions
     number: int = 0  # of a start: the calls `start` of this consumer are numbered from 1
     resumes: bool = False  # True for a start of partitions that are held already
+
+    @property
+    def kind(self) -> CallKind:
+        """What it is about."""
+        if self.resumes:
+            return CallKind.RESUME
+        return CallKind.STOP if self.name == "stop" else CallKind.START
 
 
 class FirstRecords(NamedTuple):
@@ -66,17 +82,10 @@ class Application:
         answers = (*self.answers, Answer(call, value, error, part))
         return fast_replace(self, running=running, calls=calls, answers=answers)
 
-    def lost(
-        self, partitions: Iterable[TopicPartition], *, resuming: bool, stopping: bool = False, starting: bool = False
-    ) -> Application:
-        """Return a copy in which these partitions do not run. `resuming`: ignore the answer to a start of held
-        partitions, too. `stopping`: ignore the answer to a stop, too. `starting`: ignore the answers to other starts
-        and to resets, too."""
-        calls = {t: call for t, call in self.calls.items() if not call.resumes} if resuming else self.calls
-        if stopping:
-            calls = {t: call for t, call in calls.items() if call.name != "stop"}
-        if starting:
-            calls = {t: call for t, call in calls.items() if call.resumes or call.name not in ("start", "reset")}
+    def lost(self, partitions: Iterable[TopicPartition], ignored: CallKind | None) -> Application:
+        """Return a copy in which these partitions do not run. The answers to calls of the kind `ignored` do not count
+        any more."""
+        calls = {token: call for token, call in self.calls.items() if call.kind is not ignored}
         return fast_replace(self, running=_without(self.running, partitions), calls=calls)
 
     def heard(self) -> Application:

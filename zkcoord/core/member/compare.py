@@ -12,6 +12,7 @@ from collections.abc import Collection, Set
 from typing import NamedTuple
 
 from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.member.application import CallKind
 from zkcoord.core.member.decisions import AnswerRequest, Decision, LetGo, LosePartitions, Report
 from zkcoord.core.member.memory import Memory
 from zkcoord.core.member.requests import CommitRequest
@@ -89,7 +90,7 @@ def lost(view: MemberView, memory: Memory, spoiled: Set[TopicPartition]) -> list
     read = {p for p in spoiled if p in running}
     if spoiled.isdisjoint(resuming):
         return lose(view, memory, read)
-    return lose(view, memory, read.union(resuming), resuming=True)
+    return lose(view, memory, read.union(resuming), CallKind.RESUME)
 
 
 def _certain(view: MemberView, memory: Memory) -> Memory:
@@ -142,22 +143,14 @@ def let_go(memory: Memory, gone: Set[TopicPartition]) -> tuple[list[Decision], M
 
 
 def lose(
-    view: MemberView,
-    memory: Memory,
-    partitions: Collection[TopicPartition],
-    *,
-    resuming: bool = False,
-    stopping: bool = False,
-    starting: bool = False,
+    view: MemberView, memory: Memory, partitions: Collection[TopicPartition], ignored: CallKind | None = None
 ) -> list[Decision]:
-    """The application must not read these any more. Its earlier requests for them do not count, even if they are
-    started again, from the committed offset, while a request waits."""
+    """The application must not read these any more, and its answers to calls of the kind `ignored` do not count any
+    more. Its earlier requests for the partitions do not count, even if they are started again, from the committed
+    offset, while a request waits."""
     if not partitions:
         return []
-    named = tuple(sorted(partitions))
-    decisions: list[Decision] = [
-        LosePartitions(partitions=named, resuming=resuming, stopping=stopping, starting=starting)
-    ]
+    decisions: list[Decision] = [LosePartitions(partitions=tuple(sorted(partitions)), ignored=ignored)]
     sent = memory.commit.requests if memory.commit is not None else ()
     for number, request in view.requests:
         if number in sent or not isinstance(request, CommitRequest):

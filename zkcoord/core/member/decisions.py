@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from zkcoord.core.member.application import Partitions
+from zkcoord.core.member.application import CallKind, Partitions
 from zkcoord.core.member.requests import Ranges
 from zkcoord.core.member.status import Held, MemberStatus
 from zkcoord.core.model import TopicPartition
@@ -102,13 +102,11 @@ class AskStop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LosePartitions:
-    """The application must not read these any more. `resuming`: this includes partitions that it is starting again.
-    `stopping`: its answer to a stop does not count any more. `starting`: its answer to a start or a reset does not."""
+    """The application must not read these any more. Its answers to calls of the kind `ignored` do not count any
+    more."""
 
     partitions: Partitions
-    resuming: bool = False
-    stopping: bool = False
-    starting: bool = False
+    ignored: CallKind | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

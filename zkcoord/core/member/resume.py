@@ -6,7 +6,7 @@ A command that is being obeyed and concerns some of them comes first.
 from __future__ import annotations
 
 from zkcoord.core.fast_replace import fast_replace
-from zkcoord.core.member.application import Answer
+from zkcoord.core.member.application import Answer, CallKind
 from zkcoord.core.member.compare import at_rest, lose
 from zkcoord.core.member.decisions import Decision, Rejoin, Report
 from zkcoord.core.member.memory import Memory
@@ -22,7 +22,7 @@ def lease_ended(view: MemberView, memory: Memory) -> tuple[list[Decision], Memor
         return [], memory
     lost = sorted({*application.running, *application.resuming})
     told = Report(event="fetch_lost", fields={"partitions": lost, "why": "the lease ended"})
-    return [*lose(view, memory, lost, resuming=True), told], memory
+    return [*lose(view, memory, lost, CallKind.RESUME), told], memory
 
 
 def resume(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from zkcoord.core.command import Command, Option
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member import handing_over, starts, stops
+from zkcoord.core.member.application import CallKind
 from zkcoord.core.member.compare import lose
 from zkcoord.core.member.decisions import Decision
 from zkcoord.core.member.memory import PLANNED, Memory
@@ -62,14 +63,14 @@ def give_up_starting(view: MemberView, memory: Memory) -> Step:
     """Stop waiting for what the application is starting. What a start has claimed is given back, and what belongs to
     the own share is claimed again. Held partitions are started again later."""
     start, application = memory.start, view.application
-    decisions = lose(view, memory, application.resuming, resuming=True)
+    decisions = lose(view, memory, application.resuming, CallKind.RESUME)
     if start is None or start.acknowledged:  # what is acknowledged is held, and stopped next
         return decisions, memory
     asked = application.waits_for("start") or application.waits_for("reset")
     told = [p for p in start.grants if asked or p in application.running]
     refused = {**dict.fromkeys(start.grants, NOT_STARTED), **start.refused}
     memory = fast_replace(memory, start=fast_replace(start, refused=refused, asking=0))
-    return [*decisions, *lose(view, memory, told, starting=True)], memory
+    return [*decisions, *lose(view, memory, told, CallKind.START)], memory
 
 
 def wake_at_ms(view: MemberView, memory: Memory, now_ms: int) -> int | None:

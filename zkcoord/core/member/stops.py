@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from zkcoord.core.fast_replace import fast_replace
-from zkcoord.core.member.application import Answer
+from zkcoord.core.member.application import Answer, CallKind
 from zkcoord.core.member.compare import at_rest, let_go, lose
 from zkcoord.core.member.decisions import AskStop, CommitOffsets, Decision, Leave, ReleasePartitions, Report
 from zkcoord.core.member.handing_over import hand_over, late, over
@@ -66,7 +66,7 @@ def overdue(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decisio
     why = "the application did not stop in time: old members would give up what is theirs now"
     told = Report(event="stop_failed", fields={"partitions": left, "why": why, "level": "warning"})
     running = [p for p in left if p in view.application.running]
-    decisions = lose(view, memory, running, stopping=True)
+    decisions = lose(view, memory, running, CallKind.STOP)
     return [*decisions, told], fast_replace(memory, stop=fast_replace(stop, answered=True))
 
 
