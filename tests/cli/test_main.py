@@ -24,6 +24,7 @@ from zkcoord.errors import (
 
 ERROR: list[BaseException] = []
 CONSUME = ["consume", "--group", "g", "--topic", "t", "--zookeeper", "h:1", "--bootstrap-servers", "h:1"]
+ALONE = "error: --timeout-ms is how long {0} waits: give {0}, too, or leave --timeout-ms out\n"
 
 
 @pytest.fixture
@@ -206,15 +207,9 @@ def test_with_a_json_log_every_line_on_standard_error_is_an_object(
         (["group", "describe", "g", "--members", "--state"], "choose one of --members and --state"),
         (["group", "list", "--sort", "lag"], "--sort lag sorts the table of --state: give that, too"),
         (["group", "describe", "g", "--members", "--sort", "lag"], "--sort lag sorts partitions: leave out --members"),
-        (
-            ["group", "describe", "g", "--timeout-ms", "5"],
-            "--timeout-ms is how long --wait waits: give `--wait stable`",
-        ),
-        (["group", "release", "g", "--timeout-ms", "5"], "--timeout-ms is how long --wait waits: give --wait, too"),
-        (
-            ["group", "reset-offsets", "g", "--to-earliest", "--timeout-ms", "5"],
-            "--timeout-ms is how long --stop-first waits: give that, too, or leave it out",
-        ),
+        (["group", "describe", "g", "--timeout-ms", "5"], ALONE.format("--wait stable")),
+        (["group", "release", "g", "--timeout-ms", "5"], ALONE.format("--wait")),
+        (["group", "reset-offsets", "g", "--to-earliest", "--timeout-ms", "5"], ALONE.format("--stop-first")),
         (["group", "delete", "gr\udcfc"], r"'gr\udcfc' has bytes that are not of this terminal's encoding"),
         (["group", "list", "--zookeeper", "h:1/\udcfc"], r"'h:1/\udcfc' has bytes that are not of this terminal's"),
         (["backup", "\udcfc"], "where is ZooKeeper? give --zookeeper"),

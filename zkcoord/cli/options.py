@@ -193,6 +193,13 @@ def on_command_line(name: str) -> bool:
     return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
+def refuse_timeout_alone(waiting: str, given: bool) -> None:
+    """Raise UsageError if --timeout-ms stands on the command line, and the option `waiting`, which waits so long, was
+    not given."""
+    if not given and on_command_line("timeout_ms"):
+        raise UsageError(f"--timeout-ms is how long {waiting} waits: give {waiting}, too, or leave --timeout-ms out")
+
+
 COMMON = frozenset(each.name for each in fields(Settings)) - {"limits", "origins", "file"}
 ONLY_HERE = frozenset({"config", "verbose"})
 """Common options that a file cannot hold."""

@@ -129,4 +129,4 @@ def test_a_time_without_a_wait_is_refused(world: World, run: Run) -> None:
     result = run("group", "describe", "g", "--timeout-ms", "150", "--zookeeper", world.address)
 
     assert result.exit_code == 2
-    assert "--timeout-ms is how long --wait waits" in result.stderr
+    assert "--timeout-ms is how long --wait stable waits" in result.stderr

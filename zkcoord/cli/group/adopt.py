@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from zkcoord.cli.inventory import ask_kafka, inventories
-from zkcoord.cli.options import Command, Settings, at_least, number_option, on_command_line, pass_settings
+from zkcoord.cli.options import Command, Settings, at_least, number_option, pass_settings, refuse_timeout_alone
 from zkcoord.cli.output import show, tell
 from zkcoord.core.adoption import OLD_STORES, OLD_STRATEGIES, Adoption
 from zkcoord.core.words import count
@@ -135,8 +135,7 @@ def release(settings: Settings, name: str, waiting: bool, timeout_ms: int) -> No
     with --wait it waits for them. Offsets stay as they are. If the command breaks off, run it again. It needs no
     coordinator.
     """
-    if not waiting and on_command_line("timeout_ms"):
-        raise UsageError("--timeout-ms is how long --wait waits: give --wait, too, or leave it out")
+    refuse_timeout_alone("--wait", waiting)
     address = settings.zookeeper_address()
     with settings.tree() as tree:
         layout = legacy_layout(tree, address)

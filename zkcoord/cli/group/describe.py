@@ -9,7 +9,14 @@ import click
 from zkcoord.cli.group.members import MEMBER_COLUMNS, member_row, member_tone
 from zkcoord.cli.kafka_options import with_kafka
 from zkcoord.cli.loading import OF_GROUP, Commands
-from zkcoord.cli.options import Group, Settings, at_least, on_command_line, pass_settings
+from zkcoord.cli.options import (
+    Group,
+    Settings,
+    at_least,
+    on_command_line,
+    pass_settings,
+    refuse_timeout_alone,
+)
 from zkcoord.cli.output import print_json, table, wrapped
 from zkcoord.errors import UsageError
 from zkcoord.group_report import GroupReport, TreeReport, group_names, read_group, read_tree
@@ -112,8 +119,7 @@ def describe(
         raise UsageError("choose one of --members and --state")
     if sort == "lag" and (members or state) and on_command_line("sort"):
         raise UsageError("--sort lag sorts partitions: leave out --members and --state")
-    if not wait and on_command_line("timeout_ms"):
-        raise UsageError("--timeout-ms is how long --wait waits: give `--wait stable` too, or leave it out")
+    refuse_timeout_alone("--wait stable", wait is not None)
     address, wait_ms = settings.zookeeper_address(), WAIT_TIMEOUT_MS if timeout_ms is None else timeout_ms
     with settings.tree() as tree:
         waiting = GroupWait(tree, address, wait_ms, settings.limits.say_every_ms) if wait else None

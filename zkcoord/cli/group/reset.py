@@ -10,7 +10,7 @@ import click
 from zkcoord.cli.files import opened
 from zkcoord.cli.kafka_options import kafka_client
 from zkcoord.cli.offsets.files import show_changes
-from zkcoord.cli.options import Command, Settings, at_least, number_option, on_command_line, pass_settings
+from zkcoord.cli.options import Command, Settings, at_least, number_option, pass_settings, refuse_timeout_alone
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.words import count
 from zkcoord.errors import UsageError
@@ -62,8 +62,7 @@ def reset_offsets(
     """
     given["datetime"] = given.pop("datetime_")
     goal = goal_of(dict(given, file=file))
-    if not stop_first and on_command_line("timeout_ms"):
-        raise UsageError("--timeout-ms is how long --stop-first waits: give that, too, or leave it out")
+    refuse_timeout_alone("--stop-first", stop_first)
     named = None if file is None else _read_file(file, name)
     with ExitStack() as stack:
         tree = stack.enter_context(settings.tree())
