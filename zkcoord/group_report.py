@@ -226,13 +226,18 @@ def no_such_group(name: str) -> str:
     return f"there is no group {name!r}; `zkcoord group list` shows them"
 
 
+def has_group(tree: BlockingTree, layout: Layout, group: str) -> bool:
+    """True if there is a group of this name: consumers have made it, or it has a record of zkcoord's."""
+    paths = [layout.group(group), layout.record(group)] if may_name_a_group(group) else []
+    return bool(paths) and any(node.exists for node in tree.read([Read(path) for path in paths]))
+
+
 def read_group(tree: BlockingTree, layout: Layout, group: str, *, watch: bool = False) -> GroupReport:
     """Read one group; UsageError if there is none of that name.
 
     `watch`: leave watches on the group's lists, record and state. Owners change only together with one of these.
     """
-    nodes = tree.read([Read(layout.group(group)), Read(layout.record(group))]) if may_name_a_group(group) else ()
-    if not any(node.exists for node in nodes):
+    if not has_group(tree, layout, group):
         is_topic = may_name_a_group(group) and tree.read([Read(layout.topic(group))])[0].exists
         hint = f"; {group!r} is a topic: `zkcoord topic describe {group}` shows who reads it" if is_topic else ""
         raise UsageError(no_such_group(group) + hint)

@@ -13,7 +13,7 @@ from zkcoord.core.resetting import EXPIRED
 from zkcoord.core.tenure import Rule
 from zkcoord.core.words import some
 from zkcoord.errors import UnavailableError, UsageError
-from zkcoord.group_report import may_name_a_group, no_such_group, read_tree
+from zkcoord.group_report import has_group, no_such_group, read_tree
 from zkcoord.kafka.client import KafkaClient
 from zkcoord.migrate import current
 from zkcoord.offsets.earlier_topics import refuse_earlier
@@ -272,8 +272,7 @@ def _stops_first(reset: Reset, readers: Readers, how: How) -> bool:
 
 
 def _check_group(tree: OffsetTree, layout: Layout, name: str) -> None:
-    paths = [layout.group(name), layout.record(name)] if may_name_a_group(name) else []
-    if not any(node.exists for node in (tree.read([Read(path) for path in paths]) if paths else ())):
+    if not has_group(tree, layout, name):
         how = "`zkcoord offsets import` sets the offsets of one that is yet to come"
         raise UsageError(f"{no_such_group(name)}; {how}")
 

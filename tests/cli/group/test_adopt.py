@@ -96,6 +96,22 @@ def test_for_people(world: OldWorld, run: Run) -> None:
     assert record_of(world, "g") is None
 
 
+def test_a_group_that_is_not_there_is_not_released(world: OldWorld, run: Run) -> None:
+    """Before, a misspelled group was told to be without anything of zkcoord, with exit code 0."""
+    for name in ("gg", "a/b", "-"):
+        for more in ((), ("--wait",)):
+            done = run("group", "release", *more, "--zookeeper", world.address, "--", name)
+            told = f"error: there is no group {name!r}; `zkcoord group list` shows them\n"
+            assert (done.exit_code, done.stderr, done.stdout) == (2, told, "")
+
+
+def test_a_group_that_has_only_its_adoption_is_released(world: OldWorld, run: Run) -> None:
+    run("group", "adopt", "new", *RANGE, "--zookeeper", world.address)
+    done = run("group", "release", "new", "--zookeeper", world.address)
+    assert (done.exit_code, done.stdout) == (0, "group new: released; 1 node removed, offsets untouched\n")
+    assert record_of(world, "new") is None
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

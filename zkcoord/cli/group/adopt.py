@@ -14,6 +14,7 @@ from zkcoord.cli.output import show, tell
 from zkcoord.core.adoption import OLD_STORES, OLD_STRATEGIES, Adoption
 from zkcoord.core.words import count
 from zkcoord.errors import UsageError
+from zkcoord.group_report import has_group, no_such_group
 from zkcoord.migrate import BlockingTree, Rehearsal
 from zkcoord.operating.adopting import REFUSED, Result, adopt_group, legacy_layout
 from zkcoord.operating.adoption_file import adoption_of, read_adoptions
@@ -22,7 +23,6 @@ from zkcoord.operating.releasing import release as release_group
 from zkcoord.operating.requesting import turns
 from zkcoord.operating.saying import say
 from zkcoord.operating.wave_file import refuse_waves_alone
-from zkcoord.subscription import check_name
 
 COLUMNS = ("GROUP", "RESULT", "#NOTES", "WHY")
 
@@ -139,7 +139,8 @@ def release(settings: Settings, name: str, waiting: bool, timeout_ms: int) -> No
     address = settings.zookeeper_address()
     with settings.tree() as tree:
         layout = legacy_layout(tree, address)
-        check_name("group", name)
+        if not has_group(tree, layout, name):
+            raise UsageError(no_such_group(name))
         gone = release_group(tree, layout, name, _waits(name, timeout_ms) if waiting else _refuses(name))
     done = f"released; {count(gone, 'node')} removed, offsets untouched"
     text = done if gone else "was not adopted; nothing of zkcoord is left of it"
