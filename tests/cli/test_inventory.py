@@ -152,17 +152,9 @@ def test_the_file_to_fill_in_is_toml_with_a_mark_for_each_thing_to_tell(
     again = run(*arguments)
     assert (again.exit_code, again.stderr) == (
         2,
-        f"error: --write {file}: the file is there already, and may be filled in; name another one\n",
+        f"error: --write {file}: the file is there already; name another one\n",
     )
     assert file.read_text(encoding="utf-8") == text
-
-
-def test_a_file_in_a_folder_that_is_not_there_is_refused_before_anything_is_read(run: Run, tmp_path: Path) -> None:
-    result = run("inventory", "--write", str(tmp_path / "x" / "y"), "--zookeeper", "127.0.0.1:1")
-    assert (result.exit_code, result.stderr) == (
-        2,
-        f"error: --write {tmp_path}/x/y: there is no such folder; make it, or name another one\n",
-    )
 
 
 def test_hundreds_of_groups_are_read_some_at_a_time(world: OldWorld, run: Run) -> None:

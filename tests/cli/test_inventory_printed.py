@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import tomllib
-from pathlib import Path
 
 import pytest
 
 from tests.legacy.groups import A, group, static, wildcard
 from tests.legacy.test_walk import groups_of
 from zkcoord.cli import inventory
-from zkcoord.errors import UnavailableError, UsageError
+from zkcoord.errors import UnavailableError
 from zkcoord.legacy.findings import problems_of
 from zkcoord.legacy.inventory import GroupInventory
 
@@ -75,14 +74,6 @@ def test_groups_of_old_members_have_a_table_with_all_notes_and_the_others_say_wh
 @pytest.mark.parametrize("name", ["a\x7fb", 'a"b', "a\nb", "\u00e4"])
 def test_any_name_is_toml(name: str) -> None:
     assert tomllib.loads(f"x = {inventory._toml(name)}") == {"x": name}
-
-
-def test_a_file_that_somebody_has_made_meanwhile_is_not_written_over(tmp_path: Path) -> None:
-    file = tmp_path / "groups.toml"
-    file.write_text("filled in")
-    with pytest.raises(UsageError, match="File exists; name a file that can be made"):
-        inventory._write(str(file), "zk1", [])
-    assert file.read_text() == "filled in"
 
 
 def test_a_group_that_may_not_be_read_is_named_and_the_others_are_shown(capsys: pytest.CaptureFixture[str]) -> None:

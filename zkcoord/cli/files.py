@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TextIO
@@ -17,32 +17,72 @@ from zkcoord.operating.requesting import PROGRESS_SECONDS
 from zkcoord.operating.saying import say
 
 STANDARD = "-"
+THERE = "the file is there already; name another one"
+
+
+def check_beside(name: str, option: str) -> None:
+    """Raise UsageError if a command cannot make this file beside its result, which is on standard output. Call it
+    before anything that takes long. `option`: the option that names the file, and a space."""
+    if name == STANDARD:
+        raise UsageError(f"{option}{name}: standard output has the result of the command; name a file")
+    _check_new(name, option)
+
+
+def _check_new(name: str, option: str) -> None:
+    if os.path.lexists(Path(name)):
+        raise UsageError(f"{option}{name}: {THERE}")
+    if not Path(name).absolute().parent.is_dir():
+        raise UsageError(f"{option}{name}: there is no such folder; make it, or name another one")
 
 
 @contextmanager
-def new_file(name: str) -> Iterator[TextIO]:
-    """Open a file to write. It appears under its name when the block has ended without an error."""
+def new_file(name: str, option: str = "") -> Iterator[TextIO]:
+    """Open a file to write. It appears under its name when the block has ended without an error. Only its owner may
+    read it. `option`: as for `check_beside`."""
     if name == STANDARD:
         yield sys.stdout
         return
-    path = Path(name)
-    if path.exists():
-        raise UsageError(f"{name}: the file is there already; name another one")
+    _check_new(name, option)
+    path = Path(name).absolute()
     try:
-        draft = tempfile.NamedTemporaryFile(  # noqa: SIM115 - it is renamed or removed below
-            "w+", encoding="utf-8", dir=path.absolute().parent, prefix=f".{path.name}.", delete=False
-        )
+        number, hidden = _draft(path)
     except OSError as error:
-        raise UsageError(f"{name}: {error.strerror or error}; name a file that can be made") from None
+        raise UsageError(f"{option}{name}: {error.strerror or error}; name a file that can be made") from None
     try:
-        with naming(name), draft:
-            yield draft  # type: ignore[misc]
+        with naming(name), os.fdopen(number, "w+", encoding="utf-8") as draft:
+            yield draft
             draft.flush()
-            os.fsync(draft.fileno())
-        Path(draft.name).rename(path)
+            os.fsync(number)
+            if not _appear(number, hidden, path):
+                raise UsageError(f"{option}{name}: {THERE}")
     except BaseException:
-        Path(draft.name).unlink(missing_ok=True)
+        if hidden is not None:
+            hidden.unlink(missing_ok=True)
         raise
+
+
+def _draft(path: Path) -> tuple[int, Path | None]:
+    """Open a file in the folder of `path`, and return its descriptor. It has no name, so nothing is left of it if the
+    program is killed. Where the file system has no such files (NFS, for example), it has the hidden name that is
+    returned."""
+    with suppress(OSError):
+        return os.open(path.parent, os.O_RDWR | os.O_TMPFILE, 0o600), None
+    number, hidden = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    return number, Path(hidden)
+
+
+def _appear(number: int, hidden: Path | None, path: Path) -> bool:
+    """Give a draft its name. Return False if another file has it."""
+    if hidden is not None:
+        if os.path.lexists(path):
+            return False
+        hidden.rename(path)
+        return True
+    try:  # Python follows the link only with a folder's descriptor, whose value does not matter here
+        os.link(f"/proc/self/fd/{number}", path, src_dir_fd=number, follow_symlinks=True)
+    except FileExistsError:
+        return False
+    return True
 
 
 @contextmanager

@@ -7,11 +7,11 @@ import json
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 
+from zkcoord.cli.files import check_beside, new_file
 from zkcoord.cli.options import Command, Settings, pass_settings
 from zkcoord.cli.output import print_json, table
 from zkcoord.core.model import TopicPartition
@@ -32,6 +32,7 @@ COLUMNS = ("GROUP", "KIND", "#MEMBERS", "OWNED", "OFFSETS", "#NOTES")
 NUMBERS = ("#MEMBERS", "#NOTES")
 WIDTH = 80  # of a terminal
 KAFKA_TIMEOUT_MS = 10_000
+WRITE = "--write "
 
 Offsets = Mapping[str, Mapping[TopicPartition, int]]
 
@@ -56,7 +57,7 @@ def inventory(settings: Settings, names: tuple[str, ...], write: str | None) -> 
     have an owner.
     """
     if write is not None:
-        _check_new(write)
+        check_beside(write, WRITE)
     address = settings.zookeeper_address()
     shown: list[list[Any]] = []
     texts: list[str] = []
@@ -273,27 +274,11 @@ def _toml(value: str | int | bool) -> str:
     return json.dumps(value)
 
 
-def _check_new(name: str) -> None:
-    """Raise UsageError for a file that cannot be made, before hundreds of groups are read."""
-    if Path(name).exists():
-        raise UsageError(f"--write {name}: the file is there already, and may be filled in; name another one")
-    if not Path(name).absolute().parent.is_dir():
-        raise UsageError(f"--write {name}: there is no such folder; make it, or name another one")
-
-
 def _write(name: str, address: str, sections: Sequence[str]) -> None:
     head = (
         f"# The groups of old ZooKeeper consumers at {cell(address)}, by `zkcoord inventory`.\n"
         f'# Replace each "{UNTOLD}" by what the group\'s configuration says, and check the other values: they are the\n'
         "# defaults of the old consumer, or what the tree suggests. Remove the groups that shall stay as they are.\n"
     )
-    try:
-        with Path(name).open("x", encoding="utf-8") as file:
-            try:
-                file.write("\n".join([head, *sections]))
-                file.flush()
-            except OSError:  # half a file would be taken for one that somebody has filled in
-                Path(name).unlink()
-                raise
-    except OSError as error:
-        raise UsageError(f"--write {name}: {error.strerror or error}; name a file that can be made") from None
+    with new_file(name, WRITE) as file:
+        file.write("\n".join([head, *sections]))

@@ -34,13 +34,8 @@ P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
         (("--bootstrap-servers", "h:1", "--since", "yesterday"), "--since 'yesterday' is no time"),
         (("--bootstrap-servers", "h:1", "--picture", "x.png"), "--picture draws one group: name it"),
         (("g", "--bootstrap-servers", "h:1", "--picture", "x.gif"), "must end in .png, .svg, .pdf"),
-        (("--bootstrap-servers", "h:1", "--csv", __file__), "exists: name a new file"),
-        (
-            ("--bootstrap-servers", "h:1", "--csv", "/nowhere/x.csv"),
-            "/nowhere/x.csv: there is no folder /nowhere;",
-        ),
         (("g", "--bootstrap-servers", "h:1", "--picture", "/nowhere/x.png"), "/nowhere/x.png: there is no folder"),
-        (("--bootstrap-servers", "h:1", "--parquet", str(Path(__file__).parent)), "exists: name a new file"),
+        (("--bootstrap-servers", "h:1", "--parquet", str(Path(__file__).parent)), "exists: name a new folder"),
         (
             ("g", "--bootstrap-servers", "127.0.0.1:1"),
             "Kafka at 127.0.0.1:1 did not list its topics: it does not answer; check that it runs",

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from zkcoord.cli.files import check_beside, new_file
 from zkcoord.cli.options import Command, Settings, at_least, pass_settings
 from zkcoord.cli.output import show
 from zkcoord.core.model import TopicPartition
@@ -27,6 +28,7 @@ COLUMNS = ("GROUP", "TOPIC", "PARTITION", "COMMITS", "LAST", "OFFSET", "LAG", "R
 NUMBERS = ("PARTITION", "COMMITS", "OFFSET", "LAG", "REWINDS")
 STUCK_MS = 600_000
 HOUR_MS = 3_600_000
+CSV = "--csv "
 Row = dict[str, Any]
 
 
@@ -63,9 +65,13 @@ def history(settings: Settings, names: tuple[str, ...], master: str, picture: st
     object for each partition.
     """
     servers, since_ms = settings.needed_kafka_address(), moment("--since", chosen["since"])
-    _check_files(chosen["csv_file"], chosen["parquet"])
-    _check_folders(chosen["csv_file"], picture)
+    if chosen["csv_file"] is not None:
+        check_beside(chosen["csv_file"], CSV)
+    if chosen["parquet"] is not None and Path(chosen["parquet"]).exists():
+        raise UsageError(f"{chosen['parquet']} exists: name a new folder, or remove that one")
     if picture is not None:
+        if not Path(picture).absolute().parent.is_dir():
+            raise UsageError(f"{picture}: there is no folder {Path(picture).parent}; name a file that can be made")
         check_picture(Path(picture))
         if len(names) != 1:
             raise UsageError("--picture draws one group: name it")
@@ -87,22 +93,10 @@ def history(settings: Settings, names: tuple[str, ...], master: str, picture: st
     for name in sorted(set(names) - {row["group"] for row in rows}):
         warn(f"the offset log has no commit of group {name}: it commits to ZooKeeper, or there is no such group")
     if chosen["csv_file"] is not None and rows:
-        with Path(chosen["csv_file"]).open("x", newline="", encoding="utf-8") as file:
+        with new_file(chosen["csv_file"], CSV) as file:
             writer = csv.DictWriter(file, list(rows[0]))
             writer.writeheader()
             writer.writerows({**row, "notes": "; ".join(row["notes"])} for row in rows)
-
-
-def _check_files(*named: str | None) -> None:
-    for name in named:
-        if name is not None and Path(name).exists():
-            raise UsageError(f"{name} exists: name a new file, or remove that one")
-
-
-def _check_folders(*named: str | None) -> None:
-    for name in named:
-        if name is not None and not Path(name).absolute().parent.is_dir():
-            raise UsageError(f"{name}: there is no folder {Path(name).parent}; name a file that can be made")
 
 
 def _check_spark() -> None:

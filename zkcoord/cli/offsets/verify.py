@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from zkcoord.cli.files import check_beside
 from zkcoord.cli.kafka_options import kafka_beside
 from zkcoord.cli.loading import OF_OFFSETS, Commands
 from zkcoord.cli.options import Command, Group, Settings, pass_settings
@@ -69,6 +70,8 @@ def verify_offsets(
     """
     if bool(name) is all_groups:
         raise UsageError("name one group, or give --all-groups")
+    if parquet is not None:
+        check_beside(parquet, "--parquet ")
     problems: list[ZkcoordError] = []
     totals: Counter[Verdict] = Counter()
     groups = 0
