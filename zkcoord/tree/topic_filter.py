@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import regex
 
-from zkcoord.tree.codec import corrupt
+from zkcoord.tree.codec import corrupt, seen
 
 _PROPERTIES = {
     "Lower": "a-z",
@@ -135,7 +135,7 @@ def _first(token: str) -> str:
 def _in_class(token: str, java: str, classes: list[str]) -> str:
     if token.startswith("[") or token == "&&":
         if token[1:] in (":", ".", "="):
-            raise corrupt("regex", java, f"{token} begins another class in each language")
+            raise corrupt("regex", java, f"{seen(token)} begins another class in each language")
         if any(first.startswith("[^") for first in classes):
             raise corrupt("regex", java, "classes inside a negated class mean another thing in each Java")
         if token != "&&":
@@ -152,7 +152,7 @@ def _outside(token: str, java: str, names: set[str]) -> str:
     if token == "{":
         raise corrupt("regex", java, "an invalid regex (a { that begins no count)")
     if token.startswith("\\k<") and f"(?<{token[3:]}" not in names:
-        raise corrupt("regex", java, f"an invalid regex ({token} is named before its group)")
+        raise corrupt("regex", java, f"an invalid regex ({seen(token)} is named before its group)")
     if not token.startswith("(") or token == "(":
         return _escape(token, java, inside=False)
     flags = _FLAGS.fullmatch(token)
@@ -164,7 +164,7 @@ def _outside(token: str, java: str, names: set[str]) -> str:
     if token.startswith("(?<") and token not in names and token.endswith(">"):
         names.add(token)
         return token
-    raise corrupt("regex", java, f"an invalid regex ({token} is not Java's, or cannot be evaluated here)")
+    raise corrupt("regex", java, f"an invalid regex ({seen(token)} is not Java's, or cannot be evaluated here)")
 
 
 def _escape(token: str, java: str, *, inside: bool) -> str:
@@ -178,11 +178,11 @@ def _escape(token: str, java: str, *, inside: bool) -> str:
         return "\\Z"
     if token[:2] not in ("\\p", "\\P"):
         if token[1:].isalnum() and token[1:] not in _ESCAPES:
-            raise corrupt("regex", java, f"an invalid regex ({token} is not Java's, or cannot be evaluated here)")
+            raise corrupt("regex", java, f"an invalid regex ({seen(token)} is not Java's, or cannot be evaluated here)")
         return token
     members = _PROPERTIES.get(token[3:-1])
     if members is None or (inside and token[1] == "P"):
-        raise corrupt("regex", java, f"{token[:40]} cannot be evaluated here")
+        raise corrupt("regex", java, f"{seen(token)} cannot be evaluated here")
     if inside:
         return members
     return f"[{'^' if token[1] == 'P' else ''}{members}]"
