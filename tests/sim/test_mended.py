@@ -11,6 +11,8 @@ from tests.sim.script import Script, on_seeds
 from tests.sim.test_failures_input import TwoGroups
 from tests.sim.test_racks import Racks
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.record import PAUSE
+from zkcoord.core.view import START
 from zkcoord.errors import SchemaError
 from zkcoord.serving.owner_rounds import ROUND_MS
 from zkcoord.serving.role import CoordinatorRole
@@ -261,3 +263,28 @@ def test_a_coordinator_says_that_it_stands_by_and_behind_whom(seed: int) -> None
     world.run_for(SHORT_MS)
     (waits,) = {"coordinator2", standby} - {script.leader()}
     assert len([t for t in world.events("standing_by") if t.client == script.client(waits)]) == 2
+
+
+@on_seeds()
+@pytest.mark.parametrize("places", [("state", "record"), ("record", "state")])
+def test_f344_a_paused_group_is_left_alone_until_record_and_state_can_be_read(
+    seed: int, places: tuple[str, str]
+) -> None:
+    """Before the fix, the group was served as if its record had only defaults, as soon as the state could be read."""
+    script = TwoGroups(seed)
+    world, paths = script.world, [PLACES[place] for place in places]
+    script.request(PAUSE)
+    world.run_until(lambda: script.answered(PAUSE), what="it is paused")
+    known = [world.ensemble.data(path) or b"" for path in paths]
+    script.write(*(SetNode(path, b"{", ANY_VERSION) for path in paths))
+    take_over(script)
+    world.run_until(lambda: all(map(script.told_at, paths)), what="both are told of")
+    since_ms = world.now_ms
+    for path, content in zip(paths, known, strict=True):
+        script.write(SetNode(path, content, ANY_VERSION))
+        world.run_for(SHORT_MS)
+        assert script.commands_sent(START, since_ms=since_ms) == []
+    assert script.state() == json.loads(known[places.index("state")])
+    script.edit_record(wish={})
+    script.settle()
+    script.calm()

@@ -217,6 +217,27 @@ def test_a_record_nobody_can_parse_leaves_what_was_decided_before() -> None:
     assert list(broken.problems) == ["/zkcoord/groups/g"]
 
 
+@pytest.mark.parametrize("state_first", [True, False])
+def test_f344_a_group_of_which_nothing_was_known_is_readable_once_record_and_state_are(state_first: bool) -> None:
+    record, state = encode_record(GroupRecord(assignor="range")), encode_state(GroupState(generation=7))
+    broken = folded(data("/zkcoord/groups/g", b"{", 1), data("/zkcoord/groups/g/state", b"[", 1))
+    assert broken.view.unreadable is not None
+    assert [word in broken.view.unreadable for word in ("record: ", "state: ")] == [True, True]
+    mended = [data("/zkcoord/groups/g", record, 2), data("/zkcoord/groups/g/state", state, 2)]
+    for node in reversed(mended) if state_first else mended:
+        assert broken.view.unreadable is not None
+        broken = folded(node, before=broken)
+    assert (broken.view.unreadable, broken.view.record.assignor, broken.view.state.generation) == (None, "range", 7)
+
+
+def test_a_record_that_nobody_can_parse_is_over_when_it_is_deleted() -> None:
+    broken = folded(data("/zkcoord/groups/g", b"{", 1))
+    again = folded(data("/zkcoord/groups/g", b"[", 2), before=broken)
+    assert broken.view.unreadable != again.view.unreadable is not None
+    deleted = folded(data("/zkcoord/groups/g", None), before=again)
+    assert (deleted.view.unreadable, deleted.problems) == (None, {})
+
+
 def test_nodes_of_another_group_change_nothing() -> None:
     assert folded(data("/consumers/groups/h/ids/a", b"garbage")) == unread("g", DRAFT)
 

@@ -44,6 +44,8 @@ class GroupNodes:
     offsets: Mapping[TopicPartition, OffsetSeen] = field(default_factory=dict)  # those that were looked up
     leftover_versions: Mapping[str, int] | None = None
     # path -> version, of all remaining nodes of the group; None: not listed
+    unknown: Mapping[str, str] = field(default_factory=dict)
+    # record or state, if nothing was known of it before it could not be read -> why it cannot be read
     problems: Mapping[str, str] = field(default_factory=dict)  # path -> what is wrong with it, and who must act
 
 
@@ -85,6 +87,7 @@ class _Folder:
     def __init__(self, before: GroupNodes) -> None:
         self._before = before
         self._known = self._view = before.view  # the earlier view; the view with the batch's record and state
+        self._unknown = before.unknown
         self._problems = Problems(before.problems)
         self.owners = owners_fold(before.view, before.claims, self._problems)
 
@@ -92,6 +95,10 @@ class _Folder:
         """The group after the batch."""
         nodes, known = self._before, self._known
         view = self.owners.result(self._view)
+        if self._unknown is not nodes.unknown:
+            unreadable = "; ".join(f"{what}: {why}" for what, why in sorted(self._unknown.items())) or None
+            view = fast_replace(view, unreadable=unreadable)
+            nodes = fast_replace(nodes, unknown=self._unknown)
         if self._members is not None or self._instances is not None:
             members, instances = now(self._members, known.members), now(self._instances, known.instances)
             view = fast_replace(view, members=members, instances=instances)
@@ -166,11 +173,11 @@ class _Folder:
         return copy
 
     def _unreadable(self, what: str, error: str | None) -> None:
-        before = self._view.unreadable
-        if error is not None:
-            self._view = fast_replace(self._view, unreadable=f"{what}: {error}")
-        elif before is not None and before.startswith(what):
-            self._view = fast_replace(self._view, unreadable=None)
+        """Note why the record or the state cannot be read. None: it can be read, or there is none."""
+        others = {each: why for each, why in self._unknown.items() if each != what}
+        unknown = others if error is None else {**others, what: error}
+        if unknown != self._unknown:
+            self._unknown = unknown
 
     def _registration(self, address: Address, node: Node) -> None:
         seen, stat = now(self._members, self._known.members).get(address.name), node.stat
@@ -282,13 +289,15 @@ class _Folder:
 
     def _group_record(self, node: Node) -> None:
         if node.stat is None:
+            self._unreadable("record", None)
+            self._problems.note(node.path, None)
             self._view = fast_replace(self._view, record=DEFAULT_RECORD, record_version=None, answerable=True)
             return
         self._view = fast_replace(self._view, record_version=node.stat.version)
         try:
             record = decode_record(node.data)
         except CorruptError as error:
-            if self._before.view.record_version is None:
+            if self._before.view.record_version is None or "record" in self._unknown:
                 self._unreadable("record", str(error))
             self._problems.note(node.path, f"{error}: an operator must mend it; {KNOWN_BEFORE}")
             self._view = fast_replace(self._view, answerable=False)
@@ -305,7 +314,7 @@ class _Folder:
         try:
             state = decode_state(node.data)
         except CorruptError as error:
-            if self._before.view.state_version is None:
+            if self._before.view.state_version is None or "state" in self._unknown:
                 self._unreadable("state", str(error))
             self._problems.note(node.path, f"{error}: an operator must restore it; {KNOWN_BEFORE}")
             return
