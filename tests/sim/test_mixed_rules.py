@@ -110,6 +110,38 @@ def test_f99_an_evicted_consumers_claims_beside_old_members_go_after_its_grace(
 
 
 @on_seeds(3)
+@pytest.mark.parametrize("answers", [True, False])
+def test_f89_no_old_member_claims_what_an_application_without_a_registration_may_still_read(
+    seed: int, answers: bool
+) -> None:
+    """Old members know no grace: only the claims keep them from reading at the same time."""
+    scene = beside(seed, "consumer0")
+    world, application, lease = scene.world, scene.application("consumer0"), scene.role("consumer0").lease
+    assert lease is not None
+    mine = next(c for c, session in scene.rules.registered.items() if session.process == "consumer0")
+    claimed = [p for p, claim in scene.rules.claims.items() if claim.thread.startswith(mine)]
+    application.hang()
+    world.ensemble.operate(DeleteNode(LEGACY.registration(GROUP, mine), ANY_VERSION))
+    world.run_until(lambda: bool(world.events("session_lost")), what="it sees that")
+    lost_ms, until_ms = world.now_ms, world.processes["consumer0"].clock.world_ms(lease.until_ms)
+    if answers:
+        world.run_for(SESSION_MS // 6)
+        application.go_on()
+    world.run_until(lambda: all(p in scene.member("old0").reading for p in claimed), what="the old one reads them")
+    paths = {LEGACY.owner(GROUP, p) for p in claimed}
+    later = [txn for txn in world.ensemble.log if txn.time_ms >= lost_ms]
+    first_ms = min(txn.time_ms for txn in later for c in txn.changes if c.path in paths and c.before is None)
+    if answers:
+        assert lost_ms + SESSION_MS // 6 <= first_ms < until_ms
+    else:
+        assert first_ms >= until_ms
+    assert not scene.member("old0").gave_up
+    application.go_on()
+    scene.await_shared("old0", "consumer0")
+    scene.calm()
+
+
+@on_seeds(3)
 def test_a_claim_is_not_acknowledged_by_a_record_that_has_changed_since_it_was_read(seed: int) -> None:
     """The store in which a partition starts is named in the record, and not in a command."""
     scene = MixedScene(seed, coordinators=0)

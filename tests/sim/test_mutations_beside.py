@@ -129,6 +129,17 @@ def closes_its_session_before_the_application_has_stopped(patch: Patch) -> None:
     patch.setattr(membership, "open_until_ms", lambda lease, registered, now_ms: now_ms)
 
 
+def frees_the_claims_of_one_without_a_registration(patch: Patch) -> None:
+    """Claims end at once when their consumer's registration is gone, as if others could not have the partitions."""
+    original = membership.open_until_ms
+
+    def until_ms(lease: Any, registered: Any, now_ms: int) -> int:
+        gone = registered is not None and registered.watch.unregistered
+        return now_ms if gone else original(lease, registered, now_ms)
+
+    patch.setattr(membership, "open_until_ms", until_ms)
+
+
 UNADOPTED = adoption.test_nothing_of_a_group_that_is_not_adopted_is_written_and_no_consumer_registers
 RELEASED = adoption.test_f93_a_coordinator_writes_nothing_of_a_released_group_until_it_is_adopted_again
 REQUESTS = rules.test_an_unfit_request_beside_an_old_member_is_refused_and_all_is_read_on
@@ -138,6 +149,7 @@ KEPT = rules.test_f94_a_member_that_keeps_an_old_members_share_is_evicted_and_th
 HANGS = rules.test_f99_an_evicted_consumers_claims_beside_old_members_go_after_its_grace
 
 MAY_READ = claims.test_f89_an_evicted_consumers_claims_stand_while_its_application_may_read
+MAY_STILL_READ = rules.test_f89_no_old_member_claims_what_an_application_without_a_registration_may_still_read
 
 
 def patched(play: Callable[..., object], seed: int) -> None:
@@ -170,6 +182,8 @@ CASES = (
         rules.test_a_claim_is_not_acknowledged_by_a_record_that_has_changed_since_it_was_read,
     ),
     Case(closes_its_session_before_the_application_has_stopped, MAY_READ),
+    Case(frees_the_claims_of_one_without_a_registration, MAY_READ),
+    Case(frees_the_claims_of_one_without_a_registration, partial(MAY_STILL_READ, answers=False)),
 )
 
 

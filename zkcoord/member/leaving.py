@@ -32,7 +32,8 @@ finished."""
 
 def open_until_ms(lease: Lease | None, registered: Registered | None, now_ms: int) -> int:
     """Until when a session is kept open at most. Its end frees the held partitions. Where owners do not go with their
-    session, this is so only while the registration exists."""
+    session, this is so only while the registration exists. (Where they do, an evicted consumer's claims keep old
+    members off, which know no grace.)"""
     if lease is None or registered is None:
         return now_ms
     if registered.watch.unregistered and not registered.paths.layout.ownership.claimed:
