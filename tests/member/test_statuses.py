@@ -1,4 +1,4 @@
-"""The announced ranges of other consumers, as a member reads them before a claim."""
+"""The announced ranges of other consumers, as a member reads them when it has claimed."""
 
 from __future__ import annotations
 

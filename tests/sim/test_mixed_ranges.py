@@ -9,6 +9,7 @@ import pytest
 
 from tests.sim.actors import GROUP
 from tests.sim.batches import BatchApplication, Sink
+from tests.sim.faults import cut, uncut
 from tests.sim.mixed_scene import ADOPTION, MixedScene
 from tests.sim.moments import Entry
 from tests.sim.old_rules import is_old
@@ -187,6 +188,58 @@ def test_f340_a_left_range_is_done_as_announced_though_its_next_claimer_never_st
     scene.await_shared("old0", "consumer0", "consumer1")
     scene.world.run_until(lambda: sink.again > 0, what="the range is processed again, as it was announced")
     scene.calm()
+
+
+def cut_off_before_its_start(seed: int, store: str, claimed: bool) -> None:
+    """consumer1 is cut off right before it claims t-2, or (`claimed`) right after that, and its claim is deleted. While
+    it is away, consumer2 joins, announces a batch of t-2 and dies."""
+    scene, sink = announcing(seed, store, seed % 2, partitions=3)
+    world = scene.world
+
+    def claims(transaction: Transaction) -> bool:
+        return transaction.why == "claim" and LEGACY.owner(GROUP, T2) in str(transaction)
+
+    def done() -> list[tuple[str, str, TopicPartition]]:
+        return [(entry.process, entry.event, entry.partition) for entry in world.journal]
+
+    scene.start("old0", topics={"u": 1})
+    scene.start_ours("consumer0")
+    scene.await_shared("old0", "consumer0")
+    scene.start_ours("consumer1")
+    working = scene.application("consumer1")
+    if claimed:
+        world.run_until(lambda: claimed_by(scene, T2) == "consumer1", what="its claim")
+        let_go = hold_calls(working)
+        world.run_until(lambda: working.waiting > 0, what="its application is to start the partition")
+    else:
+        world.strike("consumer1", claims, "request_lost")
+        world.run_until(lambda: world.struck, what="it is about to claim")
+    (mine,) = (c for c, session in scene.rules.registered.items() if session.process == "consumer1")
+    cut(world, world.processes["consumer1"])
+    if claimed:
+        world.ensemble.operate(DeleteNode(LEGACY.owner(GROUP, T2), ANY_VERSION))
+    scene.start_ours("consumer2")
+    world.run_until(lambda: ("consumer2", "read", T2) in done(), what="a range that is processed, and not committed")
+    (session,) = (session for session in scene.rules.registered.values() if session.process == "consumer2")
+    scene.end("consumer2")
+    world.ensemble.end_session(session, "expire")
+    uncut(world, world.processes["consumer1"])
+    if claimed:
+        let_go()
+    scene.await_shared("old0", "consumer0", "consumer1")
+    assert mine in scene.rules.registered
+    world.run_until(lambda: sink.again > 0, what="the range is processed again, as it was announced")
+    scene.calm()
+
+
+@on_seeds(4)
+@pytest.mark.parametrize("claimed", [False, True])
+@pytest.mark.parametrize("store", STORES)
+def test_f342_a_range_announced_while_the_next_claimer_is_cut_off_is_done_as_announced(
+    seed: int, store: str, claimed: bool
+) -> None:
+    """Before the fix, the claimer used the statuses that it had read before it was cut off."""
+    cut_off_before_its_start(seed, store, claimed)
 
 
 def created_again_after_a_death(seed: int) -> None:

@@ -15,8 +15,10 @@ from tests.sim.mutations import Case, Patch, must_be_missed
 from zkcoord.core import old_owners
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.former_owners import FormerOwners
-from zkcoord.core.member import decide, neighbours, sharing, starts, stops
+from zkcoord.core.member import decide, neighbours, ownership, replaying, sharing, stops
+from zkcoord.core.member.decisions import ReadStatuses
 from zkcoord.core.member.neighbours import Neighbours, _given_ms
+from zkcoord.core.member.view import STATUSES
 from zkcoord.core.mode import GroupMode
 from zkcoord.core.state import GroupState
 from zkcoord.legacy import modes
@@ -95,7 +97,43 @@ def registers_beside_anybody(patch: Patch) -> None:
 
 def forgets_what_others_announced(patch: Patch) -> None:
     """Who claims a partition begins at its offset with ranges of its own."""
-    patch.setattr(starts, "_taking_over", lambda view, memory, start, offsets: memory)
+    patch.setattr(replaying, "taking_over", lambda view, memory, start, offsets: memory)
+
+
+def looks_before_its_claim(patch: Patch) -> None:
+    """What others announced between the look and the claim is not done as it was announced (F342)."""
+    original = ownership.claim
+
+    def claim(view: Any, memory: Any, start: Any) -> Any:
+        if start.planned and not start.looked:
+            return [ReadStatuses()], fast_replace(start, looked=True)
+        if STATUSES in view.unread:
+            return [], start
+        decisions, claimed = original(view, memory, start)
+        return decisions, fast_replace(claimed, looked=start.looked)
+
+    patch.setattr(ownership, "claim", claim)
+
+
+def looks_once(patch: Patch) -> None:
+    """Nor what others announced before a claim that is made again (F342)."""
+    original = ownership.claim
+
+    def claim(view: Any, memory: Any, start: Any) -> Any:
+        decisions, claimed = original(view, memory, start)
+        return decisions, fast_replace(claimed, looked=start.looked)
+
+    patch.setattr(ownership, "claim", claim)
+
+
+def tells_an_application_the_offset_once(patch: Patch) -> None:
+    """A range that is found when the application has begun at its offset is not told to it (F342)."""
+    original = replaying.beginnings
+
+    def beginnings(*given: Any) -> Any:
+        return {p: at._replace(replay_end=None) for p, at in original(*given).items()}
+
+    patch.setattr(replaying, "beginnings", beginnings)
 
 
 def looks_at_dead_members_only(patch: Patch) -> None:
@@ -186,6 +224,7 @@ second_join = partial(
     test_beside.test_f100_a_second_join_gives_a_slow_program_no_more_time_than_the_first_joiner_has, later_ms=1_500
 )
 cut_off = partial(test_mixed_ranges.cut_off_in_a_batch, store="zookeeper")
+cut_off_early = partial(test_mixed_ranges.cut_off_before_its_start, store="zookeeper")
 released = test_adoption.test_f92_a_release_between_the_steps_of_a_join_keeps_the_consumer_out
 
 
@@ -211,6 +250,9 @@ CASES = (
     Case(forgets_what_others_announced, scenes.batches_across_a_kill, 12),
     Case(looks_at_dead_members_only, partial(cut_off, loses=False), 2),
     Case(looks_at_dead_members_only, partial(cut_off, loses=True), 2),
+    Case(looks_before_its_claim, partial(cut_off_early, claimed=False), 2),
+    Case(looks_once, partial(cut_off_early, claimed=True), 2),
+    Case(tells_an_application_the_offset_once, partial(cut_off_early, claimed=True), 2),
     Case(knows_no_incarnation, test_mixed_ranges.created_again_after_a_death),
     Case(takes_late_commits_for_resets, late),
     Case(takes_resets_for_late_commits, RESET),

@@ -1,4 +1,4 @@
-"""The ranges that other consumers of a group announced, read from their statuses before a member claims by itself.
+"""The ranges that other consumers of a group announced, read from their statuses when a member has claimed by itself.
 
 A coordinator hands announced ranges on with its starts. In a mixed group nobody sends starts. So the claimer looks for
 ranges of earlier owners: in the channels of dead members, and of living members that released a partition.

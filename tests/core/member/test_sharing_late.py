@@ -12,9 +12,11 @@ from zkcoord.core.member.decisions import (
     AskReset,
     AskStart,
     AskStop,
+    ClaimPartitions,
     LetGo,
     LookUp,
     LosePartitions,
+    ReadStatuses,
     ReleasePartitions,
     Report,
     Versions,
@@ -41,9 +43,10 @@ def claims(found: Member, partitions: tuple[TopicPartition, ...], at: Position =
     """It claims them."""
     assert kinds(found.decides())[:1] == [LookUp]
     found.reads(dict.fromkeys(partitions, at), dict.fromkeys(partitions, NOBODY))
-    found.decides()
-    found.decides()
+    assert kinds(found.decides()) == [ClaimPartitions]
     found.reads(dict.fromkeys(partitions, at), dict.fromkeys(partitions, Owner(ME, 1)))
+    if found.view.neighbours.planned:
+        assert found.decides() == [ReadStatuses()]
     return found
 
 

@@ -17,7 +17,7 @@ from zkcoord.core.member.decisions import AnswerRequest, Decision, LetGo, LosePa
 from zkcoord.core.member.memory import Memory
 from zkcoord.core.member.requests import CommitRequest
 from zkcoord.core.member.status import Held
-from zkcoord.core.member.view import ANNOUNCED, MemberView
+from zkcoord.core.member.view import ANNOUNCED, STATUSES, MemberView
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError
 
@@ -107,7 +107,7 @@ def at_rest(view: MemberView, memory: Memory) -> bool:
     if not view.unread:
         return True
     mine = memory.start.name if memory.start is not None else ""
-    return not view.unread - {mine, ANNOUNCED}
+    return not view.unread - {mine, ANNOUNCED, STATUSES}
 
 
 def _foreign(view: MemberView, memory: Memory, found: Compared) -> list[Decision]:

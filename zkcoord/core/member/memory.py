@@ -31,6 +31,13 @@ class Grant(NamedTuple):
     incarnation: int  # of its topic; 0: the command does not say
 
 
+class Beginning(NamedTuple):
+    """Where the application was told to begin a partition."""
+
+    offset: int
+    replay_end: int | None  # the end of the announced range that it processes first; None: there is none
+
+
 @dataclass(frozen=True, kw_only=True)
 class Start:
     """Starts that are obeyed together. No two commands of a channel name the same partition."""
@@ -38,13 +45,12 @@ class Start:
     commands: Mapping[str, Command]  # sequence -> start, in their order
     grants: Mapping[TopicPartition, Grant]  # sorted
     first: Mapping[TopicPartition, int] = field(default_factory=dict)  # offsets that the reset policy answered
-    told: Mapping[TopicPartition, int] = field(default_factory=dict)
-    # offsets at which the application was told to start
+    told: Mapping[TopicPartition, Beginning] = field(default_factory=dict)  # what the application was told to start
     refused: Mapping[TopicPartition, str] = field(default_factory=dict)  # why a partition cannot be started
     acknowledged: bool = False  # True once the acknowledgement was sent
     said: MemberStatus | None = None  # of a planned start: the status that was sent with it
     begun_ms: int = 0
-    looked: bool = False  # of a planned start: other members' announced ranges were asked for
+    looked: bool = False  # of a planned start: after its claims, others' announced ranges were asked for
     commits: Mapping[TopicPartition, KafkaCommit | None] = field(default_factory=dict)  # commits, as Kafka told them
     asking: int = 0  # number of the open question for the commits; 0: none is open
     asked_ms: int = 0

@@ -40,11 +40,15 @@ def known_owners(view: MemberView, start: Start) -> dict[TopicPartition, Owner]:
 def claim(view: MemberView, memory: Memory, start: Start) -> tuple[list[Decision] | None, Start]:
     """Return the decisions that make the member the owner of the start's partitions, and the start. None for the
     decisions: the member owns everything that the start does not refuse. In the returned start, partitions that another
-    consumer has claimed are refused."""
+    consumer has claimed are refused, and statuses and commits that were read before a claim must be read again."""
     if not view.claims:
         return None, start
     wanted = {p: grant.thread for p, grant in start.grants.items() if p not in start.refused}
     if missing := _unclaimed(view, wanted):
+        if start.looked or not start.commits.keys().isdisjoint(missing):
+            # claims are gone: another consumer may have had these since
+            commits = {p: commit for p, commit in start.commits.items() if p not in missing}
+            start = fast_replace(start, looked=False, commits=commits)
         ready = view.may_write and at_rest(view, memory)
         return [ClaimPartitions(partitions=missing)] if ready else [], start
     if others := _taken(view, wanted):
@@ -61,8 +65,8 @@ def sets_offset(view: MemberView, memory: Memory, at: Position) -> bool:
 
 def granted_with_ranges(view: MemberView, memory: Memory) -> bool:
     """True when an owner was handed what others had announced of its partition. A claim may be made without a grant,
-    beside old members: its consumer has read the ranges of others, and has them in its own status only from its
-    acknowledgement on. (Where the node counts, the offset tells more than the claim.)"""
+    beside old members: its consumer reads the ranges of others after that, and has them in its own status only from
+    its acknowledgement on. (Where the node counts, the offset tells more than the claim.)"""
     return not view.claims or (view.neighbours.mode.coordinated and not memory.store.node_counts)
 
 

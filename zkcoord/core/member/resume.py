@@ -11,7 +11,8 @@ from zkcoord.core.member.compare import at_rest, lose
 from zkcoord.core.member.decisions import Decision, Rejoin, Report
 from zkcoord.core.member.memory import Memory
 from zkcoord.core.member.mirroring import unsettled
-from zkcoord.core.member.starts import ask_start, fetch_started
+from zkcoord.core.member.replaying import ask_start
+from zkcoord.core.member.starts import fetch_started
 from zkcoord.core.member.view import MemberView
 
 

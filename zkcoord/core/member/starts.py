@@ -11,13 +11,12 @@ from collections.abc import Iterable, Mapping
 
 from zkcoord.core.command import Command, Option
 from zkcoord.core.fast_replace import fast_replace
-from zkcoord.core.member import ownership, start_offsets
+from zkcoord.core.member import ownership, replaying, start_offsets
 from zkcoord.core.member.application import Answer, Application
 from zkcoord.core.member.compare import at_rest, lose
 from zkcoord.core.member.decisions import (
     AcknowledgeStarts,
     AskReset,
-    AskStart,
     Decision,
     LetGo,
     LookUp,
@@ -33,7 +32,6 @@ from zkcoord.core.member.status import Held, Sizes, handed_on
 from zkcoord.core.member.view import ANNOUNCED, NOBODY, NOWHERE, STATUSES, MemberView, Position
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.quarantine import BROKER, UNREADABLE_OFFSET
-from zkcoord.core.state import Announced
 from zkcoord.core.view import Refusal
 from zkcoord.errors import UnavailableError, UnknownPartitionError, ZkcoordError
 
@@ -177,16 +175,17 @@ def advance(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decisio
         return _finish(view, memory, start, granted)
     if start.acknowledged:  # the acknowledgement was refused, or its outcome was unknown and it did not happen
         again = ReadAgain(partitions=tuple(start.grants), parents=True)
-        return [again], fast_replace(memory, start=fast_replace(start, acknowledged=False))
-    if start.planned and not start.looked:
-        return [ReadStatuses()], fast_replace(memory, start=fast_replace(start, looked=True))
-    if STATUSES in view.unread:
-        return [], memory
+        return [again], fast_replace(memory, start=fast_replace(start, acknowledged=False, looked=False))
     claims, start = ownership.claim(view, memory, start)
-    if claims is not None:
-        return claims, memory
     if start is not memory.start:
         memory = fast_replace(memory, start=start)
+    if claims is not None:
+        return claims, memory
+    if start.planned and _not_refused(start, granted):
+        if not start.looked:
+            return [ReadStatuses()], fast_replace(memory, start=fast_replace(start, looked=True))
+        if STATUSES in view.unread:
+            return [], memory
     if memory.store.tenured and (new := [p for p in granted if p not in start.refused and p not in start.commits]):
         question, memory = start_offsets.ask(memory, start, new, now_ms)
         return [question], memory
@@ -202,14 +201,15 @@ def advance(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decisio
     if unknown:
         return [AskReset(partitions=unknown)], memory
     if start.planned:
-        memory = _taking_over(view, memory, start, able)
-    running = application.running
-    starting = {p: o for p, o in able.items() if p not in running or start.told.get(p, o) != o}
+        memory = replaying.taking_over(view, memory, start, able)
+    running, begin_at = application.running, replaying.beginnings(memory, able)
+    starting = {p: able[p] for p, at in begin_at.items() if p not in running or start.told.get(p, at) != at}
     if starting:
         if not view.leased or application.full:
             return [], memory  # the application would be told at once that it is lost; the next lease has it started
-        memory = fast_replace(memory, start=fast_replace(start, told={**start.told, **starting}))
-        return [ask_start(memory, starting, {p: start.grants[p].incarnation for p in starting})], memory
+        told = {**start.told, **{p: begin_at[p] for p in starting}}
+        memory = fast_replace(memory, start=fast_replace(start, told=told))
+        return [replaying.ask_start(memory, starting, {p: start.grants[p].incarnation for p in starting})], memory
     if not view.may_write or not at_rest(view, memory):
         return [], memory
     if start.planned and not granted:  # others have claimed everything: there is nothing to acknowledge
@@ -225,35 +225,6 @@ def _done(view: MemberView, memory: Memory, start: Start, granted: Mapping[Topic
     if not start.acknowledged or not view.channel_read or not at_rest(view, memory):
         return False
     return view.status == start.said and start.refused.keys().isdisjoint(granted)
-
-
-def ask_start(
-    memory: Memory,
-    positions: Mapping[TopicPartition, int],
-    incarnations: Mapping[TopicPartition, int],
-    *,
-    resumes: bool = False,
-) -> AskStart:
-    """Have the application start these. Ranges announced from these offsets on come first."""
-    replay = {p: (r.start, r.end) for p, r in sorted(memory.batch.items()) if positions.get(p) == r.start}
-    return AskStart(positions=positions, incarnations=incarnations, replay=replay, resumes=resumes)
-
-
-def _taking_over(view: MemberView, memory: Memory, start: Start, offsets: Mapping[TopicPartition, int]) -> Memory:
-    """Return the memory with the ranges that others announced from these offsets on. They are processed first, and are
-    in the own status, too."""
-    batch = dict(memory.batch)
-    for partition, offset in offsets.items() if view.announced else ():
-        number = start.grants[partition].incarnation
-        counting = [
-            r
-            for r in view.announced.get(partition, ())
-            if r.start == offset and (not number or r.incarnation in (0, number))
-        ]
-        if counting:
-            best = max(counting, key=lambda r: (r.generation, r.end))
-            batch[partition] = Announced(best.start, best.end, start.grants[partition].generation, number)
-    return memory if batch == memory.batch else fast_replace(memory, batch=batch)
 
 
 def _granted(view: MemberView, start: Start) -> dict[TopicPartition, Position]:
@@ -350,7 +321,8 @@ def _finish(
         put_off |= dict.fromkeys(start.refused, again_ms)
         memory = fast_replace(memory, put_off=put_off)
     # somebody else set the offset right after the acknowledgement: the partition is started again there
-    strayed = [p for p, held in holds.items() if start.told.get(p, held.offset) != held.offset and p in running]
+    told = start.told
+    strayed = [p for p, held in holds.items() if p in told and told[p].offset != held.offset and p in running]
     # told to start, and taken away before the acknowledgement: its topic was dropped
     gone = [p for p in start.grants if p not in holds and p in running]
     decisions = lose(view, memory, [*strayed, *gone])

@@ -1,0 +1,48 @@
+"""Announced ranges in a start: the application processes them first, exactly as they were announced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.member.decisions import AskStart
+from zkcoord.core.member.memory import Beginning, Memory, Start
+from zkcoord.core.member.view import MemberView
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.state import Announced
+
+
+def beginnings(memory: Memory, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Beginning]:
+    """How the application begins each partition at its offset."""
+    batch = memory.batch
+    ends = {p: r.end for p, r in batch.items() if offsets.get(p) == r.start} if batch else {}
+    return {p: Beginning(offset, ends.get(p)) for p, offset in offsets.items()}
+
+
+def ask_start(
+    memory: Memory,
+    positions: Mapping[TopicPartition, int],
+    incarnations: Mapping[TopicPartition, int],
+    *,
+    resumes: bool = False,
+) -> AskStart:
+    """Have the application start these. Ranges announced from these offsets on come first."""
+    replay = {p: (r.start, r.end) for p, r in sorted(memory.batch.items()) if positions.get(p) == r.start}
+    return AskStart(positions=positions, incarnations=incarnations, replay=replay, resumes=resumes)
+
+
+def taking_over(view: MemberView, memory: Memory, start: Start, offsets: Mapping[TopicPartition, int]) -> Memory:
+    """Return the memory with the ranges that others announced from these offsets on. They are processed first, and are
+    in the own status, too."""
+    batch = dict(memory.batch)
+    for partition, offset in offsets.items() if view.announced else ():
+        number = start.grants[partition].incarnation
+        counting = [
+            r
+            for r in view.announced.get(partition, ())
+            if r.start == offset and (not number or r.incarnation in (0, number))
+        ]
+        if counting:
+            best = max(counting, key=lambda r: (r.generation, r.end))
+            batch[partition] = Announced(best.start, best.end, start.grants[partition].generation, number)
+    return memory if batch == memory.batch else fast_replace(memory, batch=batch)
