@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.sim.mixed_scene import ADOPTION, MixedScene
+from tests.sim.mixed_scene import ADOPTION, RECORD, MixedScene
 from tests.sim.offset_log import Fate, LogFaults
 from tests.sim.old_rules import is_old
 from tests.sim.old_settings import PATIENCE
@@ -23,6 +23,8 @@ from tests.sim.world import Entry
 from tests.sim.zookeeper import Txn
 from zkcoord.core.mode import Mode
 from zkcoord.core.model import TopicPartition
+from zkcoord.tree.record import decode_record, encode_record
+from zkcoord.tree.writes import ANY_VERSION, SetNode
 
 COMMITS_MS = 1_000
 SEEDS = 30
@@ -171,6 +173,25 @@ def test_f147_a_release_waits_for_kafka_no_longer_than_old_members_wait(seed: in
     assert not scene.member("old0").gave_up
     (told,) = scene.released
     assert told[0] < told[1]
+    scene.calm()
+
+
+@pytest.mark.parametrize("seed", seeds(8))
+def test_f346_an_old_joiner_does_not_wait_for_a_change_of_the_store_that_waits_for_kafka(seed: int) -> None:
+    """Before the fix, it gave up its share."""
+    scene = KafkaScene(seed, "dual", backoff_ms=700, coordinators=1)
+    world = scene.world
+    scene.start_ours("consumer0")
+    scene.await_shared("consumer0")
+    scene.kafka.fates += [("consumer0", "commit", Fate.LOST)]
+    world.run_until(lambda: not scene.kafka.fates, what="a commit that has no answer")
+    record = replace(decode_record(world.ensemble.data(RECORD) or b""), store_name="zookeeper", store_step=1)
+    world.ensemble.operate(SetNode(RECORD, encode_record(record), ANY_VERSION))
+    world.run_until(lambda: bool(scene.standing()), what="it is told to change its store")
+    scene.start("old0")
+    scene.await_shared("consumer0", "old0")
+    assert not scene.member("old0").gave_up
+    assert len(world.events("offset_store_changed")) == 1
     scene.calm()
 
 

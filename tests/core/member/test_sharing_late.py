@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tests.core.member.members import ME, NOW, T0, T1, T3, Member, start, stop
+from tests.core.member.members import ME, NOW, T0, T1, T2, T3, Member, other, start, stop
 from tests.core.member.test_sharing import PATIENCE_MS, STOPPED_BY_MS, beside, kinds, member
+from zkcoord.core.command import Option
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member.application import CallKind
 from zkcoord.core.member.decisions import (
@@ -19,9 +20,11 @@ from zkcoord.core.member.decisions import (
     ReadStatuses,
     ReleasePartitions,
     Report,
+    SwitchStore,
     Versions,
 )
 from zkcoord.core.member.log import CommitLog
+from zkcoord.core.member.mirror import Exchange, Mirror, Target
 from zkcoord.core.member.neighbours import ALONE, Neighbours
 from zkcoord.core.member.status import Store
 from zkcoord.core.member.view import NOBODY, Position
@@ -224,6 +227,32 @@ def test_f338_what_old_members_wait_for_is_stopped_though_a_commanded_stop_of_ot
     found.reads(owners={T0: NOBODY})
     found.decides(STOPPED_BY_MS)
     assert found.decides(STOPPED_BY_MS) == [AskStop(partitions=(T1,))]
+
+
+def test_f346_a_stop_for_old_members_does_not_wait_for_a_change_of_the_store_that_waits_for_kafka() -> None:
+    found = member(T0, T1, neighbours=ALONE)
+    found.has(log=CommitLog(tree="5e0b", patience_ms=10 * PATIENCE_MS, checkpoint_ms=NOW))
+    hung = Exchange(targets={T0: Target(5, 0)}, since_ms=NOW, asked_ms=NOW, sent=True)
+    found.memory = fast_replace(found.memory, store=Store("dual", 0), mirror=Mirror(exchange=hung))
+    found.finds(other(Option.OFFSET_STORE, offsets="zookeeper", step=1))
+    assert found.decides() == []
+    found.has(neighbours=beside(T0, T2, free=(T2,)))
+    assert found.decides() == [AskStop(partitions=(T1,))]
+    found.called("stop", T1)
+    found.memory = fast_replace(found.memory, mirror=Mirror())  # Kafka answers
+    assert found.decides() == []  # one thing after the other
+    found.memory = fast_replace(found.memory, mirror=Mirror(exchange=hung))
+    found.answers({T1: 9})
+    (released,) = found.decides()
+    assert isinstance(released, ReleasePartitions)
+    assert (released.held.keys(), released.offsets, released.commands) == ({T1}, {T1: 9}, {})
+    found.reads({T1: Position(9, 4)}, {T1: NOBODY})
+    found.decides()
+    assert found.decides() == []  # nothing is claimed before the store is changed
+    found.memory = fast_replace(found.memory, mirror=Mirror())
+    (changed,) = found.decides()
+    assert isinstance(changed, SwitchStore)
+    assert (changed.offsets, changed.status.store) == ({T0: 5}, "zookeeper")
 
 
 def test_f340_a_claim_of_another_consumer_does_not_end_a_range_that_was_left_unfinished() -> None:

@@ -95,7 +95,7 @@ def _act(view: MemberView, memory: Memory, now_ms: int, sizes: Sizes) -> tuple[l
         decisions, memory = commands.take_next(view, memory, sizes, now_ms)
         if not decisions and memory.stop is not None:  # a stop that asks nothing of the application
             decisions, memory = stops.advance(view, memory, now_ms)
-    if not decisions and memory.switch is not None:
+    if not decisions and memory.switch is not None and memory.stop is None:
         decisions, memory = switching.advance(view, memory, sizes)
     if not decisions and view.neighbours.planned:
         decisions, memory = sharing.follow_plan(view, memory, sizes, now_ms)

@@ -27,11 +27,12 @@ Step = tuple[list[Decision], Memory]
 
 def follow_plan(view: MemberView, memory: Memory, sizes: Sizes, now_ms: int) -> Step:
     """Release partitions that are held against the plan, or claim free partitions of the own share. It does nothing
-    while a command is being obeyed."""
+    while a command is being obeyed, except that no release waits for a change of the offset store: the change may wait
+    for Kafka, and old members wait for the release."""
     neighbours = view.neighbours
     if not neighbours.planned or view.leaving:
         return [], memory
-    if memory.start is not None or memory.stop is not None or memory.switch is not None or memory.cleaning:
+    if memory.start is not None or memory.stop is not None or memory.cleaning:
         return [], memory
     if not view.channel_read or view.writing or view.application.resuming:
         return [], memory
@@ -39,6 +40,8 @@ def follow_plan(view: MemberView, memory: Memory, sizes: Sizes, now_ms: int) -> 
     moving = [p for p, held in memory.held.items() if share.get(p) != held.thread]
     if moving:
         return stops.begin(view, memory, PLANNED, moving)
+    if memory.switch is not None:
+        return [], memory
     free = [p for p in sorted(neighbours.free) if p not in memory.held and now_ms >= memory.put_off.get(p, 0)]
     wanted = {p: share[p] for p in free[: sizes.room(free)]} if free else {}
     if not wanted:
