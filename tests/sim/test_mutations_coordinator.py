@@ -20,6 +20,7 @@ from tests.sim.mutations import Case, Patch, group_storm, must_be_missed
 from tests.sim.scenarios import announcing_storm, storm_fingerprint
 from tests.sim.sweep import fingerprints
 from tests.sim.test_edited import edited
+from tests.sim.test_mended import test_f344_a_paused_group_is_left_alone_until_record_and_state_can_be_read as mended
 from zkcoord.core.ack_timeouts import AckTimeouts
 from zkcoord.core.assignors import ASSIGNORS, AssignorInput
 from zkcoord.core.decisions import SetState
@@ -35,6 +36,7 @@ from zkcoord.shell.ports import CommitDone, Outcome
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree import plan as planning
 from zkcoord.tree.paths import EPOCH
+from zkcoord.tree.view import _Folder
 from zkcoord.tree.writes import ANY_VERSION, CheckNode, DeleteNode, SetNode, Transaction, Write
 
 # -- what the coordinator sends
@@ -190,6 +192,18 @@ def takes_an_edited_owner_at_its_word(patch: Patch) -> None:
     patch.setattr(Holders, "seen", lambda self, *view: self)
 
 
+def serves_what_is_half_read(patch: Patch) -> None:
+    """A group whose record nobody can parse is served by the defaults, if its state can be read (F344)."""
+    original = _Folder._unreadable
+
+    def unreadable(self: Any, what: str, error: str | None) -> None:
+        original(self, what, error)
+        if error is None:
+            self._unknown = {}
+
+    patch.setattr(_Folder, "_unreadable", unreadable)
+
+
 CASES = (
     Case(no_check_of_the_epoch, coordinators.test_f01_two_coordinators_at_once_only_the_newest_epoch_writes),
     Case(no_check_of_the_state, group_storm, 5),
@@ -237,6 +251,7 @@ CASES = (
     ),
     Case(no_range_is_handed_on, announcing_storm, 80, first=3),
     Case(takes_an_edited_owner_at_its_word, edited.__wrapped__, 10),
+    Case(serves_what_is_half_read, partial(mended, places=("state", "record"))),
     Case(purges_what_is_announced, replays.test_the_last_members_range_waits_for_the_next_member),
 )
 
