@@ -266,6 +266,26 @@ def test_a_coordinator_says_that_it_stands_by_and_behind_whom(seed: int) -> None
 
 
 @on_seeds()
+@pytest.mark.parametrize("places", [("state",), ("state", "record")])
+def test_f349_a_group_of_which_nothing_was_known_is_served_again_when_what_nobody_can_parse_is_deleted(
+    seed: int, places: tuple[str, ...]
+) -> None:
+    """Before the fix, a deleted state kept the group from being served until another coordinator took over."""
+    script = TwoGroups(seed)
+    world, paths = script.world, [PLACES[place] for place in places]
+    script.write(*(SetNode(path, b"{", ANY_VERSION) for path in paths))
+    take_over(script)
+    serving = script.leader()
+    world.run_until(lambda: all(map(script.told_at, paths)), what="all are told of")
+    script.write(*(DeleteNode(path, ANY_VERSION) for path in paths))
+    world.run_for(SHORT_MS)
+    world.crash("consumer0", restart_after_ms=None)
+    script.settle("the other one has all")
+    assert script.leader() == serving
+    script.calm()
+
+
+@on_seeds()
 @pytest.mark.parametrize("places", [("state", "record"), ("record", "state")])
 def test_f344_a_paused_group_is_left_alone_until_record_and_state_can_be_read(
     seed: int, places: tuple[str, str]

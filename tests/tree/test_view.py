@@ -214,7 +214,14 @@ def test_a_record_nobody_can_parse_leaves_what_was_decided_before() -> None:
     known = folded(data("/zkcoord/groups/g", record, 3))
     broken = folded(data("/zkcoord/groups/g", b"{", 4), before=known)
     assert (broken.view.record.assignor, broken.view.record_version) == ("range", 4)
-    assert list(broken.problems) == ["/zkcoord/groups/g"]
+    assert (broken.view.unreadable, list(broken.problems)) == (None, ["/zkcoord/groups/g"])
+
+
+def test_a_state_nobody_can_parse_leaves_what_was_decided_before() -> None:
+    known = folded(data("/zkcoord/groups/g/state", encode_state(GroupState(generation=7)), 3))
+    broken = folded(data("/zkcoord/groups/g/state", b"{", 4), before=known)
+    assert (broken.view.state.generation, broken.view.state_version) == (7, 4)
+    assert (broken.view.unreadable, list(broken.problems)) == (None, ["/zkcoord/groups/g/state"])
 
 
 @pytest.mark.parametrize("state_first", [True, False])
@@ -230,11 +237,12 @@ def test_f344_a_group_of_which_nothing_was_known_is_readable_once_record_and_sta
     assert (broken.view.unreadable, broken.view.record.assignor, broken.view.state.generation) == (None, "range", 7)
 
 
-def test_a_record_that_nobody_can_parse_is_over_when_it_is_deleted() -> None:
-    broken = folded(data("/zkcoord/groups/g", b"{", 1))
-    again = folded(data("/zkcoord/groups/g", b"[", 2), before=broken)
+@pytest.mark.parametrize("path", ["/zkcoord/groups/g", "/zkcoord/groups/g/state"])
+def test_f349_a_record_or_state_that_nobody_can_parse_is_over_when_it_is_deleted(path: str) -> None:
+    broken = folded(data(path, b"{", 1))
+    again = folded(data(path, b"[", 2), before=broken)
     assert broken.view.unreadable != again.view.unreadable is not None
-    deleted = folded(data("/zkcoord/groups/g", None), before=again)
+    deleted = folded(data(path, None), before=again)
     assert (deleted.view.unreadable, deleted.problems) == (None, {})
 
 

@@ -308,6 +308,8 @@ class _Folder:
 
     def _group_state(self, node: Node) -> None:
         if node.stat is None:
+            self._unreadable("state", None)
+            self._problems.note(node.path, None)
             self._view = fast_replace(self._view, state_version=None)
             return
         self._view = fast_replace(self._view, state_version=node.stat.version)
