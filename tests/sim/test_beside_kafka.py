@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.sim.application import Application
 from tests.sim.mixed_scene import ADOPTION, RECORD, MixedScene
 from tests.sim.offset_log import Fate, LogFaults
 from tests.sim.old_rules import is_old
@@ -176,9 +177,22 @@ def test_f147_a_release_waits_for_kafka_no_longer_than_old_members_wait(seed: in
     scene.calm()
 
 
-@pytest.mark.parametrize("seed", seeds(8))
-def test_f346_an_old_joiner_does_not_wait_for_a_change_of_the_store_that_waits_for_kafka(seed: int) -> None:
-    """Before the fix, it gave up its share."""
+def waits_for_its_commit(working: Application) -> None:
+    """The program answers a stop only after its commit is answered."""
+    answer = working._answer
+
+    def later() -> None:
+        if working._calls[0][1] == "stop" and working._commit is not None and not working._commit.done():
+            working._process.after(50, later)
+        else:
+            answer()
+
+    working._answer = later  # type: ignore[method-assign]
+
+
+def joined_while_a_change_waits(seed: int, *, commits_first: bool) -> None:
+    """An old member joins while consumer0 changes its store, and waits for Kafka. `commits_first`: the program has just
+    asked for a commit, and stops when it is answered."""
     scene = KafkaScene(seed, "dual", backoff_ms=700, coordinators=1)
     world = scene.world
     scene.start_ours("consumer0")
@@ -188,11 +202,29 @@ def test_f346_an_old_joiner_does_not_wait_for_a_change_of_the_store_that_waits_f
     record = replace(decode_record(world.ensemble.data(RECORD) or b""), store_name="zookeeper", store_step=1)
     world.ensemble.operate(SetNode(RECORD, encode_record(record), ANY_VERSION))
     world.run_until(lambda: bool(scene.standing()), what="it is told to change its store")
+    if commits_first:
+        working = scene.application("consumer0")
+        waits_for_its_commit(working)
+        world.run_for(1_000)
+        world.run_until(lambda: working._commit is not None and not working._commit.done(), what="it commits")
     scene.start("old0")
     scene.await_shared("consumer0", "old0")
+    assert world.events("stop_failed") == []
     assert not scene.member("old0").gave_up
     assert len(world.events("offset_store_changed")) == 1
     scene.calm()
+
+
+@pytest.mark.parametrize("seed", seeds(8))
+def test_f346_an_old_joiner_does_not_wait_for_a_change_of_the_store_that_waits_for_kafka(seed: int) -> None:
+    """Before the fix, it gave up its share."""
+    joined_while_a_change_waits(seed, commits_first=False)
+
+
+@pytest.mark.parametrize("seed", seeds(8))
+def test_f351_a_program_that_commits_before_it_stops_loses_nothing_while_a_change_of_the_store_waits(seed: int) -> None:
+    """Before the fix, its commit waited for Kafka, too, until the partition was taken away without it."""
+    joined_while_a_change_waits(seed, commits_first=True)
 
 
 @pytest.mark.parametrize("seed", seeds(8))

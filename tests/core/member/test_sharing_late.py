@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from tests.core.member.members import ME, NOW, T0, T1, T2, T3, Member, other, start, stop
+from tests.core.member.members import ME, NOW, T0, T1, T2, T3, Member, commit, other, start, stop
 from tests.core.member.test_sharing import PATIENCE_MS, STOPPED_BY_MS, beside, kinds, member
 from zkcoord.core.command import Option
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member.application import CallKind
 from zkcoord.core.member.decisions import (
     AcknowledgeStarts,
+    AnswerRequest,
     AskCommits,
     AskReset,
     AskStart,
     AskStop,
     ClaimPartitions,
+    CommitOffsets,
     LetGo,
     LookUp,
     LosePartitions,
@@ -253,6 +255,25 @@ def test_f346_a_stop_for_old_members_does_not_wait_for_a_change_of_the_store_tha
     (changed,) = found.decides()
     assert isinstance(changed, SwitchStore)
     assert (changed.offsets, changed.status.store) == ({T0: 5}, "zookeeper")
+
+
+def test_f351_a_program_commits_in_a_stop_for_old_members_though_a_change_of_the_store_waits_for_kafka() -> None:
+    found = member(T0, T1, neighbours=ALONE)
+    found.has(log=CommitLog(tree="5e0b", patience_ms=10 * PATIENCE_MS, checkpoint_ms=NOW))
+    hung = Exchange(targets={T0: Target(5, 0)}, since_ms=NOW, asked_ms=NOW, sent=True)
+    found.memory = fast_replace(found.memory, store=Store("dual", 0), mirror=Mirror(exchange=hung))
+    found.finds(other(Option.OFFSET_STORE, offsets="zookeeper", step=1))
+    found.decides()
+    found.asks(commit({T1: 7}))
+    assert found.decides() == []
+    found.has(neighbours=beside(T0))
+    assert found.decides() == [AskStop(partitions=(T1,))]
+    found.called("stop", T1)
+    (committed,) = found.decides()
+    assert isinstance(committed, CommitOffsets)
+    assert committed.offsets == {T1: 7}
+    found.reads({T1: Position(7, 4)})
+    assert AnswerRequest(number=1) in found.decides()
 
 
 def test_f340_a_claim_of_another_consumer_does_not_end_a_range_that_was_left_unfinished() -> None:
