@@ -9,13 +9,14 @@ import signal
 import stat
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.program import Run
-from zkcoord.cli.files import new_file
+from zkcoord.cli.files import check_beside, new_file
 from zkcoord.errors import UsageError
 
 KILLED = """
@@ -28,9 +29,10 @@ with new_file("x") as file:
 """
 
 
-@pytest.fixture(params=["without a name", "with a hidden name"])
+@pytest.fixture(params=["without a name", "with a hidden name", "with one name only"])
 def draft(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A draft as most file systems have it, and as NFS has it, which refuses a file without a name."""
+    """A draft as most file systems have it; as NFS has it, which refuses a file without a name; and as FAT has it,
+    where a file has one name only."""
     opens = os.open
 
     def refused(path: Any, flags: int, *more: Any, **named: Any) -> int:
@@ -38,8 +40,13 @@ def draft(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
             raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
         return opens(path, flags, *more, **named)
 
-    if request.param == "with a hidden name":
+    def no_link(*given: Any, **named: Any) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    if request.param != "without a name":
         monkeypatch.setattr(os, "open", refused)
+    if request.param == "with one name only":
+        monkeypatch.setattr(os, "link", no_link)
     return str(request.param)
 
 
@@ -52,7 +59,7 @@ def test_a_file_appears_when_it_is_whole_and_only_its_owner_may_read_it(draft: s
         file.write("half of ")
         file.flush()
         assert "x" not in names(tmp_path)
-        assert bool(names(tmp_path)) is (draft == "with a hidden name")
+        assert bool(names(tmp_path)) is (draft != "without a name")
         file.write("it\n")
     assert names(tmp_path) == ["x"]
     assert (tmp_path / "x").read_text() == "half of it\n"
@@ -75,6 +82,53 @@ def test_a_file_that_somebody_has_made_meanwhile_is_not_written_over(tmp_path: P
         (tmp_path / "x").write_text("filled in")
     assert names(tmp_path) == ["x"]
     assert (tmp_path / "x").read_text() == "filled in"
+
+
+@pytest.mark.usefixtures("draft")
+@pytest.mark.parametrize("draft", ["without a name", "with a hidden name"], indirect=True)
+def test_no_file_is_written_over_that_appears_at_the_last_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS may tell for seconds that a name is free which another machine has taken."""
+    monkeypatch.setattr(os.path, "lexists", lambda path: False)
+    with pytest.raises(UsageError, match="the file is there already"), new_file(str(tmp_path / "x")):
+        (tmp_path / "x").write_text("filled in")
+    assert names(tmp_path) == ["x"]
+    assert (tmp_path / "x").read_text() == "filled in"
+
+
+@pytest.mark.usefixtures("draft")
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        (f"{'x' * 256}", "File name too long"),
+        ("there/x", "there is no such folder; make it, or name another one"),
+        ("/proc/x", "No such file or directory"),
+        (os.fsdecode(b"\xff/x"), "there is no such folder"),
+    ],
+)
+def test_f353_a_file_that_can_never_be_made_is_refused_before_the_work(
+    name: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("there").touch()
+    for makes in (partial(check_beside, name, "--write "), new_file(name, "--write ").__enter__):
+        with pytest.raises(UsageError) as told:
+            makes()
+        assert str(told.value).startswith(f"--write {name}: {why}")
+    assert names(tmp_path) == ["there"]
+
+
+@pytest.mark.usefixtures("draft")
+def test_a_check_makes_nothing(tmp_path: Path) -> None:
+    check_beside(str(tmp_path / "x"), "--write ")
+    assert names(tmp_path) == []
+
+
+def test_a_file_may_have_a_name_that_is_no_text(tmp_path: Path) -> None:
+    with new_file(os.fsdecode(bytes(tmp_path) + b"/\xff")) as file:
+        file.write("x")
+    assert names(tmp_path) == [os.fsdecode(b"\xff")]
 
 
 def test_a_link_that_leads_nowhere_is_not_replaced(tmp_path: Path) -> None:

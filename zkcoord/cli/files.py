@@ -22,17 +22,13 @@ THERE = "the file is there already; name another one"
 
 def check_beside(name: str, option: str) -> None:
     """Raise UsageError if a command cannot make this file beside its result, which is on standard output. Call it
-    before anything that takes long. `option`: the option that names the file, and a space."""
+    before anything that takes long. Nothing is made. `option`: the option that names the file, and a space."""
     if name == STANDARD:
         raise UsageError(f"{option}{name}: standard output has the result of the command; name a file")
-    _check_new(name, option)
-
-
-def _check_new(name: str, option: str) -> None:
-    if os.path.lexists(Path(name)):
-        raise UsageError(f"{option}{name}: {THERE}")
-    if not Path(name).absolute().parent.is_dir():
-        raise UsageError(f"{option}{name}: there is no such folder; make it, or name another one")
+    number, hidden = _draft(name, option)
+    os.close(number)
+    if hidden is not None:
+        hidden.unlink()
 
 
 @contextmanager
@@ -42,18 +38,13 @@ def new_file(name: str, option: str = "") -> Iterator[TextIO]:
     if name == STANDARD:
         yield sys.stdout
         return
-    _check_new(name, option)
-    path = Path(name).absolute()
-    try:
-        number, hidden = _draft(path)
-    except OSError as error:
-        raise UsageError(f"{option}{name}: {error.strerror or error}; name a file that can be made") from None
+    number, hidden = _draft(name, option)
     try:
         with naming(name), os.fdopen(number, "w+", encoding="utf-8") as draft:
             yield draft
             draft.flush()
             os.fsync(number)
-            if not _appear(number, hidden, path):
+            if not _appear(number, hidden, Path(name)):
                 raise UsageError(f"{option}{name}: {THERE}")
     except BaseException:
         if hidden is not None:
@@ -61,22 +52,37 @@ def new_file(name: str, option: str = "") -> Iterator[TextIO]:
         raise
 
 
-def _draft(path: Path) -> tuple[int, Path | None]:
-    """Open a file in the folder of `path`, and return its descriptor. It has no name, so nothing is left of it if the
-    program is killed. Where the file system has no such files (NFS, for example), it has the hidden name that is
-    returned."""
-    with suppress(OSError):
-        return os.open(path.parent, os.O_RDWR | os.O_TMPFILE, 0o600), None
-    number, hidden = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+def _draft(name: str, option: str) -> tuple[int, Path | None]:
+    """Open a file in the folder of the file `name`, and return its descriptor. It has no name, so nothing is left of it
+    if the program is killed. Where the file system has no such files (NFS, for example), it has the hidden name that is
+    returned. Raise UsageError if the file `name` is there, or can never be made."""
+    path = Path(name)
+    try:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            path.lstat()  # it also tells that the name is too long, before all the work is done
+            raise UsageError(f"{option}{name}: {THERE}")
+        if not path.parent.is_dir():
+            raise UsageError(f"{option}{name}: there is no such folder; make it, or name another one")
+        with suppress(OSError):
+            return os.open(path.parent, os.O_RDWR | os.O_TMPFILE, 0o600), None
+        number, hidden = tempfile.mkstemp(dir=path.parent, prefix=".zkcoord.")
+    except OSError as error:
+        raise UsageError(f"{option}{name}: {error.strerror or error}; name a file that can be made") from None
     return number, Path(hidden)
 
 
 def _appear(number: int, hidden: Path | None, path: Path) -> bool:
     """Give a draft its name. Return False if another file has it."""
     if hidden is not None:
-        if os.path.lexists(path):
+        try:
+            os.link(hidden, path)
+        except FileExistsError:
             return False
-        hidden.rename(path)
+        except OSError:  # the file system has no second names
+            if os.path.lexists(path):
+                return False
+            hidden.rename(path)
+        hidden.unlink(missing_ok=True)
         return True
     try:  # Python follows the link only with a folder's descriptor, whose value does not matter here
         os.link(f"/proc/self/fd/{number}", path, src_dir_fd=number, follow_symlinks=True)
