@@ -287,7 +287,7 @@ class Registered:
         """The registration is over: tell the application, and complete the futures that wait for a write."""
         lost = sorted(started(self.application, self.memory))
         if lost:
-            self._lose(lost, CallKind.RESUME)
+            self._lose(lost, None)
         self.event("session_lost", {"why": why, "partitions": lost})
         self.fail(FencedError(f"{self.paths.consumer_id} lost its registration: {why}"))
 

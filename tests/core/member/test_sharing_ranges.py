@@ -6,7 +6,7 @@ from tests.core.member.members import ME, NOW, T0, T1, T2
 from tests.core.member.test_sharing import PATIENCE_MS, STOPPED_BY_MS, acknowledging, beside, claiming, kinds, member
 from tests.core.member.test_sharing_late import claimed, claims, gives_back
 from zkcoord.core.fast_replace import fast_replace
-from zkcoord.core.member.decisions import AskCommits, AskStart, ClaimPartitions, ReadStatuses
+from zkcoord.core.member.decisions import AskCommits, AskStart, ClaimPartitions, ReadAgain, ReadStatuses
 from zkcoord.core.member.log import CommitLog, LogAnswer, LogCall
 from zkcoord.core.member.view import NOBODY, STATUSES, Position
 from zkcoord.core.state import Announced
@@ -24,7 +24,7 @@ def test_anothers_range_announced_at_the_found_offset_is_taken_over_first() -> N
     assert found.decides() == [ReadStatuses()]
     found.has(unread=frozenset({STATUSES}))
     assert found.decides() == []
-    found.has(unread=frozenset(), announced={T0: (passed, Announced(7, 8, 3, 3), here), T1: (passed,), T2: (other,)})
+    found.has(unread=frozenset(), announced={T0: (passed, Announced(7, 12, 3, 3), here), T1: (passed,), T2: (other,)})
     (asked,) = found.decides()
     assert isinstance(asked, AskStart)
     assert asked.replay == {T0: (7, 9)}  # neither ranges that were passed, nor ranges of another topic of that name
@@ -65,6 +65,43 @@ def test_f342_commits_that_kafka_told_before_another_claim_are_asked_for_again()
         assert kinds(found.decides()) == [ClaimPartitions]
         found.reads(owners={T0: Owner(ME, 1)})
         assert found.decides() == [ReadStatuses()]
+
+
+def test_commits_that_kafka_told_before_a_refused_acknowledgement_are_asked_for_again() -> None:
+    found = member(neighbours=fast_replace(beside(T0, free=(T0,)), store="kafka", old_store="kafka"))
+    log = CommitLog(tree="5e0b", patience_ms=PATIENCE_MS, checkpoint_ms=NOW)
+    found.has(log=log)
+    claims(found, (T0,))
+    found.decides()
+    found.has(log=fast_replace(log, answers=(LogAnswer(call=LogCall("read", (T0,), starting=1), value={}),)))
+    found.decides()
+    found.has(log=log)
+    found.called("start", T0, number=1)
+    found.answers()
+    acknowledging(found)
+    assert kinds(found.decides()) == [ReadAgain]
+    found.reads(owners={T0: NOBODY})
+    assert kinds(found.decides()) == [ClaimPartitions]
+    found.reads(owners={T0: Owner(ME, 1)})
+    assert found.decides() == [ReadStatuses()]
+    assert found.decides() == [AskCommits(partitions=(T0,), starting=2)]
+
+
+def test_what_was_told_for_other_partitions_still_counts_when_one_begins_anew() -> None:
+    found = claims(member(neighbours=beside(T0, T1, free=(T0, T1))), (T0, T1))
+    assert kinds(found.decides()) == [AskStart]
+    found.called("start", T0, T1, number=1)
+    found.answers()
+    found.has(announced={T0: (Announced(7, 9, 0, 3),)})
+    (first,) = found.decides()
+    assert isinstance(first, AskStart)
+    assert first.positions.keys() == {T0}
+    found.called("start", T0, number=2)
+    found.answers()
+    found.has(announced={T0: (Announced(7, 9, 0, 3),), T1: (Announced(7, 8, 0, 3),)})
+    (second,) = found.decides()
+    assert isinstance(second, AskStart)
+    assert (second.positions.keys(), second.replay) == ({T1}, {T1: (7, 8)})
 
 
 def test_f342_statuses_that_cannot_be_read_do_not_keep_claims_from_old_members() -> None:

@@ -45,10 +45,8 @@ def claim(view: MemberView, memory: Memory, start: Start) -> tuple[list[Decision
         return None, start
     wanted = {p: grant.thread for p, grant in start.grants.items() if p not in start.refused}
     if missing := _unclaimed(view, wanted):
-        if start.looked or not start.commits.keys().isdisjoint(missing):
-            # claims are gone: another consumer may have had these since
-            commits = {p: commit for p, commit in start.commits.items() if p not in missing}
-            start = fast_replace(start, looked=False, commits=commits)
+        if start.looked or start.commits:  # claims are gone: another consumer may have had their partitions since
+            start = fast_replace(start, looked=False, commits={})
         ready = view.may_write and at_rest(view, memory)
         return [ClaimPartitions(partitions=missing)] if ready else [], start
     if others := _taken(view, wanted):
