@@ -16,6 +16,18 @@ ABOVE = LEGACY.channels_of("g")
 RANGE = Announced(5, 7, 1, 1)
 
 
+def test_a_status_that_nobody_can_parse_is_left_out_and_read_again_by_the_next_look_up() -> None:
+    tracker = Tracker()
+    statuses = Statuses(MemberPaths(layout=LEGACY, group="g", consumer_id="g_me"), tracker)
+    for token, data, found in ((1, b"{", {}), (11, encode_status(Status(batch={T0: RANGE})), {T0: (RANGE,)})):
+        statuses.look_up()
+        for number in (token, token + 1):
+            reads = tracker.take(number)
+            nodes = [Node(read.path, read.kind, Stat(0, 1, 0), data, children=("g_a",)) for read in reads]
+            assert all(statuses.take(node) for node in tracker.answered(number, nodes))
+        assert statuses.found == found
+
+
 def test_all_statuses_are_read_once_for_each_look_up_and_not_followed() -> None:
     tracker = Tracker()
     statuses = Statuses(MemberPaths(layout=LEGACY, group="g", consumer_id="g_me"), tracker)

@@ -3,13 +3,14 @@
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.spark.ranges import Batch, OffsetRange
-from zkcoord.spark.sinks.sql import write_sql
+from zkcoord.spark.sinks.sql import _refuse_autocommit, write_sql
 from zkcoord.spark.sinks.sql_target import CHUNK_ROWS, Words
 
 COLUMNS = ["topic", "partition", "offset", "n"]
@@ -319,6 +320,25 @@ def test_f343_a_connection_that_commits_by_itself_in_its_drivers_own_way_is_refu
         write_to(Frame(A, failing=2), by_itself=True)
     assert (plain.rows(CLICKS), plain.rows(OFFSETS)) == ([], [])
     assert write_to(Frame(A), by_itself=False) == 4
+
+
+def setter(mode: bool) -> None:
+    """Stands for a driver's `autocommit`, where that is a function."""
+
+
+@pytest.mark.parametrize(
+    "driver",
+    [
+        {"autocommit": False, "isolation_level": None, "in_transaction": False},  # sqlite3 since Python 3.12
+        {"isolation_level": None},  # psycopg has such a level, too: the server's default
+        {"autocommit": False, "_session_parameters": {"AUTOCOMMIT": True}},
+        {"autocommit": setter, "get_autocommit": lambda: False, "_session_parameters": {"AUTOCOMMIT": True}},
+        {"autocommit": setter, "_session_parameters": {}},
+    ],
+    ids=["sqlite3", "psycopg", "an attribute", "a question", "a note"],
+)
+def test_a_connection_that_tells_that_it_does_not_commit_by_itself_is_believed(driver: dict[str, Any]) -> None:
+    _refuse_autocommit(SimpleNamespace(**driver))
 
 
 def test_a_key_that_exists_in_a_drivers_own_words_is_tried_again(keyed: Database) -> None:

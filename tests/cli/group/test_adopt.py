@@ -98,7 +98,7 @@ def test_for_people(world: OldWorld, run: Run) -> None:
 
 def test_a_group_that_is_not_there_is_not_released(world: OldWorld, run: Run) -> None:
     """Before, a misspelled group was told to be without anything of zkcoord, with exit code 0."""
-    for name in ("gg", "a/b", "-"):
+    for name in ("gg", "a/b", "g/ids", "-"):
         for more in ((), ("--wait",)):
             done = run("group", "release", *more, "--zookeeper", world.address, "--", name)
             told = f"error: there is no group {name!r}; `zkcoord group list` shows them\n"
