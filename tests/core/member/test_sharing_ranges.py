@@ -104,6 +104,20 @@ def test_what_was_told_for_other_partitions_still_counts_when_one_begins_anew() 
     assert (second.positions.keys(), second.replay) == ({T1}, {T1: (7, 8)})
 
 
+def test_an_own_range_that_is_passed_does_not_have_a_partition_started_twice() -> None:
+    found = member(neighbours=beside(T0, free=(T0,)))
+    found.memory = fast_replace(found.memory, batch={T0: Announced(4, 6, 0, 3)})
+    claims(found, (T0,))
+    assert kinds(found.decides()) == [AskStart]
+    found.called("start", T0, number=1)
+    found.answers()
+    assert acknowledging(found).status.batch == {}
+    assert kinds(found.decides()) == [ReadAgain]
+    found.reads({T0: Position(7, 2)}, {T0: Owner(ME, 1)})
+    assert found.decides() == [ReadStatuses()]
+    acknowledging(found)
+
+
 def test_f342_statuses_that_cannot_be_read_do_not_keep_claims_from_old_members() -> None:
     found = claimed(T0)
     found.has(unread=frozenset({STATUSES}), neighbours=beside())
