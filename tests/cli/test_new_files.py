@@ -29,10 +29,18 @@ with new_file("x") as file:
 """
 
 
+def needs_drafts_without_a_name(folder: Path) -> None:
+    """Skip the test, with the reason, where the file system has none: an overlay of an older Linux, for example."""
+    try:
+        os.close(os.open(folder, os.O_RDWR | os.O_TMPFILE))
+    except OSError as error:
+        pytest.skip(f"the file system of {folder} has no files without a name: {error.strerror}")
+
+
 @pytest.fixture(params=["without a name", "with a hidden name", "with one name only"])
-def draft(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A draft as most file systems have it; as NFS has it, which refuses a file without a name; and as FAT has it,
-    where a file has one name only."""
+def draft(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """A draft as most file systems have it; as NFS has it, which refuses a file without a name; and as another system
+    than Linux has it on FAT, where a file has one name only."""
     opens = os.open
 
     def refused(path: Any, flags: int, *more: Any, **named: Any) -> int:
@@ -43,10 +51,14 @@ def draft(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
     def no_link(*given: Any, **named: Any) -> None:
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
-    if request.param != "without a name":
-        monkeypatch.setattr(os, "open", refused)
-    if request.param == "with one name only":
-        monkeypatch.setattr(os, "link", no_link)
+    match request.param:
+        case "without a name":
+            needs_drafts_without_a_name(tmp_path)
+        case "with a hidden name":
+            monkeypatch.setattr(os, "open", refused)
+        case _:
+            monkeypatch.delattr(os, "O_TMPFILE")
+            monkeypatch.setattr(os, "link", no_link)
     return str(request.param)
 
 
@@ -139,10 +151,7 @@ def test_a_link_that_leads_nowhere_is_not_replaced(tmp_path: Path) -> None:
 
 def test_a_killed_program_leaves_no_draft(tmp_path: Path) -> None:
     """Before, each killed backup left a hidden file as large as what it had saved."""
-    try:
-        os.close(os.open(tmp_path, os.O_RDWR | os.O_TMPFILE))
-    except OSError as error:
-        pytest.skip(f"the file system of {tmp_path} has no files without a name: {error.strerror}")
+    needs_drafts_without_a_name(tmp_path)
     done = subprocess.run([sys.executable, "-c", KILLED], cwd=tmp_path, timeout=120, check=False)
     assert (done.returncode, names(tmp_path)) == (-signal.SIGKILL, [])
 

@@ -17,6 +17,7 @@ from zkcoord.operating.requesting import PROGRESS_SECONDS
 from zkcoord.operating.saying import say
 
 STANDARD = "-"
+OPEN_FILES = Path("/proc/self/fd")
 THERE = "the file is there already; name another one"
 
 
@@ -63,8 +64,9 @@ def _draft(name: str, option: str) -> tuple[int, Path | None]:
             raise UsageError(f"{option}{name}: {THERE}")
         if not path.parent.is_dir():
             raise UsageError(f"{option}{name}: there is no such folder; make it, or name another one")
-        with suppress(OSError):
-            return os.open(path.parent, os.O_RDWR | os.O_TMPFILE, 0o600), None
+        if hasattr(os, "O_TMPFILE") and OPEN_FILES.is_dir():  # on Linux
+            with suppress(OSError):
+                return os.open(path.parent, os.O_RDWR | os.O_TMPFILE, 0o600), None
         number, hidden = tempfile.mkstemp(dir=path.parent, prefix=".zkcoord.")
     except OSError as error:
         raise UsageError(f"{option}{name}: {error.strerror or error}; name a file that can be made") from None
@@ -85,7 +87,7 @@ def _appear(number: int, hidden: Path | None, path: Path) -> bool:
         hidden.unlink(missing_ok=True)
         return True
     try:  # Python follows the link only with a folder's descriptor, whose value does not matter here
-        os.link(f"/proc/self/fd/{number}", path, src_dir_fd=number, follow_symlinks=True)
+        os.link(OPEN_FILES / str(number), path, src_dir_fd=number, follow_symlinks=True)
     except FileExistsError:
         return False
     return True
