@@ -18,7 +18,7 @@ from zkcoord.core.former_owners import FormerOwners
 from zkcoord.core.member import decide, neighbours, ownership, replaying, sharing, stops
 from zkcoord.core.member.decisions import ReadStatuses
 from zkcoord.core.member.neighbours import Neighbours, _given_ms
-from zkcoord.core.member.view import STATUSES
+from zkcoord.core.member.view import NOBODY, STATUSES
 from zkcoord.core.mode import GroupMode
 from zkcoord.core.state import GroupState
 from zkcoord.legacy import modes
@@ -136,6 +136,13 @@ def tells_an_application_the_offset_once(patch: Patch) -> None:
     patch.setattr(replaying, "beginnings", beginnings)
 
 
+def takes_a_claim_for_a_start(patch: Patch) -> None:
+    """A range that was left unfinished is over when another consumer has claimed the partition (F340, F348)."""
+    patch.setattr(
+        ownership, "leftover_over", lambda view, memory, partition: bool(view.owners.get(partition, NOBODY).thread)
+    )
+
+
 def looks_at_dead_members_only(patch: Patch) -> None:
     """What a living member announced and did not finish is not done as it was announced."""
     take, of_group, living = Statuses.take, Neighbourhood._of_group, set[str]()
@@ -225,6 +232,7 @@ second_join = partial(
 )
 cut_off = partial(test_mixed_ranges.cut_off_in_a_batch, store="zookeeper")
 cut_off_early = partial(test_mixed_ranges.cut_off_before_its_start, store="zookeeper")
+left = partial(test_mixed_ranges.left_to_one_that_never_starts, coordinators=1)
 released = test_adoption.test_f92_a_release_between_the_steps_of_a_join_keeps_the_consumer_out
 
 
@@ -253,6 +261,8 @@ CASES = (
     Case(looks_before_its_claim, partial(cut_off_early, claimed=False), 2),
     Case(looks_once, partial(cut_off_early, claimed=True), 2),
     Case(tells_an_application_the_offset_once, partial(cut_off_early, claimed=True), 2),
+    Case(takes_a_claim_for_a_start, partial(left, store="zookeeper", coordinated=False), 2),
+    Case(takes_a_claim_for_a_start, partial(left, store="kafka", coordinated=True), 2),
     Case(knows_no_incarnation, test_mixed_ranges.created_again_after_a_death),
     Case(takes_late_commits_for_resets, late),
     Case(takes_resets_for_late_commits, RESET),

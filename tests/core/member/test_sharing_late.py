@@ -288,18 +288,6 @@ def test_f340_a_claim_of_another_consumer_does_not_end_a_range_that_was_left_unf
         assert found.memory.batch == batch
 
 
-def test_f340_in_the_store_kafka_a_granted_claim_ends_it() -> None:
-    """No offset tells it there. In a coordinated group the range goes along with the start."""
-    found = member(neighbours=ALONE)
-    found.has(log=CommitLog(tree="5e0b", patience_ms=PATIENCE_MS, checkpoint_ms=NOW))
-    found.memory = fast_replace(found.memory, batch={T3: Announced(7, 9, 4, 3)}, store=Store("kafka", 0))
-    found.finds(start(T0, versions=None, offsets="kafka"))
-    assert kinds(found.decides()) == [LookUp, LookUp]
-    found.reads({T0: AT, T3: AT}, {T0: NOBODY, T3: Owner("g_other-1-00000000-0", 1)})
-    assert found.decides() == [LetGo(partitions=(T3,))]
-    assert not found.memory.batch
-
-
 def test_what_is_held_is_not_put_off_any_more() -> None:
     found = claimed(T0)
     found.memory = fast_replace(found.memory, put_off={T0: NOW + 1})

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from tests.core.member.members import ME, NOW, T0, T1, T2
+import pytest
+
+from tests.core.member.members import ME, NOW, T0, T1, T2, T3, start
+from tests.core.member.stores import Keeper
 from tests.core.member.test_sharing import PATIENCE_MS, STOPPED_BY_MS, acknowledging, beside, claiming, kinds, member
 from tests.core.member.test_sharing_late import claimed, claims, gives_back
 from zkcoord.core.fast_replace import fast_replace
-from zkcoord.core.member.decisions import AskCommits, AskStart, ClaimPartitions, ReadAgain, ReadStatuses
+from zkcoord.core.member.decisions import AskCommits, AskStart, ClaimPartitions, LetGo, LookUp, ReadAgain, ReadStatuses
 from zkcoord.core.member.log import CommitLog, LogAnswer, LogCall
+from zkcoord.core.member.neighbours import ALONE, Neighbours
 from zkcoord.core.member.view import NOBODY, STATUSES, Position
+from zkcoord.core.model import TopicPartition
 from zkcoord.core.state import Announced
 from zkcoord.core.view import Owner
+from zkcoord.errors import UnavailableError
 
 
 def test_anothers_range_announced_at_the_found_offset_is_taken_over_first() -> None:
@@ -123,3 +129,73 @@ def test_f342_statuses_that_cannot_be_read_do_not_keep_claims_from_old_members()
     found.has(unread=frozenset({STATUSES}), neighbours=beside())
     assert found.decides(STOPPED_BY_MS - 1) == []
     gives_back(found, T0)
+
+
+LEFT, OTHER_CLAIM = Announced(7, 9, 4, 3), Owner("g_other-1-00000000-0", 1)
+
+
+def in_kafka(*held: TopicPartition, neighbours: Neighbours = ALONE) -> Keeper:
+    """A member whose offsets are in the store `kafka`: there the node does not tell the offset."""
+    found = Keeper(*held, store="kafka")
+    found.has(claims=True, neighbours=neighbours)
+    return found
+
+
+def leaving_a_range(neighbours: Neighbours = ALONE) -> Keeper:
+    """A member that has released T3 in the middle of a range. The version of its offset was 3 before."""
+    found = in_kafka(T3, neighbours=neighbours)
+    found.memory = fast_replace(found.memory, batch={T3: LEFT})
+    found.reads(owners={T3: NOBODY})
+    found.decides()
+    found.runs()
+    assert not found.memory.held
+    return found
+
+
+def looks(found: Keeper, version: int | None, owner: Owner = OTHER_CLAIM) -> bool:
+    """It looks for ranges that are over, and finds this. Returns True if the partition's range still counts."""
+    found.memory = fast_replace(found.memory, short_of_room=True)
+    assert kinds(found.decides()) == [LookUp]
+    found.reads({T3: Position(7, version)}, {T3: owner})
+    assert found.decides() == [LetGo(partitions=(T3,))]
+    return T3 in found.memory.batch
+
+
+@pytest.mark.parametrize("neighbours", [ALONE, beside(T0)], ids=["coordinated", "mixed"])
+def test_f348_in_the_store_kafka_the_acknowledgement_of_another_consumer_ends_a_left_range(
+    neighbours: Neighbours,
+) -> None:
+    """Its claim does not: that may be one by the plan, also when the last old member has left since."""
+    found = leaving_a_range(neighbours)
+    assert looks(found, 3)
+    assert looks(found, 4)  # as its own release has set it
+    assert not looks(found, 5)
+
+
+@pytest.mark.parametrize("version", [None, 0])
+def test_f348_in_the_store_kafka_a_left_range_is_over_when_its_offset_was_deleted(version: int | None) -> None:
+    assert not looks(leaving_a_range(), version, NOBODY)
+
+
+def test_f348_in_the_store_kafka_a_range_of_a_partition_that_was_not_held_is_known_from_the_first_look_on() -> None:
+    found = in_kafka()
+    found.memory = fast_replace(found.memory, batch={T3: LEFT})
+    assert looks(found, 8, NOBODY)
+    assert looks(found, 8)
+    assert not looks(found, 9)
+
+
+def test_f348_in_the_store_kafka_a_range_whose_start_was_refused_is_over_when_another_consumer_has_started() -> None:
+    found = leaving_a_range()  # what it knows from an earlier time does not count
+    found.finds(start(T3, versions=None, offsets="kafka", replay={T3: (7, 9)}))
+    claims(found, (T3,), Position(7, 8))
+    assert kinds(found.decides()) == [AskCommits]
+    found.kafka_answers({})
+    assert kinds(found.decides()) == [AskStart]
+    found.called("start", T3, number=2)
+    found.answers(error=UnavailableError("no broker"))
+    assert acknowledging(found).status.batch.keys() == {T3}
+    found.finds()
+    found.reads(owners={T3: NOBODY})
+    found.decides()
+    assert not looks(found, 9)

@@ -121,6 +121,8 @@ class Memory:
     writing: Mapping[TopicPartition, int] = field(default_factory=dict)  # offsets that the multis under way set
     overwritten: frozenset[TopicPartition] = frozenset()  # partitions whose offset somebody else set since their start
     batch: Batch = field(default_factory=dict)  # announced ranges, by this member or by an earlier owner
+    last_own: Mapping[TopicPartition, int] = field(default_factory=dict)
+    # partition with a leftover range -> the highest version of its offset that is known not to be a later owner's
     refused: Mapping[TopicPartition, Refusal] = field(default_factory=dict)  # partitions that could not be started
     pinged: str = ""  # the sequence of the last ping that was answered
     short_of_room: bool = False  # True when the status has no room: leftover ranges must be looked up
@@ -161,11 +163,13 @@ class Memory:
 
     def without(self, partitions: Iterable[TopicPartition]) -> Memory:
         """Return a copy in which these are not held. Partitions that are not held anyway are ignored."""
-        held, gone = dict(self.held), list(partitions)
+        held, gone, last_own = dict(self.held), list(partitions), dict(self.last_own)
         for partition in gone:
-            held.pop(partition, None)
+            mine = held.pop(partition, None)
+            if mine is not None and partition in self.batch:
+                last_own[partition] = mine.offset_version + 1  # its release may have set it
         mirror = self.mirror if self.mirror is NO_MIRROR else self.mirror.without(gone)
-        return fast_replace(self, held=held, turns=self.turns + 1, mirror=mirror)
+        return fast_replace(self, held=held, last_own=last_own, turns=self.turns + 1, mirror=mirror)
 
     def finals(self) -> dict[TopicPartition, int]:
         """The final offsets that the application answered to the stop, without those that somebody else has set

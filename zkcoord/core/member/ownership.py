@@ -61,11 +61,22 @@ def sets_offset(view: MemberView, memory: Memory, at: Position) -> bool:
     return at.offset is None or memory.store.tenured or view.claims
 
 
-def granted_with_ranges(view: MemberView, memory: Memory) -> bool:
-    """True when an owner was handed what others had announced of its partition. A claim may be made without a grant,
-    beside old members: its consumer reads the ranges of others after that, and has them in its own status only from
-    its acknowledgement on. (Where the node counts, the offset tells more than the claim.)"""
-    return not view.claims or (view.neighbours.mode.coordinated and not memory.store.node_counts)
+def leftover_over(view: MemberView, memory: Memory, partition: TopicPartition) -> bool:
+    """True when a commit has passed a leftover range, or another consumer has it, as the partition's nodes were read.
+
+    Where grants set owners, an owner was handed the range. A claim tells nothing: beside old members its consumer reads
+    the ranges of others later, and has them in its own status only from its acknowledgement on. That sets the offset
+    (`sets_offset`). So where the node does not tell the offset, its version tells the acknowledgement.
+    """
+    at = view.positions[partition]
+    if not view.claims and view.owners.get(partition, NOBODY).thread:
+        return True
+    if memory.store.node_counts:
+        return at.offset != memory.batch[partition].start
+    if not view.claims:
+        return False
+    last = memory.last_own.get(partition)
+    return at.version is None or (last is not None and not last - 1 <= at.version <= last)
 
 
 def freed_by_session(view: MemberView, memory: Memory) -> bool:

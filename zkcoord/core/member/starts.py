@@ -95,6 +95,8 @@ def begin(view: MemberView, memory: Memory, starts: Mapping[str, Command]) -> tu
     decisions = lose(view, memory, [p for p in mine if p in view.application.running])
     if mine:
         memory = memory.without(mine)
+    if memory.last_own:  # a start may hand other ranges on
+        memory = fast_replace(memory, last_own={p: v for p, v in memory.last_own.items() if p not in grants})
     owners = ownership.known_owners(view, start)
     decisions.append(LookUp(name=start.name, partitions=tuple(start.grants), known=owners, parents=True))
     left = memory.left_over() - grants.keys()
@@ -105,18 +107,17 @@ def begin(view: MemberView, memory: Memory, starts: Mapping[str, Command]) -> tu
 
 
 def cleaned(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
-    """Forget leftover ranges that a commit has passed, or whose partition somebody else was granted. The next status
-    shows it."""
+    """Forget leftover ranges that a commit has passed, or that somebody else has. The next status shows it."""
     if ANNOUNCED in view.unread:
         return [], memory
     named = memory.start.grants.keys() if memory.start is not None else set[TopicPartition]()
     left = sorted(p for p in memory.left_over() - named if p in view.positions)
-    batch, by_owner = dict(memory.batch), ownership.granted_with_ranges(view, memory)
-    for partition in left:
-        owner, at = view.owners.get(partition, NOBODY), view.positions[partition]
-        if (owner.thread and by_owner) or (memory.store.node_counts and at.offset != batch[partition].start):
-            del batch[partition]
-    return [LetGo(partitions=tuple(left))], fast_replace(memory, batch=batch, cleaning=False)
+    over = {p for p in left if ownership.leftover_over(view, memory, p)}
+    batch = {p: r for p, r in memory.batch.items() if p not in over}
+    seen = {p: version for p in left if (version := view.positions[p].version) is not None}
+    last_own = {p: version for p, version in {**seen, **memory.last_own}.items() if p in batch}
+    memory = fast_replace(memory, batch=batch, last_own=last_own, cleaning=False)
+    return [LetGo(partitions=tuple(left))], memory
 
 
 def answered(view: MemberView, memory: Memory, answer: Answer, now_ms: int) -> Memory:
@@ -254,7 +255,9 @@ def _acknowledge(
         }
     )
     start = fast_replace(start, acknowledged=True)
-    memory = fast_replace(memory, refused={**memory.refused, **refusals}, start=start)
+    given_back = {p: granted[p].version or 0 for p in start.refused if p in granted and p in memory.batch}
+    last_own = {**memory.last_own, **given_back} if given_back else memory.last_own
+    memory = fast_replace(memory, refused={**memory.refused, **refusals}, last_own=last_own, start=start)
     able = _not_refused(start, granted)
     holds = _holds(view, memory, start, able)
     if not start.planned:
