@@ -190,18 +190,31 @@ def waits_for_its_commit(working: Application) -> None:
     working._answer = later  # type: ignore[method-assign]
 
 
-def joined_while_a_change_waits(seed: int, *, commits_first: bool) -> None:
-    """An old member joins while consumer0 changes its store, and waits for Kafka. `commits_first`: the program has just
-    asked for a commit, and stops when it is answered."""
-    scene = KafkaScene(seed, "dual", backoff_ms=700, coordinators=1)
+def changing_its_store(seed: int, store: str, backoff_ms: int) -> KafkaScene:
+    """consumer0 is to change its store, and waits for a commit to Kafka that has no answer."""
+    scene = KafkaScene(seed, store, backoff_ms=backoff_ms, coordinators=1)
     world = scene.world
     scene.start_ours("consumer0")
     scene.await_shared("consumer0")
     scene.kafka.fates += [("consumer0", "commit", Fate.LOST)]
     world.run_until(lambda: not scene.kafka.fates, what="a commit that has no answer")
-    record = replace(decode_record(world.ensemble.data(RECORD) or b""), store_name="zookeeper", store_step=1)
+    goal = "zookeeper" if store == "dual" else "dual"
+    record = replace(decode_record(world.ensemble.data(RECORD) or b""), store_name=goal, store_step=1)
     world.ensemble.operate(SetNode(RECORD, encode_record(record), ANY_VERSION))
-    world.run_until(lambda: bool(scene.standing()), what="it is told to change its store")
+
+    def waits() -> bool:
+        registered = scene.role("consumer0").registered
+        return registered is not None and registered.memory.switch is not None
+
+    world.run_until(waits, what="it waits to change its store")
+    return scene
+
+
+def joined_while_a_change_waits(seed: int, *, commits_first: bool) -> None:
+    """An old member joins while consumer0 changes its store, and waits for Kafka. `commits_first`: the program has just
+    asked for a commit, and stops when it is answered."""
+    scene = changing_its_store(seed, "dual", backoff_ms=700)
+    world = scene.world
     if commits_first:
         working = scene.application("consumer0")
         waits_for_its_commit(working)
@@ -225,6 +238,26 @@ def test_f346_an_old_joiner_does_not_wait_for_a_change_of_the_store_that_waits_f
 def test_f351_a_program_that_commits_before_it_stops_loses_nothing_while_a_change_of_the_store_waits(seed: int) -> None:
     """Before the fix, its commit waited for Kafka, too, until the partition was taken away without it."""
     joined_while_a_change_waits(seed, commits_first=True)
+
+
+@pytest.mark.parametrize("store", ["kafka", "dual"])
+@pytest.mark.parametrize("seed", seeds(8))
+def test_f350_an_old_joiner_does_not_wait_for_a_leave_behind_a_change_of_the_store_that_waits_for_kafka(
+    seed: int, store: str
+) -> None:
+    """Before the fix, it gave up its share, and its program would have ended."""
+    scene = changing_its_store(seed, store, backoff_ms=400)
+    scene.stop_ours("consumer0")
+    scene.start("old0")
+
+    def has_all() -> bool:
+        if scene.member("old0").gave_up:
+            scene.world.fail("old0 gave up its share")
+        return scene.shared("old0")
+
+    scene.world.run_until(has_all, what="the old one has all")
+    assert len(scene.world.events("offset_store_changed")) == 1  # at the join
+    scene.calm()
 
 
 @pytest.mark.parametrize("seed", seeds(8))

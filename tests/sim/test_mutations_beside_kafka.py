@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from tests.sim import test_beside_kafka as scenes
 from tests.sim.mutations import Case, Patch, must_be_missed
 from tests.sim.test_beside_kafka import KafkaScene
 from zkcoord.core.former_owners import FormerOwners
-from zkcoord.core.member import handing_over, start_offsets, stops
+from zkcoord.core.member import commands, handing_over, sharing, start_offsets, stops
 from zkcoord.core.member.neighbours import Neighbours
 from zkcoord.core.tenure import Rule
 
@@ -40,12 +41,28 @@ class _OnlyTenures:
     OLD_IN_KAFKA = TENURE = Rule.TENURE
 
 
+def waits_for_a_change_of_the_store(patch: Patch) -> None:
+    """What old members wait for is released, and a member leaves, after a change of the store that waits for Kafka
+    (F346, F350)."""
+    patch.setattr(sharing, "follow_plan", partial(_after_a_change, sharing.follow_plan))
+    patch.setattr(commands, "take_next", partial(_after_a_change, commands.take_next))
+
+
+def _after_a_change(original: Any, view: Any, memory: Any, *rest: Any) -> Any:
+    return ([], memory) if memory.switch is not None else original(view, memory, *rest)
+
+
 def registers_in_any_store(patch: Patch) -> None:
     """A consumer without brokers registers beside old members that read Kafka."""
     patch.setattr(Neighbours, "obstacle", property(lambda self: None))
 
 
 REPLACED = scenes.test_a_group_is_replaced_member_by_member_and_goes_back_and_nothing_is_read_twice
+joiner = scenes.test_f346_an_old_joiner_does_not_wait_for_a_change_of_the_store_that_waits_for_kafka
+joiner_at_a_leave = partial(
+    scenes.test_f350_an_old_joiner_does_not_wait_for_a_leave_behind_a_change_of_the_store_that_waits_for_kafka,
+    store="kafka",
+)
 replaced = partial(REPLACED, begin=lambda seed, **size: KafkaScene(seed, "kafka", **size))
 
 
@@ -69,6 +86,8 @@ CASES = (
         scenes.test_f148_an_old_members_late_commit_to_kafka_is_written_over_and_not_followed,
     ),
     Case(starts_at_the_node, replaced, 2),
+    Case(waits_for_a_change_of_the_store, joiner, 2),
+    Case(waits_for_a_change_of_the_store, joiner_at_a_leave, 2),
     Case(registers_in_any_store, without_brokers),
 )
 

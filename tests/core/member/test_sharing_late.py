@@ -276,6 +276,38 @@ def test_f351_a_program_commits_in_a_stop_for_old_members_though_a_change_of_the
     assert AnswerRequest(number=1) in found.decides()
 
 
+def test_f350_a_leave_does_not_wait_for_a_change_of_the_store_that_waits_for_kafka() -> None:
+    found = member(T0, T1, neighbours=beside(T0, T1))
+    found.has(log=CommitLog(tree="5e0b", patience_ms=10 * PATIENCE_MS, checkpoint_ms=NOW))
+    hung = Exchange(targets={T0: Target(5, 0)}, since_ms=NOW, asked_ms=NOW, sent=True)
+    found.memory = fast_replace(found.memory, store=Store("dual", 0), mirror=Mirror(exchange=hung))
+    found.finds(other(Option.OFFSET_STORE, offsets="zookeeper", step=1))
+    assert found.decides() == []
+    found.has(leaving=True)
+    assert found.decides() == [AskStop(partitions=(T0, T1))]
+    found.called("stop", T0, T1)
+    found.answers({T1: 9})
+    (released,) = found.decides()
+    assert isinstance(released, ReleasePartitions)
+    assert (released.held.keys(), released.offsets, released.commands) == ({T0, T1}, {T1: 9}, {})
+
+
+def test_f350_a_leave_waits_for_a_change_of_the_store_that_is_being_written() -> None:
+    found = member(T0, neighbours=beside(T0))
+    found.has(log=CommitLog(tree="5e0b", patience_ms=10 * PATIENCE_MS, checkpoint_ms=NOW))
+    found.memory = fast_replace(found.memory, store=Store("dual", 0))
+    found.finds(other(Option.OFFSET_STORE, offsets="zookeeper", step=1))
+    assert kinds(found.decides()) == [SwitchStore]
+    found.has(leaving=True, writing=True)
+    assert found.decides() == []
+    found.finds()
+    found.reads({T0: Position(5, 4)})
+    found.has(writing=False)
+    assert kinds(found.decides()) == [Report]
+    assert found.decides() == [AskStop(partitions=(T0,))]
+    assert found.memory.store == Store("zookeeper", 1)
+
+
 def test_f340_a_claim_of_another_consumer_does_not_end_a_range_that_was_left_unfinished() -> None:
     """That consumer has the range only from its acknowledgement on, and may fail to start before."""
     left = Announced(7, 9, 4, 3)

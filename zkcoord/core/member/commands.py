@@ -52,8 +52,10 @@ def wake_at_ms(memory: Memory) -> int | None:
 def take_next(view: MemberView, memory: Memory, sizes: Sizes, now_ms: int) -> Step:
     """Take up the next command that can be obeyed now, or begin to leave. It does nothing while another command is
     being obeyed."""
-    if memory.start is not None or memory.stop is not None or memory.switch is not None or memory.cleaning:
+    if memory.start is not None or memory.stop is not None or memory.cleaning:
         return [], memory
+    if memory.switch is not None and not (view.leaving and memory.mirror.exchange is not None):
+        return [], memory  # a change that waits for Kafka keeps nobody from leaving: old members may wait for that
     if not view.channel_read or view.writing or view.application.resuming:
         return [], memory
     if view.leaving:
