@@ -21,7 +21,7 @@ from zkcoord.core.assignors.legacy.java_order import java_hash
 from zkcoord.embedded.java_program import java_command
 from zkcoord.embedded.old_consumer import old_jars
 
-ANSWER_S = 240
+ANSWER_S = 900
 TOPICS = ("t", "clicks", "views", "foo.bar", "fooxbar", "orders-eu", "a_b", "Q", "t1", "t10", "t2")
 TIED = ("Aa", "BB", "AaAa", "BBBB", "AaBB", "BBAa")  # Java's hashes of names of one length here are equal
 INTERNAL = ("__consumer_offsets", "__transaction_state")
