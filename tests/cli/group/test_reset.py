@@ -231,6 +231,11 @@ def running(world: World, topic: str) -> list[Member]:
     return members
 
 
+def stops_for_a_reset(world: World) -> int:
+    """How many stops a reset has made. (The second member may have joined after the first had started both.)"""
+    return sum(fields["why"] == "its offsets are to be reset" for fields in world.reports.of("stop_sent"))
+
+
 def test_a_group_that_is_read_is_refused_and_moved_when_it_may_be_stopped(world: World, reset: Any, topic: str) -> None:
     members = running(world, topic)
     code, _, text = reset("--to-offset", "2")
@@ -254,7 +259,7 @@ def test_a_call_with_a_wrong_topic_stops_nobody(world: World, reset: Any, topic:
     running(world, topic)
     code, _, text = reset("--to-offset", "2", "--stop-first", "--topic", f"{topic}:9")
     assert (code, "Kafka has no partition 9 of this topic" in text) == (2, True)
-    assert (decode_record(world.data(DRAFT.record("g"))).requests, world.reports.of("stop_sent")) == ({}, [])
+    assert (decode_record(world.data(DRAFT.record("g"))).requests, stops_for_a_reset(world)) == ({}, 0)
 
 
 def test_offsets_that_cannot_be_computed_when_all_have_stopped_let_the_group_go_on(world: World, topic: str) -> None:
@@ -266,7 +271,7 @@ def test_offsets_that_cannot_be_computed_when_all_have_stopped_let_the_group_go_
     with pytest.raises(UnavailableError, match="Kafka is gone"):
         tool(world, away).stopped_first(60_000, lambda: "")
     assert decode_record(world.data(DRAFT.record("g"))).requests == {}
-    assert len(world.reports.of("stop_sent")) == 2
+    assert stops_for_a_reset(world) == 2
     wait_until(lambda: begun(members) == {0: 8, 1: 3}, "they go on where they were")
 
 
