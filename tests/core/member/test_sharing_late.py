@@ -231,19 +231,27 @@ def test_f338_what_old_members_wait_for_is_stopped_though_a_commanded_stop_of_ot
     assert found.decides(STOPPED_BY_MS) == [AskStop(partitions=(T1,))]
 
 
-def test_f346_a_stop_for_old_members_does_not_wait_for_a_change_of_the_store_that_waits_for_kafka() -> None:
-    found = member(T0, T1, neighbours=ALONE)
+HUNG = Exchange(targets={T0: Target(5, 0)}, since_ms=NOW, asked_ms=NOW, sent=True)
+
+
+def changing_its_store(neighbours: Neighbours) -> Member:
+    """A member that holds T0 and T1, and is told to change its store while a commit to Kafka has no answer."""
+    found = member(T0, T1, neighbours=neighbours)
     found.has(log=CommitLog(tree="5e0b", patience_ms=10 * PATIENCE_MS, checkpoint_ms=NOW))
-    hung = Exchange(targets={T0: Target(5, 0)}, since_ms=NOW, asked_ms=NOW, sent=True)
-    found.memory = fast_replace(found.memory, store=Store("dual", 0), mirror=Mirror(exchange=hung))
+    found.memory = fast_replace(found.memory, store=Store("dual", 0), mirror=Mirror(exchange=HUNG))
     found.finds(other(Option.OFFSET_STORE, offsets="zookeeper", step=1))
+    return found
+
+
+def test_f346_a_stop_for_old_members_does_not_wait_for_a_change_of_the_store_that_waits_for_kafka() -> None:
+    found = changing_its_store(ALONE)
     assert found.decides() == []
     found.has(neighbours=beside(T0, T2, free=(T2,)))
     assert found.decides() == [AskStop(partitions=(T1,))]
     found.called("stop", T1)
     found.memory = fast_replace(found.memory, mirror=Mirror())  # Kafka answers
     assert found.decides() == []  # one thing after the other
-    found.memory = fast_replace(found.memory, mirror=Mirror(exchange=hung))
+    found.memory = fast_replace(found.memory, mirror=Mirror(exchange=HUNG))
     found.answers({T1: 9})
     (released,) = found.decides()
     assert isinstance(released, ReleasePartitions)
@@ -258,11 +266,7 @@ def test_f346_a_stop_for_old_members_does_not_wait_for_a_change_of_the_store_tha
 
 
 def test_f351_a_program_commits_in_a_stop_for_old_members_though_a_change_of_the_store_waits_for_kafka() -> None:
-    found = member(T0, T1, neighbours=ALONE)
-    found.has(log=CommitLog(tree="5e0b", patience_ms=10 * PATIENCE_MS, checkpoint_ms=NOW))
-    hung = Exchange(targets={T0: Target(5, 0)}, since_ms=NOW, asked_ms=NOW, sent=True)
-    found.memory = fast_replace(found.memory, store=Store("dual", 0), mirror=Mirror(exchange=hung))
-    found.finds(other(Option.OFFSET_STORE, offsets="zookeeper", step=1))
+    found = changing_its_store(ALONE)
     found.decides()
     found.asks(commit({T1: 7}))
     assert found.decides() == []
@@ -277,11 +281,7 @@ def test_f351_a_program_commits_in_a_stop_for_old_members_though_a_change_of_the
 
 
 def test_f350_a_leave_does_not_wait_for_a_change_of_the_store_that_waits_for_kafka() -> None:
-    found = member(T0, T1, neighbours=beside(T0, T1))
-    found.has(log=CommitLog(tree="5e0b", patience_ms=10 * PATIENCE_MS, checkpoint_ms=NOW))
-    hung = Exchange(targets={T0: Target(5, 0)}, since_ms=NOW, asked_ms=NOW, sent=True)
-    found.memory = fast_replace(found.memory, store=Store("dual", 0), mirror=Mirror(exchange=hung))
-    found.finds(other(Option.OFFSET_STORE, offsets="zookeeper", step=1))
+    found = changing_its_store(beside(T0, T1))
     assert found.decides() == []
     found.has(leaving=True)
     assert found.decides() == [AskStop(partitions=(T0, T1))]

@@ -9,14 +9,7 @@ import click
 from zkcoord.cli.group.members import MEMBER_COLUMNS, member_row, member_tone
 from zkcoord.cli.kafka_options import with_kafka
 from zkcoord.cli.loading import OF_GROUP, Commands
-from zkcoord.cli.options import (
-    Group,
-    Settings,
-    at_least,
-    on_command_line,
-    pass_settings,
-    refuse_timeout_alone,
-)
+from zkcoord.cli.options import Group, Settings, at_least, on_command_line, pass_settings, refuse_timeout_alone
 from zkcoord.cli.output import print_json, table, wrapped
 from zkcoord.errors import UsageError
 from zkcoord.group_report import GroupReport, TreeReport, group_names, read_group, read_tree

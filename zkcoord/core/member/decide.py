@@ -107,7 +107,8 @@ def _act(view: MemberView, memory: Memory, now_ms: int, sizes: Sizes) -> tuple[l
         decisions, memory = mirroring.renew(view, memory, now_ms)
     if not decisions and memory.idle and not late:
         decisions, memory = resume.resume(view, memory)
-    if not decisions and (memory.switch is None or memory.stop is not None):  # a program may commit before it stops
+    may_commit = memory.switch is None or memory.stop is not None  # a program may commit before it stops
+    if not decisions and may_commit and (view.requests or memory.commit is not None):
         decisions, memory = commits.commits(view, memory, now_ms)
     if not decisions and view.requests:
         decisions, memory = announcements(view, memory, sizes)

@@ -14,9 +14,12 @@ from zkcoord.core.state import Announced
 
 def beginnings(memory: Memory, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Beginning]:
     """How the application begins each partition at its offset."""
-    batch = memory.batch
-    ends = {p: r.end for p, r in batch.items() if offsets.get(p) == r.start} if batch else {}
-    return {p: Beginning(offset, ends.get(p)) for p, offset in offsets.items()}
+    ranges = _from_here(memory, offsets)
+    return {p: Beginning(offset, ranges[p].end if p in ranges else None) for p, offset in offsets.items()}
+
+
+def _from_here(memory: Memory, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Announced]:
+    return {p: r for p, r in memory.batch.items() if offsets.get(p) == r.start}
 
 
 def ask_start(
@@ -27,7 +30,7 @@ def ask_start(
     resumes: bool = False,
 ) -> AskStart:
     """Have the application start these. Ranges announced from these offsets on come first."""
-    replay = {p: (r.start, r.end) for p, r in sorted(memory.batch.items()) if positions.get(p) == r.start}
+    replay = {p: (r.start, r.end) for p, r in sorted(_from_here(memory, positions).items())}
     return AskStart(positions=positions, incarnations=incarnations, replay=replay, resumes=resumes)
 
 
