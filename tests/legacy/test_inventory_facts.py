@@ -237,6 +237,16 @@ def test_round_robin_is_that_of_the_version_that_is_told(answer: str, side: str)
     assert against.startswith(f"what is owned now is what range would give, and not roundrobin-{side}")
 
 
+def test_members_before_0_8_2_compute_range_whatever_strategy_is_told() -> None:
+    by_range = {"t/0": f"{A}-0", "t/1": f"{A}-0", "t/2": f"{B}-0", "t/3": f"{B}-0"}
+    found = group({A: static(t=1), B: static(t=1)}, by_range, {"t/0": "1"}, {"t": 4}, {})
+    assert objections(found, told(strategy="roundrobin", kafka="0.8.1.1")) == ()
+    dealt = {"t/0": f"{A}-0", "t/1": f"{B}-0", "t/2": f"{A}-0", "t/3": f"{B}-0"}
+    found = group({A: static(t=1), B: static(t=1)}, dealt, {"t/0": "1"}, {"t": 4}, {})
+    (against,) = objections(found, told(strategy="roundrobin", kafka="0.8.1.1"))
+    assert "and not range: look up" in against
+
+
 @pytest.mark.parametrize(
     ("offsets", "commits", "answer", "objected"),
     [

@@ -82,9 +82,9 @@ def _may_be(told: OldVersion, versions: str) -> bool:
 
 
 def _strategy(found: GroupInventory, adoption: Adoption) -> Iterator[str]:
-    plan = adoption.strategy
-    if plan != "range":
-        plan = "roundrobin-1.0" if old_version(adoption.kafka).numbers >= (1, 0, 0) else "roundrobin-0.8"
+    version, plan = old_version(adoption.kafka), "range"
+    if adoption.strategy != "range" and version.round_robin:
+        plan = "roundrobin-1.0" if version.numbers >= (1, 0, 0) else "roundrobin-0.8"
     if found.fits and plan not in found.fits:
         yield (
             f"what is owned now is what {' and '.join(found.fits)} would give, and not {plan}: look up "

@@ -49,8 +49,6 @@ def adopt_group(
     against = objections(found, adoption) if found is not None and not force else ()
     if against:
         return Result(group, REFUSED, notes, "; ".join(against))
-    if found is None and tree.read([Read(layout.group(group))])[0].exists:
-        return Result(group, REFUSED, notes, "it cannot be read: give this user the right to it (ACL)")
     result = UNCHANGED
 
     def edit(record: GroupRecord) -> GroupRecord:
@@ -58,7 +56,9 @@ def adopt_group(
         before = record.adoption
         if before is None:
             result = ADOPTED
-            return replace(record, adoption=adoption, store_name=adoption.store_name)
+            # a step: people moved its offsets there before it was adopted here
+            store_name = record.store_name if record.store_step else adoption.store_name
+            return replace(record, adoption=adoption, store_name=store_name)
         if (before.offsets, before.dual_commit) != (adoption.offsets, adoption.dual_commit):
             raise UsageError(
                 f"it is adopted with offsets in {before.store_name!r}, not {adoption.store_name!r}: release it first"
@@ -71,13 +71,20 @@ def adopt_group(
 
     try:
         check_name("group", group)
-        edit_record(tree, layout, group, edit, new=True)
+        if found is None and tree.read([Read(layout.group(group))])[0].exists:
+            raise UsageError("it cannot be read: give this user the right to it (ACL)")
+        record = edit_record(tree, layout, group, edit, new=True)
     except UnavailableError:
         raise
     except ZkcoordError as error:
         return Result(group, REFUSED, notes, str(error))
     remarks = [] if found is not None else ["there is no such group yet"]
-    if adoption.store.tenured:
+    if result == ADOPTED and record.store_name != adoption.store_name:
+        remarks.append(
+            f"its offsets stay in the store {record.store_name!r}, to which they were moved: `zkcoord offsets migrate "
+            f"{group} --to {adoption.store_name}` brings them to that of its old members"
+        )
+    elif adoption.store.tenured:
         remarks.append(
             f"its consumers of zkcoord use the store {adoption.store_name!r}, too: give them brokers' addresses"
         )

@@ -17,6 +17,9 @@ from zkcoord.tree.codec import Document, corrupt
 UNTOLD = "?"
 """Stands in the file for a value that somebody must fill in."""
 
+VERSIONS = ("kafka", "broker")
+"""Keys whose values look like numbers without their quotes. As a number, 0.10 would be 0.1."""
+
 _KEY = re.compile(r"""\s*["']?([A-Za-z0-9_-]+)["']?\s*=""")
 
 
@@ -57,6 +60,8 @@ def _complaints(told: Mapping[str, Any]) -> dict[str, str]:
     for key, value in told.items():
         if key not in KEYS:
             wrong[key] = f"{shown(key)} is no key: choose from {', '.join((*KEYS, WAVE))}"
+        elif key in VERSIONS and not isinstance(value, str):
+            wrong[key] = f'{key} is {shown(value)}, a number: write the version in quotes, as in "0.10"'
         elif value == UNTOLD:
             wrong[key] = f"{key} is still {UNTOLD!r}: somebody who knows the group's configuration must fill it in"
     if not wrong:

@@ -22,13 +22,19 @@ def read_tables(name: str, hint: str) -> tuple[str, dict[str, Table]]:
     tables."""
     try:
         text = Path(name).read_text(encoding="utf-8")
-        tables = tomllib.loads(text).get("groups")
+        found = tomllib.loads(text)
     except OSError as error:
         raise UsageError(
             f"--from {name}: it cannot be read ({error.strerror or error}); name a file that can be read"
         ) from None
     except (ValueError, RecursionError) as error:  # also a number that is too long, and lists in too many lists
         raise UsageError(f"--from {name}: it is no TOML: {error}; whoever wrote the file must mend it") from None
+    tables = found.get("groups")
+    others = sorted(found.keys() - {"groups"})
+    if others:
+        raise UsageError(
+            f"--from {name}: {shown(others[0])} is no part of such a file: a group's table is [groups.NAME]"
+        )
     if not isinstance(tables, dict) or not tables or not all(isinstance(table, dict) for table in tables.values()):
         raise UsageError(f"--from {name}: there is no table [groups.NAME]; {hint}")
     return text, tables

@@ -302,3 +302,14 @@ def test_an_adoption_with_offsets_in_kafka_says_that_consumers_need_brokers(worl
     done = run("group", "adopt", "g", "--offsets", "kafka", *RANGE[2:], "--zookeeper", world.address)
     why = done.stdout.splitlines()[1].split(maxsplit=3)[3]
     assert why == "its consumers of zkcoord use the store 'kafka', too: give them brokers' addresses"
+
+
+def test_f355_zero_is_a_value_that_people_told(world: OldWorld, run: Run, tmp_path: Path) -> None:
+    """It was left out like an option that nobody gave, and the default counted."""
+    told = ("--backoff-ms", "0", "--auto-commit-interval-ms", "0")
+    assert results(run, world, "g", *RANGE, *told) == ({"g": "adopted"}, 0)
+    adoption = adopted(world, "g")
+    assert adoption is not None
+    assert (adoption.backoff_ms, adoption.auto_commit_interval_ms) == (0, 0)
+    done = run("group", "adopt", "--from", str(tmp_path / "x"), "--backoff-ms", "0", "--zookeeper", world.address)
+    assert (done.exit_code, "--backoff-ms: with --from the file says it" in done.stderr) == (2, True)

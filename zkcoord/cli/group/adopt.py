@@ -72,7 +72,7 @@ def adopt(
         raise UsageError(f"group {name} and --from {file} were both given: the file names its groups")
     if name is None and file is None:
         raise UsageError("name one group, or give --from FILE")
-    given = {key: value for key, value in told.items() if value not in (None, False)}
+    given = {key: value for key, value in told.items() if value is not None and value is not False}  # 0 is a value
     if file is not None and given:
         raise UsageError(f"--{next(iter(given)).replace('_', '-')}: with --from the file says it")
     refuse_waves_alone(waves, file)
