@@ -12,8 +12,10 @@ import pytest
 from tests.cli.old_world import ETL, OldWorld
 from tests.cli.program import Run
 from tests.migrate.memory_tree import CrashError, MemoryTree
-from tests.operating.test_releasing import ADOPTED, GROUP_OF_THEIRS, OF_OURS, OURS, RECORD, REGISTERED, put
+from tests.operating.test_releasing import ADOPTED, GROUP_OF_THEIRS, OF_OURS, OURS, RECORD, REGISTERED, handed_over, put
+from zkcoord.core.adoption import Adoption
 from zkcoord.core.moved import Moved, MoveState
+from zkcoord.core.record import DONE
 from zkcoord.errors import CorruptError, SchemaError, UsageError
 from zkcoord.migrate import current, stamp, upgrade
 from zkcoord.operating.uninstalling import obstacles_of, take_away
@@ -209,3 +211,51 @@ def test_a_group_whose_offsets_were_moved_prevents_an_uninstallation() -> None:
     put(tree, {RECORD: "garbage"})
     (obstacle,) = obstacles_of(tree, current(tree))
     assert obstacle.startswith(f"{RECORD}: bad group record")
+
+
+@pytest.mark.parametrize(("at", "fault"), [(1, "crash-after"), (2, "crash-before")])
+def test_f363_an_uninstallation_that_broke_off_is_ended_where_old_members_keep_offsets_in_kafka(
+    at: int, fault: str
+) -> None:
+    """The adoption was gone already, and the record's store was taken for one to which people had moved the offsets."""
+    tree = made()
+    told = Adoption(offsets="kafka", strategy="range", kafka="0.11")
+    put(tree, {RECORD: encode_record(replace(ADOPTED, adoption=told, store_name="kafka")).decode()})
+    tree.fault = lambda n: fault if n == at else ""
+    with pytest.raises(CrashError):
+        take_away(tree, current(tree))
+    assert decode_record(tree.nodes[RECORD][0]).adoption is None
+    assert obstacles_of(tree, current(tree)) == []
+    take_away(tree, current(tree))
+    assert tree.data() == {"/consumers": b"", **{path: text.encode() for path, text in GROUP_OF_THEIRS.items()}}
+
+
+@pytest.mark.parametrize("layout", ["draft", "legacy"])
+def test_f365_a_coordinator_that_starts_before_the_first_removal_has_it_given_up(layout: str) -> None:
+    """It made a new tree when the old one was gone, and the command said that all was removed."""
+    tree = made(layout)
+    before = tree.data()
+    started = {"/zkcoord/coordinators/0": "{}"}
+    tree.meanwhile = lambda n: put(tree, started) if n == 0 else None
+    with pytest.raises(UsageError, match="not all was removed: coordinator 0: stop them, and run it again"):
+        take_away(tree, current(tree))
+    assert tree.data() == {**before, "/zkcoord/epoch": b"1", "/zkcoord/coordinators/0": b"{}"}
+
+
+def test_f365_a_coordinator_that_starts_later_stays_a_candidate_and_the_next_run_ends_it() -> None:
+    tree = made("draft")
+    tree.meanwhile = lambda n: put(tree, {"/zkcoord/coordinators/0": "{}"}) if n == 1 else None
+    with pytest.raises(UsageError, match="coordinator 0: stop them"):
+        take_away(tree, current(tree), 1)
+    schema = current(tree)
+    assert schema is not None and schema.migration is not None
+    del tree.nodes["/zkcoord/coordinators/0"]
+    take_away(tree, current(tree))
+    assert not [path for path in tree.data() if path.startswith("/zkcoord")]
+
+
+@pytest.mark.parametrize("layout", ["draft", "legacy"])
+def test_f357_a_group_that_was_left_to_kafkas_consumers_prevents_no_uninstallation(layout: str) -> None:
+    tree = made(layout)
+    put(tree, {"/zkcoord/groups/g": handed_over("zookeeper", DONE)})
+    assert obstacles_of(tree, current(tree)) == []

@@ -11,13 +11,13 @@ from tests.offsets.test_in_kafka import Store
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.moved import Moved, MoveState
-from zkcoord.core.record import GroupRecord
+from zkcoord.core.record import DONE, PAUSE, GroupRecord, Request
 from zkcoord.core.requests import ADOPTED
 from zkcoord.core.tenure import KafkaCommit, Stamp, Tenure
 from zkcoord.errors import UsageError
 from zkcoord.kafka.client import KafkaClient
 from zkcoord.migrate import upgrade
-from zkcoord.operating.forgetting import forget_commits, forget_in_kafka
+from zkcoord.operating.forgetting import forget_commits, forget_in_kafka, refuse_handed_over
 from zkcoord.tree.paths import DRAFT, LEGACY
 from zkcoord.tree.record import encode_record
 
@@ -97,3 +97,13 @@ def test_f277_commits_of_another_tree_are_not_removed_with_a_groups_copy(
     with pytest.raises(UsageError, match="its commits in Kafka were made from another tree") if kept else nullcontext():
         forget_commits(tree, DRAFT, "g", kafka)
     assert bool(kafka.commits) is kept
+
+
+def test_f357_of_an_adopted_group_that_was_handed_over_it_is_said_that_it_is_released_instead() -> None:
+    adoption = Adoption(offsets="zookeeper", strategy="range", kafka="1.1")
+    pause = Request(run="r", handed_over=DONE)
+    record = GroupRecord(store_name="kafka", store_step=2, adoption=adoption, requests={PAUSE: pause})
+    tree = MemoryTree()
+    tree.set(LEGACY.record("g"), encode_record(record))
+    with pytest.raises(UsageError, match=f"group g: {ADOPTED}"):
+        refuse_handed_over(tree, LEGACY, "g")

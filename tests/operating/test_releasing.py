@@ -11,7 +11,7 @@ from tests.legacy.groups import static
 from tests.migrate.memory_tree import CrashError, MemoryTree
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.moved import Moved, MoveState
-from zkcoord.core.record import DEFAULT_RECORD
+from zkcoord.core.record import BEGUN, DEFAULT_RECORD, DONE, PAUSE, GroupRecord, Request
 from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.migrate import upgrade
 from zkcoord.operating.adopting import Result, adopt_group
@@ -301,3 +301,44 @@ def test_a_group_whose_offsets_were_moved_is_not_released_before_they_are_back(t
     told = Adoption(offsets="kafka", dual_commit=True, strategy="range", kafka="0.11")
     put(tree, {RECORD: encode_record(replace(ADOPTED, adoption=told, store_name="dual", store_step=2)).decode()})
     assert release(tree, LEGACY, "g", refuses) > 0  # there its old members look for them
+
+
+def handed_over(offsets: str, stage: str) -> str:
+    """The record of a group whose old members kept their offsets there, in the store `kafka` and paused for Kafka's
+    consumers."""
+    pause = Request(run="r", handed_over=stage)
+    told = Adoption(offsets=offsets, strategy="range", kafka="0.11")
+    return encode_record(GroupRecord(store_name="kafka", store_step=2, adoption=told, requests={PAUSE: pause})).decode()
+
+
+@pytest.mark.parametrize("offsets", ["zookeeper", "kafka"])
+def test_f357_a_group_that_was_left_to_kafkas_consumers_is_released(tree: MemoryTree, offsets: str) -> None:
+    """Its offsets are where its consumers are. It was to be brought back first, which is refused for such a group."""
+    put(tree, {RECORD: handed_over(offsets, DONE)})
+    after = without_ours(tree)
+    assert release(tree, LEGACY, "g", refuses) == len(OF_OURS)
+    assert tree.data() == after
+
+
+def test_f357_a_hand_over_that_broke_off_is_ended_before_a_release(tree: MemoryTree) -> None:
+    put(tree, {RECORD: handed_over("zookeeper", BEGUN)})
+    before = tree.data()
+    with pytest.raises(UsageError, match=r"not released: it is handed over .* run `zkcoord group take-back g`"):
+        release(tree, LEGACY, "g", refuses)
+    assert tree.data() == before
+
+
+@pytest.mark.parametrize("state", [MoveState.ARRIVING, MoveState.LEAVING])
+@pytest.mark.parametrize("late", [False, True])
+def test_f371_a_group_on_its_way_to_another_tree_is_not_released_though_nobody_adopted_it(
+    tree: MemoryTree, state: MoveState, late: bool
+) -> None:
+    """A group comes from a tree of the layout draft without an adoption. Its record went, and with it the copy."""
+    moved = replace(DEFAULT_RECORD, moved=Moved(state=state, tree="5e0b", address="zk2:2181", run="r"))
+    begins = {RECORD: encode_record(moved).decode()}
+    put(tree, {RECORD: encode_record(DEFAULT_RECORD).decode()} if late else begins)
+    tree.meanwhile = lambda n: put(tree, begins) if late and n == 0 else None
+    with pytest.raises(UsageError, match="zk2:2181: end that move first, or give it up"):
+        release(tree, LEGACY, "g", refuses)
+    assert tree.data().keys() >= OF_OURS.keys()
+    assert decode_record(tree.nodes[RECORD][0]) == moved

@@ -49,6 +49,8 @@ def refuse_handed_over(tree: BlockingTree, layout: Layout, group: str) -> None:
     beside Kafka's consumers."""
     record = read_record(tree, layout, group)
     if record is not None and (left_to := record.left_to(group)):
+        if record.adoption is not None:
+            raise UsageError(f"group {group}: {ADOPTED}")
         raise UsageError(f"group {group} {left_to}, or give --offsets: those in Kafka stay")
 
 

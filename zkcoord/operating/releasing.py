@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.model import consumer_of
-from zkcoord.core.moved import MoveState
+from zkcoord.core.moved import Moved, MoveState
 from zkcoord.core.offset_store import ZOOKEEPER
 from zkcoord.core.record import GroupRecord
 from zkcoord.core.words import some
@@ -45,7 +45,7 @@ def release(tree: BlockingTree, layout: Layout, group: str, waits: Waits, items_
         # also if another release took the adoption out: nobody knows what that release has seen
         if not ours(tree, layout, group):
             roots = (layout.channels_of(group), layout.record(group))
-            return remove(tree, roots, layout.record(group), _adopts_again, items_max)
+            return remove(tree, roots, layout.record(group), _still_needed, items_max)
         if adoption is not None:
             _put_back(tree, layout, group, adoption)
 
@@ -76,7 +76,7 @@ def _take_out(tree: BlockingTree, layout: Layout, group: str) -> Adoption | None
     """Take the adoption out of the group's record, and return it; None if there was none."""
     record = read_record(tree, layout, group)
     if record is None or record.adoption is None:
-        return None
+        return None  # `remove` refuses a group that is being moved
     adoption = record.adoption
 
     def edit(now: GroupRecord) -> GroupRecord:
@@ -92,15 +92,21 @@ def offsets_elsewhere(group: str, record: GroupRecord) -> str:
     """Say why consumers that do not know zkcoord's record would not find the group's offsets; "": they would find
     them."""
     if record.moved is not None:
-        gone = record.moved.state is MoveState.GONE  # the offsets in this tree no longer count
-        return "" if gone else f"it {record.moved.where()}: end that move first, or give it up"
+        return _being_moved(record.moved)
     wanted = ZOOKEEPER if record.adoption is None else record.adoption.store_name
-    if record.store_name == wanted:
+    if record.store_name == wanted or record.left_to_kafka:  # Kafka's consumers have them
         return ""
+    if left_to := record.left_to(group):
+        return f"it {left_to}"
     return (
         f"its offsets were moved to the store {record.store_name!r}: bring them back first, with `zkcoord offsets "
         f"migrate {group} --to {wanted}`"
     )
+
+
+def _being_moved(moved: Moved) -> str:
+    """Say why a group that is moved to or from another tree stays; "": the offsets in this tree no longer count."""
+    return "" if moved.state is MoveState.GONE else f"it {moved.where()}: end that move first, or give it up"
 
 
 def _put_back(tree: BlockingTree, layout: Layout, group: str, adoption: Adoption) -> None:
@@ -163,11 +169,13 @@ def remove(
     return gone
 
 
-def _adopts_again(node: Node) -> str:
+def _still_needed(node: Node) -> str:
     record = record_in(node)
-    if record is None or record.adoption is None:
+    if record is None:
         return ""
-    return "somebody adopted the group again meanwhile: nothing more of it is removed"
+    if record.adoption is not None:
+        return "somebody adopted the group again meanwhile: nothing more of it is removed"
+    return "" if record.moved is None else _being_moved(record.moved)
 
 
 def named(there: Sequence[str]) -> str:

@@ -30,8 +30,7 @@ def obstacles_of(tree: BlockingTree, schema: Schema | None) -> list[str]:
     if mark is not None and mark.new != UNINSTALLED:
         found.append(f"the migration {mark.old} -> {mark.new} is in progress: end it with `zkcoord migrate upgrade`")
     if listed.children:
-        noun = "coordinator" if len(listed.children) == 1 else "coordinators"
-        found.append(f"{noun} {', '.join(listed.children)}: stop them (a killed one goes with its session)")
+        found.append(f"{_coordinators(listed)} (a killed one goes with its session)")
     if schema is not None:
         layout = schema.place
         there = {group: members for group in group_names(tree, layout) if (members := ours(tree, layout, group))}
@@ -45,27 +44,48 @@ def _offsets_elsewhere(tree: BlockingTree, layout: Layout, group: str) -> str:
         record = read_record(tree, layout, group)
     except CorruptError as error:
         return str(error)
-    why = "" if record is None else offsets_elsewhere(group, record)
+    if record is None or (layout.adopts and record.adoption is None and record.moved is None):
+        return ""  # it was never adopted, or a release of it broke off, which has looked
+    why = offsets_elsewhere(group, record)
     return why and f"group {group}: {why}"
 
 
 def take_away(tree: BlockingTree, schema: Schema | None, items_max: int | None = None) -> None:
     """Remove /zkcoord. While the schema exists, it has a mark, so that nobody is elected before the end.
 
-    If a consumer of zkcoord joins meanwhile, the uninstallation breaks off: the schema is as before, and nothing of the
-    consumer's group was removed. Another run that sees such a consumer ends this run, too: its mark is gone, which is a
+    If a consumer of zkcoord joins or a coordinator starts meanwhile, the uninstallation breaks off: the schema is as
+    before, and nothing of the consumer's group was removed. (Once all groups are released, a coordinator leaves the
+    mark as it is.) Another run that sees such a consumer ends this run, too: its mark is gone, which is a
     UsageError here.
     """
     if schema is not None:
         _begin(tree, schema)
         layout = schema.place
         try:
+            _refuse_coordinators(tree)
             for group in group_names(tree, layout) if layout.adopts else ():
                 release(tree, layout, group, _refuse, items_max)
         except (UsageError, CorruptError):
             _give_up(tree)
             raise
-    remove(tree, [ROOT], SCHEMA, _given_up, items_max)
+
+    def refusal(node: Node) -> str:
+        _refuse_coordinators(tree)
+        return _given_up(node)
+
+    remove(tree, [ROOT], SCHEMA, refusal, items_max)
+
+
+def _coordinators(listed: Node) -> str:
+    noun = "coordinator" if len(listed.children) == 1 else "coordinators"
+    return f"{noun} {', '.join(listed.children)}: stop them"
+
+
+def _refuse_coordinators(tree: BlockingTree) -> None:
+    """Raise UsageError for a coordinator that was started meanwhile: it would make a new tree at the end."""
+    (listed,) = tree.read([Read(CANDIDATES, Kind.CHILDREN)])
+    if listed.children:
+        raise UsageError(f"not all was removed: {_coordinators(listed)}, and run it again")
 
 
 def _refuse(there: Sequence[str]) -> None:
