@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.legacy.inventory import Cluster, GroupInventory, GroupNodes, take_inventory
+from zkcoord.legacy.reading import Taken, matched
 from zkcoord.tree.snapshot import Kind, Node, Stat
 from zkcoord.tree.topic_filter import MATCH_SECONDS
 
@@ -72,3 +73,8 @@ def _below(nodes: Mapping[str, str], mtime_ms: int, session: int) -> dict[str, d
         topic, _, child = name.partition("/")
         found.setdefault(topic, {})[child] = node(text, mtime_ms, session)
     return found
+
+
+def takes(*topics: str) -> Taken:
+    """What wildcards take where these topics are."""
+    return lambda regex, black_list: matched(regex, topics, black_list=black_list)

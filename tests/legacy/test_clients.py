@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.legacy.groups import takes
 from tests.tree.cases import HOSTILE, QUICK, damaged, reads_or_refuses
 from zkcoord.errors import CorruptError
 from zkcoord.legacy.clients import Library, client_of
@@ -135,7 +136,7 @@ OTHER_PROTOCOL = (
 def test_registrations_that_some_version_reads_are_read(text: str, version: str) -> None:
     try:
         read = read_as(old_version(version), text)
-        threads = read.threads(["t", "a", "foo.bar"], frozenset())
+        threads = read.threads(takes("t", "a", "foo.bar"))
     except CorruptError:
         return
     of_ours = re.search(f'"coordination":"{MARKER[:-1]}(?!1")', text)  # with another protocol: not for this release

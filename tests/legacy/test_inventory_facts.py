@@ -286,3 +286,12 @@ def test_limits_of_old_brokers_are_told(broker: str | None, offsets: str, remark
     remarks = remarks_on_brokers(told(offsets=offsets, broker=broker))
     assert len(remarks) == bool(remark)
     assert all(remark in each for each in remarks)
+
+
+def test_f359_a_wildcard_that_takes_for_ever_for_an_internal_topic_alone_leaves_that_to_people() -> None:
+    """Nothing of the deployment was shown."""
+    found = group(
+        {A: wildcard("([_a-z]|[_a-z]|[_a-z])+[0-9]|t")}, topics={"t": 1, "__consumer_offsets": 1}, regex_seconds=0.05
+    )
+    assert (found.members[0].problem, dict(found.members[0].threads)) == (None, {"t": 1})
+    assert suggested(found, "exclude_internal")[0] is None

@@ -3,6 +3,7 @@ done."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -190,3 +191,21 @@ def test_the_plan_needs_the_topics_that_anybody_names_or_takes() -> None:
 def test_a_reason_names_five_members_and_counts_the_others() -> None:
     many = {f"g_h{n}-1-1a2b3c4d": static(t=1) for n in range(8)}
     assert mode({OURS: ours(t=1), **many}).why.endswith("g_h4-1-1a2b3c4d and 3 more")
+
+
+def test_f375_a_wildcard_that_takes_for_ever_costs_its_time_once_for_all_members() -> None:
+    """It was evaluated for each member again, whenever a member came or went, and the coordinator served nobody."""
+    members = {f"g_h{n}-1-1a2b3c4d": wildcard("(a|aa)+b") for n in range(50)}
+    neighbours = Neighbours.of("g", registered({**members, OLD: static(u=1), OLD2: wildcard("t.*")}))
+    began = time.process_time()
+    found = neighbours.topics(ADOPTED, ["a" * 200, "t1", "t2", "v"], seconds=0.1)
+    assert time.process_time() - began < 2
+    assert found == {"a" * 200, "t1", "t2", "u"}
+
+
+def test_f377_a_wildcard_that_takes_for_ever_has_the_group_observed_whatever_else_it_takes() -> None:
+    """The plan was computed without the topics that only its member subscribes to."""
+    neighbours = Neighbours.of("g", registered({OURS: ours(t=1), OLD: wildcard("(a|aa)+b|t|u")}))
+    wanted = neighbours.topics(ADOPTED, ["a" * 200, "t", "u"], seconds=0.1)
+    found = mode_of(neighbours, dict.fromkeys(wanted, (0,)), ADOPTED, {}, NOW)
+    assert (found.mode, "old members fail at it" in found.why) == (Mode.OBSERVE, True)

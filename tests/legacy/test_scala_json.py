@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.legacy.groups import takes
 from tests.tree.cases import HOSTILE, QUICK, reads_or_refuses, values
 from zkcoord.legacy.reading import read_as
 from zkcoord.legacy.versions import old_version
@@ -88,6 +89,6 @@ def test_no_text_raises_anything_but_a_value_error(text: str) -> None:
 @given(st.binary(max_size=30) | st.sampled_from(HOSTILE), st.sampled_from(VERSIONS))
 def test_a_member_of_any_version_reads_bytes_or_refuses_them(data: bytes, version: Any) -> None:
     def threads(given: bytes) -> object:
-        return read_as(version, given.decode("utf-8", "replace")).threads(["t", "__consumer_offsets"], frozenset())
+        return read_as(version, given.decode("utf-8", "replace")).threads(takes("t", "__consumer_offsets"))
 
     reads_or_refuses(threads, data)

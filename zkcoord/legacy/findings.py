@@ -9,8 +9,9 @@ from typing import NamedTuple
 from zkcoord.core.assignors.legacy.round_robin import ties
 from zkcoord.core.given import shown
 from zkcoord.core.words import some
+from zkcoord.errors import CorruptError
 from zkcoord.legacy.clients import MIXES, Library
-from zkcoord.legacy.inventory import READERS, GroupInventory, OldMember, assignor_input
+from zkcoord.legacy.inventory import READERS, Cluster, GroupInventory, OldMember, assignor_input
 from zkcoord.tree.registration import TOMBSTONE
 from zkcoord.tree.topic_filter import INTERNAL, matches
 
@@ -227,18 +228,21 @@ def _internal(found: GroupInventory) -> Question:
     topics is owned."""
     why = "their exclude.internal.topics (true unless they set it)"
     here = sorted(INTERNAL & found.cluster.topics.keys())
-    meant = {
-        topic
-        for member in found.members
-        if member.wildcard is not None and member.problem is None
-        for topic in here
-        if matches(member.wildcard, topic, black_list=member.black_list)
-    }
+    wildcards = {(m.wildcard, m.black_list) for m in found.members if m.wildcard is not None and m.problem is None}
+    meant = {t for regex, black_list in wildcards for t in here if _may_take(regex, black_list, t, found.cluster)}
     if not meant:
         return Question("exclude_internal", True, f"{why}; no wildcard matches an internal topic")
     if any(partition.topic in meant for partition in found.owners):
         return Question("exclude_internal", False, f"{why}; an internal topic that a wildcard matches is owned")
     return Question("exclude_internal", None, f"{why}; a wildcard matches {', '.join(sorted(meant))}")
+
+
+def _may_take(regex: str, black_list: bool, topic: str, cluster: Cluster) -> bool:
+    """True also if nobody knows: the regex takes too long for this name, though not for others."""
+    try:
+        return matches(regex, topic, black_list=black_list, seconds=cluster.regex_seconds)
+    except CorruptError:
+        return True
 
 
 def _versions(found: GroupInventory) -> str:

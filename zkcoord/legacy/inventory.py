@@ -45,21 +45,20 @@ class Cluster:
     def threads(self, read: OldSubscription) -> Mapping[str, int]:
         """Return the threads of a subscription; a wildcard takes no internal topics here. CorruptError if no old member
         can use the subscription."""
-        if read.wildcard is None:
-            return read.threads((), frozenset())
-        key = (read.wildcard, read.black_list)
+        return read.threads(self._taken)
+
+    def _taken(self, regex: str, black_list: bool) -> Sequence[str]:
+        key = (regex, black_list)
         if key not in self._matched:
             topics = [topic for topic in self.topics if topic not in INTERNAL]
             try:
-                self._matched[key] = tuple(
-                    matched(read.wildcard, topics, black_list=read.black_list, seconds=self.regex_seconds)
-                )
+                self._matched[key] = tuple(matched(regex, topics, black_list=black_list, seconds=self.regex_seconds))
             except WildcardError as error:
                 self._matched[key] = str(error)
         found = self._matched[key]
         if isinstance(found, str):
             raise WildcardError(found)
-        return read.threads_for(found)
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

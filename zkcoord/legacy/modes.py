@@ -25,7 +25,7 @@ from zkcoord.legacy.reading import OldSubscription, WildcardError, read_as
 from zkcoord.legacy.versions import OldVersion, old_version
 from zkcoord.tree.registration import POKE
 from zkcoord.tree.snapshot import Node
-from zkcoord.tree.topic_filter import INTERNAL
+from zkcoord.tree.topic_filter import INTERNAL, MATCH_SECONDS, matches
 
 GRACE_MS = 10_000
 """How long a registration that cannot be read may still be incomplete: kafka-node creates the node before it writes the
@@ -118,11 +118,14 @@ class Neighbours:
                 wrong[name] = str(error)
         return Readings(read, wrong, regexes)
 
-    def topics(self, adoption: Adoption, names: Iterable[str]) -> frozenset[str]:
-        """Return the topics that the plan depends on. `names`: all topics that exist."""
-        listed, wanted = tuple(names), set[str]()
-        for subscription in self.read_by(old_version(adoption.kafka)).read.values():
-            wanted.update(_taken(subscription, listed))
+    def topics(self, adoption: Adoption, names: Iterable[str], *, seconds: float = MATCH_SECONDS) -> frozenset[str]:
+        """Return the topics that the plan depends on. `names`: all topics that exist. `seconds`: how long a wildcard
+        may take for one of them."""
+        readings = self.read_by(old_version(adoption.kafka))
+        wanted = _taken(readings, tuple(names), seconds)
+        for subscription in readings.read.values():
+            if subscription.wildcard is None:
+                wanted.update(subscription.counts)
         return frozenset(wanted)
 
 
@@ -193,17 +196,24 @@ def _observed(old: frozenset[str], why: str) -> GroupMode:
 
 def _internal(readings: Readings, internal: Sequence[str]) -> list[str]:
     """Return those of the internal topics that the wildcard of any member takes."""
-    taking = [s for s in readings.read.values() if s.wildcard is not None] if internal else []
-    return sorted({topic for subscription in taking for topic in _taken(subscription, internal)})
+    return sorted(_taken(readings, internal, MATCH_SECONDS)) if internal else []
 
 
-def _taken(subscription: OldSubscription, topics: Sequence[str]) -> Iterable[str]:
-    """Return the topics of a subscription. Old members may fail at it; then there is no plan, and no topic is
-    returned."""
-    try:
-        return subscription.threads(topics, frozenset())
-    except CorruptError:
-        return ()
+def _taken(readings: Readings, topics: Sequence[str], seconds: float) -> set[str]:
+    """Return those of the topics that the wildcard of any member takes, and the first one for which a wildcard takes
+    too long: so the plan meets that one, too. Members share wildcards: each is evaluated once."""
+    found = set[str]()
+    shared = {(s.wildcard, s.black_list) for s in readings.read.values() if s.wildcard is not None}
+    for regex, black_list in sorted(shared):
+        for topic in topics:
+            try:
+                takes = matches(regex, topic, black_list=black_list, seconds=seconds)
+            except CorruptError:
+                found.add(topic)
+                break
+            if takes:
+                found.add(topic)
+    return found
 
 
 def _named(reasons: Mapping[str, str]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 from zkcoord.core.assignors import ASSIGNORS, AssignorInput
@@ -16,7 +17,7 @@ from zkcoord.core.assignors.legacy.round_robin import deal, ties
 from zkcoord.core.given import shown
 from zkcoord.core.model import Subscriber, TopicPartition, consumer_of
 from zkcoord.errors import CorruptError
-from zkcoord.legacy.reading import WildcardError, read_as
+from zkcoord.legacy.reading import WildcardError, matched, read_as
 from zkcoord.legacy.versions import OldVersion
 
 RANGE, ROUND_ROBIN = "range", "roundrobin"
@@ -54,10 +55,12 @@ def plan_of(group: OldGroup) -> Plan:
 
 def _subscribers(group: OldGroup) -> tuple[Subscriber, ...]:
     excluded = group.version.internal if group.exclude_internal else frozenset()
+    offered = [topic for topic in group.topics if topic not in excluded]
+    taken = cache(lambda regex, black_list: matched(regex, offered, black_list=black_list))
     found: list[Subscriber] = []
     for name, text in group.registrations.items():
         try:
-            threads = read_as(group.version, text).threads(group.topics, excluded)
+            threads = read_as(group.version, text).threads(taken)
         except WildcardError as error:
             raise CorruptError(
                 f"consumer {shown(name)}: {error}; old members fail at it, or evaluate it by rules of their Java: no "

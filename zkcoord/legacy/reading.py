@@ -8,7 +8,7 @@ its behaviour is known.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,10 @@ from zkcoord.tree.scala_json import parse_scala_json
 from zkcoord.tree.topic_filter import MATCH_SECONDS, matches, normal_filter, topic_pattern
 
 _WHAT = "registration"
+
+Taken = Callable[[str, bool], Sequence[str]]
+"""Regex, and whether it is a black list -> the topics that this wildcard takes (`matched`). Members share wildcards,
+and some of these are slow: whoever reads many members keeps the answers."""
 
 
 class WildcardError(CorruptError):
@@ -38,21 +42,15 @@ class OldSubscription:
     wildcard: str | None = None
     black_list: bool = False
 
-    def threads(self, topics: Iterable[str], excluded: frozenset[str]) -> dict[str, int]:
-        """Return topic -> threads, in the order of the text. For a wildcard they are in the order of `topics`, without
-        those of `excluded`.
+    def threads(self, taken: Taken) -> dict[str, int]:
+        """Return topic -> threads, in the order of the text; for a wildcard, in the order of `taken`.
 
         CorruptError for a count at which old members fail.
         """
-        if self.wildcard is None:
+        regex = self.wildcard
+        if regex is None:
             return {topic: _count(topic, count) for topic, count in self.counts.items()}
-        offered = [topic for topic in topics if topic not in excluded]
-        return self.threads_for(matched(self.wildcard, offered, black_list=self.black_list))
-
-    def threads_for(self, topics: Iterable[str]) -> dict[str, int]:
-        """Return topic -> threads of a wildcard that takes these topics."""
-        regex = self.wildcard or ""
-        return {topic: _count(regex, self.counts[regex]) for topic in topics}
+        return {topic: _count(regex, self.counts[regex]) for topic in taken(regex, self.black_list)}
 
 
 def matched(regex: str, topics: Iterable[str], *, black_list: bool, seconds: float = MATCH_SECONDS) -> list[str]:
