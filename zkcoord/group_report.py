@@ -117,6 +117,8 @@ class GroupReport:
 
     def moves(self) -> list[tuple[TopicPartition, str, str | None]]:
         """Return each partition that the target moves, its living owner ("": none), and its new owner (None: none)."""
+        if self.view.observed or self.view.state_version is None or not self.view.mode.settled:
+            return []  # there is no target, or no coordinator has seen the group yet
         living = self.view.living_threads()
         owned = {p: owner.thread for p, owner in self.view.owners.items() if owner.thread in living}
         return [

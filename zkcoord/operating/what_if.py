@@ -32,7 +32,14 @@ class Change:
 
 
 def moves_if(view: GroupView, change: Change) -> list[Move]:
-    """Return the partitions that would move. Raise UsageError for an assumption that is impossible for this group."""
+    """Return the partitions that would move. Raise UsageError for an assumption that is impossible for this group, and
+    beside old members, which do not ask an assignor."""
+    if view.observed or not view.mode.coordinated:
+        why = "it is not adopted" if view.observed else f"{view.mode.mode.value}: {view.mode.why}"
+        raise UsageError(
+            f"group {view.group} ({why}): its old members compute the assignment, and `zkcoord group plan --dump FILE` "
+            "tells what they would settle on"
+        )
     assumed = _changed(view, change)
     target = decide(assumed, Memory(), 0, digest, ASSIGNORS).memory.target.assignment
     living = view.living_threads()

@@ -192,7 +192,10 @@ class ClaimedOwners:
         return owned
 
     def why_not_mended(self, session: int) -> str:
-        """The node belongs to its session alone."""
+        """The node belongs to its session alone; without one, old members cannot claim the partition while it is
+        there, empty or not."""
+        if not session:
+            return "no session holds it, so it was copied or made by hand: delete it"
         return f"it is a claim: end the program with the session 0x{session:x}, and it goes"
 
 

@@ -313,3 +313,15 @@ def test_f355_zero_is_a_value_that_people_told(world: OldWorld, run: Run, tmp_pa
     assert (adoption.backoff_ms, adoption.auto_commit_interval_ms) == (0, 0)
     done = run("group", "adopt", "--from", str(tmp_path / "x"), "--backoff-ms", "0", "--zookeeper", world.address)
     assert (done.exit_code, "--backoff-ms: with --from the file says it" in done.stderr) == (2, True)
+
+
+def test_f373_no_moves_are_told_that_nobody_would_make_beside_old_members(world: OldWorld, run: Run) -> None:
+    """Each partition of an observed group was to go to nobody, and one more member of a mixed group to get none."""
+    for adopts in (False, True):
+        if adopts:
+            assert results(run, world, "g", *RANGE) == ({"g": "adopted"}, 0)
+        done = run("group", "plan", "g", "--zookeeper", world.address)
+        assert (done.exit_code, done.stdout) == (0, "group g: nothing would move\n")
+        done = run("group", "plan", "g", "--add-member", "1", "--zookeeper", world.address)
+        told = "its old members compute the assignment, and `zkcoord group plan --dump FILE` tells what they would"
+        assert (done.exit_code, told in done.stderr) == (2, True), done.stderr

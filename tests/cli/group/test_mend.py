@@ -290,6 +290,9 @@ def test_a_claim_is_mended_by_nobody_but_its_session() -> None:
     claim = Node(path, Kind.DATA, Stat(0, 1, 0xAB), b"\xff")
     (found,) = broken({path: claim}, GroupView(group="g"), LEGACY, chosen={}, committed={})
     assert (found.proposed, found.why) == (None, "it is a claim: end the program with the session 0xab, and it goes")
+    copied = Node(path, Kind.DATA, Stat(0, 1, 0), b"\xff")
+    (found,) = broken({path: copied}, GroupView(group="g"), LEGACY, chosen={}, committed={})
+    assert (found.proposed, found.why) == (None, "no session holds it, so it was copied or made by hand: delete it")
 
 
 @pytest.mark.zookeeper
