@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
-from zkcoord.core.adoption import Adoption
 from zkcoord.core.assignors import ASSIGNORS, Assignor
 from zkcoord.core.coordinate import decide
 from zkcoord.core.decisions import FoundGroup, RejectMember
@@ -21,6 +20,7 @@ from zkcoord.core.mode import GroupMode
 from zkcoord.core.model import Phase, TopicPartition, consumer_of
 from zkcoord.core.phase import pending, planned_phase
 from zkcoord.core.record import PAUSE, RESET, GroupRecord
+from zkcoord.core.requests import has_been_left
 from zkcoord.core.topics import recreated
 from zkcoord.core.view import GroupView, Wildcard
 from zkcoord.core.words import some
@@ -353,8 +353,8 @@ class _Reading:
         """Return the group with its complete view."""
         root, listed = self._read([Read(ROOT), Read(self._layout.topics, Kind.CHILDREN)])
         self._topics.listed = frozenset(listed.children) if listed.exists else None
-        adoption = nodes.view.record.adoption
-        of_plan = self._modes.topics(adoption, self._topics.listed or frozenset())
+        record = nodes.view.record
+        of_plan = self._modes.topics(record.adoption, self._topics.listed or frozenset())
         nodes = subscribed(nodes, cache(self._taken))
         wanted = needs_of(nodes, of_plan)
         self._read_topics(wanted.topics)
@@ -363,17 +363,16 @@ class _Reading:
             racks=self._read_racks() if wanted.racked else {},
             root_czxid=root.stat.czxid if root.stat is not None else 0,
             protocols=protocols,
-            mode=self._mode(adoption),
+            mode=self._mode(record),
         )
         return completed(nodes, wanted, environment)[0]
 
-    def _mode(self, adoption: Adoption | None) -> GroupMode:
-        """Return the group's mode. A report reads the group only once, so it takes each unreadable registration as old.
-
-        The result is not wrong for a new one: a coordinator begins nothing beside it until its grace period is over.
-        """
-        mode = self._modes.mode(adoption, self._topics, 0)
-        return mode if mode.grace_ends_ms is None else self._modes.mode(adoption, self._topics, mode.grace_ends_ms)
+    def _mode(self, record: GroupRecord) -> GroupMode:
+        """Return the group's mode. A report reads the group once, so it takes each unreadable registration as old. That
+        is not wrong for a new one: a coordinator begins nothing beside it until its grace period is over."""
+        at = partial(self._modes.mode, record.adoption, self._topics, left=has_been_left(record))
+        mode = at(now_ms=0)
+        return mode if mode.grace_ends_ms is None else at(now_ms=mode.grace_ends_ms)
 
     def _taken(self, wildcard: Wildcard) -> dict[str, int]:
         """Return topic -> threads for the topics that a wildcard takes."""

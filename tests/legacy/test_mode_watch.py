@@ -40,7 +40,7 @@ class Watched:
 
     def mode(self, now_ms: int = NOW) -> Mode:
         """The group's mode."""
-        return self.watch.mode(ADOPTED, self.topics, now_ms).mode
+        return self.watch.mode(ADOPTED, self.topics, now_ms, left=False).mode
 
 
 def test_a_member_whose_registration_was_read_as_gone_counts_no_more_though_the_list_still_names_it() -> None:

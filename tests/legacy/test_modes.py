@@ -209,3 +209,14 @@ def test_f377_a_wildcard_that_takes_for_ever_has_the_group_observed_whatever_els
     wanted = neighbours.topics(ADOPTED, ["a" * 200, "t", "u"], seconds=0.1)
     found = mode_of(neighbours, dict.fromkeys(wanted, (0,)), ADOPTED, {}, NOW)
     assert (found.mode, "old members fail at it" in found.why) == (Mode.OBSERVE, True)
+
+
+def test_f379_a_group_that_was_left_to_kafkas_consumers_is_observed_while_old_members_are_there() -> None:
+    neighbours, topics = Neighbours.of("g", registered({OURS: ours(t=1), OLD: static(t=1)})), {"t": (0,)}
+    found = mode_of(neighbours, topics, ADOPTED, {}, NOW, left=True)
+    assert (found.mode, found.why) == (
+        Mode.OBSERVE,
+        "it is handed over to consumers of Kafka's own protocol: stop its old members",
+    )
+    alone = Neighbours.of("g", registered({OURS: ours(t=1)}))
+    assert mode_of(alone, topics, ADOPTED, {}, NOW, left=True).coordinated

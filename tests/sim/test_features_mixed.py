@@ -12,7 +12,8 @@ from tests.sim.mixed_scene import ADOPTION, RECORD, MixedScene
 from tests.sim.script import on_seeds
 from zkcoord.core.mode import Mode
 from zkcoord.core.model import Rebalance, TopicPartition
-from zkcoord.core.record import DEFAULT_RECORD, HOLD, PAUSE, RESET, Policy, Request, Response
+from zkcoord.core.record import DEFAULT_RECORD, DONE, HOLD, PAUSE, RESET, GroupRecord, Policy, Request, Response
+from zkcoord.core.requests import has_been_left
 from zkcoord.tree.paths import LEGACY
 from zkcoord.tree.record import decode_record, encode_record
 from zkcoord.tree.request import requested
@@ -163,3 +164,28 @@ def test_an_old_member_that_joins_ends_what_only_a_coordinated_group_can_have(na
     assert over is not None
     assert (over.run, over.state) == ("r", "refused")
     assert old.gave_up == 0
+
+
+@on_seeds(2)
+def test_f379_an_old_member_that_joins_does_not_end_a_hand_over_to_kafkas_consumers(seed: int) -> None:
+    """Its pause was refused: members of ours read beside Kafka's consumers."""
+    scene = MixedScene(seed)
+    scene.start_ours("consumer0")
+    scene.await_shared("consumer0")
+    ensemble, world = scene.world.ensemble, scene.world
+
+    def record() -> GroupRecord:
+        return decode_record(ensemble.data(RECORD) or b"")
+
+    asked = requested(record(), PAUSE, Request(run="r", handed_over=DONE))
+    ensemble.operate(SetNode(RECORD, encode_record(asked), ANY_VERSION))
+    world.run_until(lambda: has_been_left(record()), what="it is paused")
+    assert not scene.rules.claims
+    scene.start("old0")
+    world.run_until(lambda: scene.mode() is Mode.OBSERVE, what="it is observed")
+    world.run_for(30_000)
+    assert {claim.session.process for claim in scene.rules.claims.values()} == {"old0"}
+    scene.leave("old0")
+    world.run_until(lambda: scene.mode() is Mode.COORDINATED, what="the old member has left")
+    world.run_for(10_000)
+    assert (has_been_left(record()), dict(scene.rules.claims)) == (True, {})

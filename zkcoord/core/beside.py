@@ -18,8 +18,8 @@ from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.mode import Mode
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.old_owners import OldOwners, noted
-from zkcoord.core.record import DELETE, POKE
-from zkcoord.core.requests import DONE, REFUSED, begin_deletion
+from zkcoord.core.record import DELETE, PAUSE, POKE
+from zkcoord.core.requests import DONE, REFUSED, begin_deletion, has_been_left
 from zkcoord.core.topics import recreated
 from zkcoord.core.view import GroupView, Owner
 from zkcoord.core.words import some
@@ -160,11 +160,14 @@ def problem_beside(view: GroupView, looker: OnLooker, now_ms: int) -> str | None
 
 
 def responses_beside(view: GroupView, looker: OnLooker, now_ms: int) -> tuple[list[Decision], OnLooker]:
-    """Refuse requests that need a coordinated group, with the reason. Poke when that is asked for and due."""
+    """Refuse requests that need a coordinated group, with the reason. Poke when that is asked for and due. (The pause
+    of a hand-over to Kafka's consumers stands: only the tool that ends the hand-over ends it.)"""
     decisions: list[Decision] = []
     for name, request in sorted(view.record.carried_out.items()) if view.answerable else ():
         if name == DELETE:
             decisions.append(begin_deletion(view, request))
+        elif name == PAUSE and has_been_left(view.record):
+            continue
         elif name != POKE or view.mode.mode is not Mode.MIXED:
             reason = (
                 f"the group is shared with old members ({view.mode.mode.value}): {view.mode.why}; replace these first"

@@ -43,6 +43,11 @@ def has_paused(record: GroupRecord) -> bool:
     return request is not None and response is not None and response.says(request.run, PAUSED)
 
 
+def has_been_left(record: GroupRecord) -> bool:
+    """True once the group is paused and left to Kafka's consumers. An old member that joins does not end that."""
+    return record.left_to_kafka and has_paused(record)
+
+
 def has_stopped(record: GroupRecord) -> bool:
     """True once everything was stopped for a reset. Nobody reads, and the tool with that run may write offsets."""
     request, response = record.requests.get(RESET), record.responses.get(RESET)

@@ -75,20 +75,20 @@ class ModeWatch:
             self._wanted = key, neighbours.topics(adoption, sorted(names))
         return self._wanted[1]
 
-    def mode(self, adoption: Adoption | None, known: KnownTopics, now_ms: int) -> GroupMode:
+    def mode(self, adoption: Adoption | None, known: KnownTopics, now_ms: int, *, left: bool) -> GroupMode:
         """Return the mode now; the same object while nothing changes. `known` must have all topics that `topics`
-        named."""
+        named. `left`: the group was handed over to consumers of Kafka's own protocol."""
         for name in self._new:
             self._since_ms[name] = now_ms
         self._new.clear()
         neighbours, ends_ms = self.neighbours, self._mode.grace_ends_ms
-        key = (neighbours, adoption, known.changes if neighbours.old else 0)
+        key = (neighbours, adoption, left, known.changes if neighbours.old else 0)
         same = isinstance(self._made, tuple) and self._made[0] is neighbours and self._made[1:] == key[1:]
         if same and (ends_ms is None or now_ms < ends_ms):
             return self._mode
         wanted = self.topics(adoption, known.listed or frozenset())
         topics = {**dict.fromkeys(sorted(wanted & INTERNAL), ()), **known.partitions(wanted)}
-        mode = mode_of(neighbours, topics, adoption, self._since_ms, now_ms)
+        mode = mode_of(neighbours, topics, adoption, self._since_ms, now_ms, left=left)
         self._made = key
         if mode != self._mode:
             self._mode = mode

@@ -142,8 +142,11 @@ def mode_of(
     adoption: Adoption | None,
     unreadable_since_ms: Mapping[str, int],
     now_ms: int,
+    *,
+    left: bool = False,
 ) -> GroupMode:
-    """Return the mode of a group. `topics`: at least those topics of `Neighbours.topics` that exist.
+    """Return the mode of a group. `left`: it was handed over to consumers of Kafka's own protocol. `topics`: at least
+    those topics of `Neighbours.topics` that exist.
 
     `unreadable_since_ms`: name -> when the present data of a registration were first seen. A registration that is not
     in it counts as first seen now. Only registrations that cannot be read are looked up.
@@ -153,6 +156,8 @@ def mode_of(
         return COORDINATED
     if adoption is None:
         return _observed(old, "the group was not adopted")
+    if left:
+        return _observed(old, "it is handed over to consumers of Kafka's own protocol: stop its old members")
     try:
         version = old_version(adoption.kafka)
     except UsageError as error:

@@ -16,6 +16,7 @@ from zkcoord.core.member.neighbours import ALONE, Neighbours
 from zkcoord.core.mode import GroupMode, Mode
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.offset_store import ZOOKEEPER
+from zkcoord.core.requests import has_been_left
 from zkcoord.core.state import GroupState
 from zkcoord.errors import CorruptError
 from zkcoord.legacy.mode_watch import ModeWatch
@@ -44,6 +45,7 @@ class Neighbourhood:
         self._layout, self._group, self._tracker, self._stores = layout, group, tracker, stores
         self._modes, self._topics = ModeWatch(group), KnownTopics(layout)
         self._adoption: Adoption | None = None
+        self._left = False  # True once the group is left to consumers of Kafka's own protocol
         self._record_version = 0
         self._record_path, self._state_path = layout.record(group), layout.state(group)
         self._notes = GroupState()  # the coordinator's notes, while they are needed
@@ -179,7 +181,7 @@ class Neighbourhood:
             record = decode_record(node.data)
         except CorruptError:
             return  # the earlier record still counts
-        self._adoption, self._store = record.adoption, record.store_name
+        self._adoption, self._store, self._left = record.adoption, record.store_name, has_been_left(record)
 
     def now(self, consumer_id: str, now_ms: int, held: Set[TopicPartition] = frozenset()) -> Neighbours | None:
         """Return what is known now, the same object while nothing changes. None while something must still be read.
@@ -206,7 +208,7 @@ class Neighbourhood:
         topics = {(self._layout.topic(topic), Kind.DATA) for topic in needed}
         if self._follow_only(above, topics | ({(above, Kind.CHILDREN)} if old else set())):
             return None
-        mode, before = self._modes.mode(self._adoption, self._topics, now_ms), self._now
+        mode, before = self._modes.mode(self._adoption, self._topics, now_ms, left=self._left), self._now
         share = before.share if mode is before.mode else mode.share_of(consumer_id)
         names = sorted({partition.topic for partition in share or ()})
         owners, marks = self._layout.owners(self._group), self._layout.marks(self._group)

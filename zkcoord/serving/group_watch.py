@@ -26,6 +26,7 @@ from zkcoord.core.mode import COORDINATED, GroupMode
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import REBALANCE
 from zkcoord.core.replay import takers
+from zkcoord.core.requests import has_been_left
 from zkcoord.core.state import Announced
 from zkcoord.core.view import GroupView, Instance, Member, Wildcard
 from zkcoord.legacy.mode_watch import ModeWatch
@@ -251,7 +252,8 @@ class GroupWatch:
         """The group's mode now."""
         if self.modes is None:
             return COORDINATED
-        mode = self.modes.mode(self.nodes.view.record.adoption, topics, now_ms)
+        record = self.nodes.view.record
+        mode = self.modes.mode(record.adoption, topics, now_ms, left=has_been_left(record))
         if mode is not self.nodes.view.mode:
             # beside old members nothing is urgent, and they change a list once for every partition
             self.tracker.patient(self.group, patient=not mode.coordinated)
