@@ -110,8 +110,7 @@ def _before(view: GroupView) -> Iterable[TopicPartition]:
 
 def _every(view: GroupView) -> set[TopicPartition]:
     """Every partition that old members may have had."""
-    found = {TopicPartition(topic, number) for topic, numbers in view.topics.items() for number in numbers}
-    return found.union(view.mode.plan or ())
+    return {TopicPartition(topic, number) for topic, numbers in view.topics.items() for number in numbers}
 
 
 def _owned(view: GroupView, before: FormerOwners) -> frozenset[TopicPartition]:

@@ -18,7 +18,7 @@ from zkcoord.core.adoption import Adoption
 from zkcoord.core.given import shown
 from zkcoord.core.mode import COORDINATED, GroupMode, Mode
 from zkcoord.core.words import count, some
-from zkcoord.errors import CorruptError, UsageError
+from zkcoord.errors import CorruptError
 from zkcoord.legacy.clients import MIXES, Client, Library, client_of
 from zkcoord.legacy.planning import OldGroup, plan_of
 from zkcoord.legacy.reading import OldSubscription, WildcardError, read_as
@@ -49,7 +49,6 @@ def named_as_ours(group: str, consumer_id: str) -> bool:
 class Registered(NamedTuple):
     """A member's registration, as it was read from ZooKeeper."""
 
-    czxid: int
     text: str
     client: Client
     ours: bool
@@ -63,7 +62,7 @@ def member_of(group: str, name: str, node: Node) -> Registered | None:
     if name.startswith(f"{group}_{POKE}") and _subscribes_to_nothing(node.data):
         return None
     ours = client.library is Library.ZKCOORD and named_as_ours(group, name)
-    return Registered(node.stat.czxid, node.data.decode("utf-8", "replace"), client, ours)
+    return Registered(node.data.decode("utf-8", "replace"), client, ours)
 
 
 class Readings(NamedTuple):
@@ -82,7 +81,7 @@ class Neighbours:
     old: frozenset[str] = frozenset()
     foreign: Mapping[str, str] = field(default_factory=dict)  # name -> the library, and how it was recognised
     unreadable: Mapping[str, str] = field(default_factory=dict)  # name -> why
-    texts: Mapping[str, str] = field(default_factory=dict)  # each member's registration, in the order of joining
+    texts: Mapping[str, str] = field(default_factory=dict)  # each member's registration
 
     @classmethod
     def of(cls, group: str, registrations: Mapping[str, Node]) -> Neighbours:
@@ -94,7 +93,7 @@ class Neighbours:
     def these(cls, members: Mapping[str, Registered]) -> Neighbours:
         """Make it from members by name."""
         foreign, unreadable = dict[str, str](), dict[str, str]()
-        names = sorted(members, key=lambda name: (members[name].czxid, name))
+        names = sorted(members)
         old = [name for name in names if not members[name].ours]
         for name in old:
             library, _, why = members[name].client
@@ -158,10 +157,7 @@ def mode_of(
         return _observed(old, "the group was not adopted")
     if left:
         return _observed(old, "it is handed over to consumers of Kafka's own protocol: stop its old members")
-    try:
-        version = old_version(adoption.kafka)
-    except UsageError as error:
-        return _observed(old, f"the adoption names no version that is known: {error}")
+    version = old_version(adoption.kafka)
     if neighbours.foreign:
         return _observed(old, f"another library computes another plan: {_named(neighbours.foreign)}")
     readings = neighbours.read_by(version)

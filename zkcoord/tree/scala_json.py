@@ -16,7 +16,7 @@ _TOKEN = re.compile(
     r"""(?P<space>[\x00-\x19\x1b-\x20]+)
       | "(?P<string>(?:\\["\\/bfnrt] | \\u[0-9a-fA-F]{4} | [^"\n\x1a])*+)"
       | (?P<number>-?[\x00-\x19\x1b-\x20]*(?:0|[1-9][0-9]*)(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)
-      | (?P<word>true|false|null)(?![^\W\d_])
+      | (?P<word>true|false|null)
       | (?P<sign>[{}\[\]:,])""",
     re.VERBOSE,
 )

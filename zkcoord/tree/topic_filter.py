@@ -136,7 +136,7 @@ def _in_class(token: str, java: str, classes: list[str]) -> str:
     if token.startswith("[") or token == "&&":
         if token[1:] in (":", ".", "="):
             raise corrupt("regex", java, f"{seen(token)} begins another class in each language")
-        if any(first.startswith("[^") for first in classes):
+        if classes[-1].startswith("[^"):
             raise corrupt("regex", java, "classes inside a negated class mean another thing in each Java")
         if token != "&&":
             classes.append(token)
