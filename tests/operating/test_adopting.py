@@ -106,3 +106,27 @@ def test_a_version_without_quotes_is_refused_with_what_to_write(tmp_path: Path, 
     path.write_text("\n".join(["[groups.g]", *(f"{name} = {value}" for name, value in told.items())]))
     with pytest.raises(UsageError, match=rf"group 'g': {key} is [0-9.]+, a number: write the version in quotes"):
         read_adoptions(str(path), ())
+
+
+def wrong(path: Path, text: str) -> str:
+    path.write_text(text)
+    with pytest.raises(UsageError) as caught:
+        read_adoptions(str(path), ())
+    return str(caught.value)
+
+
+def test_one_group_that_is_wrong_has_the_whole_file_refused(tmp_path: Path) -> None:
+    right = '[groups.g]\noffsets = "zookeeper"\nstrategy = "range"\nkafka = "1.1"\n'
+    told = wrong(tmp_path / "groups.toml", f'{right}[groups.h]\noffsets = "tape"\n')
+    assert "nothing was adopted:\nline 6: group 'h': " in told
+
+
+def test_keys_behind_a_list_over_several_lines_have_their_own_lines(tmp_path: Path) -> None:
+    told = wrong(tmp_path / "groups.toml", '[groups.g]\noffsets = [\n["zookeeper"],\n]\nkafka = "?"\n')
+    assert "line 5: group 'g': kafka is still '?'" in told
+
+
+@pytest.mark.parametrize("version", ["0.8.2.2.1", "1.1.1.1.1", "0.7.2", "1.2", "0.8.2.2-rc1"])
+def test_a_version_that_no_old_consumer_has_is_refused(tmp_path: Path, version: str) -> None:
+    told = wrong(tmp_path / "groups.toml", f'[groups.g]\noffsets = "kafka"\nstrategy = "range"\nkafka = "{version}"\n')
+    assert f"line 4: group 'g': kafka is '{version}', allowed is 0.8, 0.9, 0.10" in told

@@ -88,10 +88,10 @@ def _lines(text: str) -> dict[tuple[str, str], int]:
     found: dict[tuple[str, str], int] = {}
     group = None
     for number, line in enumerate(text.splitlines(), 1):
-        if line.lstrip().startswith("["):
-            group = _header(line)
-            if group is not None:
-                found[group, ""] = number
+        header = _header(line) if line.lstrip().startswith("[") else None
+        if header is not None:
+            group = header
+            found[group, ""] = number
         elif group is not None and (key := _KEY.match(line)) is not None:
             found[group, key[1]] = number
     return found
