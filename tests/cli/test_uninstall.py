@@ -19,6 +19,7 @@ from zkcoord.core.record import DONE
 from zkcoord.errors import CorruptError, SchemaError, UsageError
 from zkcoord.migrate import current, stamp, upgrade
 from zkcoord.operating.uninstalling import obstacles_of, take_away
+from zkcoord.shell.ports import CommitDone, Outcome
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.record import decode_record, encode_record
 from zkcoord.tree.schema import encode_schema
@@ -259,3 +260,27 @@ def test_f357_a_group_that_was_left_to_kafkas_consumers_prevents_no_uninstallati
     tree = made(layout)
     put(tree, {"/zkcoord/groups/g": handed_over("zookeeper", DONE)})
     assert obstacles_of(tree, current(tree)) == []
+
+
+def test_a_tree_that_lost_its_epoch_is_left_as_it_is() -> None:
+    """Only an uninstallation that broke off near its end goes on without one."""
+    tree = made()
+    del tree.nodes["/zkcoord/epoch"]
+    before = tree.data()
+    with pytest.raises(SchemaError, match="/zkcoord/epoch is missing: an operator must restore it"):
+        take_away(tree, current(tree))
+    assert tree.data() == before
+
+
+def test_who_has_no_right_to_the_schema_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = made()
+    refused = CommitDone(0, Outcome.REFUSED, failed_at=0, reason="NoAuth")
+    monkeypatch.setattr(tree, "commit", lambda transaction: refused)
+    with pytest.raises(UsageError, match="/zkcoord/schema"):
+        take_away(tree, current(tree))
+
+
+def test_several_coordinators_are_named_as_such() -> None:
+    tree = made()
+    put(tree, {"/zkcoord/coordinators/3": "{}", "/zkcoord/coordinators/4": "{}"})
+    assert obstacles_of(tree, current(tree)) == ["coordinators 3, 4: stop them (a killed one goes with its session)"]

@@ -10,6 +10,7 @@ from tests.core.groups import NOW, T0, T1, T2, T3, Steps, altered, group, member
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.decisions import StateEvent
 from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.former_owners import FormerOwners
 from zkcoord.core.mode import COORDINATED, GroupMode, Mode
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.old_owners import NOTED_BYTES_MAX, OldOwners
@@ -158,6 +159,17 @@ def test_f326_notes_without_room_in_the_state_are_none_and_cover_nothing() -> No
     assert OldOwners().seen(view, NOW).notes == (frozenset(), 0)
     fits = fast_replace(view, mode=fast_replace(mixed(), plan=dict(list(plan.items())[:-20])))
     assert len(OldOwners().seen(fits, NOW).notes[0]) == len(plan) - 20
+
+
+def test_the_last_time_at_which_an_old_member_lost_a_partition_counts() -> None:
+    former = FormerOwners(owned=frozenset({T0})).after(mixed(), NOW, LATE_MS)
+    again = former.after(mixed(T0), NOW + 5, LATE_MS).after(mixed(), NOW + 10, LATE_MS)
+    assert (again.may_commit(T0, NOW + 9 + LATE_MS), again.may_commit(T0, NOW + 10 + LATE_MS)) == (True, False)
+
+
+def test_while_nobody_knows_what_old_members_have_they_have_lost_nothing() -> None:
+    former = FormerOwners(owned=frozenset({T0}))
+    assert former.after(OBSERVED, NOW, LATE_MS) is former
 
 
 def test_nothing_is_computed_again_until_something_changes_or_is_over() -> None:

@@ -7,12 +7,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tree.cases import QUICK, damaged
 from zkcoord.errors import UsageError
-from zkcoord.legacy.cases import Case, read_cases
+from zkcoord.legacy.cases import PARTITIONS_MAX, Case, read_cases
 from zkcoord.legacy.planning import plan_of
 
 VECTORS: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "data" / "legacy_vectors.json").read_text())
@@ -54,3 +55,38 @@ def test_the_order_of_members_and_topics_in_a_file_changes_no_plan(vector: dict[
     first, second = (read_cases(json.dumps(value)) for value in (vector, shuffled))
     assert isinstance(first, Case) and isinstance(second, Case)
     assert plan_of(first.group) == plan_of(second.group)
+
+
+CASE: dict[str, Any] = {"version": "1.1", "strategy": "range", "registrations": {}, "topics": {}}
+
+
+def case(**keys: object) -> Case:
+    found = read_cases(json.dumps({**CASE, **keys}))
+    assert isinstance(found, Case)
+    return found
+
+
+def test_the_partitions_of_all_topics_of_a_case_are_limited_together() -> None:
+    half = PARTITIONS_MAX // 2 + 1
+    assert len(case(topics={"t": half}).group.topics["t"]) == half
+    with pytest.raises(UsageError, match=f"topic 'u' is given {half}: .*at most {PARTITIONS_MAX} in all"):
+        case(topics={"t": half, "u": half})
+
+
+def test_a_partition_that_is_listed_twice_is_one() -> None:
+    assert case(topics={"t": [2, 0, 2]}).group.topics == {"t": (0, 2)}
+
+
+def test_internal_topics_are_excluded_unless_the_case_says_otherwise() -> None:
+    told: list[dict[str, object]] = [{}, {"exclude_internal": None}, {"exclude_internal": False}]
+    assert [case(**keys).group.exclude_internal for keys in told] == [True, True, False]
+
+
+def test_an_object_with_two_lists_names_no_list_of_cases() -> None:
+    with pytest.raises(UsageError, match="and no list of cases"):
+        read_cases(json.dumps({"cases": [CASE], "more": [CASE]}))
+
+
+def test_a_case_is_called_by_its_name_then_by_its_group_then_by_its_place() -> None:
+    titles = [case(**keys).title for keys in ({"name": "n", "group": "g"}, {"group": "g"}, {})]
+    assert titles == ["n", "g", "the case"]

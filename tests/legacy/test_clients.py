@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.legacy.groups import takes
+from tests.legacy.groups import static, takes
 from tests.tree.cases import HOSTILE, QUICK, damaged, reads_or_refuses
 from zkcoord.errors import CorruptError
 from zkcoord.legacy.clients import Library, client_of
@@ -142,3 +142,7 @@ def test_registrations_that_some_version_reads_are_read(text: str, version: str)
     of_ours = re.search(f'"coordination":"{MARKER[:-1]}(?!1")', text)  # with another protocol: not for this release
     if threads and not of_ours:
         decode_registration(text.encode())
+
+
+def test_a_name_that_only_begins_like_the_group_is_of_nobody_that_is_known() -> None:
+    assert client_of("g", "gx_h-1416335000123-1a2b3c4d", static(t=1).encode()).library is Library.UNKNOWN

@@ -295,3 +295,9 @@ def test_f359_a_wildcard_that_takes_for_ever_for_an_internal_topic_alone_leaves_
     )
     assert (found.members[0].problem, dict(found.members[0].threads)) == (None, {"t": 1})
     assert suggested(found, "exclude_internal")[0] is None
+
+
+def test_a_member_of_another_library_is_asked_for_no_version() -> None:
+    found = group({A: static(t=1), "g_x": '{ "t": 1 }'}, {}, {"t/0": "1"}, {"t": 1}, {})
+    (against,) = objections(found, told())
+    assert against.startswith("consumer 'g_x' is by kafka 0.7 (")

@@ -137,6 +137,13 @@ def test_a_registration_that_nobody_can_read_is_waited_for_ten_seconds_and_obser
     assert (over.mode, over.plan, over.grace_ends_ms) == (Mode.OBSERVE, None, None)
 
 
+def test_a_registration_that_old_members_read_and_whose_maker_is_unknown_is_as_one_that_nobody_reads() -> None:
+    texts = {OURS: ours(t=1), "stranger": static(t=1)}
+    assert mode(texts).plan is None
+    over = mode(texts, since_ms={"stranger": NOW - GRACE_MS})
+    assert (over.mode, "an id that does not begin with g_" in over.why) == (Mode.OBSERVE, True)
+
+
 def test_of_several_unreadable_registrations_the_first_ends_the_grace() -> None:
     texts: dict[str, str | bytes] = {OURS: ours(t=1), OLD: b"", OLD2: b""}
     assert mode(texts, since_ms={OLD: NOW - GRACE_MS, OLD2: NOW}).mode is Mode.OBSERVE

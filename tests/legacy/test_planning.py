@@ -8,6 +8,7 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError
 from zkcoord.legacy.planning import RANGE, ROUND_ROBIN, OldGroup, Plan, plan_of
 from zkcoord.legacy.versions import old_version
+from zkcoord.tree.registration import THREADS_MAX
 
 
 def registration(pattern: str = "static", **counts: int) -> str:
@@ -140,3 +141,26 @@ def test_a_registration_that_asks_for_too_many_threads_is_not_planned() -> None:
 def test_a_version_without_an_old_consumer_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"no version of Kafka|no ZooKeeper consumer that is known"):
         old_version(text)
+
+
+@pytest.mark.parametrize("version", ["0.7.2", "1.2", "1.2.0"])
+def test_versions_without_the_old_consumer_are_refused(version: str) -> None:
+    with pytest.raises(UsageError, match=f"Kafka {version} has no ZooKeeper consumer"):
+        old_version(version)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "version", "fails"), [("5", "0.11", True), ("null", "0.11", False), ("null", "1.1", True)]
+)
+def test_a_pattern_that_is_no_text_breaks_old_members_but_null_those_since_1_0_only(
+    pattern: str, version: str, fails: bool
+) -> None:
+    text = registration(t=1).replace('"static"', pattern)
+    plan = planned(version, RANGE, {"t": 1}, text)
+    assert (plan.owners is None, "not a text" in str(plan.error)) == (fails, fails)
+
+
+@pytest.mark.parametrize(("threads", "planned_here"), [(THREADS_MAX, True), (THREADS_MAX + 1, False)])
+def test_more_threads_than_a_registration_may_have_are_not_planned(threads: int, planned_here: bool) -> None:
+    plan = planned("1.1", RANGE, {"t": 1}, registration(t=threads))
+    assert (plan.owners is not None) is planned_here

@@ -61,7 +61,19 @@ def test_we_read_what_scala_reads(text: str, value: object) -> None:
             "[1e3]",
             "[2147483648]",
         ),
-        *('["a\nb"]', '["a\x1ab"]', "[\x1a]", "[truex]", "[NaN]", r'["a\"]', "*4*white.*", "[1 2]", "[-]", "[" * 9999),
+        *(
+            '["a\nb"]',
+            '["a\x1ab"]',
+            "[\x1a]",
+            "[truex]",
+            "[truefalse]",
+            "[NaN]",
+            r'["a\"]',
+            "*4*white.*",
+            "[1 2]",
+            "[-]",
+            "[" * 9999,
+        ),
     ],
 )
 def test_we_refuse_what_scala_refuses(text: str) -> None:

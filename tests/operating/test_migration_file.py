@@ -29,6 +29,7 @@ def test_groups_are_moved_wave_by_wave_each_to_its_store(path: Path) -> None:
     [
         ("", "there is no table [groups.NAME]"),
         ("groups = 3", "there is no table [groups.NAME]"),
+        ("[groups]", "there is no table [groups.NAME]"),
         ("[groups.a]\nto = 'dual'\nwhen = 3", "group 'a': 'when' is no key: choose from to, wave"),
         ("[groups.a]\nto = 'dual'\nwave = 0", "group 'a': wave is 0, allowed is an integer from 1"),
         ("[groups.a]\nto = 'dual'\nwave = true", "group 'a': wave is True, allowed is an integer from 1"),

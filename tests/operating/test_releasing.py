@@ -15,8 +15,8 @@ from zkcoord.core.record import BEGUN, DEFAULT_RECORD, DONE, PAUSE, GroupRecord,
 from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.migrate import upgrade
 from zkcoord.operating.adopting import Result, adopt_group
-from zkcoord.operating.releasing import ours, release
-from zkcoord.tree.paths import LEGACY
+from zkcoord.operating.releasing import ROUNDS_MAX, named, ours, release
+from zkcoord.tree.paths import DRAFT, LEGACY
 from zkcoord.tree.record import decode_record, encode_record
 from zkcoord.tree.snapshot import Read
 
@@ -342,3 +342,31 @@ def test_f371_a_group_on_its_way_to_another_tree_is_not_released_though_nobody_a
         release(tree, LEGACY, "g", refuses)
     assert tree.data().keys() >= OF_OURS.keys()
     assert decode_record(tree.nodes[RECORD][0]) == moved
+
+
+def test_a_removal_between_whose_writes_others_write_goes_on_and_one_that_always_loses_ends(tree: MemoryTree) -> None:
+    """Only refusals in a row count: a large group in a busy tree meets more of them."""
+    put(tree, {f"/zkcoord/channels/g/{OURS}/{number:010}": "{}" for number in range(2, 2 * ROUNDS_MAX)})
+    after = without_ours(tree)
+    after = {path: data for path, data in after.items() if not path.startswith("/zkcoord/channels/g")}
+    tree.fault = lambda n: "before" if n % 2 else ""
+    assert release(tree, LEGACY, "g", refuses, 1) > ROUNDS_MAX
+    assert tree.data() == after
+
+    put(tree, OF_OURS)
+    first = len(tree.commits) + 1  # behind the one that takes the adoption out
+    tree.fault = lambda n: "" if n < first else "before" if n < first + ROUNDS_MAX else "crash-before"
+    with pytest.raises(UnavailableError, match=f"others changed it {ROUNDS_MAX} times meanwhile: try again"):
+        release(tree, LEGACY, "g", refuses)
+
+
+def test_all_of_ours_that_are_there_are_named(tree: MemoryTree) -> None:
+    other = OURS.replace("h-", "i-")
+    put(tree, {f"/consumers/g/ids/{OURS}": REGISTERED, "/consumers/g/owners/t/0": f"{other}-0"})
+    assert named(ours(tree, LEGACY, "g")) == f"{OURS}, {other} of zkcoord are registered there, or still are an owner"
+
+
+def test_in_the_layout_draft_an_owner_outlives_its_consumer_and_hinders_nobody(tree: MemoryTree) -> None:
+    owners = DRAFT.owners("g")
+    put(tree, {owners: "", f"{owners}/t": "", f"{owners}/t/0": f"{OURS}-0"})
+    assert ours(tree, DRAFT, "g") == []

@@ -126,6 +126,10 @@ def test_an_adoption_has_the_old_consumers_defaults_where_nothing_was_told() -> 
     )
 
 
+def test_a_broker_version_that_nobody_told_is_not_written() -> None:
+    assert "broker" not in adoption_fields(Adoption(offsets="zookeeper", strategy="range", kafka="1.1"))
+
+
 @pytest.mark.parametrize("adoption", [None, {}])
 def test_a_record_without_an_adoption_says_so(adoption: object) -> None:
     assert decode_record(json.dumps({"adoption": adoption}).encode()).adoption is None

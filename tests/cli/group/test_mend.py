@@ -356,3 +356,30 @@ def test_f200_an_offset_is_not_mended_from_a_commit_that_is_not_the_groups_own(
     (found,) = mended(run, world, "--yes", "--bootstrap-servers", "127.0.0.1:1")
 
     assert (found["proposed"], data(world, DRAFT.offset("g", P0))) == (proposed, proposed.encode())
+
+
+def test_a_move_that_can_be_read_is_kept_in_a_mended_record() -> None:
+    moved = Moved(state=MoveState.GONE, tree="t", address="zk2:2181", run="r")
+    known = encode_record(replace(DEFAULT_RECORD, moved=moved)).replace(b'"cooperative"', b'"gentle"')
+    proposed, why = record_without_faults(known, of_members())
+    assert (proposed, why) == (
+        encode_record(replace(DEFAULT_RECORD, moved=moved)),
+        "it is left out: rebalance; the offset store is zookeeper",
+    )
+
+
+@pytest.mark.zookeeper
+def test_a_rebalance_is_recommended_once_an_owner_was_written(world: World, run: Run) -> None:
+    world.settle()
+    world.put(DRAFT.owner("g", P1), b"nonsense")
+    for option, recommended in (("--dry-run", False), ("--yes", True)):
+        done = run("group", "mend", "g", option, "--zookeeper", world.address)
+        assert ("now run `zkcoord group rebalance g`" in done.stderr) is recommended
+
+
+@pytest.mark.zookeeper
+def test_an_offset_beyond_63_bits_is_refused(world: World, run: Run) -> None:
+    world.settle()
+    world.put(DRAFT.offset("g", P0), b"many")
+    done = run("group", "mend", "g", "--yes", "--offset", f"clicks-0={2**63}", "--zookeeper", world.address)
+    assert (done.exit_code, "write TOPIC-PARTITION=N, with N from 0 to" in done.stderr) == (2, True)
