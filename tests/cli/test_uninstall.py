@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -284,3 +285,23 @@ def test_several_coordinators_are_named_as_such() -> None:
     tree = made()
     put(tree, {"/zkcoord/coordinators/3": "{}", "/zkcoord/coordinators/4": "{}"})
     assert obstacles_of(tree, current(tree)) == ["coordinators 3, 4: stop them (a killed one goes with its session)"]
+
+
+def uninstalls(tree: MemoryTree) -> None:
+    """Another uninstallation, from its beginning to its end."""
+    tree.before_read = lambda _: None
+    take_away(tree, current(tree), 2)
+
+
+@pytest.mark.parametrize("layout", ["draft", "legacy"])
+def test_of_two_uninstallations_at_once_each_ends_wherever_the_other_one_does_its_work(layout: str) -> None:
+    """The first one said that an operator must restore the schema."""
+    for number in itertools.count(1):
+        tree = made(layout)
+        schema = current(tree)
+        reads = tree.act_at_read(number, partial(uninstalls, tree))
+        take_away(tree, schema, 2)
+        assert not [path for path in tree.data() if path.startswith("/zkcoord")]
+        if reads() < number:
+            break
+    assert number > 5

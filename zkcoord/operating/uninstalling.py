@@ -106,8 +106,8 @@ def _given_up(node: Node) -> str:
 
 def _begin(tree: BlockingTree, schema: Schema) -> None:
     node, epoch = tree.read([Read(SCHEMA), Read(EPOCH)])
-    # an uninstallation broke off near its end: without an epoch nobody is elected
-    if _uninstalls(node) and not epoch.exists:
+    # another run has ended meanwhile, or one broke off near its end: without an epoch nobody is elected
+    if not node.exists or (_uninstalls(node) and not epoch.exists):
         return
     run = f"{who()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     _write(tree, plan.begin(node, epoch, Mark(old=schema.revision, new=UNINSTALLED, run=run)))
