@@ -149,6 +149,7 @@ def test_the_file_to_fill_in_is_toml_with_a_mark_for_each_thing_to_tell(
         "wave": 1,
     }
     assert '# "audit" is left out: its members are foreign' in text
+    assert "# ! topic gone is gone, with owners or offsets left" in text
     again = run(*arguments)
     assert (again.exit_code, again.stderr) == (
         2,

@@ -16,7 +16,7 @@ from tests.migrate.memory_tree import CrashError, MemoryTree
 from tests.operating.test_releasing import ADOPTED, GROUP_OF_THEIRS, OF_OURS, OURS, RECORD, REGISTERED, handed_over, put
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.moved import Moved, MoveState
-from zkcoord.core.record import DONE
+from zkcoord.core.record import DONE, GroupRecord
 from zkcoord.errors import CorruptError, SchemaError, UsageError
 from zkcoord.migrate import current, stamp, upgrade
 from zkcoord.operating.uninstalling import obstacles_of, take_away
@@ -305,3 +305,17 @@ def test_of_two_uninstallations_at_once_each_ends_wherever_the_other_one_does_it
         if reads() < number:
             break
     assert number > 5
+
+
+def test_of_a_group_without_an_adoption_only_a_move_and_offsets_of_the_layout_draft_are_in_the_way() -> None:
+    leaving = Moved(state=MoveState.LEAVING, tree="bb", address="zk2:2181", run="r1")
+    in_kafka = GroupRecord(store_name="kafka", store_step=2)
+    for layout, record, words in (
+        ("legacy", GroupRecord(moved=leaving), "it is being moved to zk2:2181"),
+        ("legacy", in_kafka, ""),
+        ("draft", in_kafka, "its offsets were moved to the store 'kafka'"),
+    ):
+        tree = made(layout)
+        put(tree, {RECORD: encode_record(record).decode()})
+        found = obstacles_of(tree, current(tree))
+        assert [words in each for each in found] == [True] * bool(words), (layout, found)

@@ -23,7 +23,7 @@ from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.mode import GroupMode, Mode
 from zkcoord.core.model import Phase, TopicPartition, consumer_of
 from zkcoord.core.phase import planned_phase
-from zkcoord.core.record import Response
+from zkcoord.core.record import PAUSE, POKE, Request, Response
 from zkcoord.core.requests import DONE, REFUSED
 from zkcoord.core.state import Announced
 from zkcoord.core.view import START, STOP, GroupView, TopicChange
@@ -314,3 +314,17 @@ def test_a_mixed_group_is_stable_once_everybody_has_what_the_plan_says() -> None
     assert phase(PLAN) is Phase.STABLE
     assert phase({**PLAN, T0: f"{OURS}-0"}) is Phase.PREPARING_REBALANCE
     assert phase({p: t for p, t in PLAN.items() if p != T0}) is Phase.PREPARING_REBALANCE
+
+
+def test_the_next_wait_is_known_at_the_moment_at_which_another_one_ends() -> None:
+    steps, due_ms = Steps(), PATIENCE_MS + GIVEN_UP_MS
+    steps.step(shared({p: thread for p, thread in PLAN.items() if p != T0}))
+    both = shared({p: thread for p, thread in PLAN.items() if p not in (T0, T1)})
+    assert steps.step(both, NOW + 5)[1] == NOW + due_ms
+    assert steps.step(both, NOW + due_ms)[1] == NOW + 5 + due_ms
+
+
+def test_nothing_is_answered_while_the_record_cannot_be_read() -> None:
+    view = shared(PLAN, requests=dict.fromkeys((POKE, PAUSE), Request(run="r")))
+    assert {d.request for d in decided(view) if isinstance(d, WriteResponse)} == {POKE, PAUSE}
+    assert decided(fast_replace(view, answerable=False)) == []

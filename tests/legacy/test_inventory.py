@@ -97,6 +97,7 @@ def test_round_robin_of_which_side_is_told_where_the_owners_tell_it() -> None:
         ("g_x", static(t=1)[:-1] + ',"x":"\t"}', "old", "members of Kafka 1.0 and later cannot read its registration"),
         ("g_x", wildcard(r"foo\\\\.bar"), "old", "matches no topic (Kafka 1.0.1 to 1.1.1 escape a backslash twice)"),
         ("g_x", wildcard("nothing"), "old", "its wildcard 'nothing' matches no topic"),
+        ("g_x", wildcard("t|u", "black_list"), "old", "its wildcard 't|u' matches no topic"),
         ("g_x", static(u=1), "old", "topic u is subscribed, and not there"),
     ],
 )

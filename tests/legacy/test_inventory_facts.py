@@ -301,3 +301,9 @@ def test_a_member_of_another_library_is_asked_for_no_version() -> None:
     found = group({A: static(t=1), "g_x": '{ "t": 1 }'}, {}, {"t/0": "1"}, {"t": 1}, {})
     (against,) = objections(found, told())
     assert against.startswith("consumer 'g_x' is by kafka 0.7 (")
+
+
+def test_an_internal_topic_that_is_owned_and_that_no_wildcard_matches_answers_nothing() -> None:
+    topics = {"__transaction_state": 1, "__consumer_offsets": 1}
+    found = group({A: wildcard("__t.*")}, {"__consumer_offsets/0": f"{A}-0"}, topics=topics)
+    assert suggested(found, "exclude_internal")[0] is None

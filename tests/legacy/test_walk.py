@@ -151,3 +151,11 @@ def test_a_deployment_without_groups_or_without_brokers_is_one() -> None:
     assert (group_names(brokers.read), group_names(groups.read)) == ((), ("g000",))
     with pytest.raises(UsageError, match="there is neither /consumers nor /brokers"):
         group_names(Deployment({}).read)
+
+
+def test_an_old_group_may_be_called_like_a_node_of_the_layout_draft() -> None:
+    deployment = groups_of(0)
+    deployment.nodes |= {"/zkcoord": "", "/consumers": "", "/consumers/groups": "", "/consumers/g": ""}
+    for layout, names in (("legacy", ("g", "groups")), ("draft", ("g",))):
+        deployment.nodes["/zkcoord/schema"] = f'{{"version":1,"revision":"0003","layout":"{layout}"}}'
+        assert group_names(deployment.read) == names

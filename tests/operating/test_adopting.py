@@ -130,3 +130,11 @@ def test_keys_behind_a_list_over_several_lines_have_their_own_lines(tmp_path: Pa
 def test_a_version_that_no_old_consumer_has_is_refused(tmp_path: Path, version: str) -> None:
     told = wrong(tmp_path / "groups.toml", f'[groups.g]\noffsets = "kafka"\nstrategy = "range"\nkafka = "{version}"\n')
     assert f"line 4: group 'g': kafka is '{version}', allowed is 0.8, 0.9, 0.10" in told
+
+
+def test_a_store_that_only_a_former_adoption_named_is_that_of_the_new_one() -> None:
+    """A release broke off behind its first write."""
+    there = tree()
+    there.set(LEGACY.record("g"), encode_record(GroupRecord(store_name="kafka")))
+    assert adopt_group(there, LEGACY, "g", TOLD, FOUND, force=False) == Result("g", ADOPTED, 0)
+    assert decode_record(there.data()[LEGACY.record("g")]).store_name == "zookeeper"

@@ -131,3 +131,8 @@ def test_a_group_and_a_file_together_are_refused_and_so_is_neither(run: Run) -> 
     for arguments, why in (((), "name a group, or give --dump FILE"), (("g", "--dump", "x"), both)):
         result = run("group", "plan", *arguments)
         assert (result.exit_code, result.stderr) == (2, f"error: {why}\n")
+
+
+def test_an_assumption_is_about_a_group_and_not_about_a_file(run: Run, tmp_path: Path) -> None:
+    done = run("group", "plan", "--dump", written(tmp_path, GROUP), "--add-member", "1")
+    assert (done.exit_code, "--assignor are about a group: name it" in done.stderr) == (2, True)
