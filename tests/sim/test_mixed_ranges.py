@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -33,10 +34,11 @@ class OfOurs(Sink):
             super()._take(entry)
 
 
-def announcing(seed: int, store: str, coordinators: int, partitions: int) -> tuple[MixedScene, Sink]:
+def announcing(seed: int, store: str, coordinators: int, partitions: int, **more: Any) -> tuple[MixedScene, Sink]:
     """A group in which consumers of ours announce their batches. Nobody has started yet."""
     adoption = ADOPTION if store == "zookeeper" else replace(ADOPTION, offsets="kafka", dual_commit=store == "dual")
-    scene = MixedScene(seed, {"t": partitions, "u": partitions + 1}, coordinators=coordinators, adoption=adoption)
+    topics = {"t": partitions, "u": partitions + 1}
+    scene = MixedScene(seed, topics, coordinators=coordinators, adoption=adoption, **more)
     if store != "zookeeper":
         scene.keep_in_kafka(dual_commit=adoption.dual_commit)
     scene.ours.announce(BatchApplication)

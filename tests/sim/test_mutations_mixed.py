@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.sim import test_adoption, test_beside, test_beside_storms, test_mixed_ranges, test_modes
+from tests.sim import test_adoption, test_beside, test_beside_storms, test_mixed_ranges, test_modes, test_stolen_ranges
 from tests.sim import test_mixed_groups as scenes
 from tests.sim import test_old_commits as old_commits
 from tests.sim.mutations import Case, Patch, must_be_missed
@@ -136,6 +136,19 @@ def tells_an_application_the_offset_once(patch: Patch) -> None:
     patch.setattr(replaying, "beginnings", beginnings)
 
 
+def announces_whatever_became_of_its_claims(patch: Patch) -> None:
+    """An announcement does not check the offsets of its partitions (F352)."""
+    original = member.announce
+    patch.setattr(
+        member, "announce", lambda paths, status, status_version, offsets: original(paths, status, status_version, {})
+    )
+
+
+def starts_whatever_others_announce(patch: Patch) -> None:
+    """An acknowledgement does not check the statuses of those that may still announce (F352)."""
+    patch.setattr(ownership, "may_announce", lambda view, partitions: {})
+
+
 def takes_a_claim_for_a_start(patch: Patch) -> None:
     """A range that was left unfinished is over when another consumer has claimed the partition (F340, F348)."""
     patch.setattr(
@@ -241,6 +254,7 @@ def late(seed: int) -> None:
     assert old_commits.hung_until_coordinated(seed).world.events("foreign_offset") == []
 
 
+stolen = partial(test_stolen_ranges.announced_without_its_claim, store="zookeeper")
 def alone(seed: int) -> None:
     """The group has no coordinator."""
     scenes.test_a_consumer_of_ours_joins_old_ones_and_leaves_them_and_all_is_read_by_one_each_time(seed, 0)
@@ -270,6 +284,8 @@ CASES = (
     Case(forgets_the_notes_of_the_last_coordinator, old_commits.joined_after_the_old_one, 2),
     Case(trusts_no_notes, SOON),
     Case(gives_the_time_of_the_last_change, second_join),
+    Case(announces_whatever_became_of_its_claims, partial(stolen, started=True), 2),
+    Case(starts_whatever_others_announce, partial(stolen, started=False), 2),
     Case(gives_twice_the_time, slow),
     Case(waits_for_no_registration, EMPTY),
     Case(joins_whatever_became_of_the_adoption, partial(released, step="join")),

@@ -157,6 +157,7 @@ class Registered:
             said=said,
             neighbours=neighbours,
             announced=self.statuses.found,
+            holders=self.statuses.holders,
             firsts=self._firsts,
         )
 

@@ -148,11 +148,13 @@ def start(
     done: Acknowledgement,
     *,
     record_version: int | None = None,
+    statuses: Mapping[str, int] | None = None,
 ) -> Transaction:
     """Acknowledge starts.
 
     `first_offsets`: the partitions whose offset is set, with the offset. `refused`: partitions that could not be
-    started, and are free again. `record_version`: the version that the group record must still have.
+    started, and are free again. `record_version`: the version that the group record must still have. `statuses`: the
+    versions that these consumers' statuses must still have.
     """
     writes: list[Write] = []
     for partition, (offset, versions) in sorted(first_offsets.items()):
@@ -163,6 +165,9 @@ def start(
     fences = [paths.check()]
     if record_version is not None:
         fences.append(CheckNode(paths.layout.record(paths.group), record_version))
+    fences += [
+        CheckNode(paths.layout.channel(paths.group, c), version) for c, version in sorted((statuses or {}).items())
+    ]
     made = _parents_of(paths, writes, missing_parents)
     return Transaction(
         writes=(*fences, *made, *writes, *_acknowledge(paths, done)),
@@ -258,9 +263,15 @@ def acknowledge(paths: MemberPaths, done: Acknowledgement) -> Transaction:
     )
 
 
-def announce(paths: MemberPaths, status: bytes, status_version: int) -> Transaction:
-    """Write the ranges that are about to be processed into the status."""
-    return Transaction(writes=(paths.check(), SetNode(paths.channel, status, status_version)), why="announce")
+def announce(
+    paths: MemberPaths, status: bytes, status_version: int, offsets: Mapping[TopicPartition, int]
+) -> Transaction:
+    """Write the ranges that are about to be processed into the status. `offsets`: partitions whose offset must still
+    have this version."""
+    unchanged = [CheckNode(paths.offset(partition), version) for partition, version in sorted(offsets.items())]
+    return Transaction(
+        writes=(paths.check(), *unchanged, SetNode(paths.channel, status, status_version)), why="announce"
+    )
 
 
 def refuse(paths: MemberPaths, command: Node, error: str) -> Transaction:

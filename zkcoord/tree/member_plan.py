@@ -46,10 +46,14 @@ def plan(decision: Write, nodes: MemberNodes, status: bytes) -> list[Transaction
     match decision:
         case ClaimPartitions(partitions=partitions):
             return [*member.claim(paths, partitions, nodes.missing(paths.above_claims(partitions)))]
-        case AcknowledgeStarts(commands=commands, first=first, refused=refused, record_version=record_version):
+        case AcknowledgeStarts(commands=commands, first=first, refused=refused):
             done = Acknowledgement(commands=commands, status=status, status_version=version)
-            missing = nodes.missing_parents([*first, *refused])
-            return [member.start(paths, first, missing, refused, done, record_version=record_version)]
+            missing, record, others = (
+                nodes.missing_parents([*first, *refused]),
+                decision.record_version,
+                decision.statuses,
+            )
+            return [member.start(paths, first, missing, refused, done, record_version=record, statuses=others)]
         case ReleasePartitions(held=held, offsets=offsets, commands=commands, status=said, tenured=tenured):
             acknowledged = Acknowledgement(commands=commands, status=status, status_version=version)
             gone = [p for p in held if nodes.view.deleted(p)]
@@ -66,8 +70,8 @@ def plan(decision: Write, nodes: MemberNodes, status: bytes) -> list[Transaction
             return [member.refuse(paths, nodes.commands[sequence], why)]
         case CommitOffsets(held=held, offsets=offsets, status=said):
             return member.commit(paths, held, offsets, None if said is None else (status, version))
-        case Announce():
-            return [member.announce(paths, status, version)]
+        case Announce(offsets=offsets):
+            return [member.announce(paths, status, version, offsets)]
 
 
 TOLD_MS = 300_000

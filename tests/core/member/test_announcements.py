@@ -16,6 +16,7 @@ from zkcoord.core.member.decisions import (
 )
 from zkcoord.core.member.status import ANNOUNCED_BYTES_MAX, Held, MemberStatus
 from zkcoord.core.member.view import Position
+from zkcoord.core.model import TopicPartition
 from zkcoord.core.state import Announced
 from zkcoord.core.view import Owner
 from zkcoord.errors import FencedError, UnavailableError, UsageError
@@ -108,3 +109,27 @@ def test_an_announcement_waits_until_a_multi_may_be_sent(waits: dict[str, bool])
     assert member.decides() == []
     member.has(**{name: not value for name, value in waits.items()})
     assert member.decides() == [Announce(status=STATUS)]
+
+
+def test_f352_where_owners_are_claims_new_ranges_check_the_offsets_and_many_go_in_parts() -> None:
+    member = Member(T0, T1, T2, sizes=Narrow())
+    member.has(claims=True)
+    known = {T1: Announced(5, 9, 1)}
+    member.memory = fast_replace(member.memory, batch=known)
+    held = dict.fromkeys((T0, T1, T2), HELD)
+    member.asks(announce({T0: (5, 9), T1: (5, 9), T2: (5, 6)}))
+    first = MemberStatus(held=held, batch={T0: Announced(5, 9, 1), **known})
+    whole = MemberStatus(held=held, batch={**first.batch, T2: Announced(5, 6, 1)})
+    for version, partition, status in ((1, T0, first), (2, T2, whole)):
+        assert member.decides() == [Announce(status=status, offsets={partition: 3})]
+        member.has(status=status, status_version=version)
+    fields = {"partitions": [T0, T1, T2], "level": "debug"}
+    assert member.decides() == [Report(event="announced", fields=fields), AnswerRequest(number=1)]
+
+
+class Narrow(Roomy):
+    """Room for one partition in each multi."""
+
+    def room(self, partitions: list[TopicPartition]) -> int:
+        """There is room for one."""
+        return min(1, len(partitions))

@@ -12,7 +12,7 @@ from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member.decisions import AskCommits, AskStart, ClaimPartitions, LetGo, LookUp, ReadAgain, ReadStatuses
 from zkcoord.core.member.log import CommitLog, LogAnswer, LogCall
 from zkcoord.core.member.neighbours import ALONE, Neighbours
-from zkcoord.core.member.view import NOBODY, STATUSES, Position
+from zkcoord.core.member.view import NOBODY, STATUSES, Holder, Position
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.state import Announced
 from zkcoord.core.view import Owner
@@ -122,6 +122,35 @@ def test_an_own_range_that_is_passed_does_not_have_a_partition_started_twice() -
     found.reads({T0: Position(7, 2)}, {T0: Owner(ME, 1)})
     assert found.decides() == [ReadStatuses()]
     acknowledging(found)
+
+
+def test_f352_an_acknowledgement_checks_the_statuses_of_those_that_may_still_announce() -> None:
+    found = claims(member(neighbours=beside(T0, T1, free=(T0, T1))), (T0, T1))
+    others = {"a": frozenset({T0, T3}), "b": frozenset({T3}), "c": None, "d": frozenset({T1})}
+    found.has(holders={f"g_{name}": Holder(version, held) for version, (name, held) in enumerate(others.items())})
+    assert kinds(found.decides()) == [AskStart]
+    found.called("start", T0, T1, number=1)
+    found.answers()
+    assert acknowledging(found).statuses == {"g_a": 0, "g_c": 2, "g_d": 3}
+
+
+def test_f352_after_a_refused_acknowledgement_commits_are_asked_for_again() -> None:
+    """Who had the partition before may have committed to Kafka before it announced."""
+    found = member(neighbours=fast_replace(beside(T0, free=(T0,)), store="kafka", old_store="kafka"))
+    log = CommitLog(tree="5e0b", patience_ms=PATIENCE_MS, checkpoint_ms=NOW)
+    found.has(log=log)
+    claims(found, (T0,))
+    assert found.decides() == [AskCommits(partitions=(T0,), starting=1)]
+    found.has(log=fast_replace(log, answers=(LogAnswer(call=LogCall("read", (T0,), starting=1), value={}),)))
+    found.decides()
+    found.has(log=log)
+    found.called("start", T0, number=1)
+    found.answers()
+    acknowledging(found)
+    assert kinds(found.decides()) == [ReadAgain]
+    found.reads({T0: Position(7, 2)}, {T0: Owner(ME, 1)})
+    assert found.decides() == [ReadStatuses()]
+    assert found.decides() == [AskCommits(partitions=(T0,), starting=2)]
 
 
 def test_f342_statuses_that_cannot_be_read_do_not_keep_claims_from_old_members() -> None:

@@ -7,6 +7,7 @@ the status in one multi with the fence. If it did not take effect, it is repeate
 from __future__ import annotations
 
 from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.member import ownership
 from zkcoord.core.member.compare import at_rest, lose
 from zkcoord.core.member.decisions import Announce, AnswerRequest, Decision, Report
 from zkcoord.core.member.memory import Announcement, Memory
@@ -24,9 +25,11 @@ def announced(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]
     if sent is None or not view.settled or view.writing:
         return [], memory
     if view.status == sent.status:
-        asked = [r.ranges for n, r in view.requests if n == sent.request and isinstance(r, AnnounceRequest)]
-        named = sorted(p for ranges in asked for p in ranges)
         memory = fast_replace(memory, batch=sent.status.batch, announcement=None)
+        asked = [r.ranges for n, r in view.requests if n == sent.request and isinstance(r, AnnounceRequest)]
+        if any(_new(memory, ranges) for ranges in asked):
+            return [], memory
+        named = sorted(p for ranges in asked for p in ranges)
         told = Report(event="announced", fields={"partitions": named, "level": "debug"})
         return [told, AnswerRequest(number=sent.request)], memory
     return [], fast_replace(memory, announcement=None) if view.channel_read else memory
@@ -51,13 +54,30 @@ def _announce(
         status = _status(view, memory, new)
         size = sizes.status_bytes(status)
         if size <= ANNOUNCED_BYTES_MAX:
-            return [Announce(status=status)], fast_replace(memory, announcement=Announcement(number, status))
+            return _send(view, memory, number, request.ranges, sizes)
         # all are announced already; other members may have handed them on
         if all(new.get(p) == memory.batch.get(p) for p in request.ranges):
             return [AnswerRequest(number=number)], memory
         wrong, memory = _no_room(view, memory, request.ranges, size, sizes)
     decisions = lose(view, memory, _strayed(view, memory, request))
     return [*decisions, AnswerRequest(number=number, error=wrong[0], why=wrong[1])], memory
+
+
+def _send(view: MemberView, memory: Memory, number: int, ranges: Ranges, sizes: Sizes) -> tuple[list[Decision], Memory]:
+    """Announce these ranges, or as many as one multi has room for: what is left is announced when that is done."""
+    new = _new(memory, ranges)
+    offsets = ownership.announced_under(view, memory, new)
+    if offsets:
+        part = new[: sizes.room(new)]
+        offsets, ranges = {p: offsets[p] for p in part}, {p: ranges[p] for p in part}
+    status = _status(view, memory, _with(memory, ranges))
+    return [Announce(status=status, offsets=offsets)], fast_replace(memory, announcement=Announcement(number, status))
+
+
+def _new(memory: Memory, ranges: Ranges) -> list[TopicPartition]:
+    """The partitions of those ranges that are not announced yet."""
+    known = memory.batch
+    return sorted(p for p, its_range in ranges.items() if p not in known or known[p][:2] != tuple(its_range))
 
 
 def _status(view: MemberView, memory: Memory, batch: Batch) -> MemberStatus:

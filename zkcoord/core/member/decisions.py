@@ -137,6 +137,7 @@ class AcknowledgeStarts:
     refused: Mapping[TopicPartition, Versions]  # partitions that cannot be started
     status: MemberStatus
     record_version: int | None = None  # version that the record must still have, if there is no command
+    statuses: Mapping[str, int] = field(default_factory=dict)  # consumer -> version that its status must still have
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,9 +192,11 @@ class SwitchStore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announce:
-    """Write the status with the ranges that are about to be processed."""
+    """Write the status with the ranges that are about to be processed. `offsets` holds partitions whose offset must
+    still have this version (`core.member.ownership`)."""
 
     status: MemberStatus
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

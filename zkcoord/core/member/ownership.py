@@ -9,7 +9,7 @@ sets the partition's offset by its version: so later writes of anybody with an e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member.compare import at_rest
@@ -59,6 +59,21 @@ def sets_offset(view: MemberView, memory: Memory, at: Position) -> bool:
     be fenced: in a store with tenures, or where owners are claims. Setting the same value also changes the version, so
     later writes of earlier owners are refused."""
     return at.offset is None or memory.store.tenured or view.claims
+
+
+def announced_under(
+    view: MemberView, memory: Memory, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Return the partitions whose offset an announcement of them must find unchanged, with its version. A claim may be
+    gone, and the next consumer's acknowledgement sets the offset: from then on nobody looks at this member's status."""
+    return {p: memory.held[p].offset_version for p in partitions} if view.claims else {}
+
+
+def may_announce(view: MemberView, partitions: Iterable[TopicPartition]) -> dict[str, int]:
+    """Return the consumers that may still announce one of these partitions, as far as their statuses were read, with
+    the version of each status. The claim of such a consumer is gone, which it may not have seen yet."""
+    named = tuple(partitions)
+    return {c: other.version for c, other in view.holders.items() if any(map(other.may_hold, named))}
 
 
 def leftover_over(view: MemberView, memory: Memory, partition: TopicPartition) -> bool:

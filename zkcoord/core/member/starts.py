@@ -176,7 +176,9 @@ def advance(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decisio
         return _finish(view, memory, start, granted)
     if start.acknowledged:  # the acknowledgement was refused, or its outcome was unknown and it did not happen
         again = ReadAgain(partitions=tuple(start.grants), parents=True)
-        return [again], fast_replace(memory, start=fast_replace(start, acknowledged=False, looked=False))
+        commits = {} if start.planned else start.commits  # another consumer may have announced, and committed before
+        begun_again = fast_replace(start, acknowledged=False, looked=False, commits=commits)
+        return [again], fast_replace(memory, start=begun_again)
     claims, start = ownership.claim(view, memory, start)
     if start is not memory.start:
         memory = fast_replace(memory, start=start)
@@ -275,6 +277,7 @@ def _acknowledge(
         refused={p: Versions(view.owners[p].version, granted[p].version) for p in start.refused if p in granted},
         status=status,
         record_version=view.neighbours.record_version if start.planned else None,
+        statuses=ownership.may_announce(view, able) if start.planned else {},
     )
     return [acknowledged], memory
 

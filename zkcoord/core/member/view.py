@@ -63,6 +63,18 @@ class Received:
         return self.command is not None and self.command.option is option
 
 
+class Holder(NamedTuple):
+    """Another consumer whose status says that it holds partitions, so that it may announce ranges of them. `held` None:
+    the status does not name all of them. `version` is that of the status as it was read."""
+
+    version: int
+    held: frozenset[TopicPartition] | None
+
+    def may_hold(self, partition: TopicPartition) -> bool:
+        """True unless the status says that it does not hold the partition."""
+        return self.held is None or partition in self.held
+
+
 @dataclass(frozen=True, kw_only=True)
 class MemberView:
     """Everything that the decisions of one member depend on."""
@@ -83,6 +95,7 @@ class MemberView:
     channel_read: bool = True  # False while registration, channel or a command is still to be read
     neighbours: Neighbours = ALONE
     announced: Mapping[TopicPartition, tuple[Announced, ...]] = field(default_factory=dict)  # others' ranges
+    holders: Mapping[str, Holder] = field(default_factory=dict)  # others that may announce, by consumer id
     # how things are
     settled: bool = True  # the link is up, and what was read is current
     writing: bool = False  # multis of this member are under way

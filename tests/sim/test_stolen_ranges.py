@@ -1,0 +1,133 @@
+"""Announced ranges in groups with old members, when somebody has deleted the claim of the consumer that announced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.sim.actors import GROUP
+from tests.sim.batches import BatchApplication
+from tests.sim.mixed_scene import MixedScene
+from tests.sim.script import QUIET, hold_calls, on_seeds
+from tests.sim.test_mixed_ranges import T2, announcing, claimed_by
+from tests.sim.world import World
+from zkcoord.core.member.requests import AnnounceRequest
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.offset_store import STORES
+from zkcoord.shell.ports import Request
+from zkcoord.tree.paths import LEGACY
+from zkcoord.tree.writes import ANY_VERSION, DeleteNode
+
+PATIENT = replace(QUIET, session_timeout_ms=30_000)
+LONG = 1_000
+"""Records of a range that is longer than those that applications announce."""
+
+
+def hears(scene: MixedScene, name: str, *, hears: bool) -> None:
+    """From now on a consumer hears nothing from ZooKeeper, though its own writes arrive; or it hears everything."""
+    process = scene.world.processes[name]
+    (store,) = (store for store in process.stores if store.wire is not None)
+    assert store.wire is not None
+    store.wire.down = hears
+    store.refresh()
+
+
+def deleted(scene: MixedScene, partition: TopicPartition) -> None:
+    """Somebody deletes the claim of a partition."""
+    scene.world.ensemble.operate(DeleteNode(LEGACY.owner(GROUP, partition), ANY_VERSION))
+
+
+def announces(scene: MixedScene, name: str, partition: TopicPartition) -> None:
+    """A program announces a range of a partition, longer than others', and processes it once that is announced."""
+    working, future = scene.application(name), Future[None]()
+    start = working.positions[partition]
+    ranges = {partition: (start, start + LONG)}
+
+    def process(done: Future[None]) -> None:
+        if done.exception() is None and working.allowed(partition):
+            working._note("read", partition, start, start + LONG)
+
+    future.add_done_callback(process)
+    request = AnnounceRequest(ranges, {partition: working.starts[partition]})
+    scene.world.processes[name].inbox.put(Request("announce", request, future))
+
+
+def reads_on(scene: MixedScene, let_go: Callable[[], None]) -> None:
+    """The application of consumer2 starts t-2, processes a range of it, and waits for ever for its commit."""
+    working = scene.application("consumer2")
+    assert isinstance(working, BatchApplication)
+    ask = working._ask
+
+    def never_commits(name: str, argument: Any, then: Callable[[], None]) -> None:
+        if name != "commit":
+            ask(name, argument, then)
+        else:
+            working._future = Future()
+
+    working._ask = never_commits  # type: ignore[method-assign]
+    let_go()
+    world = scene.world
+    world.run_until(lambda: ("consumer2", "read", T2) in done(world), what="a range that is processed")
+
+
+def done(world: World) -> Iterator[tuple[str, str, TopicPartition]]:
+    """What applications did: process, event, partition."""
+    return ((entry.process, entry.event, entry.partition) for entry in world.journal)
+
+
+def announced_without_its_claim(seed: int, store: str, *, started: bool) -> None:
+    """The claim of t-2 was deleted, which consumer1 has not seen when it announces a range of it. consumer2, which has
+    the partition by now, has read the statuses, or (`started`) reads the partition already. Later it dies, and
+    consumer3 comes."""
+    scene, sink = announcing(seed, store, seed % 2, partitions=3, options=PATIENT)
+    world = scene.world
+    scene.start("old0", topics={"u": 1})
+    scene.start_ours("consumer0", "consumer1")
+    scene.await_shared("old0", "consumer0", "consumer1")
+    late = scene.application("consumer1")
+    world.run_until(lambda: late._act == late._plan and T2 in late.positions, what="it is about to announce")
+    late.hang()
+    world.run_for(1_000)  # it has read everything
+    hears(scene, "consumer1", hears=False)
+    deaf_ms = world.now_ms
+    scene.start_ours("consumer2")
+    let_go = hold_calls(scene.application("consumer2"))
+    world.run_until(lambda: len(scene.rules.registered) == 4, what="it has joined")
+    deleted(scene, T2)
+    world.run_until(lambda: scene.application("consumer2").waiting > 0, what="it has read the statuses")
+    assert claimed_by(scene, T2) == "consumer2"
+    if started:
+        reads_on(scene, let_go)
+    announces(scene, "consumer1", T2)
+
+    def sent() -> bool:
+        found = (t for t in world.tried if t.time_ms >= deaf_ms and t.client.startswith("consumer1"))
+        return any(t.transaction.why == "announce" for t in found)
+
+    world.run_until(sent, what="its announcement")
+    if not started:
+        reads_on(scene, let_go)
+    hears(scene, "consumer1", hears=True)
+    late.go_on()
+    (session,) = (session for session in scene.rules.registered.values() if session.process == "consumer2")
+    scene.end("consumer2")
+    world.ensemble.end_session(session, "expire")
+    scene.start_ours("consumer3")
+    scene.await_shared("old0", "consumer0", "consumer1", "consumer3")
+    assert claimed_by(scene, T2) == "consumer3"
+    world.run_until(lambda: sink.again > 0, what="the range is processed again, as it was announced")
+    scene.calm()
+
+
+@on_seeds(4)
+@pytest.mark.parametrize("started", [False, True])
+@pytest.mark.parametrize("store", STORES)
+def test_f352_a_range_that_is_announced_without_its_claim_is_seen_by_the_next_reader_or_refused(
+    seed: int, store: str, started: bool
+) -> None:
+    """Before the fix, two ranges began at one offset, and a later reader took the one that nobody had processed."""
+    announced_without_its_claim(seed, store, started=started)
