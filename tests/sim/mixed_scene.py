@@ -15,13 +15,14 @@ from tests.sim.old_scene import OldScene
 from tests.sim.script import QUIET, ScriptWorld
 from tests.sim.store_scene import PATIENCE_MS
 from zkcoord.core.adoption import Adoption
+from zkcoord.core.member.memory import Memory
 from zkcoord.core.mode import Mode
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import DEFAULT_RECORD
 from zkcoord.member.role import MembershipRole
 from zkcoord.shell.ports import Request
 from zkcoord.tree.paths import LEGACY
-from zkcoord.tree.record import encode_record
+from zkcoord.tree.record import decode_record, encode_record
 from zkcoord.tree.state import decode_state
 from zkcoord.tree.writes import ANY_VERSION, SetNode
 
@@ -77,6 +78,12 @@ class MixedScene(OldScene):
             SetNode(RECORD, encode_record(replace(DEFAULT_RECORD, adoption=adoption)), ANY_VERSION)
         )
 
+    def move_to(self, store: str) -> None:
+        """A tool takes the next step, to this offset store."""
+        record = decode_record(self.world.ensemble.data(RECORD) or b"")
+        moved = replace(record, store_name=store, store_step=record.store_step + 1)
+        self.world.ensemble.operate(SetNode(RECORD, encode_record(moved), ANY_VERSION))
+
     def keep_in_kafka(self, *, dual_commit: bool, faults: LogFaults | None = None) -> OffsetLog:
         """Offsets are kept in Kafka: old members keep theirs there, or in both stores, and ours can use Kafka, too."""
         self.old_offsets = {"offsets": "kafka", "dual_commit": dual_commit}
@@ -123,6 +130,12 @@ class MixedScene(OldScene):
         assert isinstance(actor, ProductActor)
         assert isinstance(actor.role, MembershipRole)
         return actor.role
+
+    def memory(self, name: str) -> Memory:
+        """What a consumer of ours, which is registered, remembers between two steps."""
+        registered = self.role(name).registered
+        assert registered is not None
+        return registered.memory
 
     def mode(self) -> Mode | None:
         """The mode that the coordinator has noted."""

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.sim.application import Application
-from tests.sim.mixed_scene import ADOPTION, RECORD, MixedScene
+from tests.sim.mixed_scene import ADOPTION, MixedScene
 from tests.sim.offset_log import Fate, LogFaults
 from tests.sim.old_rules import is_old
 from tests.sim.old_settings import PATIENCE
@@ -24,8 +24,6 @@ from tests.sim.world import Entry
 from tests.sim.zookeeper import Txn
 from zkcoord.core.mode import Mode
 from zkcoord.core.model import TopicPartition
-from zkcoord.tree.record import decode_record, encode_record
-from zkcoord.tree.writes import ANY_VERSION, SetNode
 
 COMMITS_MS = 1_000
 SEEDS = 30
@@ -198,15 +196,8 @@ def changing_its_store(seed: int, store: str, backoff_ms: int) -> KafkaScene:
     scene.await_shared("consumer0")
     scene.kafka.fates += [("consumer0", "commit", Fate.LOST)]
     world.run_until(lambda: not scene.kafka.fates, what="a commit that has no answer")
-    goal = "zookeeper" if store == "dual" else "dual"
-    record = replace(decode_record(world.ensemble.data(RECORD) or b""), store_name=goal, store_step=1)
-    world.ensemble.operate(SetNode(RECORD, encode_record(record), ANY_VERSION))
-
-    def waits() -> bool:
-        registered = scene.role("consumer0").registered
-        return registered is not None and registered.memory.switch is not None
-
-    world.run_until(waits, what="it waits to change its store")
+    scene.move_to("zookeeper" if store == "dual" else "dual")
+    world.run_until(lambda: scene.memory("consumer0").switch is not None, what="it waits to change its store")
     return scene
 
 

@@ -165,16 +165,21 @@ def test_the_next_claimer_does_a_cut_off_living_consumers_range_as_announced(
     cut_off_in_a_batch(seed, store, loses)
 
 
-def left_to_one_that_never_starts(seed: int, store: str, coordinators: int, *, coordinated: bool) -> None:
+def left_to_one_that_never_starts(
+    seed: int, store: str, coordinators: int, *, coordinated: bool, goal: str = ""
+) -> None:
     """consumer1 leaves a range of t-2 unfinished, and consumer2 claims the partition. Then consumer1 starts
-    t-1, which consumer0 has given back, or (`coordinated`) what the last old member and consumer0 have left."""
+    t-1, which consumer0 has given back, or (`coordinated`) what the last old member and consumer0 have left. `goal`:
+    before that, the group is moved to this store, and the offset in the node was behind Kafka's."""
     scene, sink = announcing(seed, store, coordinators, partitions=3)
     scene.start("old0", topics={"u": 1})
     scene.start_ours("consumer0", "consumer1")
     scene.await_shared("old0", "consumer0", "consumer1")
+    working = scene.application("consumer1")
+    if goal:
+        scene.world.run_until(lambda: behind_kafka(scene, T2), what="a commit to Kafka")
     await_batch(scene, "consumer1", [2])
     let_go = hold_calls(scene.application("consumer0"))
-    working = scene.application("consumer1")
     working.hang()
     scene.start_ours("consumer2")
     hold_calls(scene.application("consumer2"))
@@ -185,6 +190,10 @@ def left_to_one_that_never_starts(seed: int, store: str, coordinators: int, *, c
     if coordinated:
         scene.leave("old0")
         scene.world.run_until(lambda: scene.mode() is Mode.COORDINATED, what="it is coordinated")
+        if goal:
+            scene.move_to(goal)
+            working.go_on()
+            scene.world.run_until(lambda: scene.memory("consumer1").store.name == goal, what="it has moved")
         scene.stop_ours("consumer0")
     let_go()
     working.go_on()
@@ -214,6 +223,20 @@ def test_f348_a_left_range_is_done_as_announced_though_the_old_members_went_befo
 ) -> None:
     """Before the fix, the range was lost in the store `kafka`: there the claim counted as a grant with the range."""
     left_to_one_that_never_starts(seed, store, 1, coordinated=True)
+
+
+def behind_kafka(scene: MixedScene, partition: TopicPartition) -> bool:
+    """True when the node of a partition has an earlier offset than its commit in Kafka."""
+    commit = scene.log.commits.get(partition) if scene.log is not None else None
+    return commit is not None and commit.offset > (scene.offset(partition) or 0)
+
+
+@on_seeds(4)
+def test_f354_a_left_range_is_done_as_announced_though_the_store_was_changed_and_the_node_is_behind_kafka(
+    seed: int,
+) -> None:
+    """Before the fix, the old offset of the node ended the range: the next reader began at its start with another."""
+    left_to_one_that_never_starts(seed, "kafka", 1, coordinated=True, goal="dual")
 
 
 def cut_off_before_its_start(seed: int, store: str, claimed: bool) -> None:

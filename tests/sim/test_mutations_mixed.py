@@ -156,6 +156,15 @@ def takes_a_claim_for_a_start(patch: Patch) -> None:
     )
 
 
+def takes_the_node_for_the_offset(patch: Patch) -> None:
+    """A range that was left unfinished is over when the node has another offset, in any store (F354)."""
+    patch.setattr(
+        ownership,
+        "leftover_over",
+        lambda view, memory, partition: view.positions[partition].offset != memory.batch[partition].start,
+    )
+
+
 def looks_at_dead_members_only(patch: Patch) -> None:
     """What a living member announced and did not finish is not done as it was announced."""
     take, of_group, living = Statuses.take, Neighbourhood._of_group, set[str]()
@@ -245,6 +254,7 @@ second_join = partial(
 )
 cut_off = partial(test_mixed_ranges.cut_off_in_a_batch, store="zookeeper")
 cut_off_early = partial(test_mixed_ranges.cut_off_before_its_start, store="zookeeper")
+stolen = partial(test_stolen_ranges.announced_without_its_claim, store="zookeeper")
 left = partial(test_mixed_ranges.left_to_one_that_never_starts, coordinators=1)
 released = test_adoption.test_f92_a_release_between_the_steps_of_a_join_keeps_the_consumer_out
 
@@ -254,7 +264,6 @@ def late(seed: int) -> None:
     assert old_commits.hung_until_coordinated(seed).world.events("foreign_offset") == []
 
 
-stolen = partial(test_stolen_ranges.announced_without_its_claim, store="zookeeper")
 def alone(seed: int) -> None:
     """The group has no coordinator."""
     scenes.test_a_consumer_of_ours_joins_old_ones_and_leaves_them_and_all_is_read_by_one_each_time(seed, 0)
@@ -275,8 +284,11 @@ CASES = (
     Case(looks_before_its_claim, partial(cut_off_early, claimed=False), 2),
     Case(looks_once, partial(cut_off_early, claimed=True), 2),
     Case(tells_an_application_the_offset_once, partial(cut_off_early, claimed=True), 2),
+    Case(announces_whatever_became_of_its_claims, partial(stolen, started=True), 2),
+    Case(starts_whatever_others_announce, partial(stolen, started=False), 2),
     Case(takes_a_claim_for_a_start, partial(left, store="zookeeper", coordinated=False), 2),
     Case(takes_a_claim_for_a_start, partial(left, store="kafka", coordinated=True), 2),
+    Case(takes_the_node_for_the_offset, partial(left, store="kafka", coordinated=True, goal="dual"), 2),
     Case(knows_no_incarnation, test_mixed_ranges.created_again_after_a_death),
     Case(takes_late_commits_for_resets, late),
     Case(takes_resets_for_late_commits, RESET),
@@ -284,8 +296,6 @@ CASES = (
     Case(forgets_the_notes_of_the_last_coordinator, old_commits.joined_after_the_old_one, 2),
     Case(trusts_no_notes, SOON),
     Case(gives_the_time_of_the_last_change, second_join),
-    Case(announces_whatever_became_of_its_claims, partial(stolen, started=True), 2),
-    Case(starts_whatever_others_announce, partial(stolen, started=False), 2),
     Case(gives_twice_the_time, slow),
     Case(waits_for_no_registration, EMPTY),
     Case(joins_whatever_became_of_the_adoption, partial(released, step="join")),

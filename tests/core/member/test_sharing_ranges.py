@@ -163,16 +163,16 @@ def test_f342_statuses_that_cannot_be_read_do_not_keep_claims_from_old_members()
 LEFT, OTHER_CLAIM = Announced(7, 9, 4, 3), Owner("g_other-1-00000000-0", 1)
 
 
-def in_kafka(*held: TopicPartition, neighbours: Neighbours = ALONE) -> Keeper:
-    """A member whose offsets are in the store `kafka`: there the node does not tell the offset."""
-    found = Keeper(*held, store="kafka")
+def in_kafka(*held: TopicPartition, neighbours: Neighbours = ALONE, store: str = "kafka") -> Keeper:
+    """A member whose offsets are in a store with tenures: there the node may not tell the offset."""
+    found = Keeper(*held, store=store)
     found.has(claims=True, neighbours=neighbours)
     return found
 
 
-def leaving_a_range(neighbours: Neighbours = ALONE) -> Keeper:
+def leaving_a_range(neighbours: Neighbours = ALONE, store: str = "kafka") -> Keeper:
     """A member that has released T3 in the middle of a range. The version of its offset was 3 before."""
-    found = in_kafka(T3, neighbours=neighbours)
+    found = in_kafka(T3, neighbours=neighbours, store=store)
     found.memory = fast_replace(found.memory, batch={T3: LEFT})
     found.reads(owners={T3: NOBODY})
     found.decides()
@@ -181,11 +181,11 @@ def leaving_a_range(neighbours: Neighbours = ALONE) -> Keeper:
     return found
 
 
-def looks(found: Keeper, version: int | None, owner: Owner = OTHER_CLAIM) -> bool:
+def looks(found: Keeper, version: int | None, owner: Owner = OTHER_CLAIM, offset: int = LEFT.start) -> bool:
     """It looks for ranges that are over, and finds this. Returns True if the partition's range still counts."""
     found.memory = fast_replace(found.memory, short_of_room=True)
     assert kinds(found.decides()) == [LookUp]
-    found.reads({T3: Position(7, version)}, {T3: owner})
+    found.reads({T3: Position(offset, version)}, {T3: owner})
     assert found.decides() == [LetGo(partitions=(T3,))]
     return T3 in found.memory.batch
 
@@ -228,3 +228,27 @@ def test_f348_in_the_store_kafka_a_range_whose_start_was_refused_is_over_when_an
     found.reads(owners={T3: NOBODY})
     found.decides()
     assert not looks(found, 9)
+
+
+@pytest.mark.parametrize("store", ["dual", "kafka"])
+def test_f354_a_left_range_counts_until_somebody_sets_the_node_whatever_offset_it_has(store: str) -> None:
+    """The node may be behind Kafka, also in the store `dual`, if it was last set in the store `kafka`."""
+    found = leaving_a_range(store=store)
+    assert looks(found, 3, offset=5)
+    assert looks(found, 4, NOBODY, offset=5)
+    assert not looks(found, 5, NOBODY, offset=9)
+
+
+@pytest.mark.parametrize("store", ["dual", "kafka"])
+def test_f354_a_left_range_counts_when_a_tool_has_set_the_node_to_its_start(store: str) -> None:
+    found = leaving_a_range(store=store)
+    assert looks(found, 6, NOBODY)
+    assert not looks(found, 6)  # another consumer has set it, and has the range
+
+
+@pytest.mark.parametrize("store", ["dual", "kafka"])
+def test_f354_where_grants_set_owners_only_an_owner_ends_a_left_range(store: str) -> None:
+    found = leaving_a_range(store=store)
+    found.has(claims=False)
+    assert looks(found, 3, NOBODY, offset=5)
+    assert not looks(found, 3, offset=5)

@@ -81,17 +81,21 @@ def leftover_over(view: MemberView, memory: Memory, partition: TopicPartition) -
 
     Where grants set owners, an owner was handed the range. A claim tells nothing: beside old members its consumer reads
     the ranges of others later, and has them in its own status only from its acknowledgement on. That sets the offset
-    (`sets_offset`). So where the node does not tell the offset, its version tells the acknowledgement.
+    (`sets_offset`). So where Kafka may tell another offset than the node, the node's version tells the acknowledgement.
+    If nobody has the partition, a tool may have set the node to the offset that counts, and the range is not over.
     """
-    at = view.positions[partition]
-    if not view.claims and view.owners.get(partition, NOBODY).thread:
+    at, owned = view.positions[partition], view.owners.get(partition, NOBODY).thread != ""
+    if owned and not view.claims:
         return True
-    if memory.store.node_counts:
-        return at.offset != memory.batch[partition].start
+    elsewhere = at.offset != memory.batch[partition].start
+    if not memory.store.tenured:
+        return elsewhere
     if not view.claims:
         return False
     last = memory.last_own.get(partition)
-    return at.version is None or (last is not None and not last - 1 <= at.version <= last)
+    if at.version is None or last is None:
+        return at.version is None
+    return at.version < last - 1 or (at.version > last and (elsewhere or owned))
 
 
 def freed_by_session(view: MemberView, memory: Memory) -> bool:
