@@ -156,6 +156,11 @@ def takes_a_claim_for_a_start(patch: Patch) -> None:
     )
 
 
+def claims_with_the_generation_of_its_starts(patch: Patch) -> None:
+    """Ranges of who was never sent a start are taken for earlier ones (F358)."""
+    patch.setattr(replaying, "behind_earlier", lambda view, memory, start: (memory, start))
+
+
 def takes_the_node_for_the_offset(patch: Patch) -> None:
     """A range that was left unfinished is over when the node has another offset, in any store (F354)."""
     patch.setattr(
@@ -288,6 +293,11 @@ CASES = (
     Case(starts_whatever_others_announce, partial(stolen, started=False), 2),
     Case(takes_a_claim_for_a_start, partial(left, store="zookeeper", coordinated=False), 2),
     Case(takes_a_claim_for_a_start, partial(left, store="kafka", coordinated=True), 2),
+    Case(
+        claims_with_the_generation_of_its_starts,
+        partial(test_stolen_ranges.claimed_with_a_later_range, store="dual"),
+        2,
+    ),
     Case(takes_the_node_for_the_offset, partial(left, store="kafka", coordinated=True, goal="dual"), 2),
     Case(knows_no_incarnation, test_mixed_ranges.created_again_after_a_death),
     Case(takes_late_commits_for_resets, late),

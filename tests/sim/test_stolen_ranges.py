@@ -13,7 +13,7 @@ from tests.sim.actors import GROUP
 from tests.sim.batches import BatchApplication
 from tests.sim.mixed_scene import MixedScene
 from tests.sim.script import QUIET, hold_calls, on_seeds
-from tests.sim.test_mixed_ranges import T2, announcing, claimed_by
+from tests.sim.test_mixed_ranges import T2, announcing, await_batch, claimed_by
 from tests.sim.world import World
 from zkcoord.core.member.requests import AnnounceRequest
 from zkcoord.core.model import TopicPartition
@@ -22,6 +22,7 @@ from zkcoord.shell.ports import Request
 from zkcoord.tree.paths import LEGACY
 from zkcoord.tree.writes import ANY_VERSION, DeleteNode
 
+U1 = TopicPartition("u", 1)
 PATIENT = replace(QUIET, session_timeout_ms=30_000)
 LONG = 1_000
 """Records of a range that is longer than those that applications announce."""
@@ -131,3 +132,54 @@ def test_f352_a_range_that_is_announced_without_its_claim_is_seen_by_the_next_re
 ) -> None:
     """Before the fix, two ranges began at one offset, and a later reader took the one that nobody had processed."""
     announced_without_its_claim(seed, store, started=started)
+
+
+def claimed_with_a_later_range(seed: int, store: str) -> None:
+    """consumer1, which had been granted partitions, leaves a range of t-2 unfinished. consumer2, which has joined
+    beside the old member, does it, and dies in its next range, together with the old member."""
+    scene, sink = announcing(seed, store, 1, partitions=3)
+    world = scene.world
+    scene.start_ours("consumer0", "consumer1")
+    scene.await_shared("consumer0", "consumer1")
+    scene.start("old0", topics={"u": 1})
+    scene.await_shared("old0", "consumer0", "consumer1")
+    await_batch(scene, "consumer1", [2])
+    working = scene.application("consumer1")
+    working.hang()
+    scene.start_ours("consumer2")
+    let_go = hold_calls(scene.application("consumer2"))
+    world.run_until(lambda: claimed_by(scene, T2) == "consumer2", what="the next one has claimed it")
+    working.go_on()
+    world.run_until(lambda: U1 in mine(scene, "consumer1"), what="consumer1 has looked for ranges that are over")
+    let_go()
+    world.run_until(lambda: sink.again > 0, what="the range is processed again, as it was announced")
+    again = sink.again
+    world.run_until(lambda: not reads_range(scene, "consumer2", T2), what="it is committed")
+    await_batch(scene, "consumer2", [2])
+    gone = [session for session in scene.rules.registered.values() if session.process in ("old0", "consumer2")]
+    for name in ("old0", "consumer2"):
+        scene.end(name)
+    for session in gone:
+        world.ensemble.end_session(session, "expire")
+    scene.await_shared("consumer0", "consumer1")
+    world.run_until(lambda: sink.again > again, what="the next range is processed again, as it was announced")
+    scene.calm()
+
+
+def mine(scene: MixedScene, name: str) -> set[TopicPartition]:
+    """The partitions that a consumer reads."""
+    return {p for p, reader in scene.readers().items() if reader == name}
+
+
+def reads_range(scene: MixedScene, name: str, partition: TopicPartition) -> bool:
+    """True while a consumer is to process an announced range of a partition."""
+    return partition in scene.application(name).replays
+
+
+@on_seeds(4)
+@pytest.mark.parametrize("store", ["dual", "kafka"])
+def test_f358_the_later_of_two_ranges_is_done_as_announced_though_its_consumer_was_never_sent_a_start(
+    seed: int, store: str
+) -> None:
+    """Before the fix, the coordinator handed on the earlier one, which was over."""
+    claimed_with_a_later_range(seed, store)

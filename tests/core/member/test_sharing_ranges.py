@@ -36,7 +36,7 @@ def test_anothers_range_announced_at_the_found_offset_is_taken_over_first() -> N
     assert asked.replay == {T0: (7, 9)}  # neither ranges that were passed, nor ranges of another topic of that name
     found.called("start", T0, T1, T2, number=1)
     found.answers()
-    assert acknowledging(found).status.batch == {T0: Announced(7, 9, 0, 3)}
+    assert acknowledging(found).status.batch == {T0: Announced(7, 9, 6, 3)}
 
 
 def test_f342_when_a_claim_that_somebody_deleted_is_made_again_the_statuses_are_read_again() -> None:
@@ -132,6 +132,23 @@ def test_f352_an_acknowledgement_checks_the_statuses_of_those_that_may_still_ann
     found.called("start", T0, T1, number=1)
     found.answers()
     assert acknowledging(found).statuses == {"g_a": 0, "g_c": 2, "g_d": 3}
+
+
+def test_f358_a_claim_has_the_highest_generation_of_the_ranges_that_others_announced() -> None:
+    """Also of those that are over, since a coordinator that does not know the offset may take those for later ones."""
+    found = claims(member(neighbours=beside(T0, T1, T2, free=(T0, T1, T2))), (T0, T1, T2))
+    left = {
+        T0: (Announced(5, 7, 6, 3), Announced(3, 5, 4, 3)),
+        T1: (Announced(7, 9, 2, 3),),
+        T3: (Announced(1, 2, 9, 3),),
+    }
+    found.has(announced=left)
+    assert kinds(found.decides()) == [AskStart]
+    found.called("start", T0, T1, T2, number=1)
+    found.answers()
+    status = acknowledging(found).status
+    assert {p: held.generation for p, held in status.held.items()} == {T0: 6, T1: 2, T2: 0}
+    assert status.batch == {T1: Announced(7, 9, 2, 3)}
 
 
 def test_f352_after_a_refused_acknowledgement_commits_are_asked_for_again() -> None:

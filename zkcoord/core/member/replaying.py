@@ -34,6 +34,21 @@ def ask_start(
     return AskStart(positions=positions, incarnations=incarnations, replay=replay, resumes=resumes)
 
 
+def behind_earlier(view: MemberView, memory: Memory, start: Start) -> tuple[Memory, Start]:
+    """Return memory and start with grants of generations that are not below those of ranges that others announced of
+    their partitions. A coordinator takes the range of the highest generation for the latest one, and of one generation
+    that with the highest end. A plan has no generation, and this member may never have been sent a start."""
+    higher = {
+        p: grant._replace(generation=generation)
+        for p, grant in start.grants.items()
+        if (generation := max((r.generation for r in view.announced.get(p, ())), default=0)) > grant.generation
+    }
+    if not higher:
+        return memory, start
+    start = fast_replace(start, grants={**start.grants, **higher})
+    return fast_replace(memory, start=start), start
+
+
 def taking_over(view: MemberView, memory: Memory, start: Start, offsets: Mapping[TopicPartition, int]) -> Memory:
     """Return the memory with the ranges that others announced from these offsets on. They are processed first, and are
     in the own status, too."""

@@ -189,6 +189,7 @@ def advance(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decisio
             return [ReadStatuses()], fast_replace(memory, start=fast_replace(start, looked=True))
         if STATUSES in view.unread:
             return [], memory
+        memory, start = replaying.behind_earlier(view, memory, start)
     if memory.store.tenured and (new := [p for p in granted if p not in start.refused and p not in start.commits]):
         question, memory = start_offsets.ask(memory, start, new, now_ms)
         return [question], memory
