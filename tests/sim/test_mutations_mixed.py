@@ -17,6 +17,7 @@ from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.former_owners import FormerOwners
 from zkcoord.core.member import decide, neighbours, ownership, replaying, sharing, stops
 from zkcoord.core.member.decisions import ReadStatuses
+from zkcoord.core.member.memory import Memory
 from zkcoord.core.member.neighbours import Neighbours, _given_ms
 from zkcoord.core.member.view import NOBODY, STATUSES
 from zkcoord.core.mode import GroupMode
@@ -161,6 +162,11 @@ def claims_with_the_generation_of_its_starts(patch: Patch) -> None:
     patch.setattr(replaying, "behind_earlier", lambda view, memory, start: (memory, start))
 
 
+def obeys_starts_without_a_look(patch: Patch) -> None:
+    """Who obeys a start does not ask what was announced since (F360)."""
+    patch.setattr(Memory, "noting", lambda self, view: self)
+
+
 def takes_the_node_for_the_offset(patch: Patch) -> None:
     """A range that was left unfinished is over when the node has another offset, in any store (F354)."""
     patch.setattr(
@@ -298,6 +304,7 @@ CASES = (
         partial(test_stolen_ranges.claimed_with_a_later_range, store="dual"),
         2,
     ),
+    Case(obeys_starts_without_a_look, partial(test_stolen_ranges.commanded_before_the_old_member, store="dual"), 2),
     Case(takes_the_node_for_the_offset, partial(left, store="kafka", coordinated=True, goal="dual"), 2),
     Case(knows_no_incarnation, test_mixed_ranges.created_again_after_a_death),
     Case(takes_late_commits_for_resets, late),

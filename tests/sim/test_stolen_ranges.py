@@ -11,6 +11,7 @@ import pytest
 
 from tests.sim.actors import GROUP
 from tests.sim.batches import BatchApplication
+from tests.sim.faults import cut, uncut
 from tests.sim.mixed_scene import MixedScene
 from tests.sim.script import QUIET, hold_calls, on_seeds
 from tests.sim.test_mixed_ranges import T2, announcing, await_batch, claimed_by
@@ -75,9 +76,9 @@ def reads_on(scene: MixedScene, let_go: Callable[[], None]) -> None:
     world.run_until(lambda: ("consumer2", "read", T2) in done(world), what="a range that is processed")
 
 
-def done(world: World) -> Iterator[tuple[str, str, TopicPartition]]:
-    """What applications did: process, event, partition."""
-    return ((entry.process, entry.event, entry.partition) for entry in world.journal)
+def done(world: World, since: int = 0) -> Iterator[tuple[str, str, TopicPartition]]:
+    """What applications did: process, event, partition. `since`: without so many entries."""
+    return ((entry.process, entry.event, entry.partition) for entry in world.journal[since:])
 
 
 def announced_without_its_claim(seed: int, store: str, *, started: bool) -> None:
@@ -183,3 +184,38 @@ def test_f358_the_later_of_two_ranges_is_done_as_announced_though_its_consumer_w
 ) -> None:
     """Before the fix, the coordinator handed on the earlier one, which was over."""
     claimed_with_a_later_range(seed, store)
+
+
+def commanded_before_the_old_member(seed: int, store: str) -> None:
+    """consumer0 is cut off right before it claims t-2, as a start says. An old member joins, and by its plan consumer1
+    has the partition again. It dies in an announced batch, and consumer0 comes back and obeys."""
+    scene, sink = announcing(seed, store, 1, partitions=3)
+    world = scene.world
+    scene.start_ours("consumer1")
+    scene.await_shared("consumer1")
+    world.strike("consumer0", lambda transaction: transaction.why == "claim", "request_lost")
+    scene.start_ours("consumer0")
+    world.run_until(lambda: world.struck, what="it is about to claim")
+    cut(world, world.processes["consumer0"])
+    scene.start("old0", topics={"u": 1})
+    world.run_until(lambda: claimed_by(scene, T2) == "consumer1", what="consumer1 has claimed it again")
+    before = len(world.journal)
+    world.run_until(lambda: ("consumer1", "read", T2) in done(world, before), what="a range that is processed")
+    kept, gone = (
+        next((c, session) for c, session in scene.rules.registered.items() if session.process == name)
+        for name in ("consumer0", "consumer1")
+    )
+    scene.end("consumer1")
+    world.ensemble.end_session(gone[1], "expire")
+    uncut(world, world.processes["consumer0"])
+    scene.await_shared("old0", "consumer0")
+    assert kept[0] in scene.rules.registered
+    world.run_until(lambda: sink.again > 0, what="the range is processed again, as it was announced")
+    scene.calm()
+
+
+@on_seeds(4)
+@pytest.mark.parametrize("store", STORES)
+def test_f360_a_start_of_before_the_old_member_joined_does_what_was_announced_since(seed: int, store: str) -> None:
+    """Before the fix, who obeyed it knew only the ranges that the start named."""
+    commanded_before_the_old_member(seed, store)

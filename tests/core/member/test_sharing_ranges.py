@@ -7,7 +7,7 @@ import pytest
 from tests.core.member.members import ME, NOW, T0, T1, T2, T3, start
 from tests.core.member.stores import Keeper
 from tests.core.member.test_sharing import PATIENCE_MS, STOPPED_BY_MS, acknowledging, beside, claiming, kinds, member
-from tests.core.member.test_sharing_late import claimed, claims, gives_back
+from tests.core.member.test_sharing_late import AT, claimed, claims, gives_back
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member.decisions import AskCommits, AskStart, ClaimPartitions, LetGo, LookUp, ReadAgain, ReadStatuses
 from zkcoord.core.member.log import CommitLog, LogAnswer, LogCall
@@ -269,3 +269,35 @@ def test_f354_where_grants_set_owners_only_an_owner_ends_a_left_range(store: str
     found.has(claims=False)
     assert looks(found, 3, NOBODY, offset=5)
     assert not looks(found, 3, offset=5)
+
+
+@pytest.mark.parametrize("since", [beside(T3), ALONE], ids=["they are there", "they have gone again"])
+def test_f360_who_obeys_a_start_of_before_old_members_joined_looks_for_ranges_announced_since(
+    since: Neighbours,
+) -> None:
+    found = member(neighbours=ALONE)
+    found.finds(start(T0, versions=None))
+    found.has(neighbours=beside(T3), channel_read=False)
+    assert found.decides() == []
+    found.has(neighbours=since, channel_read=True)
+    assert kinds(found.decides()) == [LookUp]
+    found.reads({T0: AT}, {T0: NOBODY})
+    assert kinds(found.decides()) == [ClaimPartitions]
+    found.reads({T0: AT}, {T0: Owner(ME, 1)})
+    assert found.decides() == [ReadStatuses()]
+    found.has(announced={T0: (Announced(7, 9, 0, 0),)}, holders={"g_a": Holder(4, frozenset({T0}))})
+    (asked,) = found.decides()
+    assert isinstance(asked, AskStart)
+    assert asked.replay == {T0: (7, 9)}
+    found.called("start", T0, number=1)
+    found.answers()
+    sent = acknowledging(found)
+    assert (sent.status.batch, sent.statuses) == ({T0: Announced(7, 9, 1)}, {"g_a": 4})
+    found.finds()
+    found.reads({T0: Position(7, 3)})
+    found.decides()
+    found.has(neighbours=ALONE)
+    found.decides()
+    found.finds(start(T1, sequence="0000000001", versions=None))
+    claims(found, (T1,))
+    assert kinds(found.decides()) == [AskStart]  # nobody else can have claimed it

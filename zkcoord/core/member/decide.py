@@ -65,7 +65,7 @@ def _take_in(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decisi
         decisions += told
     told, memory = compare(view, memory, now_ms)
     decisions += told
-    memory = memory.counting(view)
+    memory = memory.counting(view).noting(view)
     if decisions:
         return decisions, memory
     if memory.announcement is not None:

@@ -50,7 +50,7 @@ class Start:
     acknowledged: bool = False  # True once the acknowledgement was sent
     said: MemberStatus | None = None  # of a planned start: the status that was sent with it
     begun_ms: int = 0
-    looked: bool = False  # of a planned start: after its claims, others' announced ranges were asked for
+    looked: bool = False  # after its claims, others' announced ranges were asked for
     commits: Mapping[TopicPartition, KafkaCommit | None] = field(default_factory=dict)  # commits, as Kafka told them
     asking: int = 0  # number of the open question for the commits; 0: none is open
     asked_ms: int = 0
@@ -140,6 +140,7 @@ class Memory:
     unknown: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     # unknown to Kafka -> (first try, last try)
     plans: int = 0  # number of starts by the plan of a mixed group
+    shared: bool = False  # the group was seen with old members since a command that stands may have been written
     put_off: Mapping[TopicPartition, int] = field(default_factory=dict)  # partition -> not claimed before this time
     restoring: Mapping[TopicPartition, int] = field(default_factory=dict)
     # offsets that an old member's late commit overwrote
@@ -156,6 +157,12 @@ class Memory:
         idle = held.difference(running)  # a dict's hashes are used as they are: there are many
         readable = held - idle if idle else held
         return fast_replace(self, readable=readable, idle=idle, counted=(self.turns, running))
+
+    def noting(self, view: MemberView) -> Memory:
+        """Return a copy with `shared` up to date."""
+        standing = bool(view.commands) or self.start is not None
+        shared = not view.neighbours.mode.coordinated or (self.shared and standing)
+        return self if shared is self.shared else fast_replace(self, shared=shared)
 
     def holding(self, fresh: Mapping[TopicPartition, Held]) -> Memory:
         """Return a copy in which these are held, too."""

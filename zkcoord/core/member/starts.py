@@ -175,16 +175,13 @@ def advance(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decisio
     if _done(view, memory, start, granted):
         return _finish(view, memory, start, granted)
     if start.acknowledged:  # the acknowledgement was refused, or its outcome was unknown and it did not happen
-        again = ReadAgain(partitions=tuple(start.grants), parents=True)
-        commits = {} if start.planned else start.commits  # another consumer may have announced, and committed before
-        begun_again = fast_replace(start, acknowledged=False, looked=False, commits=commits)
-        return [again], fast_replace(memory, start=begun_again)
+        return _look_again(memory, start)
     claims, start = ownership.claim(view, memory, start)
     if start is not memory.start:
         memory = fast_replace(memory, start=start)
     if claims is not None:
         return claims, memory
-    if start.planned and _not_refused(start, granted):
+    if (start.planned or memory.shared) and _not_refused(start, granted):  # others may have had these by the plan
         if not start.looked:
             return [ReadStatuses()], fast_replace(memory, start=fast_replace(start, looked=True))
         if STATUSES in view.unread:
@@ -204,7 +201,7 @@ def advance(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decisio
     unknown = tuple(p for p, offset in able.items() if offset < 0)
     if unknown:
         return [AskReset(partitions=unknown)], memory
-    if start.planned:
+    if start.looked:
         memory = replaying.taking_over(view, memory, start, able)
     running, begin_at = application.running, replaying.beginnings(memory, able)
     starting = {p: able[p] for p, at in begin_at.items() if p not in running or start.told.get(p, at) != at}
@@ -219,6 +216,14 @@ def advance(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decisio
     if start.planned and not granted:  # others have claimed everything: there is nothing to acknowledge
         return _finish(view, memory, start, granted)
     return _acknowledge(view, memory, start, granted, standing)
+
+
+def _look_again(memory: Memory, start: Start) -> tuple[list[Decision], Memory]:
+    """Read everything about these partitions again. If others may have claimed them, one may have announced a range of
+    them, and committed to Kafka before that."""
+    commits = {} if start.looked else start.commits
+    begun_again = fast_replace(start, acknowledged=False, looked=False, commits=commits)
+    return [ReadAgain(partitions=tuple(start.grants), parents=True)], fast_replace(memory, start=begun_again)
 
 
 def _done(view: MemberView, memory: Memory, start: Start, granted: Mapping[TopicPartition, Position]) -> bool:
@@ -278,7 +283,7 @@ def _acknowledge(
         refused={p: Versions(view.owners[p].version, granted[p].version) for p in start.refused if p in granted},
         status=status,
         record_version=view.neighbours.record_version if start.planned else None,
-        statuses=ownership.may_announce(view, able) if start.planned else {},
+        statuses=ownership.may_announce(view, able) if start.looked else {},
     )
     return [acknowledged], memory
 
