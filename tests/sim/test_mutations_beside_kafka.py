@@ -59,9 +59,8 @@ def registers_in_any_store(patch: Patch) -> None:
 
 REPLACED = scenes.test_a_group_is_replaced_member_by_member_and_goes_back_and_nothing_is_read_twice
 joiner = scenes.test_f346_an_old_joiner_does_not_wait_for_a_change_of_the_store_that_waits_for_kafka
-joiner_at_a_leave = partial(
-    scenes.test_f350_an_old_joiner_does_not_wait_for_a_leave_behind_a_change_of_the_store_that_waits_for_kafka,
-    store="kafka",
+joiner_at_a_leave = (
+    scenes.test_f350_an_old_joiner_does_not_wait_for_a_leave_behind_a_change_of_the_store_that_waits_for_kafka
 )
 replaced = partial(REPLACED, begin=lambda seed, **size: KafkaScene(seed, "kafka", **size))
 

@@ -24,6 +24,7 @@ from zkcoord.core.member.decisions import (
     Report,
     SwitchStore,
     Versions,
+    WatchOffsets,
 )
 from zkcoord.core.member.log import CommitLog
 from zkcoord.core.member.mirror import Exchange, Mirror, Target
@@ -238,9 +239,16 @@ def changing_its_store(neighbours: Neighbours) -> Member:
     """A member that holds T0 and T1, and is told to change its store while a commit to Kafka has no answer."""
     found = member(T0, T1, neighbours=neighbours)
     found.has(log=CommitLog(tree="5e0b", patience_ms=10 * PATIENCE_MS, checkpoint_ms=NOW))
-    found.memory = fast_replace(found.memory, store=Store("dual", 0), mirror=Mirror(exchange=HUNG))
-    found.finds(other(Option.OFFSET_STORE, offsets="zookeeper", step=1))
+    found.memory = fast_replace(found.memory, store=Store("kafka", 0), mirror=Mirror(exchange=HUNG))
+    assert kinds(found.decides()) == [WatchOffsets]
+    found.finds(other(Option.OFFSET_STORE, offsets="dual", step=1))
     return found
+
+
+def kafka_answers(found: Member, *, hangs: bool = False) -> None:
+    """Kafka answers; or (`hangs`) it does not answer another commit."""
+    mirror = fast_replace(found.memory.mirror, exchange=HUNG if hangs else None)
+    found.memory = fast_replace(found.memory, mirror=mirror)
 
 
 def test_f346_a_stop_for_old_members_does_not_wait_for_a_change_of_the_store_that_waits_for_kafka() -> None:
@@ -249,9 +257,9 @@ def test_f346_a_stop_for_old_members_does_not_wait_for_a_change_of_the_store_tha
     found.has(neighbours=beside(T0, T2, free=(T2,)))
     assert found.decides() == [AskStop(partitions=(T1,))]
     found.called("stop", T1)
-    found.memory = fast_replace(found.memory, mirror=Mirror())  # Kafka answers
+    kafka_answers(found)
     assert found.decides() == []  # one thing after the other
-    found.memory = fast_replace(found.memory, mirror=Mirror(exchange=HUNG))
+    kafka_answers(found, hangs=True)
     found.answers({T1: 9})
     (released,) = found.decides()
     assert isinstance(released, ReleasePartitions)
@@ -259,14 +267,16 @@ def test_f346_a_stop_for_old_members_does_not_wait_for_a_change_of_the_store_tha
     found.reads({T1: Position(9, 4)}, {T1: NOBODY})
     found.decides()
     assert found.decides() == []  # nothing is claimed before the store is changed
-    found.memory = fast_replace(found.memory, mirror=Mirror())
+    kafka_answers(found)
     (changed,) = found.decides()
     assert isinstance(changed, SwitchStore)
-    assert (changed.offsets, changed.status.store) == ({T0: 5}, "zookeeper")
+    assert (changed.offsets, changed.status.store) == ({T0: 5}, "dual")
 
 
 def test_f351_a_program_commits_in_a_stop_for_old_members_though_a_change_of_the_store_waits_for_kafka() -> None:
     found = changing_its_store(ALONE)
+    mirror = fast_replace(found.memory.mirror, failing=frozenset({T0, T1}), away=True, retry_ms=10 * NOW)
+    found.memory = fast_replace(found.memory, mirror=mirror)  # Kafka is tried again
     found.decides()
     found.asks(commit({T1: 7}))
     assert found.decides() == []
@@ -295,7 +305,7 @@ def test_f350_a_leave_does_not_wait_for_a_change_of_the_store_that_waits_for_kaf
 def test_f350_a_leave_waits_for_a_change_of_the_store_that_is_being_written() -> None:
     found = member(T0, neighbours=beside(T0))
     found.has(log=CommitLog(tree="5e0b", patience_ms=10 * PATIENCE_MS, checkpoint_ms=NOW))
-    found.memory = fast_replace(found.memory, store=Store("dual", 0))
+    found.memory = fast_replace(found.memory, store=Store("dual", 0), mirror=Mirror(exchange=HUNG))
     found.finds(other(Option.OFFSET_STORE, offsets="zookeeper", step=1))
     assert kinds(found.decides()) == [SwitchStore]
     found.has(leaving=True, writing=True)

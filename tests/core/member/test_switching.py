@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.core.member.members import FIRST, ME, SECOND, T0, T1, T2, Member, Roomy, commit, other, start
-from tests.core.member.stores import Keeper, failed
+from tests.core.member.stores import Keeper, done, failed, reads, stamped, to_kafka
 from zkcoord.core.command import Option
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member.decisions import (
@@ -197,6 +197,28 @@ def test_a_member_that_comes_to_zookeeper_remembers_nothing_of_kafka() -> None:
     member.node(T0, 5, 4, 80)
     assert member.decides() == [changed("zookeeper", 2)]
     assert (member.memory.mirror, member.wake_at_ms) == (NO_MIRROR, None)
+
+
+@pytest.mark.parametrize("store", ["zookeeper", "kafka"])
+def test_f356_in_both_stores_a_change_does_not_wait_for_a_commit_under_way(store: str) -> None:
+    """The commit names a tenure that the change ends."""
+    member = Keeper(T0, store="dual", level=False)
+    assert member.decides() == [to_kafka({T0: 5})]
+    member.finds(switch(store, 2))
+    [change] = member.decides()
+    assert isinstance(change, SwitchStore)
+    assert (change.offsets, change.status.store) == ({T0: 5}, store)
+    member.finds()
+    member.node(T0, 5, 4, 80)
+    assert member.decides() == [changed(store, 2)]
+    member.decides()
+    member.kafka_answers(done(T0))
+    if store == "kafka":
+        assert member.decides() == [reads(T0)]
+        member.kafka_answers({T0: stamped(5)})
+        assert member.decides() == [to_kafka({T0: 5}, mzxid=80)]
+    else:
+        assert member.decides() == []
 
 
 def test_f144_a_commit_after_a_change_to_both_stores_waits_for_it_and_sets_the_node() -> None:

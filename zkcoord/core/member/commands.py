@@ -54,7 +54,7 @@ def take_next(view: MemberView, memory: Memory, sizes: Sizes, now_ms: int) -> St
     being obeyed."""
     if memory.start is not None or memory.stop is not None or memory.cleaning:
         return [], memory
-    if memory.switch is not None and not (view.leaving and memory.mirror.exchange is not None):
+    if memory.switch is not None and not (view.leaving and switching.waits_for_kafka(memory)):
         return [], memory  # a change that waits for Kafka keeps nobody from leaving: old members may wait for that
     if not view.channel_read or view.writing or view.application.resuming:
         return [], memory

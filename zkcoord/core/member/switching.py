@@ -53,10 +53,16 @@ def begin(memory: Memory, sequence: str, command: Command) -> Memory:
     return fast_replace(memory, switch=Switch(sequence, store, before))
 
 
+def waits_for_kafka(memory: Memory) -> bool:
+    """True while a change of the store waits for Kafka's answer: it may be about a commit of the program. Where the
+    node holds the committed offset, the commit to Kafka that is under way does not count once the node is set."""
+    return memory.switch is not None and memory.mirror.exchange is not None and not memory.store.node_counts
+
+
 def advance(view: MemberView, memory: Memory, sizes: Sizes) -> Step:
     """Set the nodes that are not set yet; then acknowledge."""
     switch, held = memory.switch, memory.held
-    if switch is None or memory.mirror.exchange is not None or not view.may_write or not at_rest(view, memory):
+    if switch is None or waits_for_kafka(memory) or not view.may_write or not at_rest(view, memory):
         return [], memory
     if switch.sequence not in view.commands:
         told = Report(event="offset_store_changed", fields={"store": switch.store.name, "step": switch.store.step})
