@@ -90,6 +90,15 @@ def test_f143_of_a_topic_that_was_dropped_no_range_is_waited_for(store: str) -> 
     assert purged(altered(gone, incarnations={"t": 1})) == []  # nobody subscribes to the topic at present
 
 
+@pytest.mark.parametrize("store", [DUAL, KAFKA])
+def test_f362_a_range_of_a_topic_without_a_mark_is_kept_while_nobody_subscribes_to_it(store: str) -> None:
+    """Beside old members no topic is marked, so nothing tells that it is gone."""
+    for incarnation, over in ((0, []), (1, ["b"])):
+        view = orphaned({T0: Announced(100, 600, 7, incarnation)}, committed={}, store_name=store, store_step=2)
+        view = replace(view, channels={**view.channels, "a": channel("a", store_name=store, store_step=2)})
+        assert purged(altered(view, topics={}, owners={}, claims=True)) == over
+
+
 def test_an_unacknowledged_start_of_a_dead_member_holds_what_it_was_handed() -> None:
     start = QueuedCommand(
         sequence="0000000000", version=0, option="start-fetcher", threads={T0: "b-0"}, replay={T0: EARLY}

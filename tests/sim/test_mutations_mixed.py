@@ -12,7 +12,7 @@ from tests.sim import test_adoption, test_beside, test_beside_storms, test_mixed
 from tests.sim import test_mixed_groups as scenes
 from tests.sim import test_old_commits as old_commits
 from tests.sim.mutations import Case, Patch, must_be_missed
-from zkcoord.core import old_owners
+from zkcoord.core import old_owners, replay
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.former_owners import FormerOwners
 from zkcoord.core.member import decide, neighbours, ownership, replaying, sharing, stops
@@ -167,6 +167,16 @@ def obeys_starts_without_a_look(patch: Patch) -> None:
     patch.setattr(Memory, "noting", lambda self, view: self)
 
 
+def takes_a_topic_without_subscribers_for_gone(patch: Patch) -> None:
+    """Beside old members, too, where no mark tells that the topic is there (F362)."""
+    original = replay._counts
+    patch.setattr(
+        replay,
+        "_counts",
+        lambda view, partition, announced: original(fast_replace(view, claims=False), partition, announced),
+    )
+
+
 def takes_the_node_for_the_offset(patch: Patch) -> None:
     """A range that was left unfinished is over when the node has another offset, in any store (F354)."""
     patch.setattr(
@@ -305,6 +315,11 @@ CASES = (
         2,
     ),
     Case(obeys_starts_without_a_look, partial(test_stolen_ranges.commanded_before_the_old_member, store="dual"), 2),
+    Case(
+        takes_a_topic_without_subscribers_for_gone,
+        partial(test_stolen_ranges.left_to_old_members_alone, store="dual"),
+        2,
+    ),
     Case(takes_the_node_for_the_offset, partial(left, store="kafka", coordinated=True, goal="dual"), 2),
     Case(knows_no_incarnation, test_mixed_ranges.created_again_after_a_death),
     Case(takes_late_commits_for_resets, late),

@@ -219,3 +219,29 @@ def commanded_before_the_old_member(seed: int, store: str) -> None:
 def test_f360_a_start_of_before_the_old_member_joined_does_what_was_announced_since(seed: int, store: str) -> None:
     """Before the fix, who obeyed it knew only the ranges that the start named."""
     commanded_before_the_old_member(seed, store)
+
+
+def left_to_old_members_alone(seed: int, store: str) -> None:
+    """The only consumer dies in an announced batch, beside an old member of another topic. Later another one joins."""
+    scene, sink = announcing(seed, store, 1, partitions=2)
+    scene.start("old0", topics={"u": 1})
+    scene.start_ours("consumer0")
+    scene.await_shared("old0", "consumer0")
+    await_batch(scene, "consumer0", range(2))
+    (left,) = (session for session in scene.rules.registered.values() if session.process == "consumer0")
+    scene.end("consumer0")
+    scene.world.ensemble.end_session(left, "expire")
+    scene.world.run_for(5_000)
+    scene.start_ours("consumer1")
+    scene.await_shared("old0", "consumer1")
+    scene.world.run_until(lambda: sink.again > 0, what="the range is processed again, as it was announced")
+    scene.calm()
+
+
+@on_seeds(4)
+@pytest.mark.parametrize("store", STORES)
+def test_f362_a_range_is_done_as_announced_though_only_old_members_were_left_of_its_group(
+    seed: int, store: str
+) -> None:
+    """Before the fix, the coordinator took the topic, which no member subscribed to any more, for one that is gone."""
+    left_to_old_members_alone(seed, store)

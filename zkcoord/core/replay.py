@@ -207,7 +207,11 @@ def _counts(view: GroupView, partition: TopicPartition, announced: Announced) ->
     number = view.incarnations.get(partition.topic, 0)
     if number and announced.incarnation not in (0, number):
         return False
-    return announced.start == view.committed.get(partition) if _knows_commits(view) else not dropped(view, partition)
+    if _knows_commits(view):
+        return announced.start == view.committed.get(partition)
+    # beside old members topics have no marks, so nothing tells that one is gone
+    unmarked = not granted_with_ranges(view) and not announced.incarnation
+    return unmarked or not dropped(view, partition)
 
 
 def kept(view: GroupView, found: Replays) -> tuple[list[SetState], frozenset[tuple[str, str]]]:
