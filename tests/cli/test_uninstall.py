@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,7 +21,7 @@ from zkcoord.core.record import DONE, GroupRecord
 from zkcoord.errors import CorruptError, SchemaError, UsageError
 from zkcoord.migrate import current, stamp, upgrade
 from zkcoord.operating.uninstalling import obstacles_of, take_away
-from zkcoord.shell.ports import CommitDone, Outcome
+from zkcoord.shell.ports import CommitDone, Outcome, UnreadableError
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.record import decode_record, encode_record
 from zkcoord.tree.schema import encode_schema
@@ -319,3 +320,27 @@ def test_of_a_group_without_an_adoption_only_a_move_and_offsets_of_the_layout_dr
         put(tree, {RECORD: encode_record(record).decode()})
         found = obstacles_of(tree, current(tree))
         assert [words in each for each in found] == [True] * bool(words), (layout, found)
+
+
+def test_f381_groups_of_old_consumers_that_may_not_be_read_prevent_no_uninstallation() -> None:
+    """Nobody adopted them. The command ended at the first one, and there was no way out of zkcoord."""
+    tree = made()
+    theirs = {"/consumers/h": "", "/consumers/h/ids": "", "/consumers/h/ids/h_x": "{}"}
+    put(tree, theirs)
+
+    def forbids(reads: Sequence[Read]) -> None:
+        if refused := [each.path for each in reads if each.path.startswith("/consumers/h/")]:
+            raise UnreadableError(f"{refused[0]}: may not be read", ())
+
+    tree.before_read = forbids
+    assert obstacles_of(tree, current(tree)) == []
+    take_away(tree, current(tree))
+    assert tree.data().keys() == {"/consumers", *GROUP_OF_THEIRS, *theirs}
+
+
+def test_a_consumer_whose_groups_record_somebody_deleted_is_still_in_the_way() -> None:
+    tree = made()
+    put(tree, {f"/consumers/g/ids/{OURS}": REGISTERED})
+    for path in [path for path in tree.nodes if path.startswith(RECORD)]:
+        del tree.nodes[path]
+    assert obstacles_of(tree, current(tree)) == [f"group g: {_there()}: stop them"]

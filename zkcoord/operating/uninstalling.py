@@ -13,7 +13,7 @@ from zkcoord.migrate import BlockingTree, Mark, plan
 from zkcoord.operating.releasing import named, offsets_elsewhere, ours, release, remove
 from zkcoord.operating.requesting import read_record, who
 from zkcoord.shell.ports import Outcome, refuse_without_right
-from zkcoord.tree.paths import CANDIDATES, EPOCH, ROOT, SCHEMA, Layout
+from zkcoord.tree.paths import CANDIDATES, EPOCH, RECORDS, ROOT, SCHEMA, Layout
 from zkcoord.tree.schema import Schema, encode_schema
 from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.writes import SetNode, Transaction
@@ -33,10 +33,20 @@ def obstacles_of(tree: BlockingTree, schema: Schema | None) -> list[str]:
         found.append(f"{_coordinators(listed)} (a killed one goes with its session)")
     if schema is not None:
         layout = schema.place
-        there = {group: members for group in group_names(tree, layout) if (members := ours(tree, layout, group))}
+        groups = _groups(tree, layout)
+        there = {group: members for group in groups if (members := ours(tree, layout, group))}
         found += [f"group {group}: {named(members)}: stop them" for group, members in sorted(there.items())]
-        found += [why for group in group_names(tree, layout) if (why := _offsets_elsewhere(tree, layout, group))]
+        found += [why for group in groups if (why := _offsets_elsewhere(tree, layout, group))]
     return found
+
+
+def _groups(tree: BlockingTree, layout: Layout) -> Sequence[str]:
+    """Return the groups that may have something of zkcoord's. Others belong to old consumers alone: this program may
+    not even be allowed to read them."""
+    if layout.channels is None:
+        return group_names(tree, layout)
+    records, channels = tree.read([Read(RECORDS, Kind.CHILDREN), Read(layout.channels, Kind.CHILDREN)])
+    return sorted({*records.children, *channels.children})
 
 
 def _offsets_elsewhere(tree: BlockingTree, layout: Layout, group: str) -> str:
@@ -63,7 +73,7 @@ def take_away(tree: BlockingTree, schema: Schema | None, items_max: int | None =
         layout = schema.place
         try:
             _refuse_coordinators(tree)
-            for group in group_names(tree, layout) if layout.adopts else ():
+            for group in _groups(tree, layout) if layout.adopts else ():
                 release(tree, layout, group, _refuse, items_max)
         except (UsageError, CorruptError):
             _give_up(tree)
