@@ -12,10 +12,10 @@ from zkcoord.cli.options import Group, Settings, at_least, pass_settings
 from zkcoord.cli.output import print_json, show, table
 from zkcoord.core.words import count
 from zkcoord.errors import CorruptError, UsageError
-from zkcoord.group_report import TreeReport, may_name_a_group, read_group, read_tree
+from zkcoord.group_report import TreeReport, may_name_a_group, read_tree
 from zkcoord.kafka.new_topic import check_name, create_topic
 from zkcoord.migrate import BlockingTree
-from zkcoord.operating.groups import present_groups
+from zkcoord.operating.groups import present_groups, reports_of
 from zkcoord.operating.partitions import partitions_of
 from zkcoord.operating.saying import warn
 from zkcoord.operating.words import cell
@@ -46,7 +46,7 @@ def list_(settings: Settings) -> None:
         above = read_tree(tree, settings.zookeeper_address())
         (listed,) = tree.read([Read(above.layout.topics, Kind.CHILDREN)])
         nodes = _topics(tree, above, listed.children)
-        reports = [read_group(tree, above.layout, name) for name in present_groups(tree, above.layout)]
+        reports = reports_of(tree, above.layout, present_groups(tree, above.layout))
     readers: dict[str, set[str]] = {}
     for report in reports:
         for partition in report.partitions():
@@ -72,7 +72,7 @@ def describe(settings: Settings, name: str) -> None:
         node = _topics(tree, above, [name])[name]
         if not node.exists:
             raise UsageError(no_such_topic(name))
-        reports = [read_group(tree, above.layout, one) for one in present_groups(tree, above.layout)]
+        reports = reports_of(tree, above.layout, present_groups(tree, above.layout))
         reading = [report for report in reports if name in {partition.topic for partition in report.partitions()}]
         reading, ends = with_kafka(settings, tree, above.layout, reading)
     rows = {report.view.group: [r for r in partitions_of(report, ends) if r["topic"] == name] for report in reading}

@@ -12,10 +12,10 @@ from zkcoord.cli.loading import OF_GROUP, Commands
 from zkcoord.cli.options import Group, Settings, at_least, on_command_line, pass_settings, refuse_timeout_alone
 from zkcoord.cli.output import print_json, table, wrapped
 from zkcoord.errors import UsageError
-from zkcoord.group_report import GroupReport, TreeReport, group_names, read_group, read_tree
+from zkcoord.group_report import GroupReport, TreeReport, group_names, read_tree
 from zkcoord.operating.advice import advice, of_the_tree
 from zkcoord.operating.documents import document, remarks, sentence, state_of, tone_of
-from zkcoord.operating.groups import present_groups
+from zkcoord.operating.groups import present_groups, reports_of
 from zkcoord.operating.members import member_documents
 from zkcoord.operating.partitions import Ends, lag_of, owner_of, partitions_of
 from zkcoord.operating.saying import Tone, say, warn
@@ -56,7 +56,7 @@ def list_(settings: Settings, state: bool, all_: bool, sort: str) -> None:
         above = read_tree(tree, settings.zookeeper_address())
         names = group_names(tree, above.layout) if all_ else present_groups(tree, above.layout)
         if state or settings.json:
-            reports = [read_group(tree, above.layout, name) for name in names]
+            reports = reports_of(tree, above.layout, names)
             reports, ends = with_kafka(settings, tree, above.layout, reports)
             lags = {report.view.group: lag_of(report, ends) for report in reports}
     if sort == "lag":
@@ -124,7 +124,7 @@ def describe(
             reports = [waiting.until_stable(above.layout, one, empty_too=all_groups) for one in names]
             above = read_tree(tree, address)
         else:
-            reports = [read_group(tree, above.layout, one) for one in names]
+            reports = reports_of(tree, above.layout, names)
         reports, ends = with_kafka(settings, tree, above.layout, reports)
     if above.brokers is not None:
         warn(above.brokers)

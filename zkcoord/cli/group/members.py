@@ -12,7 +12,7 @@ from zkcoord.cli.kafka_options import with_kafka
 from zkcoord.cli.options import Command, Settings, pass_settings
 from zkcoord.cli.output import show
 from zkcoord.group_report import read_group, read_tree
-from zkcoord.operating.groups import present_groups
+from zkcoord.operating.groups import present_groups, reports_of
 from zkcoord.operating.members import command_document, member_documents, outstanding
 from zkcoord.operating.partitions import partitions_of
 from zkcoord.operating.saying import Tone
@@ -69,7 +69,7 @@ def commands(settings: Settings, name: str | None) -> None:
     with settings.tree() as tree:
         above = read_tree(tree, settings.zookeeper_address())
         names = [name] if name else present_groups(tree, above.layout)
-        reports = [read_group(tree, above.layout, one) for one in names]
+        reports = reports_of(tree, above.layout, names)
         found = outstanding(tree, above.layout, reports)
     now_ms = time.time_ns() // 1_000_000
     documents = [command_document(each, now_ms) for each in found]
