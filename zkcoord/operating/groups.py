@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from zkcoord.errors import UsageError
 from zkcoord.group_report import GroupReport, deleted_groups, group_names, may_name_a_group, read_group, read_tree
 from zkcoord.legacy.walk import group_names as old_group_names
 from zkcoord.migrate import BlockingTree, current
@@ -29,15 +30,17 @@ def _deleted(tree: BlockingTree, layout: Layout, names: Sequence[str]) -> frozen
 
 
 def reports_of(tree: BlockingTree, layout: Layout, names: Sequence[str]) -> list[GroupReport]:
-    """Return the reports of these groups. Of several, one that this program may not read is left out with a warning."""
+    """Return the reports of these groups. Of several, one that is gone meanwhile is left out, and one that this program
+    may not read, too, with a warning."""
     found = []
     for name in names:
         try:
             found.append(read_group(tree, layout, name))
-        except UnreadableError as error:
+        except UsageError as error:
             if len(names) == 1:
                 raise
-            warn(f"group {name} cannot be read: {error}")
+            if isinstance(error, UnreadableError):
+                warn(f"group {name} cannot be read: {error}")
     return found
 
 

@@ -11,8 +11,11 @@ from kazoo.security import make_digest_acl
 
 from tests.cli.old_world import ETL, OldWorld
 from tests.cli.program import PATIENCE_SECONDS, Run
+from zkcoord.errors import UsageError
 from zkcoord.migrate import upgrade
+from zkcoord.operating.groups import reports_of
 from zkcoord.shell.zk.blocking import Tree
+from zkcoord.tree.paths import LEGACY
 
 pytestmark = pytest.mark.zookeeper
 
@@ -57,3 +60,10 @@ def test_f383_an_uninstallation_and_a_wave_pass_it_over(world: OldWorld, run: Ru
     assert (refused.exit_code, "it cannot be read" in refused.stderr) == (2, True)
     done = run("uninstall", "--zookeeper", world.address)
     assert done.exit_code == 0, done.stderr
+
+
+def test_a_group_that_is_gone_when_it_is_read_is_left_out_of_several(world: OldWorld) -> None:
+    """It was deleted behind the list of groups, and no group was shown."""
+    assert [report.view.group for report in reports_of(world.tree, LEGACY, ["g", "gone"])] == ["g"]
+    with pytest.raises(UsageError, match="there is no group 'gone'"):
+        reports_of(world.tree, LEGACY, ["gone"])
