@@ -106,7 +106,7 @@ CASES = (
     Case(no_check_of_ids, group_storm, 10),
     Case(takes_nothing_over, announcing_storm, 150, first=6),
     Case(announces_without_a_fence, announcing_storm),
-    Case(one_name_for_ever, group_storm, 40),
+    Case(one_name_for_ever, group_storm, 40, first=6),
     Case(
         a_lease_for_ever,
         partial(sessions.test_f15_a_consumer_stops_reading_before_its_session_can_expire, "black hole"),

@@ -71,6 +71,7 @@ class Rule(NamedTuple):
     mutate: Callable[[Patch], None]
     play: Callable[[int], object]
     seeds: int
+    first: int = 0  # the seed that found the mutation last: played first
 
 
 RULES = (
@@ -79,12 +80,12 @@ RULES = (
     Rule(3, reads_before_the_acknowledgement, storm, 30),
     Rule(4, sends_beside_a_standing_command, storm, 5),
     Rule(5, no_check_of_the_epoch, storm, 5),
-    Rule(6, one_client_for_all_sessions, storm, 100),
-    Rule(7, a_lease_for_ever, storm, 120),
-    Rule(8, looks_at_no_owner_again, storm, 20),
+    Rule(6, one_client_for_all_sessions, storm, 100, first=7),
+    Rule(7, a_lease_for_ever, storm, 120, first=7),
+    Rule(8, looks_at_no_owner_again, storm, 20, first=5),
 )
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"rule {rule.number}")
 def test_a_rule_that_is_taken_out_is_missed_by_a_storm(rule: Rule) -> None:
-    must_be_missed(rule.mutate, rule.play, rule.seeds)
+    must_be_missed(rule.mutate, rule.play, rule.seeds, first=rule.first)
