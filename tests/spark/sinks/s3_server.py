@@ -38,7 +38,7 @@ def moto_python() -> Path:
 
 def _install(folder: Path) -> None:
     run("moto", [sys.executable, "-m", "venv", folder])
-    pip = [folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip = [folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check"]
     run("moto", [*pip, "-r", REQUIREMENTS])
 
 
