@@ -9,8 +9,9 @@ kinds alternate; medians are compared.
 
     join      t0: the joiner's registration; N members to N + 1
     death     t0: a member's registration is gone, with its session, which it did not end itself; N members to N - 1
-    t1        alone, half: the last write that ZooKeeper saw before it was silent with every partition owned as the
-              range assignor has it. all, draft: the last start acknowledged, from the members' logs
+    t1        alone, half: once ZooKeeper is silent and every partition is owned as the range assignor has it, the last
+              write of an owner or an offset (ZooKeeper's time): the last claim, or the last start that one of zkcoord's
+              members acknowledged. all, draft: the last start acknowledged, from the members' logs
     requests  packets that ZooKeeper received from just before the event until it was silent, less the questions asked
               here, and less pings and lease syncs of zkcoord's processes
 

@@ -7,6 +7,7 @@ that few pings fall into a measurement. They fetch nothing. Each group has a tre
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -105,14 +106,14 @@ class Observer:
         self._ids = LEGACY.ids(GROUP)
         self._questions = 0
         self._changed = threading.Event()
-        self._t0_ns = 0
+        self._t0_ms = 0
 
     def watch(self) -> int:
         """Watch for the next change of the registrations; return the server's count of requests before it."""
         self._changed.clear()
 
-        def fired(at_ns: int) -> None:
-            self._t0_ns = at_ns
+        def fired(_at_ns: int) -> None:
+            self._t0_ms = time.time_ns() // 1_000_000
             self._changed.set()
 
         self._client.watching[self._ids] = fired
@@ -121,7 +122,11 @@ class Observer:
         return self._packets()
 
     def settled(self, before: int) -> Event:
-        """Wait until the group has settled after the change that `watch` waits for."""
+        """Wait until the group has settled after the change that `watch` waits for.
+
+        It has settled with the last claim of a partition, or, of zkcoord's members, the last start that was
+        acknowledged, which writes an offset. What a coordinator writes down for itself later is not a part of that.
+        """
         if not self._changed.wait(DEADLINE_S):
             raise RuntimeError("no registration changed")
         pause, end_ns = threading.Event(), now_ns() + int(DEADLINE_S * 1e9)
@@ -131,9 +136,9 @@ class Observer:
             found, at_ns = self._last_write(), now_ns()
             if found != zxid:
                 zxid, last_ns = found, at_ns
-            elif at_ns - last_ns > SILENCE_S * 1e9 and self._as_planned():
+            elif at_ns - last_ns > SILENCE_S * 1e9 and (settled_ms := self._as_planned()) is not None:
                 asked = self._packets() - before - self._questions
-                return Event(settled_ms=(last_ns - self._t0_ns) / 1e6, requests=asked)
+                return Event(settled_ms=settled_ms - self._t0_ms, requests=asked)
         raise RuntimeError("the group did not settle")
 
     def close(self) -> None:
@@ -153,13 +158,18 @@ class Observer:
         self._client.nodes([Read(self._ids)])
         return int(self._client.store.session.last_zxid)
 
-    def _as_planned(self) -> bool:
+    def _as_planned(self) -> int | None:
+        """Return when an owner or an offset was written last, by the clock that this process shares with the server.
+        None while a partition has another owner than planned."""
         partitions = [TopicPartition(TOPIC, number) for number in range(self._partitions)]
-        self._questions += 2
+        self._questions += 3
         (ids,) = self._client.nodes([Read(self._ids, Kind.CHILDREN)])
         owners = self._client.nodes([Read(LEGACY.owner(GROUP, partition)) for partition in partitions])
         found = {p: node.data.decode() for p, node in zip(partitions, owners, strict=True) if node.exists}
-        return found == planned(ids.children, self._partitions)
+        if found != planned(ids.children, self._partitions):
+            return None
+        offsets = self._client.nodes([Read(LEGACY.offset(GROUP, partition)) for partition in partitions])
+        return max(node.stat.mtime_ms for node in (*owners, *offsets) if node.stat is not None)
 
 
 def planned(members: tuple[str, ...], partitions: int) -> Mapping[TopicPartition, str]:
