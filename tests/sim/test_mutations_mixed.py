@@ -28,7 +28,7 @@ from zkcoord.member.joining import Joining
 from zkcoord.member.neighbourhood import Neighbourhood
 from zkcoord.member.statuses import Statuses
 from zkcoord.tree import member
-from zkcoord.tree.paths import Place
+from zkcoord.tree.paths import RELEASED_MARK, Place
 
 
 def coordinates_beside_old_members(patch: Patch) -> None:
@@ -177,6 +177,18 @@ def takes_a_topic_without_subscribers_for_gone(patch: Patch) -> None:
     )
 
 
+def claims_without_a_word(patch: Patch) -> None:
+    """The coordinator does not read the status of who has acknowledged a claim (F364)."""
+    original = member.start
+
+    def start(*given: Any, **named: Any) -> Any:
+        transaction = original(*given, **named)
+        silent = tuple(write for write in transaction.writes if not write.path.endswith(f"/{RELEASED_MARK}"))
+        return replace(transaction, writes=silent)
+
+    patch.setattr(member, "start", start)
+
+
 def takes_the_node_for_the_offset(patch: Patch) -> None:
     """A range that was left unfinished is over when the node has another offset, in any store (F354)."""
     patch.setattr(
@@ -320,6 +332,7 @@ CASES = (
         partial(test_stolen_ranges.left_to_old_members_alone, store="dual"),
         2,
     ),
+    Case(claims_without_a_word, partial(test_stolen_ranges.deleted_as_the_old_members_go, store="zookeeper"), 2),
     Case(takes_the_node_for_the_offset, partial(left, store="kafka", coordinated=True, goal="dual"), 2),
     Case(knows_no_incarnation, test_mixed_ranges.created_again_after_a_death),
     Case(takes_late_commits_for_resets, late),

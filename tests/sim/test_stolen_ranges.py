@@ -14,7 +14,7 @@ from tests.sim.batches import BatchApplication
 from tests.sim.faults import cut, uncut
 from tests.sim.mixed_scene import MixedScene
 from tests.sim.script import QUIET, hold_calls, on_seeds
-from tests.sim.test_mixed_ranges import T2, announcing, await_batch, claimed_by
+from tests.sim.test_mixed_ranges import T1, T2, announcing, await_batch, claimed_by
 from tests.sim.world import World
 from zkcoord.core.member.requests import AnnounceRequest
 from zkcoord.core.model import TopicPartition
@@ -245,3 +245,34 @@ def test_f362_a_range_is_done_as_announced_though_only_old_members_were_left_of_
 ) -> None:
     """Before the fix, the coordinator took the topic, which no member subscribed to any more, for one that is gone."""
     left_to_old_members_alone(seed, store)
+
+
+def deleted_as_the_old_members_go(seed: int, store: str) -> None:
+    """consumer0, which has the most partitions, dies in an announced batch, and its session goes on. Somebody deletes
+    its claim of t-1, and the last old member goes."""
+    scene, sink = announcing(seed, store, 1, partitions=5)
+    world, ours = scene.world, [f"consumer{n}" for n in range(4)]
+    scene.start("old0", topics={"u": 1})
+    scene.start_ours(*ours)
+    let_go = hold_calls(scene.application("consumer0"))
+    world.run_for(2_000)  # the coordinator has read its status
+    let_go()
+    scene.await_shared("old0", *ours)
+    await_batch(scene, "consumer0", [1])
+    scene.end("consumer0")
+    deleted(scene, T1)
+    (left,) = (session for session in scene.rules.registered.values() if session.process == "old0")
+    scene.end("old0")
+    world.ensemble.end_session(left, "expire")
+    scene.await_shared(*ours[1:])
+    world.run_until(lambda: sink.again > 0, what="the range is processed again, as it was announced")
+    scene.calm()
+
+
+@on_seeds(4)
+@pytest.mark.parametrize("store", STORES)
+def test_f364_a_partition_that_a_member_holds_by_the_plan_is_granted_to_nobody_when_its_claim_was_deleted(
+    seed: int, store: str
+) -> None:
+    """Before the fix, the coordinator did not know that it holds the partition, and granted it without the range."""
+    deleted_as_the_old_members_go(seed, store)

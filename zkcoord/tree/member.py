@@ -169,10 +169,18 @@ def start(
         CheckNode(paths.layout.channel(paths.group, c), version) for c, version in sorted((statuses or {}).items())
     ]
     made = _parents_of(paths, writes, missing_parents)
+    told = _without_a_command(paths) if record_version is not None else ()
     return Transaction(
-        writes=(*fences, *made, *writes, *_acknowledge(paths, done)),
+        writes=(*fences, *made, *writes, *_acknowledge(paths, done), *told),
         why=f"acknowledge start {', '.join(done.commands)}",
     )
+
+
+def _without_a_command(paths: MemberPaths) -> Sequence[Write]:
+    """The writes that fire the watch on the channel's list, so that its watcher reads the status: no command leaves the
+    list with this multi."""
+    mark = f"{paths.channel}/{RELEASED_MARK}"
+    return CreateNode(mark), DeleteNode(mark, 0)
 
 
 def _parents_of(paths: MemberPaths, writes: Iterable[Write], missing: Sequence[str]) -> list[CreateNode]:
@@ -217,8 +225,7 @@ def release(
     last = [*(transactions.pop().writes if transactions else (paths.check(),)), *_acknowledge(paths, done)]
     why = f"acknowledge stop {', '.join(done.commands)}" if done.commands else "release a part"
     if not done.commands:
-        mark = f"{paths.channel}/{RELEASED_MARK}"
-        last += [CreateNode(mark), DeleteNode(mark, 0)]
+        last += _without_a_command(paths)
     return [*transactions, Transaction(writes=tuple(last), why=why)]
 
 
