@@ -50,6 +50,7 @@ from tests.sim.test_programs import away, plain, polling, sparkling, streaming
 from tests.sim.test_replay_quota import narrow
 from tests.sim.test_reset_storms import resetting_storm
 from tests.sim.test_source_switch import switching_storm
+from tests.sim.test_stolen_storms import stolen_storm
 from tests.sim.test_store_tool import tools_storm
 from tests.sim.test_strange import strange
 from tests.sim.world import SimulationError
@@ -90,6 +91,10 @@ SCENES: dict[str, tuple[Callable[[int], object], str]] = {
     "claims-flapping": (
         claims_flapping,
         "tests/sim/test_flapping.py::test_a_storm_of_flapping_links_over_claims_ends_in_a_calm",
+    ),
+    "stolen": (
+        stolen_storm,
+        "tests/sim/test_stolen_storms.py::test_a_storm_over_claims_beside_old_members_cuts_no_range_anew",
     ),
     "claiming": (claiming, "tests/sim/test_claims.py::test_a_storm_over_claims_ends_in_a_calm"),
     "beside old": (
