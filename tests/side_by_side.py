@@ -54,6 +54,7 @@ KEEPING = (
     "replay",
     "reset_storms",
     "source_switch",
+    "stolen_storms",
 )  # each of these files in one worker: two tests use the results of the same storms, which the file caches
 PROPERTY = "suite"
 PORT_SLICES = 8  # more than there are workers: a worker that replaces a crashed one has a new number
