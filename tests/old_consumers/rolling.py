@@ -265,6 +265,16 @@ class Rolling:
                 first[key] = row.reader
         return found
 
+    def taken_out_late(self, name: str, row: Row) -> bool:
+        """Whether an old member processed this record, too, while it rebalanced: it commits before it releases, and its
+        program goes on with what was fetched."""
+        events = [e for each in self.lab.consumers if each.name == name for e in each.events("rebalance")]
+        begun = [e["at_ms"] - LATE_MS for e in events if e["phase"] == "begin"]
+        ended = [e["at_ms"] + LATE_MS for e in events if e["phase"] == "end"]
+        of = name, row.partition, row.offset
+        times = [r.at_ms for r in self.rows() if (r.reader, r.partition, r.offset) == of]
+        return any(begin <= at_ms <= end for at_ms in times for begin, end in zip(begun, ended, strict=False))
+
     def committed_before(self, row: Row) -> bool:
         """Whether it was committed already that this record is processed."""
         return any(
