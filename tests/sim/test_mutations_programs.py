@@ -150,15 +150,15 @@ streaming = partial(play, kind=StreamProgram, exact=True)
 streaming_in_kafka = partial(play_in_store, store="kafka", kind=StreamProgram, exact=True)
 
 CASES = (
-    Case(an_exit_in_a_callback_ends_its_thread, plain, 300, first=28),
-    Case(a_fenced_batch_begins, sparkling, 20, first=7),
-    Case(a_fenced_batch_is_not_cancelled, sparkling, 120, first=30),
-    Case(a_stop_does_not_wait_for_the_batch, sparkling, 5, first=2),
-    Case(announced_ranges_are_cut_anew, sparkling, 5, first=2),
-    Case(a_complete_range_is_passed_over_whoever_went_on, streaming, 60, first=25),
-    Case(a_stop_commits_what_spark_has_not_completed, streaming, 5, first=3),
+    Case(an_exit_in_a_callback_ends_its_thread, plain, 300, first=123),
+    Case(a_fenced_batch_begins, sparkling, 20, first=8),
+    Case(a_fenced_batch_is_not_cancelled, sparkling, 120, first=57),
+    Case(a_stop_does_not_wait_for_the_batch, sparkling, 5, first=3),
+    Case(announced_ranges_are_cut_anew, sparkling, 5),
+    Case(a_complete_range_is_passed_over_whoever_went_on, streaming, 60, first=28),
+    Case(a_stop_commits_what_spark_has_not_completed, streaming, 5, first=2),
     Case(a_stop_commits_what_spark_has_not_completed, streaming_in_kafka, 10, first=9),
-    Case(a_complete_range_is_passed_over_whoever_went_on, streaming_in_kafka, 60, first=11),
+    Case(a_complete_range_is_passed_over_whoever_went_on, streaming_in_kafka, 60, first=9),
 )
 
 

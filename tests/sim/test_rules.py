@@ -82,7 +82,7 @@ RULES = (
     Rule(5, no_check_of_the_epoch, storm, 5),
     Rule(6, one_client_for_all_sessions, storm, 100, first=7),
     Rule(7, a_lease_for_ever, storm, 120, first=7),
-    Rule(8, looks_at_no_owner_again, storm, 20, first=5),
+    Rule(8, looks_at_no_owner_again, storm, 20, first=15),
 )
 
 
