@@ -91,6 +91,13 @@ def test_an_empty_subscription_adds_nothing_and_hinders_nobody() -> None:
 
 
 @pytest.mark.parametrize("version", ["0.8.2.2", "0.9.0.1", "0.10.1.1"])
+def test_an_empty_subscription_has_no_share_where_hashes_are_equal(version: str) -> None:
+    alike = registration(Aa=1, BB=1)
+    plan = planned(version, ROUND_ROBIN, {"Aa": 2, "BB": 2}, alike, registration(), alike)
+    assert sorted((plan.owners or {}).values()) == ["g_a-0", "g_a-0", "g_c-0", "g_c-0"]
+
+
+@pytest.mark.parametrize("version", ["0.8.2.2", "0.9.0.1", "0.10.1.1"])
 def test_members_of_0_8_2_to_0_10_1_that_list_tied_topics_differently_never_settle(version: str) -> None:
     topics = {"Aa": 2, "BB": 2}
     alike = planned(version, ROUND_ROBIN, topics, registration(Aa=1, BB=1), registration(Aa=1, BB=1))

@@ -90,12 +90,10 @@ def test_a_group_is_replaced_member_by_member_under_traffic_and_goes_back(
         assert rolling.gave_up() == []
         assert rolling.overlaps() == []
         assert rolling.backwards() == []
-        repeats = rolling.repeats()
-        again = [row for rows in repeats.values() for row in rows if rolling.committed_before(row)]
-        assert [row for row in again if not rolling.begun_before_a_release(row)] == []
-        kept = {name: rows for name, rows in repeats.items() if name not in KILLED}
-        late = [(name, row) for name, rows in kept.items() for row in rows if not rolling.taken_out_late(name, row)]
-        assert late == []
+        stale = rolling.begun_before_a_release
+        again = [(name, row) for name, rows in rolling.repeats().items() for row in rows if not stale(row)]
+        assert [row for _, row in again if rolling.committed_before(row)] == []
+        assert [each for each in again if each[0] not in KILLED and not rolling.taken_out_late(*each)] == []
 
 
 def statuses(rolling: Rolling) -> list[bytes]:

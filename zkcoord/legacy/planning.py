@@ -113,6 +113,8 @@ def _united(version: OldVersion, given: AssignorInput) -> dict[TopicPartition, s
     partition."""
     owners: dict[TopicPartition, str] = {}
     for member in given.subscribers:
+        if not member.threads:  # it has no list of topics, and no share
+            continue
         for partition, thread in deal(given, *version.hashed_as, topics_of_one(member)).items():
             if consumer_of(thread) != member.consumer_id:
                 continue
