@@ -72,6 +72,15 @@ class MixedScene(OldScene):
         process.restarts = False
         process.kill()
 
+    def end_with_sessions(self, *names: str) -> None:
+        """Processes with a registration die for good, and their sessions end at once."""
+        sessions = [session for session in self.rules.registered.values() if session.process in names]
+        assert len(sessions) == len(names)
+        for name in names:
+            self.end(name)
+        for session in sessions:
+            self.world.ensemble.end_session(session, "expire")
+
     def adopt(self, adoption: Adoption) -> None:
         """A tool writes the present settings of the old members into the record."""
         self.world.ensemble.operate(

@@ -269,9 +269,7 @@ def cut_off_before_its_start(seed: int, store: str, claimed: bool) -> None:
         world.ensemble.operate(DeleteNode(LEGACY.owner(GROUP, T2), ANY_VERSION))
     scene.start_ours("consumer2")
     world.run_until(lambda: ("consumer2", "read", T2) in done(), what="a range that is processed, and not committed")
-    (session,) = (session for session in scene.rules.registered.values() if session.process == "consumer2")
-    scene.end("consumer2")
-    world.ensemble.end_session(session, "expire")
+    scene.end_with_sessions("consumer2")
     uncut(world, world.processes["consumer1"])
     if claimed:
         let_go()

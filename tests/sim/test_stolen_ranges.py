@@ -115,9 +115,7 @@ def announced_without_its_claim(seed: int, store: str, *, started: bool) -> None
         reads_on(scene, let_go)
     hears(scene, "consumer1", hears=True)
     late.go_on()
-    (session,) = (session for session in scene.rules.registered.values() if session.process == "consumer2")
-    scene.end("consumer2")
-    world.ensemble.end_session(session, "expire")
+    scene.end_with_sessions("consumer2")
     scene.start_ours("consumer3")
     scene.await_shared("old0", "consumer0", "consumer1", "consumer3")
     assert claimed_by(scene, T2) == "consumer3"
@@ -157,11 +155,7 @@ def claimed_with_a_later_range(seed: int, store: str) -> None:
     again = sink.again
     world.run_until(lambda: not reads_range(scene, "consumer2", T2), what="it is committed")
     await_batch(scene, "consumer2", [2])
-    gone = [session for session in scene.rules.registered.values() if session.process in ("old0", "consumer2")]
-    for name in ("old0", "consumer2"):
-        scene.end(name)
-    for session in gone:
-        world.ensemble.end_session(session, "expire")
+    scene.end_with_sessions("old0", "consumer2")
     scene.await_shared("consumer0", "consumer1")
     world.run_until(lambda: sink.again > again, what="the next range is processed again, as it was announced")
     scene.calm()
@@ -201,15 +195,11 @@ def commanded_before_the_old_member(seed: int, store: str) -> None:
     world.run_until(lambda: claimed_by(scene, T2) == "consumer1", what="consumer1 has claimed it again")
     before = len(world.journal)
     world.run_until(lambda: ("consumer1", "read", T2) in done(world, before), what="a range that is processed")
-    kept, gone = (
-        next((c, session) for c, session in scene.rules.registered.items() if session.process == name)
-        for name in ("consumer0", "consumer1")
-    )
-    scene.end("consumer1")
-    world.ensemble.end_session(gone[1], "expire")
+    (kept,) = (c for c, session in scene.rules.registered.items() if session.process == "consumer0")
+    scene.end_with_sessions("consumer1")
     uncut(world, world.processes["consumer0"])
     scene.await_shared("old0", "consumer0")
-    assert kept[0] in scene.rules.registered
+    assert kept in scene.rules.registered
     world.run_until(lambda: sink.again > 0, what="the range is processed again, as it was announced")
     scene.calm()
 
@@ -228,9 +218,7 @@ def left_to_old_members_alone(seed: int, store: str) -> None:
     scene.start_ours("consumer0")
     scene.await_shared("old0", "consumer0")
     await_batch(scene, "consumer0", range(2))
-    (left,) = (session for session in scene.rules.registered.values() if session.process == "consumer0")
-    scene.end("consumer0")
-    scene.world.ensemble.end_session(left, "expire")
+    scene.end_with_sessions("consumer0")
     scene.world.run_for(5_000)
     scene.start_ours("consumer1")
     scene.await_shared("old0", "consumer1")
@@ -261,9 +249,7 @@ def deleted_as_the_old_members_go(seed: int, store: str) -> None:
     await_batch(scene, "consumer0", [1])
     scene.end("consumer0")
     deleted(scene, T1)
-    (left,) = (session for session in scene.rules.registered.values() if session.process == "old0")
-    scene.end("old0")
-    world.ensemble.end_session(left, "expire")
+    scene.end_with_sessions("old0")
     scene.await_shared(*ours[1:])
     world.run_until(lambda: sink.again > 0, what="the range is processed again, as it was announced")
     scene.calm()

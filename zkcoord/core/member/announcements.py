@@ -54,7 +54,7 @@ def _announce(
         status = _status(view, memory, new)
         size = sizes.status_bytes(status)
         if size <= ANNOUNCED_BYTES_MAX:
-            return _send(view, memory, number, request.ranges, sizes)
+            return _send(view, memory, number, request.ranges, status, sizes)
         # all are announced already; other members may have handed them on
         if all(new.get(p) == memory.batch.get(p) for p in request.ranges):
             return [AnswerRequest(number=number)], memory
@@ -63,14 +63,17 @@ def _announce(
     return [*decisions, AnswerRequest(number=number, error=wrong[0], why=wrong[1])], memory
 
 
-def _send(view: MemberView, memory: Memory, number: int, ranges: Ranges, sizes: Sizes) -> tuple[list[Decision], Memory]:
-    """Announce these ranges, or as many as one multi has room for: what is left is announced when that is done."""
+def _send(
+    view: MemberView, memory: Memory, number: int, ranges: Ranges, status: MemberStatus, sizes: Sizes
+) -> tuple[list[Decision], Memory]:
+    """Announce these ranges with this status, or as many as one multi has room for: what is left is announced when that
+    is done."""
     new = _new(memory, ranges)
     offsets = ownership.announced_under(view, memory, new)
     if offsets:
         part = new[: sizes.room(new)]
-        offsets, ranges = {p: offsets[p] for p in part}, {p: ranges[p] for p in part}
-    status = _status(view, memory, _with(memory, ranges))
+        offsets = {p: offsets[p] for p in part}
+        status = _status(view, memory, _with(memory, {p: ranges[p] for p in part}))
     return [Announce(status=status, offsets=offsets)], fast_replace(memory, announcement=Announcement(number, status))
 
 
