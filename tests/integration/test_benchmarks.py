@@ -102,9 +102,12 @@ def test_a_benchmark_of_this_tree_is_compared_with_that_of_another_checkout(tmp_
     command += ["--slower", "1000", "--", "--point", "2,20", "--runs", "1"]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S)
     written = json.loads(told.read_text(encoding="utf-8"))
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert [len(written[place]) for place in ("here", "there")] == [1, 1]
-    assert {m["measure"] for m in written["measures"]} == {f"{name}_over_before" for name in written["here"][0]}
+    (here,), (there,) = written["here"], written["there"]
+    ratios = {f"{name}_over_before": row["value"] / there[name]["value"] for name, row in here.items()}
+    assert {m["measure"]: m["value"] for m in written["measures"]} == ratios
+    # a busy machine may hand over the reply from which a figure counts only after the start with which it ends: then
+    # that figure is negative
+    assert done.returncode == (0 if min(ratios.values()) >= 1 / 1000 else 1), done.stderr[-3000:]
 
 
 @pytest.mark.zookeeper
