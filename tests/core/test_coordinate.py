@@ -21,7 +21,7 @@ from tests.core.groups import (
     settled,
     state_set,
 )
-from zkcoord.core.ack_timeouts import JOINING_MS, ack_timeout_ms
+from zkcoord.core.ack_timeouts import JOINING_MS, LINGER_MS, ack_timeout_ms
 from zkcoord.core.decisions import (
     EvictMember,
     FoundGroup,
@@ -69,16 +69,54 @@ def test_a_joiner_is_given_nothing_before_it_is_released() -> None:
     ]
 
 
-def test_partitions_of_an_outstanding_command_are_not_stopped_or_granted() -> None:
+def half_released() -> GroupView:
+    """a was told to stop t-2 and t-3 for b. It has released t-2."""
     members = [member("a"), member("b", 2)]
     stop = command("stop-fetcher", T2, T3, thread="b-0")
     channels = {"a": channel("a", stop), "b": channel("b")}
     view = settled(group(members, dict.fromkeys((T0, T1, T2, T3), "a-0"), channels=channels))
     assert decided(view) == []
-    half = replace(view, owners={**view.owners, T2: Owner("", 6)})
-    assert decided(half) == [
+    return replace(view, owners={**view.owners, T2: Owner("", 6)})
+
+
+def test_partitions_of_an_outstanding_command_are_not_stopped_or_granted() -> None:
+    view, steps = half_released(), Steps()
+    decided(view, steps, NOW - LINGER_MS)
+    assert decided(view, steps) == [
         GrantPartitions(consumer_id="b", partitions={T2: "b-0"}, why="available, and in the target")
     ]
+
+
+def test_a_start_waits_a_moment_for_what_others_are_about_to_release_to_its_receiver() -> None:
+    view, steps = half_released(), Steps()
+    assert steps.step(view, NOW) == ((), NOW + LINGER_MS)
+    assert decided(view, steps, NOW + LINGER_MS - 1) == []
+    free = {T2: Owner("", 6), T3: Owner("", 6)}
+    whole = replace(view, owners={**view.owners, **free}, channels={"a": channel("a"), "b": channel("b")})
+    both = {T2: "b-0", T3: "b-0"}
+    expected = [GrantPartitions(consumer_id="b", partitions=both, why="available, and in the target")]
+    assert decided(whole, steps, NOW + LINGER_MS - 1) == expected
+
+
+def test_a_start_does_not_wait_for_a_stop_in_favour_of_another_member() -> None:
+    members = [member("a"), member("b", 2), member("c", 3)]
+    stop = command("stop-fetcher", T1, thread="b-0")
+    channels = {"a": channel("a", stop), "b": channel("b"), "c": channel("c")}
+    view = settled(group(members, {T0: "a-0", T1: "a-0", T2: "", T3: "a-0"}, channels=channels))
+    assert decided(view) == [
+        GrantPartitions(consumer_id="c", partitions={T2: "c-0"}, why="available, and in the target")
+    ]
+
+
+def test_a_start_does_not_wait_for_a_stop_that_was_released_early_or_whose_member_has_died() -> None:
+    released = half_released()
+    released = replace(released, owners={**released.owners, T3: Owner("", 6)})
+    both = {T2: "b-0", T3: "b-0"}
+    assert decided(released) == [GrantPartitions(consumer_id="b", partitions=both, why="available, and in the target")]
+    members = [member("b", 2), member("c", 3)]
+    channels = {"a": channel("a", command("stop-fetcher", T2, T3, thread="b-0")), "b": channel("b"), "c": channel("c")}
+    orphaned = settled(group(members, dict.fromkeys((T0, T1, T2, T3), "a-0"), channels=channels))
+    assert [d.consumer_id for d in decided(orphaned) if isinstance(d, GrantPartitions)] == ["b", "c"]
 
 
 def test_a_dead_members_partitions_are_granted_at_once_and_its_channel_is_removed() -> None:

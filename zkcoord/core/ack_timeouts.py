@@ -12,10 +12,12 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.view import REJECT, Channel, GroupView, QueuedCommand
+from zkcoord.core.view import REJECT, STOP, Channel, GroupView, QueuedCommand
 
 REBALANCE_BACKOFF_MS = 2_000
 REBALANCE_BACKOFF_MAX_MS = 30_000
+LINGER_MS = 50
+"""ms from the first sight of a stop for which its receiver is expected to obey it. Most do within this time."""
 JOINING_MS = 60_000
 """ms that a channel without any registration is left alone: its consumer may be joining."""
 
@@ -174,6 +176,16 @@ class AckTimeouts:
         retries = 0 if command.option == REJECT else view.record.policy.max_rebalance_retries
         first_ms = self.commands[(consumer_id, command.sequence)]
         return first_ms + ack_timeout_ms(view.members[consumer_id].rebalance_timeout_ms, retries)
+
+    def fresh_stops(self, view: GroupView, now_ms: int) -> list[tuple[QueuedCommand, int]]:
+        """The stops that members are about to obey, each with the time until which that is expected."""
+        return [
+            (command, first_ms + LINGER_MS)
+            for (consumer_id, sequence), first_ms in self.commands.items()
+            if now_ms < first_ms + LINGER_MS and consumer_id in view.members
+            for command in view.channels[consumer_id].commands
+            if command.sequence == sequence and command.option == STOP
+        ]
 
     def wake_at_ms(self, view: GroupView, now_ms: int) -> int | None:
         """The next moment at which a wait ends. None: the group waits for nothing."""

@@ -33,7 +33,7 @@ from zkcoord.core.old_owners import noted
 from zkcoord.core.ownership import available, claims_of_evicted, claims_to_delete
 from zkcoord.core.quarantine import Exclusions
 from zkcoord.core.rebalance_reason import RebalanceReason
-from zkcoord.core.reconcile import draft_releases, grantable, grants, stops
+from zkcoord.core.reconcile import Granted, draft_releases, grantable, grants, stops
 from zkcoord.core.record import HOLD, REBALANCE, RESET
 from zkcoord.core.replay import Replays, kept, replays
 from zkcoord.core.replay_quota import pings
@@ -195,6 +195,7 @@ def _wake_at_ms(view: GroupView, memory: Memory, now_ms: int) -> int | None:
         memory.topics.wake_at_ms(now_ms),
         memory.retention.wake_at_ms(now_ms),
         memory.reset_timer.until_ms,
+        memory.lingers_until_ms,
         *(w.wake_at_ms(view, now_ms) for w in waits),
     )
     return min((at_ms for at_ms in times if at_ms is not None and at_ms > now_ms), default=None)
@@ -251,9 +252,10 @@ def _rebalance(
     if still or not hold:
         why_all = _why_still(view) if still else EAGER_WHY if stopping else ""
         decisions += stops(view, memory, now_ms, everything=why_all)
-    granted, full = ([], frozenset[str]()) if waiting or stopping else grants(view, memory, announced, now_ms)
-    decisions += granted
-    return decisions, fast_replace(memory, full_members=memory.full_members.seen(view, full, now_ms))
+    granted = Granted() if waiting or stopping else grants(view, memory, announced, now_ms)
+    full_members = memory.full_members.seen(view, granted.full, now_ms)
+    memory = fast_replace(memory, full_members=full_members, lingers_until_ms=granted.lingers_until_ms)
+    return [*decisions, *granted.decisions], memory
 
 
 def _quarantine(view: GroupView, exclusions: Exclusions, before: Sequence[Decision]) -> list[Decision]:

@@ -49,6 +49,7 @@ class Memory:
     old_owners: OldOwners = field(default_factory=OldOwners)
     turned_away: TurnedAway = field(default_factory=TurnedAway)
     reset_timer: ResetTimer = field(default_factory=ResetTimer)
+    lingers_until_ms: int | None = None  # until when starts wait for partitions that others are about to release
     rebalanced: str = ""  # run of the last requested rebalance for which the assignor was asked again
 
     def seen(self, view: GroupView, now_ms: int) -> Memory:

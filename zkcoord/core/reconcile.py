@@ -10,8 +10,9 @@ Reconciliation is set arithmetic on three maps from partition to thread (KIP-429
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import chain
+from typing import NamedTuple
 
 from zkcoord.core.decisions import GrantPartitions, ReleaseForDraftMember, StopFetching
 from zkcoord.core.memory import Memory
@@ -70,16 +71,27 @@ def grantable(
             yield channel, partition, thread
 
 
-def grants(
-    view: GroupView, memory: Memory, announced: Replays, now_ms: int
-) -> tuple[list[GrantPartitions], frozenset[str]]:
-    """Grant the available partitions of the target, with their announced ranges. Partitions whose ranges have no room
-    are left out; the members that lack it are returned, too."""
+class Granted(NamedTuple):
+    """The starts that are sent now."""
+
+    decisions: Sequence[GrantPartitions] = ()
+    full: frozenset[str] = frozenset()  # members that lack room for announced ranges, so partitions were left out
+    lingers_until_ms: int | None = None  # until when starts wait for partitions that others are about to release
+
+
+def grants(view: GroupView, memory: Memory, announced: Replays, now_ms: int) -> Granted:
+    """Grant the available partitions of the target, with their announced ranges.
+
+    A member that gets more within moments waits for it: it obeys one start in less time than several.
+    """
     granted: dict[str, dict[TopicPartition, str]] = defaultdict(dict)
     replay: dict[str, dict[TopicPartition, tuple[int, int]]] = defaultdict(dict)
-    quota = ReplayQuota()
+    quota, awaiting, until_ms = ReplayQuota(), _awaiting(view, memory, now_ms), None
     for channel, partition, thread in grantable(view, memory, now_ms, but=announced.unknown):
         receiver = channel.consumer_id
+        if receiver in awaiting:
+            until_ms = min(filter(None, (until_ms, awaiting[receiver])))
+            continue
         found = announced.granted(view.members[receiver], partition) if announced.counting else None
         if found is not None:
             if not quota.takes(view, channel, partition, found):
@@ -87,10 +99,22 @@ def grants(
             replay[receiver][partition] = found
         granted[receiver][partition] = thread
     why = "available, and in the target"
-    return [
+    decisions = [
         GrantPartitions(consumer_id=c, partitions=dict(sorted(granted[c].items())), replay=replay.get(c, {}), why=why)
         for c in sorted(granted)
-    ], frozenset(quota.full)
+    ]
+    return Granted(decisions, frozenset(quota.full), until_ms)
+
+
+def _awaiting(view: GroupView, memory: Memory, now_ms: int) -> dict[str, int]:
+    """The members whose partitions of the target others are about to release, each with the time until which that is
+    expected."""
+    found = dict[str, int]()
+    for stop, until_ms in memory.ack_timeouts.fresh_stops(view, now_ms):
+        owned = {p: owner.thread for p in stop.threads or () if (owner := view.owners.get(p)) and owner.thread}
+        wanted = {memory.target.assignment.get(p, thread) for p, thread in owned.items()} - set(owned.values())
+        found.update((c, max(until_ms, found.get(c, 0))) for c in map(consumer_of, wanted))
+    return found
 
 
 def draft_releases(view: GroupView) -> list[ReleaseForDraftMember]:
