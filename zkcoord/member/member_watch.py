@@ -111,12 +111,12 @@ class MemberWatch:
     def claiming(self, decision: ClaimPartitions) -> None:
         """Watch the claims that are about to be made, and read their offsets after them. If a claim was refused, read
         the nodes above it, too, since one may be missing."""
-        refused = [p for p in decision.partitions if self._paths.owner(p) in self._claims]
+        claims = {self._paths.owner(p): p for p in decision.partitions}
+        refused = [p for path, p in claims.items() if path in self._claims]
         if refused:
             self._tracker.want_data(self._above(refused), self._scopes[refused[0]], by_writes=True)
-        for partition in decision.partitions:
-            path = self._paths.owner(partition)
-            self._claims.add(path)
+        self._claims.update(claims)
+        for path, partition in claims.items():
             self._tracker.watch(path, Kind.DATA, True)
             self._tracker.touch(self._paths.offset(partition))
 

@@ -13,7 +13,6 @@ read stays dirty, and its scope is not decided on. It is read again after a whil
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import replace
 
 from zkcoord.shell.fair_queue import FairQueue
 from zkcoord.shell.wants import Expected, Wanted
@@ -91,7 +90,7 @@ class Tracker:
         want = self._wants.get(key)
         if want is None or want.watch is watch:
             return
-        self._wants[key] = replace(want, watch=watch)
+        self._wants[key] = Wanted(want.scope, want.by_writes, watch, want.armed, want.beside, want.listed)
         if watch:
             self._soil(key)
 
