@@ -28,6 +28,7 @@ class Ledger:
         self.floors: dict[TopicPartition, int] = {}
         self._standing: dict[TopicPartition, Change] = {}  # a holder's commit that counted when it came, and may still
         self._told: dict[TopicPartition, int] = {}  # the offset that the holder was last told to be committed
+        self._beyond: dict[TopicPartition, set[int]] = {}  # offsets that were beyond the log's end when it was repaired
         self._seen: set[str] = set()  # processes that were members
         self.on_taken_back: list[Callable[[str, TopicPartition, int], None]] = []  # a former owner's commit landed
         self.others_count = False  # commits without a tenure count, as of old members that commit to Kafka alone
@@ -57,6 +58,7 @@ class Ledger:
         if beyond := {offset for offset in known if offset > end}:
             self.floors.pop(partition, None)
             self._field.left_behind.setdefault((self._log.group, partition), set()).update(beyond)
+            self._beyond.setdefault(partition, set()).update(beyond)
 
     # -- ZooKeeper
 
@@ -134,8 +136,8 @@ class Ledger:
         if landed is None or landed.client != change.client or landed.after != change.after or change.after is None:
             return
         counts, offset = self.counted(partition), change.after.offset
-        if not self._holds(change.client, partition):
-            return
+        if not self._holds(change.client, partition) or offset in self._beyond.get(partition, ()):
+            return  # the holder may have written the repaired position meanwhile
         if counts is None or counts < offset:
             self._world.fail(f"{change.client} is told that {partition} is committed at {offset}, and {counts} counts")
         self.floors[partition] = max(self.floors.get(partition, 0), offset)

@@ -150,7 +150,7 @@ streaming = partial(play, kind=StreamProgram, exact=True)
 streaming_in_kafka = partial(play_in_store, store="kafka", kind=StreamProgram, exact=True)
 
 CASES = (
-    Case(an_exit_in_a_callback_ends_its_thread, plain, 300, first=123),
+    Case(an_exit_in_a_callback_ends_its_thread, plain, 300, first=122),
     Case(a_fenced_batch_begins, sparkling, 20, first=8),
     Case(a_fenced_batch_is_not_cancelled, sparkling, 120, first=57),
     Case(a_stop_does_not_wait_for_the_batch, sparkling, 5, first=3),

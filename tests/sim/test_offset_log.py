@@ -367,6 +367,15 @@ def test_a_commit_beyond_the_log_is_left_behind_once_kafka_has_another() -> None
     assert ("g", P0) not in scene.known.left_behind
 
 
+def test_a_commit_that_was_beyond_the_log_may_be_told_as_done_after_the_repair() -> None:
+    scene, a, log, ledger = kept()
+    write(scene, a, 12)
+    commit(scene, log, 12)
+    repaired(scene, ledger)
+    write(scene, a, 3)
+    acknowledge(log, 12)
+
+
 def test_a_commit_for_an_earlier_topic_of_that_name_does_not_count() -> None:
     scene, _, log, ledger = kept()
     log.commits[P0] = KafkaCommit(offset=9, stamp=Stamp(tenure=Tenure("", tenure(scene)), incarnation=1))
