@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from common import DEADLINE_S, GROUP, SESSION_TIMEOUT_MS, TOPIC, Client, now_ns
+from common import DEADLINE_S, GROUP, LOOK_S, SESSION_TIMEOUT_MS, TOPIC, Client, now_ns
 from floor import create, fresh_tree, topic
 
 from zkcoord.core.adoption import Adoption
@@ -31,7 +31,7 @@ from zkcoord.tree.snapshot import Kind, Read, parents
 from zkcoord.tree.writes import CreateNode
 
 SOURCE = Path(__file__).parent / "java" / "OldGroup.java"
-SILENCE_S, LOOK_S = 0.4, 0.01
+SILENCE_S = 0.4
 HEAP = "768m"
 BROKER = b'{"jmx_port":-1,"timestamp":"1416335000123","host":"127.0.0.1","version":1,"port":1}'
 
