@@ -141,9 +141,8 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
     def __init__(self, client: Any, retry: Any, logger: logging.Logger, sasl_options: dict[str, str] | None) -> None:
         super().__init__(client, retry, logger=logger, sasl_options=sasl_options)
         self._inbound = bytearray()
-        self._writer = (
-            threading.RLock()
-        )  # held while requests are numbered and written; taken before the session's lock
+        # held while requests are numbered and written; taken before the session's lock
+        self._writer = threading.RLock()
         self._unsent = b""  # the end of a packet for which the socket had no room
         self.handler.reach_wait_s = REACH_WAIT_S
         self._patience_s = CONNECT_WAIT_S
