@@ -26,14 +26,7 @@ OF_WORLDS = {
     "WEIGHED_BYTES": 1,
 }
 # A limit deep below the public classes, which such a test runs on real servers: it would be a setting of theirs.
-OF_PROGRAMS = {
-    "AWAITED_MAX": 1,
-    "FRAME_BYTES_MAX": 2,
-    "POLL_TIMEOUT_MS": 1,
-    "SILENT_MS": 1,
-    "STATUS_AFTER_MS": 1,
-    "UNREADABLE_MS": 2,
-}
+OF_PROGRAMS = {"FRAME_BYTES_MAX": 2, "POLL_TIMEOUT_MS": 1, "SILENT_MS": 1, "STATUS_AFTER_MS": 1, "UNREADABLE_MS": 2}
 # A rule that is taken out, to see that it is missed.
 OF_MUTATIONS = {"EMPTY_MS": 1, "GRACE_MS": 1, "START": 1}
 # No limit: a clock or a kind of file that a machine lacks, the layout of a tree, what another package read at its

@@ -3,7 +3,7 @@
 kazoo looks for a server, does TLS, SASL and heartbeats, and reconnects. This module replaces the traffic of an
 established connection: it sends queued requests in one packet, reads everything that has arrived at once, and hands
 replies and watch events over in the order of the socket, without kazoo's tables of watches. All of it runs on the
-connection's own thread, except that a thread with a request may send it itself, which costs less than to wake another.
+connection's own thread.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import contextlib
 import logging
 import socket
 import ssl
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from struct import Struct
 from typing import Any, Protocol
@@ -40,9 +39,6 @@ UNIMPLEMENTED: int = UnimplementedError.code
 SASL_REQUIRED: int = SessionClosedRequireSaslError.code
 PACKET_BYTES = 64 * 1024
 """Bytes of requests that are sent in one write. More would delay the replies."""
-AWAITED_MAX = 8
-"""Number of requests without a reply up to which the thread that has a request sends it. Of more, many go in one
-packet."""
 CHUNK_BYTES = 64 * 1024
 """Bytes that are read at once. For more the allocator maps and unmaps memory at each read."""
 FRAME_BYTES_MAX = 64 * 1024 * 1024
@@ -141,9 +137,6 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
     def __init__(self, client: Any, retry: Any, logger: logging.Logger, sasl_options: dict[str, str] | None) -> None:
         super().__init__(client, retry, logger=logger, sasl_options=sasl_options)
         self._inbound = bytearray()
-        # held while requests are numbered and written; taken before the session's lock
-        self._writer = threading.RLock()
-        self._unsent = b""  # the end of a packet for which the socket had no room
         self.handler.reach_wait_s = REACH_WAIT_S
         self._patience_s = CONNECT_WAIT_S
         self._reached = False
@@ -191,8 +184,6 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
         self._inbound.clear()
-        with self._writer:  # a thread that still writes to the former connection is waited for
-            self._unsent = b""
         try:
             read_timeout, connect_timeout = super()._connect(host, hostip, port)
         except SessionClosedRequireSaslError as error:
@@ -227,16 +218,6 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
 
     def send_queued(self) -> None:
         """Send queued requests, at most one packet. It runs on the connection's thread."""
-        with self._writer:
-            packet = self.packet()
-            if self.client._queue:
-                self.client.wake()
-            if packet or self._unsent:
-                self._write(packet, self._write_wait_s)
-
-    def packet(self) -> bytes:
-        """Take requests from the queue, at most for one packet, and return them as bytes. Call it within `writer`, and
-        send them there."""
         queue, pending = self.client._queue, self.client._pending
         packet = bytearray()
         while queue and len(packet) < PACKET_BYTES:
@@ -246,39 +227,19 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
             pending.append((request, call, self._xid))
             body = request.serialize()
             packet += _HEAD.pack(len(body) + 8, self._xid, request.type) + body
-        return bytes(packet)
+        if queue:
+            self.client.wake()
+        if packet:
+            self._write(packet, self._write_wait_s)
 
     def _write(self, msg: bytes | bytearray, timeout: float) -> None:
-        with self._writer, self._socket_error_handling():
-            packet, self._unsent = (self._unsent + msg if self._unsent else msg), b""
+        with self._socket_error_handling():
             try:
-                sent = self._socket.send(packet)
+                sent = self._socket.send(msg)
             except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 sent = 0
-            if sent < len(packet):  # there is no room for it now: kazoo waits until there is
-                super()._write(packet[sent:], timeout)
-
-    @contextlib.contextmanager
-    def writer(self) -> Iterator[bool]:
-        """Yields True if the calling thread may send in this context. It may not while another thread writes, or when
-        many requests are under way. Two threads cannot use TLS at the same time."""
-        mine = self._writer.acquire(blocking=False)
-        try:
-            few = len(self.client._pending) < AWAITED_MAX
-            yield mine and few and not self._unsent and not isinstance(self._socket, ssl.SSLSocket)
-        finally:
-            if mine:
-                self._writer.release()
-
-    def send_packet(self, packet: bytes) -> None:
-        """Send on the calling thread, without waiting. The connection's thread sends the rest, or finds the connection
-        broken."""
-        sock, sent = self._socket, 0
-        with contextlib.suppress(OSError):
-            sent = sock.send(packet) if sock is not None else 0
-        if sent < len(packet):
-            self._unsent = packet[sent:]
-            self.client.wake()
+        if sent < len(msg):  # there is no room for it now: kazoo waits until there is
+            super()._write(msg[sent:], timeout)
 
     def _read_socket(self, read_timeout: float) -> Any:
         with self._socket_error_handling():

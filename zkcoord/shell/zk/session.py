@@ -36,7 +36,8 @@ RETRY_DELAY_MS, RETRY_DELAY_MAX_MS = 100, 2_000
 """ms of the pause after all servers were tried in vain. It doubles each time, up to the second value: a restarted
 server is found within that."""
 PROBES_LOST_MAX = 2
-"""Number of multi-read probes in a row without an answer, after which the server is taken to have no multi-read."""
+"""Number of multi-read probes in a row whose connection breaks without an answer. Then the server is taken to have no
+multi-read."""
 EXIT_WAIT_MS = 2_000
 """ms for which the end of the interpreter waits for a session to be closed, so that its ephemeral nodes go at once."""
 TROUBLE_EVERY_S = 60
@@ -127,19 +128,18 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
         self.start_async()
 
     def send(self, make: Callable[[], Sequence[Call]]) -> bool:
-        """Send requests, in order. Returns False if it is not connected; then none is sent. `make` is called while
-        neither the connection nor its `watches` can change."""
-        with self._connection.writer() as mine:
-            with self._lock:
-                if not self._linked:
-                    return False
-                self._queue.extend((call, call) for call in make())
-                asleep = not self._woken and not self._sends
-                packet = self._connection.packet() if asleep and mine else b""
-                asleep = asleep and bool(self._queue)
-                self._woken |= asleep
-            if packet:  # not under the lock: other threads run meanwhile, and may need it
-                self._connection.send_packet(packet)
+        """Queue requests, in order. Returns False if it is not connected; then none was queued.
+
+        `make` is called while neither the connection nor its `watches` can change.
+        """
+        with self._lock:
+            if not self._linked:
+                return False
+            self._queue.extend((call, call) for call in make())
+            asleep = not self._woken and not self._sends
+            self._woken |= asleep
+        # not under the lock: the write lets other threads run, and the connection's thread would wait for the lock at
+        # once
         if asleep:
             self._write_wakeup()
         return True
@@ -237,7 +237,8 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
         self._first(Op.EXISTS, jute.path_watch(self.address.chroot or "/", False), self._saw_chroot)
 
     def _tell_timeout(self, given_ms: int) -> None:
-        """Log once for each timeout that the server gives instead of the requested one. Short sessions log nothing."""
+        """Log once for each value that the server gives another timeout than requested. Short sessions of tools log
+        nothing."""
         if given_ms != self._session_timeout and given_ms != self.abilities.told_timeout_ms and self._prompt:
             self.abilities.told_timeout_ms = given_ms
             _LOG.warning(
