@@ -17,7 +17,7 @@ from zkcoord.core.view import REJECT, STOP, Channel, GroupView, QueuedCommand
 REBALANCE_BACKOFF_MS = 2_000
 REBALANCE_BACKOFF_MAX_MS = 30_000
 LINGER_MS = 50
-"""ms from the first sight of a stop for which its receiver is expected to obey it. Most do within this time."""
+"""ms from the first sight of a stop within which its consumer is expected to obey it. Starts wait so long for it."""
 JOINING_MS = 60_000
 """ms that a channel without any registration is left alone: its consumer may be joining."""
 
@@ -180,11 +180,11 @@ class AckTimeouts:
     def fresh_stops(self, view: GroupView, now_ms: int) -> list[tuple[QueuedCommand, int]]:
         """The stops that members are about to obey, each with the time until which that is expected."""
         return [
-            (command, first_ms + LINGER_MS)
-            for (consumer_id, sequence), first_ms in self.commands.items()
-            if now_ms < first_ms + LINGER_MS and consumer_id in view.members
-            for command in view.channels[consumer_id].commands
-            if command.sequence == sequence and command.option == STOP
+            (command, until_ms)
+            for c, channel in view.channels.items()
+            if c in view.members
+            for command in channel.commands
+            if command.option == STOP and now_ms < (until_ms := self.commands[c, command.sequence] + LINGER_MS)
         ]
 
     def wake_at_ms(self, view: GroupView, now_ms: int) -> int | None:

@@ -86,11 +86,11 @@ def grants(view: GroupView, memory: Memory, announced: Replays, now_ms: int) -> 
     """
     granted: dict[str, dict[TopicPartition, str]] = defaultdict(dict)
     replay: dict[str, dict[TopicPartition, tuple[int, int]]] = defaultdict(dict)
-    quota, awaiting, until_ms = ReplayQuota(), _awaiting(view, memory, now_ms), None
+    quota, awaiting, lingering = ReplayQuota(), _awaiting(view, memory, now_ms), set[str]()
     for channel, partition, thread in grantable(view, memory, now_ms, but=announced.unknown):
         receiver = channel.consumer_id
         if receiver in awaiting:
-            until_ms = min(filter(None, (until_ms, awaiting[receiver])))
+            lingering.add(receiver)
             continue
         found = announced.granted(view.members[receiver], partition) if announced.counting else None
         if found is not None:
@@ -103,7 +103,7 @@ def grants(view: GroupView, memory: Memory, announced: Replays, now_ms: int) -> 
         GrantPartitions(consumer_id=c, partitions=dict(sorted(granted[c].items())), replay=replay.get(c, {}), why=why)
         for c in sorted(granted)
     ]
-    return Granted(decisions, frozenset(quota.full), until_ms)
+    return Granted(decisions, frozenset(quota.full), min((awaiting[c] for c in lingering), default=None))
 
 
 def _awaiting(view: GroupView, memory: Memory, now_ms: int) -> dict[str, int]:
